@@ -1,0 +1,572 @@
+//! Issues a limited number of coupons, first come, first served, one each.
+//!
+//! A pure state machine. Whoever owns it applies commands one at a time and passes in `now`; the order of application
+//! *is* the order of arrival.
+//!
+//! # Invariants
+//! - No oversell: `issued ≤ limit`. No undersell: nobody is told "sold out" while `issued < limit`.
+//! - One each: a user holds at most one coupon, and its serial never changes.
+//! - Gapless: the serials in use are exactly `1..=issued`, in the order in which claims were accepted, and their
+//!   instants never fall.
+//! - A refusal that rests on claims ([`Rejection::SoldOut`], [`Rejection::AlreadyIssued`]) says on how many
+//!   ([`Coupon::rests_on`]): it may be told only once these are durable.
+
+mod book;
+#[cfg(test)]
+mod tests;
+
+use crate::id::{RequestId, RoomName, UserId};
+use crate::limits::{ATTRIBUTES_BYTES_MAX, COUPON_LIMIT_MAX, TITLE_BYTES_MAX};
+use crate::time::Timestamp;
+use book::{Book, Keys};
+use hashbrown::HashMap;
+use std::hash::RandomState;
+
+/// The place of a claim: 1 for the first one, without gaps.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Serial(u32);
+
+impl Serial {
+    /// A serial from its number; `None` outside `1..=`[`COUPON_LIMIT_MAX`].
+    pub const fn new(number: u32) -> Option<Self> {
+        if number == 0 || COUPON_LIMIT_MAX < number { None } else { Some(Self(number)) }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// How many coupons there are: 1 to [`COUPON_LIMIT_MAX`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct CouponLimit(u32);
+
+impl CouponLimit {
+    /// A limit from its number; `None` outside `1..=`[`COUPON_LIMIT_MAX`].
+    pub const fn new(count: u32) -> Option<Self> {
+        if count == 0 || COUPON_LIMIT_MAX < count { None } else { Some(Self(count)) }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+macro_rules! bounded_text {
+    ($(#[$doc:meta])* $name:ident, $bytes_max:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        pub struct $name(Box<str>);
+
+        impl $name {
+            /// Takes the text; `None` if it has too many bytes.
+            pub fn new(text: &str) -> Option<Self> {
+                (text.len() <= $bytes_max).then(|| Self(text.into()))
+            }
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+    };
+}
+
+bounded_text!(
+    /// A title for people, at most [`TITLE_BYTES_MAX`] bytes.
+    Title,
+    TITLE_BYTES_MAX
+);
+bounded_text!(
+    /// What a claim carries along, at most [`ATTRIBUTES_BYTES_MAX`] bytes of JSON. The rules never look inside.
+    Attributes,
+    ATTRIBUTES_BYTES_MAX
+);
+
+/// What an operator decides about a coupon.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CouponSettings {
+    /// How many there are.
+    pub limit: CouponLimit,
+    /// Issuing begins at this instant (inclusive); always open before [`Self::expires_at`] without it.
+    pub opens_at: Option<Timestamp>,
+    /// Issuing ends at this instant (exclusive).
+    pub expires_at: Option<Timestamp>,
+    /// Redeeming ends at this instant (exclusive).
+    pub redeem_until: Option<Timestamp>,
+    /// For people.
+    pub title: Option<Title>,
+    /// Public claims need a pass of this room.
+    pub room: Option<RoomName>,
+}
+
+impl CouponSettings {
+    /// Settings with a limit and nothing else.
+    pub const fn with_limit(limit: CouponLimit) -> Self {
+        Self { limit, opens_at: None, expires_at: None, redeem_until: None, title: None, room: None }
+    }
+}
+
+/// One request for one coupon.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Claim {
+    /// Who asks.
+    pub user: UserId,
+    /// Kept with the claim, never judged.
+    pub attributes: Option<Attributes>,
+    /// Present if the caller sent an idempotency key.
+    pub request: Option<RequestId>,
+}
+
+/// A claim that was accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Issued {
+    /// Its place.
+    pub serial: Serial,
+    /// When it was accepted, by the store's clock.
+    pub issued_at: Timestamp,
+}
+
+/// One request to use up a coupon.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Redeem {
+    /// The serial that the voucher code stands for; `None` if the code is not one of ours.
+    pub serial: Option<Serial>,
+    /// Who redeems; checked against the claimant if given.
+    pub user: Option<UserId>,
+    /// Present if the caller sent an idempotency key.
+    pub request: Option<RequestId>,
+}
+
+/// A redemption that was accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Redeemed {
+    /// Which coupon.
+    pub serial: Serial,
+    /// When it was redeemed, by the store's clock.
+    pub redeemed_at: Timestamp,
+}
+
+/// An effect, and whether this very request had it before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect<T> {
+    /// It happened now.
+    New(T),
+    /// It happened when the same request (same key, same body) came first; nothing happened now.
+    Again(T),
+}
+
+impl<T> Effect<T> {
+    /// The same effect, told in another way.
+    pub fn map<U>(self, tell: impl FnOnce(T) -> U) -> Effect<U> {
+        match self {
+            Self::New(value) => Effect::New(tell(value)),
+            Self::Again(value) => Effect::Again(tell(value)),
+        }
+    }
+
+    /// What the effect is.
+    pub fn into_inner(self) -> T {
+        match self {
+            Self::New(value) | Self::Again(value) => value,
+        }
+    }
+}
+
+/// Why a command was refused. An expected answer: not retried, not logged as an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// There is no such coupon.
+    UnknownCoupon,
+    /// The idempotency key belongs to another request, which made this claim.
+    KeyReused(Serial),
+    /// The user holds this coupon already.
+    AlreadyIssued(Issued),
+    /// The coupon is deleted.
+    Deleted,
+    /// Issuing begins later.
+    NotOpen(Timestamp),
+    /// Issuing (or, for a redemption, redeeming) ended then.
+    Expired(Timestamp),
+    /// All are issued.
+    SoldOut,
+    /// The new limit is below what is issued.
+    LimitBelowIssued(u32),
+    /// The room of a coupon with claims cannot change.
+    RoomFixed,
+    /// No claim of this coupon has that code.
+    UnknownCode,
+    /// The code belongs to somebody else.
+    WrongUser,
+    /// The code was used up before.
+    AlreadyRedeemed(Redeemed),
+}
+
+impl Rejection {
+    /// The stable code in HTTP, CLI and metrics. Variants may be added; codes never change.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::UnknownCoupon => "unknown_coupon",
+            Self::KeyReused(_) => "idempotency_key_reused",
+            Self::AlreadyIssued(_) => "already_issued",
+            Self::Deleted => "deleted",
+            Self::NotOpen(_) => "not_open",
+            Self::Expired(_) => "expired",
+            Self::SoldOut => "sold_out",
+            Self::LimitBelowIssued(_) => "limit_below_issued",
+            Self::RoomFixed => "room_fixed",
+            Self::UnknownCode => "unknown_code",
+            Self::WrongUser => "wrong_user",
+            Self::AlreadyRedeemed(_) => "already_redeemed",
+        }
+    }
+}
+
+/// Where a coupon stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CouponState {
+    /// It opens later.
+    Scheduled,
+    /// It issues.
+    Open,
+    /// All are issued.
+    SoldOut,
+    /// Issuing has ended by time.
+    Expired,
+    /// An operator ended it for good.
+    Deleted,
+}
+
+impl CouponState {
+    /// The state as the contract spells it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Open => "open",
+            Self::SoldOut => "sold_out",
+            Self::Expired => "expired",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
+/// What is wrong with rows that were stored: see [`Coupon::restore_claim`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Damage {
+    /// A serial is missing or stands twice.
+    Gap,
+    /// A user stands in two claims.
+    UserTwice,
+    /// More claims than the limit allows.
+    Oversold,
+    /// A later claim has an earlier instant.
+    TimeFell,
+    /// An idempotency key stands in two claims.
+    KeyTwice,
+    /// A redemption of a claim that does not exist, or a second one.
+    StrayRedemption,
+}
+
+impl Damage {
+    /// The finding in words.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Gap => "serials are not exactly 1..issued",
+            Self::UserTwice => "a user holds two claims",
+            Self::Oversold => "more claims than the limit",
+            Self::TimeFell => "a later claim has an earlier instant",
+            Self::KeyTwice => "an idempotency key made two claims",
+            Self::StrayRedemption => "a redemption without its claim, or a second one",
+        }
+    }
+}
+
+/// One coupon with all its claims.
+pub struct Coupon {
+    settings: CouponSettings,
+    deleted: bool,
+    book: Book,
+    claim_keys: Keys,
+    redemptions: HashMap<Serial, Timestamp, RandomState>,
+    redemption_keys: Keys,
+}
+
+impl Coupon {
+    /// A coupon without claims. `hasher` carries the seed that protects the index against chosen collisions.
+    pub fn new(settings: CouponSettings, hasher: RandomState) -> Self {
+        Self {
+            settings,
+            deleted: false,
+            book: Book::new(hasher.clone()),
+            claim_keys: Keys::new(),
+            redemptions: HashMap::with_hasher(hasher),
+            redemption_keys: Keys::new(),
+        }
+    }
+
+    /// The settings in force.
+    pub const fn settings(&self) -> &CouponSettings {
+        &self.settings
+    }
+
+    /// Whether the coupon is deleted.
+    pub const fn is_deleted(&self) -> bool {
+        self.deleted
+    }
+
+    /// How many are issued.
+    pub const fn issued(&self) -> u32 {
+        self.book.issued()
+    }
+
+    /// Where the coupon stands when `issued` of its claims count. Same order as [`Self::judge_claim`].
+    pub fn state(&self, issued: u32, now: Timestamp) -> CouponState {
+        match self.closed(now) {
+            Some(Rejection::Deleted) => CouponState::Deleted,
+            Some(Rejection::NotOpen(_)) => CouponState::Scheduled,
+            Some(_) => CouponState::Expired,
+            None if self.settings.limit.get() <= issued => CouponState::SoldOut,
+            None => CouponState::Open,
+        }
+    }
+
+    /// The refusal that everybody gets at this moment, whatever was issued. Order: deleted, not open, expired.
+    fn closed(&self, now: Timestamp) -> Option<Rejection> {
+        if self.deleted {
+            return Some(Rejection::Deleted);
+        }
+        if let Some(opens_at) = self.settings.opens_at
+            && now < opens_at
+        {
+            return Some(Rejection::NotOpen(opens_at));
+        }
+        if let Some(expires_at) = self.settings.expires_at
+            && expires_at <= now
+        {
+            return Some(Rejection::Expired(expires_at));
+        }
+        None
+    }
+
+    /// Judges one claim and changes nothing.
+    ///
+    /// Order of checks: idempotency key, already issued, deleted, not open, expired, sold out. The holder comes before
+    /// the window: who retries after the end must still see the coupon.
+    pub fn judge_claim(&self, claim: &Claim, now: Timestamp) -> Result<Effect<Issued>, Rejection> {
+        if let Some(request) = claim.request
+            && let Some((body, serial)) = self.claim_keys.find(request.key)
+        {
+            return if body == request.body {
+                Ok(Effect::Again(self.issued_as(serial)))
+            } else {
+                Err(Rejection::KeyReused(serial))
+            };
+        }
+        if let Some(issued) = self.claim_of(claim.user.as_str()) {
+            return Err(Rejection::AlreadyIssued(issued));
+        }
+        if let Some(rejection) = self.closed(now) {
+            return Err(rejection);
+        }
+        let (issued, limit) = (self.book.issued(), self.sellable());
+        assert!(issued <= limit, "oversold: {issued} of {limit}");
+        if issued == limit {
+            return Err(Rejection::SoldOut);
+        }
+        Ok(Effect::New(Issued { serial: self.next_serial(), issued_at: now.max(self.last_issued_at()) }))
+    }
+
+    /// On how many durable claims an answer of [`Self::judge_claim`] rests: once so many are durable it may be told.
+    /// `None` for a new claim, which must be written first.
+    pub fn rests_on(&self, answer: &Result<Effect<Issued>, Rejection>) -> Option<u32> {
+        match answer {
+            Ok(Effect::New(_)) => None,
+            Ok(Effect::Again(issued)) | Err(Rejection::AlreadyIssued(issued)) => Some(issued.serial.get()),
+            Err(Rejection::KeyReused(serial)) => Some(serial.get()),
+            #[cfg(feature = "planted-bugs")]
+            Err(Rejection::SoldOut) if crate::planted::is(crate::planted::Bug::SoldOutTooEarly) => Some(0),
+            Err(Rejection::SoldOut) => Some(self.book.issued()),
+            Err(_) => Some(0),
+        }
+    }
+
+    /// Judges one claim as [`Self::judge_claim`] does and, if it is new, writes it down.
+    pub fn claim(&mut self, claim: &Claim, now: Timestamp) -> Result<Effect<Issued>, Rejection> {
+        let answer = self.judge_claim(claim, now);
+        if let Ok(Effect::New(issued)) = answer {
+            assert!(self.book.issued() < self.sellable(), "oversold");
+            let serial = self.book.append(&claim.user, issued.issued_at);
+            #[cfg(not(feature = "planted-bugs"))]
+            assert_eq!(serial, issued.serial, "a serial was left out");
+            if let Some(request) = claim.request {
+                let fresh = self.claim_keys.insert(request, serial);
+                assert!(fresh, "a key that was judged new is known");
+            }
+        }
+        answer
+    }
+
+    /// Judges one redemption and changes nothing.
+    ///
+    /// Order of checks: idempotency key, unknown code, wrong user, already redeemed, expired. A deleted or sold-out
+    /// coupon, or one that issues no more, is redeemed all the same.
+    pub fn judge_redeem(&self, redeem: &Redeem, now: Timestamp) -> Result<Effect<Redeemed>, Rejection> {
+        if let Some(request) = redeem.request
+            && let Some((body, serial)) = self.redemption_keys.find(request.key)
+        {
+            return match self.redeemed(serial) {
+                Some(redeemed) if body == request.body => Ok(Effect::Again(redeemed)),
+                _ => Err(Rejection::KeyReused(serial)),
+            };
+        }
+        let Some(serial) = redeem.serial.filter(|serial| serial.get() <= self.book.issued()) else {
+            return Err(Rejection::UnknownCode);
+        };
+        if let Some(user) = &redeem.user
+            && user.as_str() != self.book.user(serial)
+        {
+            return Err(Rejection::WrongUser);
+        }
+        if let Some(redeemed) = self.redeemed(serial) {
+            return Err(Rejection::AlreadyRedeemed(redeemed));
+        }
+        if let Some(until) = self.settings.redeem_until
+            && until <= now
+        {
+            return Err(Rejection::Expired(until));
+        }
+        Ok(Effect::New(Redeemed { serial, redeemed_at: now.max(self.book.issued_at(serial)) }))
+    }
+
+    /// Judges one redemption as [`Self::judge_redeem`] does and, if it is new, writes it down.
+    pub fn redeem(&mut self, redeem: &Redeem, now: Timestamp) -> Result<Effect<Redeemed>, Rejection> {
+        let answer = self.judge_redeem(redeem, now);
+        if let Ok(Effect::New(redeemed)) = answer {
+            let before = self.redemptions.insert(redeemed.serial, redeemed.redeemed_at);
+            assert!(before.is_none(), "redeemed twice");
+            if let Some(request) = redeem.request {
+                let fresh = self.redemption_keys.insert(request, redeemed.serial);
+                assert!(fresh, "a key that was judged new is known");
+            }
+        }
+        answer
+    }
+
+    /// Judges new settings and changes nothing. Order of checks: deleted, limit below issued, room fixed.
+    pub fn judge_settings(&self, settings: &CouponSettings) -> Result<(), Rejection> {
+        if self.deleted {
+            return Err(Rejection::Deleted);
+        }
+        if settings.limit.get() < self.book.issued() {
+            return Err(Rejection::LimitBelowIssued(self.book.issued()));
+        }
+        if 0 < self.book.issued() && settings.room != self.settings.room {
+            return Err(Rejection::RoomFixed);
+        }
+        Ok(())
+    }
+
+    /// Puts settings in force that [`Self::judge_settings`] let through.
+    pub fn replace_settings(&mut self, settings: CouponSettings) {
+        assert!(!self.deleted, "a deleted coupon has no new settings");
+        assert!(self.book.issued() <= settings.limit.get(), "limit below issued");
+        self.settings = settings;
+    }
+
+    /// Ends the coupon for good. Claims stay readable and redeemable. A second time has no effect.
+    pub const fn delete(&mut self) {
+        self.deleted = true;
+    }
+
+    /// The claim of a user.
+    pub fn claim_of(&self, user: &str) -> Option<Issued> {
+        let serial = self.book.find(user)?;
+        #[cfg(feature = "planted-bugs")]
+        if crate::planted::is(crate::planted::Bug::OneUserTwice) {
+            return None;
+        }
+        Some(self.issued_as(serial))
+    }
+
+    /// The user and instant of a serial of this coupon.
+    pub fn claim_at(&self, serial: Serial) -> Option<(&str, Issued)> {
+        let known = serial.get() <= self.book.issued();
+        known.then(|| (self.book.user(serial), self.issued_as(serial)))
+    }
+
+    /// The redemption of a serial.
+    pub fn redeemed(&self, serial: Serial) -> Option<Redeemed> {
+        self.redemptions.get(&serial).map(|&redeemed_at| Redeemed { serial, redeemed_at })
+    }
+
+    /// Takes back a stored claim, in serial order, and checks what [`Self::claim`] would have asserted.
+    pub fn restore_claim(
+        &mut self,
+        issued: Issued,
+        user: &UserId,
+        request: Option<RequestId>,
+    ) -> Result<(), Damage> {
+        if issued.serial.get() != self.book.issued() + 1 {
+            return Err(Damage::Gap);
+        }
+        if self.settings.limit.get() < issued.serial.get() {
+            return Err(Damage::Oversold);
+        }
+        if issued.issued_at < self.last_issued_at() {
+            return Err(Damage::TimeFell);
+        }
+        if self.book.find(user.as_str()).is_some() {
+            return Err(Damage::UserTwice);
+        }
+        if let Some(request) = request
+            && !self.claim_keys.insert(request, issued.serial)
+        {
+            return Err(Damage::KeyTwice);
+        }
+        self.book.append(user, issued.issued_at);
+        Ok(())
+    }
+
+    /// Takes back a stored redemption.
+    pub fn restore_redemption(&mut self, redeemed: Redeemed, request: Option<RequestId>) -> Result<(), Damage> {
+        if self.book.issued() < redeemed.serial.get() || self.redeemed(redeemed.serial).is_some() {
+            return Err(Damage::StrayRedemption);
+        }
+        if let Some(request) = request
+            && !self.redemption_keys.insert(request, redeemed.serial)
+        {
+            return Err(Damage::KeyTwice);
+        }
+        self.redemptions.insert(redeemed.serial, redeemed.redeemed_at);
+        Ok(())
+    }
+
+    /// A serial with its instant. The serial must be one of `1..=issued`.
+    pub fn issued_as(&self, serial: Serial) -> Issued {
+        Issued { serial, issued_at: self.book.issued_at(serial) }
+    }
+
+    fn last_issued_at(&self) -> Timestamp {
+        Serial::new(self.book.issued()).map_or(Timestamp::MIN, |serial| self.book.issued_at(serial))
+    }
+
+    fn sellable(&self) -> u32 {
+        #[cfg(feature = "planted-bugs")]
+        if crate::planted::is(crate::planted::Bug::OversellByOne) {
+            return self.settings.limit.get() + 1;
+        }
+        self.settings.limit.get()
+    }
+
+    fn next_serial(&self) -> Serial {
+        #[cfg(feature = "planted-bugs")]
+        if crate::planted::is(crate::planted::Bug::GapInSerials) && 0 < self.book.issued() {
+            return Serial(self.book.issued() + 2);
+        }
+        Serial(self.book.issued() + 1)
+    }
+}

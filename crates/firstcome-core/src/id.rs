@@ -1,0 +1,147 @@
+//! Names and request ids. A value of these types is valid: it was checked where it came in.
+
+use crate::limits::NAME_BYTES_MAX;
+use std::fmt;
+
+/// Why a text is not a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum NameError {
+    /// No character at all.
+    Empty,
+    /// More than [`NAME_BYTES_MAX`] bytes.
+    TooLong,
+    /// The first character is not an ASCII letter or digit.
+    BadStart,
+    /// A character other than `A–Z a–z 0–9 . _ : @ -`.
+    BadCharacter,
+    /// A user that begins with `pass:`, which is kept for passes without a user.
+    Reserved,
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "must not be empty",
+            Self::TooLong => "must have at most 128 bytes",
+            Self::BadStart => "must begin with a letter or a digit",
+            Self::BadCharacter => "may hold only A-Z a-z 0-9 . _ : @ -",
+            Self::Reserved => "must not begin with pass:",
+        })
+    }
+}
+
+impl std::error::Error for NameError {}
+
+fn check_name(text: &str) -> Result<(), NameError> {
+    let Some(&first) = text.as_bytes().first() else { return Err(NameError::Empty) };
+    if NAME_BYTES_MAX < text.len() {
+        return Err(NameError::TooLong);
+    }
+    if !first.is_ascii_alphanumeric() {
+        return Err(NameError::BadStart);
+    }
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:@-".contains(&byte);
+    if text.bytes().all(allowed) { Ok(()) } else { Err(NameError::BadCharacter) }
+}
+
+macro_rules! name_type {
+    ($(#[$doc:meta])* $name:ident, $check:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Box<str>);
+
+        impl $name {
+            /// Checks and takes a name: 1 to 128 bytes of `A–Z a–z 0–9 . _ : @ -`, the first one alphanumeric.
+            pub fn parse(text: &str) -> Result<Self, NameError> {
+                let check: fn(&str) -> Result<(), NameError> = $check;
+                check(text)?;
+                Ok(Self(text.into()))
+            }
+
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({:?})", stringify!($name), &self.0)
+            }
+        }
+
+        // Equal names hash alike, so a map can be asked with a plain text.
+        impl std::borrow::Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+    };
+}
+
+name_type!(
+    /// The name of a limited coupon. Never used again once the coupon is deleted.
+    CouponName,
+    check_name
+);
+name_type!(
+    /// The name of a waiting room.
+    RoomName,
+    check_name
+);
+name_type!(
+    /// Whoever claims: an id of the caller's own making.
+    UserId,
+    |text| if text.starts_with("pass:") { Err(NameError::Reserved) } else { check_name(text) }
+);
+
+/// Makes a repeated request recognisable.
+///
+/// Both parts are digests, made where the request comes in. `key` stands for credential, method, path and the caller's
+/// own key; `body` for what was asked. The same key with another body is a mistake of the caller and is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RequestId {
+    /// Digest of the scope and the caller's key: 128 uniformly distributed bits.
+    pub key: u128,
+    /// Digest of the body's meaning.
+    pub body: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked_at_every_boundary() {
+        let longest = "a".repeat(128);
+        let too_long = "a".repeat(129);
+        let rows = [
+            ("a", Ok(())),
+            ("0", Ok(())),
+            ("A.b_c:d@e-9", Ok(())),
+            (&longest, Ok(())),
+            ("pass", Ok(())),
+            ("", Err(NameError::Empty)),
+            (&too_long, Err(NameError::TooLong)),
+            ("-a", Err(NameError::BadStart)),
+            (".a", Err(NameError::BadStart)),
+            ("é", Err(NameError::BadStart)),
+            ("a b", Err(NameError::BadCharacter)),
+            ("a/b", Err(NameError::BadCharacter)),
+            ("aé", Err(NameError::BadCharacter)),
+            ("a\0", Err(NameError::BadCharacter)),
+            ("pass:7", Err(NameError::Reserved)),
+        ];
+        for (text, wanted) in rows {
+            assert_eq!(UserId::parse(text).map(drop), wanted, "{text:?}");
+        }
+        assert!(CouponName::parse("pass:7").is_ok(), "only users are reserved");
+    }
+}

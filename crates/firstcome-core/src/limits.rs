@@ -1,0 +1,40 @@
+//! Every limit by name, with what it protects. The contract lists them for users.
+
+/// Bytes in a name (coupon, room, user …). Protects row sizes, log lines and memory per claimant.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// Coupons in one campaign. A serial then fits in 27 bits, which the voucher code and the row key rely on.
+pub const COUPON_LIMIT_MAX: u32 = 100_000_000;
+
+/// Bytes of the JSON attributes of one claim (O5 keeps a nickname and a phone number there). Protects the row size.
+pub const ATTRIBUTES_BYTES_MAX: usize = 1024;
+
+/// Bytes of a coupon's title. It is shown to people, on one line.
+pub const TITLE_BYTES_MAX: usize = 256;
+
+/// Bytes of an `Idempotency-Key`. Only its digest is kept.
+pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
+
+/// Fewest characters of an `Idempotency-Key` on a public call: 22 base64url characters hold 128 bits, so that a
+/// stranger cannot guess a key and read the answer that belongs to it.
+pub const PUBLIC_IDEMPOTENCY_KEY_CHARS_MIN: usize = 22;
+
+/// Items on one page of a list when the caller names no number.
+pub const PAGE_ITEMS_DEFAULT: usize = 100;
+
+/// Items on one page of a list at most.
+pub const PAGE_ITEMS_MAX: usize = 1_000;
+
+/// Bytes of a request body. Protects memory per connection.
+pub const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Earliest and latest instant that RFC 3339 can write (years 0001 to 9999), in microseconds of Unix time.
+pub const TIMESTAMP_US_MIN: i64 = -62_135_596_800_000_000;
+/// See [`TIMESTAMP_US_MIN`].
+pub const TIMESTAMP_US_MAX: i64 = 253_402_300_799_999_999;
+
+// A row key is `coupon id << 32 | serial`.
+const _: () = assert!(COUPON_LIMIT_MAX < 1 << 27);
+const _: () = assert!(PAGE_ITEMS_DEFAULT <= PAGE_ITEMS_MAX);
+const _: () = assert!(ATTRIBUTES_BYTES_MAX + 2 * NAME_BYTES_MAX < BODY_BYTES_MAX);
+const _: () = assert!(PUBLIC_IDEMPOTENCY_KEY_CHARS_MIN <= IDEMPOTENCY_KEY_BYTES_MAX);

@@ -1,0 +1,49 @@
+//! Deliberate bugs, compiled in only by the test-only feature `planted-bugs`.
+//!
+//! A checker that never saw a bug proves nothing. Each bug here breaks one promise on purpose; the simulator must
+//! name the invariant that it breaks, else its checker is blind. At most one is planted at a time, per thread.
+
+use std::cell::Cell;
+
+/// One deliberate bug.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bug {
+    /// One coupon more than the limit is issued.
+    OversellByOne,
+    /// A user's second claim is not recognised.
+    OneUserTwice,
+    /// A serial is left out.
+    GapInSerials,
+    /// Two claims of one batch get each other's place.
+    OrderSwapped,
+    /// An answer leaves before its commit.
+    AnswerBeforeCommit,
+    /// "Sold out" is told while the last claims are not yet durable.
+    SoldOutTooEarly,
+}
+
+impl Bug {
+    /// All of them, with a name for tables.
+    pub const ALL: [(Self, &'static str); 6] = [
+        (Self::OversellByOne, "oversell by one"),
+        (Self::OneUserTwice, "one user twice"),
+        (Self::GapInSerials, "gap in serials"),
+        (Self::OrderSwapped, "order swapped"),
+        (Self::AnswerBeforeCommit, "answer before commit"),
+        (Self::SoldOutTooEarly, "sold out told too early"),
+    ];
+}
+
+thread_local! {
+    static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+}
+
+/// Plants a bug in this thread, or takes it out again.
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+/// Whether this bug is planted in this thread.
+pub fn is(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
+}

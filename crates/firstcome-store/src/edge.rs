@@ -1,0 +1,90 @@
+//! The edge where time and chance come in. Nothing else in the store asks the machine for them.
+
+use crate::error::{Fault, FaultKind};
+use firstcome_core::time::Timestamp;
+use std::hash::RandomState;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// What time it is for a store. Must never fall: a refusal like "expired" would else be contradicted later.
+pub trait Clock: Send + Sync {
+    /// The current instant; never earlier than one that was given before.
+    fn now(&self) -> Timestamp;
+}
+
+/// The machine's wall clock. When somebody sets it back it stands still until the old time is reached again.
+#[derive(Default)]
+pub struct SystemClock {
+    last_us: AtomicI64,
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        #[expect(clippy::disallowed_methods, reason = "this is the edge where the wall clock comes in")]
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now_us = i64::try_from(unix.as_micros()).unwrap_or(i64::MAX);
+        let before_us = self.last_us.fetch_max(now_us, Ordering::Relaxed);
+        Timestamp::clamped_us(now_us.max(before_us))
+    }
+}
+
+/// A clock that stands where it is put, for tests and simulations.
+pub struct ManualClock {
+    now_us: AtomicI64,
+}
+
+impl ManualClock {
+    /// A clock that shows this instant.
+    pub const fn new(now: Timestamp) -> Self {
+        Self { now_us: AtomicI64::new(now.as_us()) }
+    }
+
+    /// Moves the clock; a move backwards has no effect, as with every [`Clock`].
+    pub fn set(&self, now: Timestamp) {
+        self.now_us.fetch_max(now.as_us(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::clamped_us(self.now_us.load(Ordering::SeqCst))
+    }
+}
+
+impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
+    fn now(&self) -> Timestamp {
+        (**self).now()
+    }
+}
+
+/// Measures how long something takes. For figures only: no rule rests on it.
+#[derive(Clone, Copy)]
+pub struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// Starts to measure.
+    #[expect(clippy::disallowed_methods, reason = "durations for statistics; no rule rests on them")]
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// A fresh secret seed for an index.
+#[expect(clippy::disallowed_methods, reason = "this is the edge where hash seeds are drawn")]
+pub fn draw_hasher() -> RandomState {
+    RandomState::new()
+}
+
+/// 32 secret random bytes of the operating system.
+pub fn draw_secret() -> Result<[u8; 32], Fault> {
+    let mut secret = [0; 32];
+    match getrandom::fill(&mut secret) {
+        Ok(()) => Ok(secret),
+        Err(error) => Err(Fault::new(FaultKind::Io, format!("the system gives no random bytes: {error}"))),
+    }
+}

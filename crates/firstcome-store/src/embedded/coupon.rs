@@ -1,0 +1,95 @@
+//! One coupon as the writer and the readers share it.
+
+use super::engine::{durable, last_durable};
+use super::journal::{CouponId, Rows};
+use crate::error::StoreError;
+use crate::port::{ClaimRecord, Claimed, CouponView, Page, Refused};
+use crate::voucher::VoucherKey;
+use firstcome_core::coupon::{Claim, Coupon, Effect, Issued, Rejection, Serial};
+use firstcome_core::time::Timestamp;
+use parking_lot::RwLock;
+use std::sync::atomic::AtomicU32;
+
+/// One coupon. Only the writer locks it for writing.
+pub(super) struct Cell {
+    pub(super) id: CouponId,
+    pub(super) voucher_key: VoucherKey,
+    pub(super) coupon: RwLock<Coupon>,
+    /// How many of its claims are durable. Claims above it exist for the writer only.
+    pub(super) durable: AtomicU32,
+}
+
+impl Cell {
+    pub(super) fn new(id: CouponId, voucher_key: VoucherKey, coupon: Coupon) -> Self {
+        let durable = AtomicU32::new(coupon.issued());
+        Self { id, voucher_key, coupon: RwLock::new(coupon), durable }
+    }
+
+    /// The answer to a claim if it rests on what is durable: then nobody needs to ask the writer.
+    pub(super) fn settled(&self, claim: &Claim, now: Timestamp) -> Option<Result<Effect<Issued>, Rejection>> {
+        let coupon = self.coupon.read();
+        let answer = coupon.judge_claim(claim, now);
+        coupon.rests_on(&answer).filter(|&rests_on| rests_on <= durable(self)).map(|_| answer)
+    }
+
+    pub(super) fn view(&self, now: Timestamp) -> CouponView {
+        let coupon = self.coupon.read();
+        let issued = durable(self);
+        CouponView { settings: coupon.settings().clone(), issued, state: coupon.state(issued, now) }
+    }
+
+    pub(super) fn claimed(&self, issued: Issued) -> Claimed {
+        Claimed { issued, code: self.voucher_key.code(issued.serial) }
+    }
+
+    /// An answer with what the holder needs: the code.
+    pub(super) fn tell(&self, answer: Result<Effect<Issued>, Rejection>) -> Result<Effect<Claimed>, Refused> {
+        let claimed = |issued| self.claimed(issued);
+        answer.map(|effect| effect.map(claimed)).map_err(|rejection| {
+            let claim = if let Rejection::AlreadyIssued(issued) = rejection { Some(claimed(issued)) } else { None };
+            Refused { rejection, claim }
+        })
+    }
+
+    /// The durable claim of a user.
+    pub(super) fn serial_of(&self, user: &str) -> Option<Serial> {
+        let serial = self.coupon.read().claim_of(user)?.serial;
+        (serial.get() <= durable(self)).then_some(serial)
+    }
+
+    /// The durable claims `first..=last`, with what the journal knows of them.
+    pub(super) fn records(&self, rows: &dyn Rows, first: Serial, last: Serial) -> Result<Vec<ClaimRecord>, StoreError> {
+        let mut attributes = rows.attributes(self.id, first, last)?;
+        let coupon = self.coupon.read();
+        let serials = (first.get()..=last.get()).filter_map(Serial::new);
+        let record = |serial| {
+            let (user, issued) = coupon.claim_at(serial)?;
+            Some(ClaimRecord {
+                user: user.into(),
+                claimed: self.claimed(issued),
+                attributes: attributes.remove(&serial),
+                redeemed: coupon.redeemed(serial),
+            })
+        };
+        Ok(serials.filter_map(record).collect())
+    }
+
+    pub(super) fn page(
+        &self,
+        rows: &dyn Rows,
+        after: Option<Serial>,
+        count: usize,
+    ) -> Result<Page<ClaimRecord>, StoreError> {
+        let first = after.map_or(1, |after| after.get() + 1);
+        let (Some(first), Some(end)) = (Serial::new(first), last_durable(self)) else {
+            return Ok(Page { items: Vec::new(), next: None });
+        };
+        let wanted = u32::try_from(count).unwrap_or(u32::MAX);
+        let last = Serial::new(first.get().saturating_add(wanted).saturating_sub(1)).map_or(end, |last| last.min(end));
+        if wanted == 0 || last < first {
+            return Ok(Page { items: Vec::new(), next: None });
+        }
+        let items = self.records(rows, first, last)?;
+        Ok(Page { items, next: (last < end).then_some(last) })
+    }
+}

@@ -1,0 +1,279 @@
+//! Runs batches of commands through the rules: decide, write, publish, answer, in this order.
+//!
+//! # Invariants
+//! - An answer leaves only after the commit of the batch in which it was decided: whatever it rests on is durable.
+//! - Claims and redemptions change the state in memory before the commit; readers see them only once
+//!   [`Cell::durable`] has passed them. Settings and deletions change it after the commit.
+//! - After a failed commit nothing is written any more: memory then knows of claims that the disk may not have.
+
+use super::coupon::Cell;
+use super::journal::{Change, CouponId, Journal, Outcome};
+use super::{Command, Reply, Shared};
+use crate::edge::Stopwatch;
+use crate::error::{Fault, StoreError};
+use crate::port::Put;
+use crate::voucher::VoucherKey;
+use firstcome_core::coupon::{Claim, Coupon, CouponSettings, Effect, Issued, Redeem, Redeemed, Rejection, Serial};
+use firstcome_core::id::CouponName;
+use firstcome_core::time::Timestamp;
+use std::hash::RandomState;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Claims that are judged under one hold of a coupon's lock. Readers wait no longer than these take (about 20 µs).
+const CLAIMS_PER_HOLD: usize = 64;
+
+/// An answer that waits for the commit.
+enum Told {
+    Claim(Reply<Effect<Issued>>, Result<Effect<Issued>, Rejection>),
+    Redeem(Reply<Effect<Redeemed>>, Result<Effect<Redeemed>, Rejection>),
+}
+
+/// One claim on its way through a batch.
+pub(super) struct ClaimCommand {
+    pub(super) cell: Arc<Cell>,
+    pub(super) claim: Claim,
+    pub(super) reply: Reply<Effect<Issued>>,
+}
+
+/// Owns the state and the journal. Whoever holds it is the one writer.
+pub struct Engine {
+    shared: Arc<Shared>,
+    journal: Box<dyn Journal>,
+    hasher: RandomState,
+    next_coupon: u32,
+    changes: Vec<Change>,
+    told: Vec<Told>,
+    touched: Vec<Arc<Cell>>,
+}
+
+impl Engine {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        journal: Box<dyn Journal>,
+        hasher: RandomState,
+        next_coupon: CouponId,
+    ) -> Self {
+        Self {
+            shared,
+            journal,
+            hasher,
+            next_coupon: next_coupon.0,
+            changes: Vec::new(),
+            told: Vec::new(),
+            touched: Vec::new(),
+        }
+    }
+
+    /// Runs all commands in order and answers each. The batch is empty afterwards.
+    pub(super) fn run(&mut self, batch: &mut Vec<Command>) {
+        let watch = Stopwatch::start();
+        let now = self.shared.clock.now();
+        #[cfg(feature = "planted-bugs")]
+        swap_neighbours(batch);
+        let commands = batch.len();
+        let mut batch = batch.drain(..).peekable();
+        while let Some(command) = batch.next() {
+            match command {
+                Command::Claim(first) => {
+                    let cell = Arc::clone(&first.cell);
+                    let mut run = vec![first];
+                    while run.len() < CLAIMS_PER_HOLD
+                        && let Some(Command::Claim(next)) =
+                            batch.next_if(|next| matches!(next, Command::Claim(next) if Arc::ptr_eq(&next.cell, &cell)))
+                    {
+                        run.push(next);
+                    }
+                    self.claims(&cell, run, now);
+                }
+                Command::Redeem { cell, redeem, reply } => self.redeem(&cell, &redeem, reply, now),
+                Command::PutCoupon { name, settings, voucher_key, reply } => {
+                    self.finish();
+                    let answer = self.put_coupon(name, settings, voucher_key, now);
+                    reply.send(answer);
+                }
+                Command::DeleteCoupon { cell, reply } => {
+                    self.finish();
+                    let answer = self.delete_coupon(&cell, now);
+                    reply.send(answer);
+                }
+            }
+        }
+        self.finish();
+        self.shared.measure(commands, watch.elapsed());
+    }
+
+    /// Puts things in order before a proper end.
+    pub(super) fn close(&mut self) {
+        if self.shared.fault().is_none() {
+            self.journal.close();
+        }
+    }
+
+    fn claims(&mut self, cell: &Arc<Cell>, run: Vec<ClaimCommand>, now: Timestamp) {
+        let mut coupon = cell.coupon.write();
+        for ClaimCommand { claim, reply, .. } in run {
+            // Whoever asked has gone away: it is not done, as if it had never come.
+            if reply.is_closed() {
+                continue;
+            }
+            if let Some(fault) = self.shared.fault() {
+                reply.send(Err(StoreError::Unavailable(fault)));
+                continue;
+            }
+            let answer = coupon.claim(&claim, now);
+            if let Ok(Effect::New(issued)) = answer {
+                self.changes.push(Change::Claimed { id: cell.id, issued, claim });
+                touch(&mut self.touched, cell);
+            }
+            self.told.push(Told::Claim(reply, answer));
+        }
+        #[cfg(feature = "planted-bugs")]
+        if firstcome_core::planted::is(firstcome_core::planted::Bug::AnswerBeforeCommit) {
+            drop(coupon);
+            self.answer_all();
+        }
+    }
+
+    fn redeem(&mut self, cell: &Arc<Cell>, redeem: &Redeem, reply: Reply<Effect<Redeemed>>, now: Timestamp) {
+        if reply.is_closed() {
+            return;
+        }
+        if let Some(fault) = self.shared.fault() {
+            reply.send(Err(StoreError::Unavailable(fault)));
+            return;
+        }
+        let answer = cell.coupon.write().redeem(redeem, now);
+        if let Ok(Effect::New(redeemed)) = answer {
+            self.changes.push(Change::Redeemed { id: cell.id, redeemed, request: redeem.request });
+        }
+        self.told.push(Told::Redeem(reply, answer));
+    }
+
+    fn put_coupon(
+        &mut self,
+        name: CouponName,
+        settings: CouponSettings,
+        voucher_key: VoucherKey,
+        at: Timestamp,
+    ) -> Result<Result<Put, Rejection>, StoreError> {
+        let known = self.shared.cell(name.as_str());
+        if let Some(cell) = &known
+            && let Err(rejection) = cell.coupon.read().judge_settings(&settings)
+        {
+            return Ok(Err(rejection));
+        }
+        let (id, voucher_key) = known
+            .as_ref()
+            .map_or((CouponId(self.next_coupon), voucher_key), |cell| (cell.id, cell.voucher_key.clone()));
+        let settings_too = settings.clone();
+        self.commit(Change::CouponPut { id, name: name.clone(), settings, voucher_key: voucher_key.clone(), at })?;
+        if let Some(cell) = known {
+            cell.coupon.write().replace_settings(settings_too);
+            return Ok(Ok(Put::Replaced));
+        }
+        self.next_coupon += 1;
+        let coupon = Coupon::new(settings_too, self.hasher.clone());
+        self.shared.add(name, Cell::new(id, voucher_key, coupon));
+        Ok(Ok(Put::Created))
+    }
+
+    fn delete_coupon(&mut self, cell: &Cell, at: Timestamp) -> Result<Result<(), Rejection>, StoreError> {
+        if !cell.coupon.read().is_deleted() {
+            self.commit(Change::CouponDeleted { id: cell.id, at })?;
+            cell.coupon.write().delete();
+        }
+        Ok(Ok(()))
+    }
+
+    /// Writes one change on its own.
+    fn commit(&mut self, change: Change) -> Result<(), StoreError> {
+        self.changes.push(change);
+        self.write_changes()
+    }
+
+    /// Commits what was decided, lets readers see it, and answers.
+    fn finish(&mut self) {
+        if let Err(error) = self.write_changes() {
+            for told in self.told.drain(..) {
+                told.refuse(&error);
+            }
+            self.touched.clear();
+            return;
+        }
+        for cell in self.touched.drain(..) {
+            let issued = cell.coupon.read().issued();
+            cell.durable.store(issued, Ordering::Release);
+        }
+        self.answer_all();
+    }
+
+    fn answer_all(&mut self) {
+        for told in self.told.drain(..) {
+            match told {
+                Told::Claim(reply, answer) => reply.send(Ok(answer)),
+                Told::Redeem(reply, answer) => reply.send(Ok(answer)),
+            }
+        }
+    }
+
+    fn write_changes(&mut self) -> Result<(), StoreError> {
+        if let Some(fault) = self.shared.fault() {
+            self.changes.clear();
+            return Err(StoreError::Unavailable(fault));
+        }
+        if self.changes.is_empty() {
+            return Ok(());
+        }
+        let watch = Stopwatch::start();
+        let result = self.journal.commit(&self.changes);
+        let stats = &self.shared.stats;
+        stats.batch_changes.record(self.changes.len() as u64);
+        stats.commit_us.record(watch.elapsed().as_micros() as u64);
+        self.changes.clear();
+        result.map_err(|error| {
+            let fault = self.shared.fail(error.fault);
+            match error.outcome {
+                Outcome::Nothing => StoreError::Unavailable(fault),
+                Outcome::Unknown => StoreError::Unknown,
+            }
+        })
+    }
+
+    /// The fault that stopped the store, if one did.
+    pub fn fault(&self) -> Option<Arc<Fault>> {
+        self.shared.fault()
+    }
+}
+
+impl Told {
+    fn refuse(self, error: &StoreError) {
+        match self {
+            Self::Claim(reply, _) => reply.send(Err(error.clone())),
+            Self::Redeem(reply, _) => reply.send(Err(error.clone())),
+        }
+    }
+}
+
+fn touch(touched: &mut Vec<Arc<Cell>>, cell: &Arc<Cell>) {
+    if !touched.iter().any(|known| Arc::ptr_eq(known, cell)) {
+        touched.push(Arc::clone(cell));
+    }
+}
+
+/// How many claims of a coupon are durable, as readers see it.
+pub(super) fn durable(cell: &Cell) -> u32 {
+    cell.durable.load(Ordering::Acquire)
+}
+
+/// The durable claims of a coupon as a serial, if there is one.
+pub(super) fn last_durable(cell: &Cell) -> Option<Serial> {
+    Serial::new(durable(cell))
+}
+
+#[cfg(feature = "planted-bugs")]
+fn swap_neighbours(batch: &mut [Command]) {
+    if firstcome_core::planted::is(firstcome_core::planted::Bug::OrderSwapped) && 2 <= batch.len() {
+        batch.swap(0, 1);
+    }
+}

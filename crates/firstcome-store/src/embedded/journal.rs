@@ -1,0 +1,133 @@
+//! Where the engine writes what it decided, before anybody is told.
+
+use crate::error::{Fault, StoreError};
+use crate::voucher::VoucherKey;
+use firstcome_core::coupon::{Attributes, Claim, CouponSettings, Issued, Redeemed, Serial};
+use firstcome_core::id::{CouponName, RequestId};
+use firstcome_core::time::Timestamp;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The store's own number for a coupon. Never given twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CouponId(pub u32);
+
+impl CouponId {
+    /// The key of a claim's row: coupon above, serial below, so that one integer index serves all.
+    pub const fn row(self, serial: Serial) -> i64 {
+        (self.0 as i64) << 32 | serial.get() as i64
+    }
+}
+
+/// One thing that the rules decided.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A coupon is new, or has new settings.
+    CouponPut {
+        /// Which.
+        id: CouponId,
+        /// Its name; fixed for a given id.
+        name: CouponName,
+        /// The settings from now on.
+        settings: CouponSettings,
+        /// The secret of its codes; fixed for a given id.
+        voucher_key: VoucherKey,
+        /// When it was decided.
+        at: Timestamp,
+    },
+    /// A coupon is deleted.
+    CouponDeleted {
+        /// Which.
+        id: CouponId,
+        /// When it was decided.
+        at: Timestamp,
+    },
+    /// A claim was accepted.
+    Claimed {
+        /// Of which coupon.
+        id: CouponId,
+        /// Its place.
+        issued: Issued,
+        /// What was asked.
+        claim: Claim,
+    },
+    /// A coupon was used up.
+    Redeemed {
+        /// Of which coupon.
+        id: CouponId,
+        /// Which serial, and when.
+        redeemed: Redeemed,
+        /// The request, if it carried a key.
+        request: Option<RequestId>,
+    },
+}
+
+/// Why a commit did not succeed.
+#[derive(Debug)]
+pub struct JournalError {
+    /// Whether the changes may survive all the same.
+    pub outcome: Outcome,
+    /// What happened.
+    pub fault: Fault,
+}
+
+/// What became of the changes of a commit that failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// None of them is stored.
+    Nothing,
+    /// All of them or none: only a restart will tell.
+    Unknown,
+}
+
+/// Makes changes durable. Called by one thread.
+pub trait Journal: Send {
+    /// Writes all changes, or none, and returns after they are durable. After an error it is not called again.
+    fn commit(&mut self, changes: &[Change]) -> Result<(), JournalError>;
+
+    /// Puts things in order before a proper end. Nothing depends on it.
+    fn close(&mut self) {}
+}
+
+/// Reads what the rules do not keep in memory. Called from any thread; may block.
+pub trait Rows: Send + Sync {
+    /// The attributes of the claims `first..=last` that have some.
+    fn attributes(
+        &self,
+        coupon: CouponId,
+        first: Serial,
+        last: Serial,
+    ) -> Result<BTreeMap<Serial, Attributes>, StoreError>;
+}
+
+/// The journal of a store in memory: it keeps the attributes, which the rules do not, and nothing else.
+#[derive(Clone, Default)]
+pub(super) struct Memory {
+    attributes: Arc<parking_lot::RwLock<BTreeMap<(CouponId, Serial), Attributes>>>,
+}
+
+impl Journal for Memory {
+    fn commit(&mut self, changes: &[Change]) -> Result<(), JournalError> {
+        for change in changes {
+            if let Change::Claimed { id, issued, claim } = change
+                && let Some(attributes) = &claim.attributes
+            {
+                self.attributes.write().insert((*id, issued.serial), attributes.clone());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Rows for Memory {
+    fn attributes(
+        &self,
+        coupon: CouponId,
+        first: Serial,
+        last: Serial,
+    ) -> Result<BTreeMap<Serial, Attributes>, StoreError> {
+        let attributes = self.attributes.read();
+        let range = attributes.range((coupon, first)..=(coupon, last));
+        Ok(range.map(|((_, serial), value)| (*serial, value.clone())).collect())
+    }
+}

@@ -1,0 +1,150 @@
+//! The way to the writer: bounded, first in first out.
+
+use super::engine::Engine;
+use super::{Command, Shared};
+use crate::error::{Fault, FaultKind, StoreError};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Commands that may wait, however fast the writer is. Protects memory: about 250 bytes each.
+pub(super) const QUEUE_COMMANDS_MAX: usize = 65_536;
+/// Service time that may wait. Protects callers: who would wait longer is told so at once.
+pub(super) const QUEUE_SERVICE_MAX: Duration = Duration::from_millis(250);
+/// Commands in one transaction. Keeps a commit near 5 ms, and so the wait of the next batch.
+pub(super) const BATCH_COMMANDS_MAX: usize = 2_048;
+// Whatever waits up to this number shares one transaction, so its wait is one sync, however slow the disk is.
+const _: () = assert!(BATCH_COMMANDS_MAX < QUEUE_COMMANDS_MAX);
+
+/// How commands reach the engine.
+pub(super) enum Lane {
+    /// In the caller's own thread: nothing to wait for, since nothing is synced.
+    Inline(Mutex<Engine>),
+    /// Through a queue to a thread that takes whatever has arrived while it was busy.
+    Thread(Thread),
+}
+
+pub(super) struct Thread {
+    shared: Arc<Shared>,
+    queue: Mutex<Option<mpsc::Sender<Command>>>,
+    sender: mpsc::WeakSender<Command>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Lane {
+    pub(super) fn inline(engine: Engine) -> Self {
+        Self::Inline(Mutex::new(engine))
+    }
+
+    pub(super) fn thread(shared: Arc<Shared>, engine: Engine) -> std::io::Result<Self> {
+        let (lane, stepper) = Thread::new(shared, engine);
+        let writer = std::thread::Builder::new().name("firstcome-writer".into()).spawn(move || stepper.run())?;
+        *lane.writer.lock() = Some(writer);
+        Ok(Self::Thread(lane))
+    }
+
+    pub(super) fn stepped(shared: Arc<Shared>, engine: Engine) -> (Self, Stepper) {
+        let (lane, stepper) = Thread::new(shared, engine);
+        (Self::Thread(lane), stepper)
+    }
+
+    /// Hands a command over, or says at once why not.
+    pub(super) fn submit(&self, command: Command) -> Result<(), StoreError> {
+        match self {
+            Self::Inline(engine) => {
+                engine.lock().run(&mut vec![command]);
+                Ok(())
+            }
+            Self::Thread(thread) => thread.submit(command),
+        }
+    }
+
+    /// Takes no more commands, finishes those that wait, and puts the file in order. May block.
+    pub(super) fn close(&self) {
+        if let Self::Thread(thread) = self {
+            drop(thread.queue.lock().take());
+            if let Some(writer) = thread.writer.lock().take() {
+                // A writer that panicked has told so already: see Stepper::drop.
+                let _ = writer.join();
+            }
+        }
+    }
+}
+
+impl Thread {
+    fn new(shared: Arc<Shared>, engine: Engine) -> (Self, Stepper) {
+        let (sender, receiver) = mpsc::channel(QUEUE_COMMANDS_MAX);
+        let stepper = Stepper { shared: Arc::clone(&shared), receiver, engine, batch: Vec::new() };
+        let weak = sender.downgrade();
+        (Self { shared, queue: Mutex::new(Some(sender)), sender: weak, writer: Mutex::new(None) }, stepper)
+    }
+
+    fn submit(&self, command: Command) -> Result<(), StoreError> {
+        if let Some(fault) = self.shared.fault() {
+            return Err(StoreError::Unavailable(fault));
+        }
+        let Some(sender) = self.sender.upgrade() else { return Err(self.stopped()) };
+        let depth = sender.max_capacity() - sender.capacity();
+        let limit = self.shared.stats.queue_limit.load(Ordering::Relaxed);
+        if limit <= depth as u64 {
+            return Err(self.overloaded());
+        }
+        sender.try_send(command).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => self.overloaded(),
+            mpsc::error::TrySendError::Closed(_) => self.stopped(),
+        })
+    }
+
+    fn overloaded(&self) -> StoreError {
+        self.shared.stats.overloaded.fetch_add(1, Ordering::Relaxed);
+        StoreError::Overloaded { retry_after: QUEUE_SERVICE_MAX }
+    }
+
+    fn stopped(&self) -> StoreError {
+        let stopped = || Arc::new(Fault::new(FaultKind::Stopped, "the writer has stopped"));
+        StoreError::Unavailable(self.shared.fault().unwrap_or_else(stopped))
+    }
+}
+
+/// The writer, to be run by whoever holds it.
+pub struct Stepper {
+    shared: Arc<Shared>,
+    receiver: mpsc::Receiver<Command>,
+    engine: Engine,
+    batch: Vec<Command>,
+}
+
+impl Stepper {
+    /// Runs one batch of what waits, at most `commands_max`, and says how many commands it held.
+    pub fn step(&mut self, commands_max: usize) -> usize {
+        while self.batch.len() < commands_max
+            && let Ok(command) = self.receiver.try_recv()
+        {
+            self.batch.push(command);
+        }
+        let commands = self.batch.len();
+        self.engine.run(&mut self.batch);
+        commands
+    }
+
+    fn run(mut self) {
+        // Takes what has arrived, at least one, without waiting for more: a lone command pays one sync and no timer,
+        // and under load a batch is whatever came in during the sync before it.
+        while self.receiver.blocking_recv_many(&mut self.batch, BATCH_COMMANDS_MAX) != 0 {
+            self.shared.stats.queue_depth.store(self.receiver.len() as u64, Ordering::Relaxed);
+            self.engine.run(&mut self.batch);
+        }
+        self.engine.close();
+    }
+}
+
+impl Drop for Stepper {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.fail(Fault::new(FaultKind::Stopped, "the writer met a broken invariant"));
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! The store that this process owns: the rules themselves, one writer, answers from memory where they are durable.
+//!
+//! A command goes through a bounded queue to the one writer ([`engine`]), which judges whatever has arrived, commits
+//! it in one transaction and answers then. Answers that rest on durable claims alone (sold out, already issued, a
+//! repeated request) are given by the caller's own thread under a read lock, without queue, file or allocation.
+
+mod coupon;
+pub mod engine;
+pub mod journal;
+mod lane;
+
+use crate::edge::{Clock, SystemClock, draw_hasher, draw_secret};
+use crate::error::{Fault, StoreError};
+use crate::port::{Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest};
+use crate::stats::WriterStats;
+use crate::voucher::VoucherKey;
+use coupon::Cell;
+use engine::{ClaimCommand, Engine};
+use firstcome_core::coupon::{Claim, Coupon, CouponSettings, Effect, Redeem, Redeemed, Rejection, Serial};
+use firstcome_core::id::CouponName;
+use journal::{CouponId, Journal, Memory, Rows};
+use lane::Lane;
+pub use lane::Stepper;
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::hash::RandomState;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// A coupon as it comes back from where it was stored.
+pub struct StoredCoupon {
+    /// The store's number for it.
+    pub id: CouponId,
+    /// Its name.
+    pub name: CouponName,
+    /// The secret of its codes.
+    pub voucher_key: VoucherKey,
+    /// Settings and claims.
+    pub coupon: Coupon,
+}
+
+/// Where an embedded store reads and writes.
+pub struct Backing {
+    /// Writes.
+    pub journal: Box<dyn Journal>,
+    /// Reads of what the rules do not keep.
+    pub rows: Arc<dyn Rows>,
+    /// What an acknowledged claim survives.
+    pub durability: Durability,
+    /// What was stored before.
+    pub coupons: Vec<StoredCoupon>,
+    /// Seeds the indexes. Must be secret.
+    pub hasher: RandomState,
+}
+
+impl Backing {
+    /// Nothing stored, and nothing kept beyond the process.
+    pub fn memory() -> Self {
+        let memory = Memory::default();
+        Self {
+            journal: Box::new(memory.clone()),
+            rows: Arc::new(memory),
+            durability: Durability::Memory,
+            coupons: Vec::new(),
+            hasher: draw_hasher(),
+        }
+    }
+}
+
+pub(crate) struct Shared {
+    coupons: RwLock<HashMap<CouponName, Arc<Cell>>>,
+    clock: Arc<dyn Clock>,
+    rows: Arc<dyn Rows>,
+    fault: OnceLock<Arc<Fault>>,
+    stats: WriterStats,
+    /// Nanoseconds per command, smoothed.
+    service_ns: Mutex<f64>,
+}
+
+impl Shared {
+    fn cell(&self, coupon: &str) -> Option<Arc<Cell>> {
+        self.coupons.read().get(coupon).map(Arc::clone)
+    }
+
+    fn add(&self, name: CouponName, cell: Cell) {
+        self.coupons.write().insert(name, Arc::new(cell));
+    }
+
+    fn fault(&self) -> Option<Arc<Fault>> {
+        self.fault.get().map(Arc::clone)
+    }
+
+    /// Stops all writes. The first fault stays the one that is told.
+    fn fail(&self, fault: Fault) -> Arc<Fault> {
+        Arc::clone(self.fault.get_or_init(|| Arc::new(fault)))
+    }
+
+    /// Learns how long a command takes, and from that how many may wait.
+    fn measure(&self, commands: usize, elapsed: Duration) {
+        let sample_ns = elapsed.as_nanos() as f64 / commands.max(1) as f64;
+        let mut service_ns = self.service_ns.lock();
+        *service_ns = if *service_ns == 0.0 { sample_ns } else { *service_ns * 0.9 + sample_ns * 0.1 };
+        let fits = lane::QUEUE_SERVICE_MAX.as_nanos() as f64 / service_ns.max(1.0);
+        let limit = (fits as usize).clamp(lane::BATCH_COMMANDS_MAX, lane::QUEUE_COMMANDS_MAX);
+        self.stats.queue_limit.store(limit as u64, Ordering::Relaxed);
+    }
+}
+
+/// What the writer is asked to do.
+enum Command {
+    Claim(ClaimCommand),
+    Redeem { cell: Arc<Cell>, redeem: Redeem, reply: Reply<Effect<Redeemed>> },
+    PutCoupon { name: CouponName, settings: CouponSettings, voucher_key: VoucherKey, reply: Reply<Put> },
+    DeleteCoupon { cell: Arc<Cell>, reply: Reply<()> },
+}
+
+type Judged<T> = Result<Result<T, Rejection>, StoreError>;
+
+/// Where an answer goes. Whoever asked may have gone away.
+struct Reply<T>(oneshot::Sender<Judged<T>>);
+
+impl<T> Reply<T> {
+    fn pair() -> (Self, oneshot::Receiver<Judged<T>>) {
+        let (sender, receiver) = oneshot::channel();
+        (Self(sender), receiver)
+    }
+
+    fn send(self, answer: Judged<T>) {
+        // An error means that nobody waits any more. The effect stands: a repeat will find it.
+        let _ = self.0.send(answer);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+}
+
+/// A store that this process owns. Cheap to clone; the last clone closes it.
+#[derive(Clone)]
+pub struct Embedded {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    lane: Lane,
+    durability: Durability,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.lane.close();
+    }
+}
+
+impl Embedded {
+    /// A store in memory: as exact as the others, and gone with the process.
+    pub fn memory() -> Self {
+        Self::memory_with(Arc::new(SystemClock::default()))
+    }
+
+    /// [`Self::memory`] with another clock.
+    pub fn memory_with(clock: Arc<dyn Clock>) -> Self {
+        let backing = Backing::memory();
+        let durability = backing.durability;
+        let (shared, engine) = assemble(backing, clock);
+        Self { inner: Arc::new(Inner { shared, lane: Lane::inline(engine), durability }) }
+    }
+
+    /// A store over any journal, with a writer thread of its own.
+    pub fn start(backing: Backing, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
+        let durability = backing.durability;
+        let (shared, engine) = assemble(backing, clock);
+        let lane = Lane::thread(Arc::clone(&shared), engine)?;
+        Ok(Self { inner: Arc::new(Inner { shared, lane, durability }) })
+    }
+
+    /// A store over any journal whose writer runs only when it is stepped: the simulator's.
+    pub fn stepped(backing: Backing, clock: Arc<dyn Clock>) -> (Self, Stepper) {
+        let durability = backing.durability;
+        let (shared, engine) = assemble(backing, clock);
+        let (lane, stepper) = Lane::stepped(Arc::clone(&shared), engine);
+        (Self { inner: Arc::new(Inner { shared, lane, durability }) }, stepper)
+    }
+
+    /// What stopped the writes, if anything did. Reads go on.
+    pub fn fault(&self) -> Option<Arc<Fault>> {
+        self.inner.shared.fault()
+    }
+
+    /// Figures of the writer.
+    pub fn stats(&self) -> &WriterStats {
+        &self.inner.shared.stats
+    }
+
+    /// The store's clock.
+    pub fn now(&self) -> firstcome_core::time::Timestamp {
+        self.inner.shared.clock.now()
+    }
+
+    /// How many coupons there are, deleted ones included.
+    pub fn coupon_count(&self) -> usize {
+        self.inner.shared.coupons.read().len()
+    }
+
+    /// Finishes what waits and closes the file; later commands are `Unavailable`. Blocks until it is done.
+    pub fn close(&self) {
+        self.inner.lane.close();
+    }
+
+    async fn ask<T>(&self, command: Command, answer: oneshot::Receiver<Judged<T>>) -> Judged<T> {
+        self.inner.lane.submit(command)?;
+        // The writer drops a reply unsent only when it panics in the middle of a batch.
+        answer.await.unwrap_or(Err(StoreError::Unknown))
+    }
+
+    fn cell(&self, coupon: &CouponName) -> Result<Arc<Cell>, Rejection> {
+        self.inner.shared.cell(coupon.as_str()).ok_or(Rejection::UnknownCoupon)
+    }
+}
+
+fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
+    let next = backing.coupons.iter().map(|stored| stored.id.0 + 1).max().unwrap_or(1);
+    let cells = backing.coupons.into_iter().map(|stored| {
+        let cell = Cell::new(stored.id, stored.voucher_key, stored.coupon);
+        (stored.name, Arc::new(cell))
+    });
+    let shared = Arc::new(Shared {
+        coupons: RwLock::new(cells.collect()),
+        clock,
+        rows: backing.rows,
+        fault: OnceLock::new(),
+        stats: WriterStats::default(),
+        service_ns: Mutex::new(0.0),
+    });
+    shared.stats.queue_limit.store(lane::QUEUE_COMMANDS_MAX as u64, Ordering::Relaxed);
+    let engine = Engine::new(Arc::clone(&shared), backing.journal, backing.hasher, CouponId(next));
+    (shared, engine)
+}
+
+impl CouponStore for Embedded {
+    fn durability(&self) -> Durability {
+        self.inner.durability
+    }
+
+    async fn put_coupon(&self, coupon: &CouponName, settings: CouponSettings) -> Answer<Put> {
+        let (reply, answer) = Reply::pair();
+        let voucher_key = VoucherKey::new(draw_secret().map_err(|fault| StoreError::Unavailable(Arc::new(fault)))?);
+        let command = Command::PutCoupon { name: coupon.clone(), settings, voucher_key, reply };
+        Ok(self.ask(command, answer).await?.map_err(Into::into))
+    }
+
+    async fn delete_coupon(&self, coupon: &CouponName) -> Answer<()> {
+        let cell = match self.cell(coupon) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection.into())),
+        };
+        let (reply, answer) = Reply::pair();
+        Ok(self.ask(Command::DeleteCoupon { cell, reply }, answer).await?.map_err(Into::into))
+    }
+
+    async fn coupon(&self, coupon: &CouponName) -> Answer<CouponView> {
+        let now = self.now();
+        Ok(self.cell(coupon).map(|cell| cell.view(now)).map_err(Into::into))
+    }
+
+    async fn claim(&self, coupon: &CouponName, claim: Claim) -> Answer<Effect<Claimed>> {
+        let cell = {
+            let coupons = self.inner.shared.coupons.read();
+            let Some(cell) = coupons.get(coupon.as_str()) else { return Ok(Err(Rejection::UnknownCoupon.into())) };
+            if let Some(answer) = cell.settled(&claim, self.inner.shared.clock.now()) {
+                return Ok(cell.tell(answer));
+            }
+            Arc::clone(cell)
+        };
+        let (reply, answer) = Reply::pair();
+        let command = Command::Claim(ClaimCommand { cell: Arc::clone(&cell), claim, reply });
+        Ok(cell.tell(self.ask(command, answer).await?))
+    }
+
+    async fn claim_of(&self, coupon: &CouponName, user: &str) -> Answer<Option<ClaimRecord>> {
+        let cell = match self.cell(coupon) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection.into())),
+        };
+        let Some(serial) = cell.serial_of(user) else { return Ok(Ok(None)) };
+        let rows = Arc::clone(&self.inner.shared.rows);
+        let records = blocking(move || cell.records(rows.as_ref(), serial, serial)).await?;
+        Ok(Ok(records.into_iter().next()))
+    }
+
+    async fn claims(&self, coupon: &CouponName, after: Option<Serial>, count: usize) -> Answer<Page<ClaimRecord>> {
+        let cell = match self.cell(coupon) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection.into())),
+        };
+        let rows = Arc::clone(&self.inner.shared.rows);
+        blocking(move || cell.page(rows.as_ref(), after, count)).await.map(Ok)
+    }
+
+    async fn redeem(&self, coupon: &CouponName, redeem: RedeemRequest) -> Answer<Effect<ClaimRecord>> {
+        let cell = match self.cell(coupon) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection.into())),
+        };
+        let serial = cell.voucher_key.serial(&redeem.code);
+        let redeem = Redeem { serial, user: redeem.user, request: redeem.request };
+        let (reply, answer) = Reply::pair();
+        let answer = self.ask(Command::Redeem { cell: Arc::clone(&cell), redeem, reply }, answer).await?;
+        let record = |redeemed: Redeemed| {
+            let coupon = cell.coupon.read();
+            let user = coupon.claim_at(redeemed.serial).map_or("", |(user, _)| user).into();
+            let claimed = cell.claimed(coupon.issued_as(redeemed.serial));
+            ClaimRecord { user, claimed, attributes: None, redeemed: Some(redeemed) }
+        };
+        Ok(answer.map(|effect| effect.map(record)).map_err(Into::into))
+    }
+}
+
+/// Runs what may read a file where it does not hold up others.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(StoreError::Unknown))
+}

@@ -1,0 +1,98 @@
+//! What a store says when it cannot answer. A refusal by a rule is not an error: see [`crate::Refused`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The store could not give an answer.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Nothing was written: too many wait already. Try again after this time.
+    #[error("too many requests wait; try again in {} ms", retry_after.as_millis())]
+    Overloaded {
+        /// When the queue will have drained, by the measured rate.
+        retry_after: Duration,
+    },
+    /// Nothing was written, and nothing will be until an operator has mended the fault. Safe to repeat later.
+    #[error("the store takes no writes: {0}")]
+    Unavailable(Arc<Fault>),
+    /// The write may or may not have happened. Repeat the same request, never a new one.
+    #[error("the outcome is unknown; repeat the same request")]
+    Unknown,
+}
+
+/// Why a store does not open, or takes no more writes.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// What kind of trouble.
+    pub kind: FaultKind,
+    /// What happened, for the operator's log: may name files and causes, never shown to callers over HTTP.
+    pub detail: String,
+}
+
+/// The kinds of trouble an operator can meet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// Another process has this directory open.
+    InUse,
+    /// The file was written by a later version.
+    Newer,
+    /// The file is something else than a firstcome store.
+    Foreign,
+    /// What is stored contradicts itself, or the file is damaged.
+    Damaged,
+    /// The file or its directory cannot be written.
+    ReadOnly,
+    /// No space is left.
+    Full,
+    /// A read, a write or a sync failed.
+    Io,
+    /// The writer stopped after a broken invariant.
+    Stopped,
+}
+
+impl FaultKind {
+    /// What to do about it.
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::InUse => "stop the other process, or use another directory",
+            Self::Newer => "use the version of firstcome that wrote it, or a later one",
+            Self::Foreign => "name the directory of a firstcome store, or an empty one",
+            Self::Damaged => "keep the files, restore a backup, and run `firstcome verify` on both",
+            Self::ReadOnly => "make the directory and its files writable for this user",
+            Self::Full => "free some space and start again; what was acknowledged is kept",
+            Self::Io => "check the disk and start again; what was acknowledged is kept",
+            Self::Stopped => "start again; if it comes back, run `firstcome verify` and report it",
+        }
+    }
+
+    /// A stable word for metrics and JSON.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::InUse => "in_use",
+            Self::Newer => "newer",
+            Self::Foreign => "foreign",
+            Self::Damaged => "damaged",
+            Self::ReadOnly => "read_only",
+            Self::Full => "full",
+            Self::Io => "io",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+impl Fault {
+    pub(crate) fn new(kind: FaultKind, detail: impl Into<String>) -> Self {
+        Self { kind, detail: detail.into() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.detail, self.kind.advice())
+    }
+}
+
+impl std::error::Error for Fault {}

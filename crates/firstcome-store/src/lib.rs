@@ -1,0 +1,25 @@
+//! Where firstcome keeps what it promised: ports, and adapters for them.
+//!
+//! A port method is one atomic step ([`CouponStore`]). Adapters:
+//!
+//! - [`Embedded`]: this process owns the state and runs the rules of `firstcome-core` itself; in memory, or (feature
+//!   `sqlite`) durable in one SQLite file.
+//!
+//! The suite in `conformance` (feature of that name) says what every adapter promises, and tests it.
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod edge;
+pub mod embedded;
+mod error;
+mod port;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+pub mod stats;
+mod voucher;
+
+pub use embedded::Embedded;
+pub use error::{Fault, FaultKind, StoreError};
+pub use firstcome_core as core;
+pub use port::{Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest, Refused};
+pub use voucher::{VoucherCode, VoucherKey};

@@ -1,0 +1,157 @@
+//! The ports: one method, one atomic step. What stands here is what the conformance suite tests.
+
+use crate::error::StoreError;
+use crate::voucher::VoucherCode;
+use firstcome_core::coupon::{
+    Attributes, Claim, CouponSettings, CouponState, Effect, Issued, Redeemed, Rejection, Serial,
+};
+use firstcome_core::id::{CouponName, RequestId, UserId};
+use std::future::Future;
+
+/// Outer: did the store answer? Inner: what was the answer?
+pub type Answer<T> = Result<Result<T, Refused>, StoreError>;
+
+/// How much an acknowledged claim survives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Durability {
+    /// Nothing: it is gone with the process.
+    Memory,
+    /// The process killed, the machine without power: it was synced to disk before it was told.
+    Disk,
+}
+
+impl Durability {
+    /// The durability as the contract spells it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+        }
+    }
+}
+
+/// A refusal by a rule, with the claim that it is about where there is one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// Which rule.
+    pub rejection: Rejection,
+    /// For `already_issued`: the claim that the user holds.
+    pub claim: Option<Claimed>,
+}
+
+impl From<Rejection> for Refused {
+    fn from(rejection: Rejection) -> Self {
+        Self { rejection, claim: None }
+    }
+}
+
+/// A claim as its holder sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Claimed {
+    /// Place and instant.
+    pub issued: Issued,
+    /// What the holder shows to redeem it.
+    pub code: VoucherCode,
+}
+
+/// A claim as the operator sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClaimRecord {
+    /// The claimant; for a claim by a pass without a user `pass:{number}`.
+    pub user: Box<str>,
+    /// Place, instant, code.
+    pub claimed: Claimed,
+    /// What came with the claim.
+    pub attributes: Option<Attributes>,
+    /// When it was redeemed, if it was.
+    pub redeemed: Option<Redeemed>,
+}
+
+/// Some items in order, and whether more follow.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Page<T> {
+    /// The items.
+    pub items: Vec<T>,
+    /// Ask again after this serial for the next ones; `None` at the end.
+    pub next: Option<Serial>,
+}
+
+/// Whether a put made something new.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Put {
+    /// There was none of that name.
+    Created,
+    /// The settings of an existing one were replaced.
+    Replaced,
+}
+
+/// A coupon as everybody may see it. All of it is durable.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CouponView {
+    /// The settings in force.
+    pub settings: CouponSettings,
+    /// How many are issued.
+    pub issued: u32,
+    /// Where it stands.
+    pub state: CouponState,
+}
+
+/// One request to use up a coupon by its code.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RedeemRequest {
+    /// What the holder shows. Case, blanks and dashes do not matter.
+    pub code: String,
+    /// Checked against the claimant if given.
+    pub user: Option<UserId>,
+    /// Present if the caller sent an idempotency key.
+    pub request: Option<RequestId>,
+}
+
+/// The port for limited coupons. Every adapter passes `conformance::coupon`:
+///
+/// - Linearizable per coupon: answers are those of [`firstcome_core::coupon::Coupon`] applied in some order that agrees
+///   with real time. Serials count that order.
+/// - Clock: `now` is the store's own, read in the same step as the judgement.
+/// - Durable before told: an answer that rests on a claim, refusals included, is given only once that claim survives
+///   what [`CouponStore::durability`] says.
+/// - Cancel-safe: a caller that goes away leaves the command done or not done, never half done.
+pub trait CouponStore: Send + Sync {
+    /// What an acknowledged claim survives.
+    fn durability(&self) -> Durability;
+
+    /// Creates a coupon or replaces its settings. Refused: `deleted`, `limit_below_issued`, `room_fixed`.
+    fn put_coupon(&self, coupon: &CouponName, settings: CouponSettings) -> impl Future<Output = Answer<Put>> + Send;
+
+    /// Ends a coupon for good; a second time has no effect. Refused: `unknown_coupon`.
+    fn delete_coupon(&self, coupon: &CouponName) -> impl Future<Output = Answer<()>> + Send;
+
+    /// Shows a coupon. Refused: `unknown_coupon`.
+    fn coupon(&self, coupon: &CouponName) -> impl Future<Output = Answer<CouponView>> + Send;
+
+    /// Claims one coupon for a user. A repeat by the same user has no second effect.
+    ///
+    /// Refused, in this order: `unknown_coupon`, `idempotency_key_reused`, `already_issued` (with the claim),
+    /// `deleted`, `not_open`, `expired`, `sold_out`.
+    fn claim(&self, coupon: &CouponName, claim: Claim) -> impl Future<Output = Answer<Effect<Claimed>>> + Send;
+
+    /// The claim of one user, if there is one. Refused: `unknown_coupon`.
+    fn claim_of(&self, coupon: &CouponName, user: &str) -> impl Future<Output = Answer<Option<ClaimRecord>>> + Send;
+
+    /// Claims in serial order, from the one after `after` (from the first without it), at most `count`.
+    /// Refused: `unknown_coupon`.
+    fn claims(
+        &self,
+        coupon: &CouponName,
+        after: Option<Serial>,
+        count: usize,
+    ) -> impl Future<Output = Answer<Page<ClaimRecord>>> + Send;
+
+    /// Uses up a coupon by its code; the record that comes back has `redeemed` set, and no attributes. Refused, in this order: `unknown_coupon`, `idempotency_key_reused`,
+    /// `unknown_code`, `wrong_user`, `already_redeemed`, `expired`.
+    fn redeem(
+        &self,
+        coupon: &CouponName,
+        redeem: RedeemRequest,
+    ) -> impl Future<Output = Answer<Effect<ClaimRecord>>> + Send;
+}

@@ -1,0 +1,229 @@
+//! The embedded store in one SQLite file.
+//!
+//! # Promises
+//! - Durable before told: WAL with `synchronous=FULL`, one transaction and so one sync per batch; an answer leaves
+//!   after `COMMIT` has returned. What was acknowledged survives `kill -9` and, as far as the disk keeps what it says
+//!   it has synced, a power cut.
+//! - One process: a lock on `firstcome.lock` for as long as the store is open. Reading beside it ([`verify`],
+//!   [`Archive`]) is allowed.
+//! - Fails closed: after an error of the file nothing more is written. A sync that failed is never tried again, since
+//!   the kernel may have dropped the pages.
+//!
+//! # Not promised
+//! Nothing against a disk that lies about its sync, nor against somebody who edits the file (but [`verify`] and every
+//! start re-check the invariants).
+
+mod archive;
+mod coupon;
+mod faults;
+mod schema;
+mod verify;
+
+pub use archive::{Archive, ArchivedClaim, ArchivedCoupon, ImportError, Importer, IncomingClaim};
+pub use verify::{Check, verify};
+
+use crate::edge::{Clock, draw_hasher};
+use crate::embedded::journal::{Change, CouponId, Journal, JournalError, Outcome, Rows};
+use crate::embedded::{Backing, Embedded};
+use crate::error::{Fault, FaultKind, StoreError};
+use crate::port::Durability;
+use faults::{fault, io_fault};
+use firstcome_core::coupon::{Attributes, Serial};
+use parking_lot::Mutex;
+use rusqlite::{Connection, OpenFlags};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The store's file in its directory.
+pub const DATABASE_FILE: &str = "firstcome.db";
+/// Locked by the process that has the directory open.
+pub const LOCK_FILE: &str = "firstcome.lock";
+
+/// SQLite versions before this one can lose committed pages when a checkpoint meets a write.
+const SQLITE_VERSION_MIN: i32 = 3_051_003;
+
+/// Pages in the write-ahead log after which they are moved to the file: 4 MB, moved in a few milliseconds.
+const CHECKPOINT_PAGES: i64 = 1_000;
+
+/// Opens the store in a directory, which is made if it is absent, and loads it.
+///
+/// Costs one pass over all claims (about half a second per million) and, for a new file, a few syncs. Refused with a
+/// [`Fault`] that says what to do: another process has it, the file is of a later version, of another program, damaged,
+/// or cannot be written.
+pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> {
+    let lock = lock(directory)?;
+    let connection = connect(directory)?;
+    let hasher = draw_hasher();
+    let coupons = coupon::load(&connection, &hasher)?;
+    let reader = open_reader(directory)?;
+    let backing = Backing {
+        journal: Box::new(Sqlite { connection, pages: 0, _lock: lock }),
+        rows: Arc::new(Reader { connection: Mutex::new(reader) }),
+        durability: Durability::Disk,
+        coupons,
+        hasher,
+    };
+    Embedded::start(backing, clock).map_err(|error| io_fault(&error, "cannot start the writer"))
+}
+
+/// Takes the directory for this process, until the file is dropped.
+fn lock(directory: &Path) -> Result<File, Fault> {
+    let shown = directory.display();
+    make_private(directory).map_err(|error| io_fault(&error, format!("cannot make {shown}")))?;
+    let path = directory.join(LOCK_FILE);
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(|error| io_fault(&error, format!("cannot open {}", path.display())))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => {
+            Err(Fault::new(FaultKind::InUse, format!("another process has {shown} open")))
+        }
+        Err(fs::TryLockError::Error(error)) => Err(io_fault(&error, format!("cannot lock {}", path.display()))),
+    }
+}
+
+/// Makes a directory that only its owner can read: what lies in it are secrets and other people's names.
+fn make_private(directory: &Path) -> std::io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory)
+}
+
+/// Opens the file for writing and brings its schema up to date.
+fn connect(directory: &Path) -> Result<Connection, Fault> {
+    if rusqlite::version_number() < SQLITE_VERSION_MIN {
+        let version = rusqlite::version();
+        let detail = format!("SQLite {version} is linked, which can lose committed data; 3.51.3 or later is needed");
+        return Err(Fault::new(FaultKind::Foreign, detail));
+    }
+    let path = directory.join(DATABASE_FILE);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = || {
+        let mut connection = Connection::open_with_flags(&path, flags)?;
+        if connection.is_readonly("main")? {
+            return Ok(Err(Fault::new(FaultKind::ReadOnly, format!("{} cannot be written", path.display()))));
+        }
+        configure(&connection)?;
+        if let Err(fault) = schema::prepare(&mut connection)? {
+            return Ok(Err(fault));
+        }
+        Ok(Ok(connection))
+    };
+    let connection = open().map_err(|error| fault(&error, format!("cannot open {}", path.display())))??;
+    sync_directory(directory)?;
+    Ok(connection)
+}
+
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.set_prepared_statement_cache_capacity(32);
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    // The writer moves pages itself, between two batches: see `Sqlite::checkpoint`.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")
+}
+
+/// Makes the names of new files durable; their contents are SQLite's business.
+fn sync_directory(directory: &Path) -> Result<(), Fault> {
+    let sync = || File::open(directory)?.sync_all();
+    sync().map_err(|error| io_fault(&error, format!("cannot sync {}", directory.display())))
+}
+
+/// Opens the file for reading beside a writer.
+fn open_reader(directory: &Path) -> Result<Connection, Fault> {
+    let path = directory.join(DATABASE_FILE);
+    let open = || {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&path, flags)?;
+        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        schema::check(connection)
+    };
+    match open().map_err(|error| fault(&error, format!("cannot read {}", path.display())))? {
+        Ok(connection) => Ok(connection),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// The writing side. Owned by the writer thread.
+struct Sqlite {
+    connection: Connection,
+    /// Pages that the log holds, by the last count.
+    pages: i64,
+    _lock: File,
+}
+
+impl Sqlite {
+    fn write(&self, changes: &[Change]) -> rusqlite::Result<()> {
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        coupon::write(&self.connection, changes)
+    }
+
+    /// Moves the log's pages into the file, so that the log can begin anew.
+    fn checkpoint(&mut self) -> rusqlite::Result<()> {
+        // Busy only means that a reader still needs the log: the rest is moved next time.
+        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+        self.pages = 0;
+        Ok(())
+    }
+
+    fn rolled_back(&self, error: &rusqlite::Error, doing: &str, outcome: Outcome) -> JournalError {
+        // If this fails too the transaction dies with the connection: nothing more is written in either case.
+        let _ = self.connection.execute_batch("ROLLBACK");
+        JournalError { outcome, fault: fault(error, doing) }
+    }
+}
+
+impl Journal for Sqlite {
+    fn commit(&mut self, changes: &[Change]) -> Result<(), JournalError> {
+        if CHECKPOINT_PAGES <= self.pages {
+            self.checkpoint().map_err(|error| JournalError {
+                outcome: Outcome::Nothing,
+                fault: fault(&error, "checkpoint failed"),
+            })?;
+        }
+        self.write(changes).map_err(|error| self.rolled_back(&error, "write failed", Outcome::Nothing))?;
+        self.connection.execute_batch("COMMIT").map_err(|error| {
+            // A full disk shows before the frame that seals the transaction; a failed sync shows after it.
+            let full = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull);
+            let outcome = if full { Outcome::Nothing } else { Outcome::Unknown };
+            self.rolled_back(&error, "commit failed", outcome)
+        })?;
+        // Rows lie densely, 40 to 100 to a page, and each commit rewrites the last page of each tree.
+        self.pages += 3 + changes.len() as i64 / 40;
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        // Only saves the next start some work: what is in the log is durable already.
+        let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    }
+}
+
+/// The reading side, for pages of claims.
+struct Reader {
+    connection: Mutex<Connection>,
+}
+
+impl Rows for Reader {
+    fn attributes(
+        &self,
+        coupon: CouponId,
+        first: Serial,
+        last: Serial,
+    ) -> Result<BTreeMap<Serial, Attributes>, StoreError> {
+        coupon::attributes(&self.connection.lock(), coupon, first, last)
+            .map_err(|error| StoreError::Unavailable(Arc::new(fault(&error, "cannot read attributes"))))
+    }
+}
+
+/// Where the store's file is.
+pub fn database_path(directory: &Path) -> PathBuf {
+    directory.join(DATABASE_FILE)
+}

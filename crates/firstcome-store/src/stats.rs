@@ -1,0 +1,67 @@
+//! Figures of a store, cheap enough to be kept always.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts values in fixed buckets. Reading while others write may miss the newest ones.
+pub struct Histogram {
+    bounds: &'static [u64],
+    counts: Box<[AtomicU64]>,
+    sum: AtomicU64,
+}
+
+impl Histogram {
+    /// A histogram with these inclusive upper bounds, and one bucket above.
+    pub fn new(bounds: &'static [u64]) -> Self {
+        let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
+        Self { bounds, counts, sum: AtomicU64::new(0) }
+    }
+
+    /// Counts one value.
+    pub fn record(&self, value: u64) {
+        let bucket = self.bounds.partition_point(|&bound| bound < value);
+        self.counts[bucket].fetch_add(1, Ordering::Relaxed);
+        self.sum.fetch_add(value, Ordering::Relaxed);
+    }
+
+    /// Bounds and counts, bucket by bucket; the last bound is `u64::MAX`.
+    pub fn buckets(&self) -> Vec<(u64, u64)> {
+        let bounds = self.bounds.iter().copied().chain([u64::MAX]);
+        bounds.zip(self.counts.iter().map(|count| count.load(Ordering::Relaxed))).collect()
+    }
+
+    /// The sum of all values.
+    pub fn sum(&self) -> u64 {
+        self.sum.load(Ordering::Relaxed)
+    }
+
+    /// How many values.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// What a store with a writer counts.
+pub struct WriterStats {
+    /// Changes (claims, redemptions, settings) per commit.
+    pub batch_changes: Histogram,
+    /// Microseconds from the begin of a transaction to the end of its sync.
+    pub commit_us: Histogram,
+    /// Commands refused because too many waited.
+    pub overloaded: AtomicU64,
+    /// Commands that wait now.
+    pub queue_depth: AtomicU64,
+    /// Commands that may wait: 65 536, or what 250 ms of measured service time carry if that is less.
+    pub queue_limit: AtomicU64,
+}
+
+impl Default for WriterStats {
+    fn default() -> Self {
+        Self {
+            batch_changes: Histogram::new(&[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048]),
+            commit_us: Histogram::new(&[50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 51_200, 102_400]),
+            overloaded: AtomicU64::new(0),
+            queue_depth: AtomicU64::new(0),
+            queue_limit: AtomicU64::new(0),
+        }
+    }
+}
