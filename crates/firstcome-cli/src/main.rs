@@ -1,1 +1,108 @@
-fn main() {}
+//! `firstcome`: queues people fairly, hands out exactly N. One binary: service, checks, data in and out, benchmarks.
+//!
+//! Exit codes: 0 fine, 1 a check failed or something was refused, 2 usage, 3 the store cannot be reached.
+
+mod archive;
+mod bench;
+mod keys;
+mod output;
+mod serve;
+mod settings;
+mod verify;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use std::process::ExitCode;
+
+/// First come, first served, at scale: limited coupons handed out exactly once
+#[derive(Parser)]
+#[command(name = "firstcome", version, propagate_version = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the service
+    Serve(Box<serve::ServeArgs>),
+    /// Re-check every stored invariant, also beside a running service
+    Verify(verify::VerifyArgs),
+    /// Write out coupons and claims
+    Export(archive::ExportArgs),
+    /// Take in coupons and claims: all of them, or nothing
+    Import(archive::ImportArgs),
+    /// Measure on this machine
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+    /// Print a completion script for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+}
+
+/// Why the program ends with something else than 0.
+#[derive(Debug)]
+enum Failure {
+    /// A check failed, or something was refused: 1.
+    Refused(anyhow::Error),
+    /// The call makes no sense: 2.
+    Usage(anyhow::Error),
+    /// The store cannot be reached: 3.
+    Store(firstcome::Fault),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let error = error.into();
+        match error.downcast::<firstcome::Fault>() {
+            Ok(fault) => Self::Store(fault),
+            Err(error) => Self::Refused(error),
+        }
+    }
+}
+
+/// What a command comes to.
+type Outcome = Result<(), Failure>;
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Serve(args) => serve::run(*args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Export(args) => archive::export(&args),
+        Command::Import(args) => archive::import(&args),
+        Command::Bench(command) => bench::run(command),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "firstcome", &mut std::io::stdout());
+            Ok(())
+        }
+        Command::Man => man(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let (code, message) = match failure {
+                Failure::Refused(error) => (1, format!("{error:#}")),
+                Failure::Usage(error) => (2, format!("{error:#}")),
+                Failure::Store(fault) => (3, fault.to_string()),
+            };
+            eprintln!("firstcome: {message}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// One page with every subcommand after the other.
+fn man() -> Outcome {
+    let mut page = Vec::new();
+    let mut command = Cli::command();
+    command.build();
+    clap_mangen::Man::new(command.clone()).render(&mut page)?;
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
+        clap_mangen::Man::new(sub.clone()).title(format!("firstcome-{}", sub.get_name())).render(&mut page)?;
+    }
+    output::write_out(&page)?;
+    Ok(())
+}

@@ -504,12 +504,7 @@ impl Coupon {
     }
 
     /// Takes back a stored claim, in serial order, and checks what [`Self::claim`] would have asserted.
-    pub fn restore_claim(
-        &mut self,
-        issued: Issued,
-        user: &UserId,
-        request: Option<RequestId>,
-    ) -> Result<(), Damage> {
+    pub fn restore_claim(&mut self, issued: Issued, user: &UserId, request: Option<RequestId>) -> Result<(), Damage> {
         if issued.serial.get() != self.book.issued() + 1 {
             return Err(Damage::Gap);
         }

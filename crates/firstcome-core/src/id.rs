@@ -144,4 +144,44 @@ mod tests {
         }
         assert!(CouponName::parse("pass:7").is_ok(), "only users are reserved");
     }
+
+    #[test]
+    fn every_character_beside_the_allowed_ones_is_refused() {
+        let allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:@-";
+        for character in (0..=255_u8).map(char::from) {
+            let wanted = if allowed.contains(character) { Ok(()) } else { Err(NameError::BadCharacter) };
+            assert_eq!(RoomName::parse(&format!("a{character}")).map(drop), wanted, "{character:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_shows_as_it_was_given() {
+        let name = CouponName::parse("summer.2030").unwrap();
+        assert_eq!(name.as_str(), "summer.2030");
+        assert_eq!(name.to_string(), "summer.2030");
+        assert_eq!(format!("{name:?}"), "CouponName(\"summer.2030\")");
+    }
+
+    #[test]
+    fn a_map_of_names_can_be_asked_with_a_text() {
+        #[expect(clippy::disallowed_methods, reason = "any seed will do")]
+        let mut names = std::collections::HashMap::with_hasher(std::hash::RandomState::new());
+        names.insert(UserId::parse("ann").unwrap(), 1);
+        assert_eq!(names.get("ann"), Some(&1));
+        assert_eq!(names.get("Ann"), None);
+    }
+
+    #[test]
+    fn every_wrong_name_is_told_what_is_wrong() {
+        let rows = [
+            (NameError::Empty, "must not be empty"),
+            (NameError::TooLong, "must have at most 128 bytes"),
+            (NameError::BadStart, "must begin with a letter or a digit"),
+            (NameError::BadCharacter, "may hold only A-Z a-z 0-9 . _ : @ -"),
+            (NameError::Reserved, "must not begin with pass:"),
+        ];
+        for (error, wanted) in rows {
+            assert_eq!(error.to_string(), wanted);
+        }
+    }
 }

@@ -31,3 +31,40 @@ impl Timestamp {
         self.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_are_within_the_years_that_rfc_3339_can_write() {
+        let first = -62_135_596_800_000_000;
+        let last = 253_402_300_799_999_999;
+        let rows = [
+            (first - 1, None, first),
+            (first, Some(first), first),
+            (first + 1, Some(first + 1), first + 1),
+            (-1, Some(-1), -1),
+            (0, Some(0), 0),
+            (1, Some(1), 1),
+            (last - 1, Some(last - 1), last - 1),
+            (last, Some(last), last),
+            (last + 1, None, last),
+            (i64::MIN, None, first),
+            (i64::MAX, None, last),
+        ];
+        for (unix_us, exact, clamped) in rows {
+            assert_eq!(Timestamp::from_us(unix_us).map(Timestamp::as_us), exact, "{unix_us}");
+            assert_eq!(Timestamp::clamped_us(unix_us).as_us(), clamped, "{unix_us}");
+        }
+        assert_eq!(Timestamp::MIN.as_us(), first);
+        assert_eq!(Timestamp::MAX.as_us(), last);
+    }
+
+    #[test]
+    fn instants_are_ordered_as_time_is() {
+        assert!(Timestamp::MIN < Timestamp::clamped_us(-1));
+        assert!(Timestamp::clamped_us(-1) < Timestamp::clamped_us(0));
+        assert!(Timestamp::clamped_us(0) < Timestamp::MAX);
+    }
+}

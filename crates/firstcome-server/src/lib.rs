@@ -1,1 +1,22 @@
-//! x
+//! The HTTP service of firstcome.
+//!
+//! HTTP and JSON are known here and nowhere else. A request goes one way: [`accept`] (connections and their
+//! deadlines) → [`api`] (who asks, is it well-formed) → the store (the rules) → an answer or a [`error::Problem`].
+//!
+//! # What it promises
+//! - Every refusal is `application/problem+json` with a stable code ([`error::Code`]); a refusal by a rule is never a
+//!   5xx, and no answer carries internal text.
+//! - Bounded everywhere: connections, headers, bodies, waiting commands, and the time that each may take.
+//! - [`serve`] returns only after every accepted request was answered, or the drain's deadline has passed.
+
+pub mod accept;
+pub mod api;
+pub mod auth;
+pub mod error;
+mod metrics;
+mod pages;
+mod state;
+
+pub use accept::{Limits, serve};
+pub use auth::{Keys, Scope};
+pub use state::{App, Config};

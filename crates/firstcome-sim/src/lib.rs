@@ -1,1 +1,40 @@
-//! x
+//! A deterministic simulator: the real store over a disk that fails on purpose, with invariants that judge.
+//!
+//! One seed is one run, in one thread: which clients come, what they ask, when the writer runs, how each commit ends
+//! and when the process dies all follow from it, so a violation is replayed by its seed alone. What is simulated is
+//! the world around the store (`Embedded` with its writer stepped by hand), never the store itself.
+//!
+//! - [`rng`] chance from a seed; [`journal`] the disk; [`workload`] what clients do; [`world`] one run
+//! - [`history`] what clients asked and were told; [`recovery`] a start from what survived
+//! - [`invariants`] what must hold, one file each; [`report`] what was reached, so that silence means something
+//!
+//! Rooms, locks and auctions bring their own commands in [`history::Command`] and their own files in [`invariants`].
+
+pub mod history;
+pub mod invariants;
+pub mod journal;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+pub mod recovery;
+pub mod report;
+pub mod rng;
+pub mod workload;
+pub mod world;
+
+pub use invariants::Violation;
+pub use report::Report;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Plays the run of one seed. The same seed gives the same report, trace hash included.
+///
+/// An assertion of the store that fails ends the run as the violation `assertion`, so that its seed is told too.
+pub fn run_seed(seed: u64) -> Result<Report, Violation> {
+    // Nothing of the world outlives its panic, so nothing half changed can be seen.
+    let run = catch_unwind(AssertUnwindSafe(|| world::World::new(seed).run()));
+    run.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message");
+        Err(Violation::new("assertion", seed, text))
+    })
+}

@@ -1,1 +1,50 @@
-//! x
+//! First come, first served, at scale.
+//!
+//! People arrive faster than you can serve them, and what they want is limited. firstcome decides the order of arrival
+//! in one atomic step and makes it durable before it is told.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use firstcome::{Coupons, Outcome};
+//!
+//! let coupons = Coupons::memory(); // or Coupons::open("./firstcome-data")? for claims that survive
+//! let launch = coupons.coupon("launch")?;
+//! launch.put_limit(2).await?;
+//!
+//! for user in ["ann", "bob", "ann", "cid"] {
+//!     match launch.claim(user)?.send().await? {
+//!         Outcome::Issued(claim) => println!("{user} is number {}: {:?}", claim.issued.serial.get(), claim.code),
+//!         Outcome::AlreadyIssued(claim) => println!("{user} holds number {} already", claim.issued.serial.get()),
+//!         Outcome::Refused(why) => println!("{user} gets nothing: {}", why.code()),
+//!     }
+//! }
+//! # assert_eq!(launch.view().await?.map(|view| view.issued), Ok(2));
+//! # Ok(()) }
+//! ```
+//!
+//! # What it promises
+//! - Exactly N: never one too many, and nobody is told "sold out" before all N are durably issued.
+//! - One each, and the same claim again for whoever asks again.
+//! - Serials 1..N without a gap, in the order in which claims were accepted.
+//! - Told means durable, as far as [`Durability`] says.
+//!
+//! # What it does not promise
+//! - An answer to everybody: an [`Error::Store`] of kind `Unknown` means that the claim may or may not have happened.
+//!   Send the same one again: it has no second effect.
+//! - Order between requests that overlap in time. If one was answered before the other was sent, it is first.
+//!
+//! [`Coupons::open`] needs a Tokio runtime around it only for reading pages of claims; everything else works under
+//! any executor.
+
+mod coupon;
+pub mod request;
+
+pub use coupon::{ClaimRequest, CouponHandle, Coupons, Error, Outcome};
+/// For stores of one's own, and for the simulator.
+pub use firstcome_store::embedded;
+#[cfg(feature = "sqlite")]
+pub use firstcome_store::sqlite;
+pub use firstcome_store::{
+    Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Embedded, Fault, FaultKind, Page, Put,
+    RedeemRequest, Refused, StoreError, VoucherCode, VoucherKey, core, edge, stats,
+};

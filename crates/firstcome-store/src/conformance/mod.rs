@@ -1,1 +1,82 @@
-//! suite
+//! What every adapter promises, as tests that any adapter can run.
+//!
+//! An adapter proves itself in a test of its own, on a runtime with several threads:
+//!
+//! ```text
+//! conformance::coupon(|clock: Arc<ManualClock>| async move { MyStore::open(clock) }).await;
+//! ```
+//!
+//! The rules of `firstcome-core` are the oracle: the suite never says twice what a rule is, it compares. It panics at
+//! the first breach and names what was asked, what came back and, where chance chose the commands, the seed.
+//!
+//! # What it needs
+//! - A store whose clock is the [`ManualClock`](crate::edge::ManualClock) that the suite hands over: boundaries are
+//!   tested to the microsecond, and no test waits for time to pass.
+//! - Room for 1 000 commands at once: a store that answers `Overloaded` below that fails.
+//! - Nothing of the machine: no file, no clock, no network. A suite that hangs is stopped by the test that runs it.
+
+mod coupon;
+
+pub use coupon::{coupon, coupon_reopens};
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+/// Commands that the suite has under way at once at most.
+const COMMANDS_AT_ONCE: usize = 1_000;
+
+/// Chance that can be repeated: splitmix64.
+struct Rng(u64);
+
+impl Rng {
+    const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ mixed >> 31
+    }
+
+    /// A number below `end`. Not quite even, which no test here minds.
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// True once in `times`, on average.
+    fn once_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+}
+
+/// Runs all futures at once, each in a task of its own, and gives their results in the order of the futures.
+async fn all<T: Send + 'static>(futures: impl IntoIterator<Item = impl Future<Output = T> + Send + 'static>) -> Vec<T> {
+    let tasks: Vec<_> = futures.into_iter().map(tokio::spawn).collect();
+    let mut results = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        match task.await {
+            Ok(result) => results.push(result),
+            Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+        }
+    }
+    results
+}
+
+/// Polls a future a few times and then drops it, wherever it stands.
+async fn give_up_after<T>(polls: u64, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    for _ in 0..polls {
+        let told = poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(told) => Poll::Ready(Some(told)),
+            Poll::Pending => Poll::Ready(None),
+        });
+        if let Some(told) = told.await {
+            return Some(told);
+        }
+        tokio::task::yield_now().await;
+    }
+    None
+}

@@ -1,0 +1,106 @@
+//! Claims as comma-separated values with a head.
+
+use super::{Incoming, Sink, read_instant, write_instant};
+use anyhow::{Context, anyhow};
+use firstcome::core::coupon::{Attributes, Serial};
+use firstcome::core::id::{CouponName, UserId};
+use firstcome::core::time::Timestamp;
+use firstcome::sqlite::{ArchivedClaim, ArchivedCoupon, IncomingClaim};
+use serde::{Deserialize, Serialize};
+use std::io::{Read, Write};
+
+/// One claim. Reading needs `coupon` and `user` only: serials then count the rows, and the time is that of the import.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    coupon: String,
+    #[serde(default)]
+    serial: Option<u32>,
+    user: String,
+    #[serde(default)]
+    code: Option<String>,
+    #[serde(default)]
+    issued_at: Option<String>,
+    #[serde(default)]
+    attributes: Option<String>,
+    #[serde(default)]
+    redeemed_at: Option<String>,
+}
+
+/// Writes rows.
+pub(super) struct Rows<W: Write> {
+    out: csv::Writer<W>,
+}
+
+impl<W: Write> Rows<W> {
+    /// Writes the head, which stands also over no claims at all.
+    pub(super) fn new(out: W) -> anyhow::Result<Self> {
+        let mut out = csv::WriterBuilder::new().has_headers(false).from_writer(out);
+        out.write_record(["coupon", "serial", "user", "code", "issued_at", "attributes", "redeemed_at"])?;
+        Ok(Self { out })
+    }
+}
+
+impl<W: Write> Sink for Rows<W> {
+    fn coupon(&mut self, _: &ArchivedCoupon) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn claim(&mut self, claim: &ArchivedClaim) -> anyhow::Result<()> {
+        let redeemed_at = claim.redeemed.map(|(at, _)| write_instant(at)).transpose()?;
+        self.out.serialize(Row {
+            coupon: claim.coupon.to_string(),
+            serial: Some(claim.issued.serial.get()),
+            user: claim.user.to_string(),
+            code: Some(claim.code.as_str().to_owned()),
+            issued_at: Some(write_instant(claim.issued.issued_at)?),
+            attributes: claim.attributes.as_ref().map(|text| text.as_str().to_owned()),
+            redeemed_at,
+        })?;
+        Ok(())
+    }
+
+    fn finish(&mut self) -> anyhow::Result<()> {
+        Ok(self.out.flush()?)
+    }
+}
+
+fn attributes(text: &str) -> anyhow::Result<Attributes> {
+    let object: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(text).context("attributes must be a JSON object")?;
+    Attributes::new(&serde_json::to_string(&object)?).ok_or_else(|| anyhow!("attributes are too long"))
+}
+
+fn read_row(row: Row, now: Timestamp) -> anyhow::Result<IncomingClaim> {
+    let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let serial = row.serial.map(|serial| Serial::new(serial).ok_or_else(|| anyhow!("serial must be 1 to 100000000")));
+    let redeemed_at = filled(row.redeemed_at).map(|text| read_instant(&text)).transpose()?;
+    Ok(IncomingClaim {
+        coupon: CouponName::parse(&row.coupon).map_err(|error| anyhow!("coupon {error}"))?,
+        serial: serial.transpose()?,
+        issued_at: filled(row.issued_at).map_or(Ok(now), |text| read_instant(&text))?,
+        user: UserId::parse(&row.user).map_err(|error| anyhow!("user {error}"))?,
+        attributes: filled(row.attributes).map(|text| attributes(&text)).transpose()?,
+        request: None,
+        redeemed: redeemed_at.map(|at| (at, None)),
+        code: filled(row.code),
+    })
+}
+
+/// Reads rows and hands over each with its line. Stops at the first error.
+pub(super) fn read(
+    input: impl Read,
+    now: Timestamp,
+    mut take: impl FnMut(u64, Incoming) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut reader = csv::Reader::from_reader(input);
+    let head = reader.headers()?.clone();
+    let mut record = csv::StringRecord::new();
+    while reader.read_record(&mut record).context("nothing was imported")? {
+        let line = record.position().map_or(0, csv::Position::line);
+        let row = record.deserialize(Some(&head)).map_err(anyhow::Error::from).and_then(|row| read_row(row, now));
+        let row = row.with_context(|| format!("line {line}; nothing was imported"))?;
+        take(line, Incoming::Claim(Box::new(row)))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! Keys of callers: from the environment or files, else made at the first start, shown once, and kept as digests.
+
+use crate::Failure;
+use anyhow::{Context, anyhow, bail};
+use firstcome_server::Scope;
+use firstcome_server::auth::{KEY_CHARS_MIN, KeyDigest, Keys};
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::path::Path;
+
+const FILE: &str = "keys.toml";
+const BASE64URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// What the data directory keeps: digests, from which nobody gets the keys back.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    admin_sha256: String,
+    service_sha256: Vec<String>,
+}
+
+/// Keys that were made just now, to be shown once.
+pub(crate) struct Fresh {
+    pub(crate) admin: String,
+    pub(crate) service: String,
+}
+
+fn from_environment(name: &str) -> anyhow::Result<Option<String>> {
+    #[expect(clippy::disallowed_methods, reason = "secrets come in by the environment, never by the command line")]
+    let read = |name: &str| match std::env::var(name) {
+        Ok(value) => Ok(Some(value)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(error) => Err(anyhow!("{name}: {error}")),
+    };
+    let file = format!("{name}_FILE");
+    match (read(name)?, read(&file)?) {
+        (Some(_), Some(_)) => bail!("set {name} or {file}, not both"),
+        (Some(value), None) => Ok(Some(value)),
+        (None, Some(path)) => {
+            let text = std::fs::read_to_string(&path).with_context(|| format!("{file}: cannot read {path}"))?;
+            Ok(Some(text))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+/// Keys of a text, one per line or with commas between.
+fn parse(name: &str, text: &str) -> anyhow::Result<Vec<String>> {
+    let keys: Vec<String> =
+        text.split([',', '\n']).map(str::trim).filter(|key| !key.is_empty()).map(Into::into).collect();
+    if keys.is_empty() {
+        bail!("{name} holds no key");
+    }
+    for key in &keys {
+        if key.len() < KEY_CHARS_MIN || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+            bail!("{name}: a key must have at least {KEY_CHARS_MIN} visible ASCII characters");
+        }
+    }
+    Ok(keys)
+}
+
+fn make(kind: &str) -> anyhow::Result<String> {
+    let mut bytes = [0_u8; 32];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow!("the system gives no random bytes: {error}"))?;
+    let characters = bytes.iter().map(|byte| char::from(BASE64URL[usize::from(byte & 63)]));
+    Ok(format!("fc_{kind}_{}", characters.collect::<String>()))
+}
+
+fn to_hex(digest: &KeyDigest) -> String {
+    digest.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(text: &str) -> anyhow::Result<KeyDigest> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        bail!("{FILE} holds something that is not a SHA-256 digest");
+    }
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16)?;
+    }
+    Ok(KeyDigest::from_bytes(bytes))
+}
+
+/// The keys of a service over this directory.
+pub(crate) fn load(data: &Path) -> Result<(Keys, Option<Fresh>), Failure> {
+    let admin = from_environment("FIRSTCOME_ADMIN_KEY").map_err(Failure::Usage)?;
+    let service = from_environment("FIRSTCOME_SERVICE_KEYS").map_err(Failure::Usage)?;
+    if admin.is_some() || service.is_some() {
+        let mut known = Vec::new();
+        for (scope, name, text) in
+            [(Scope::Admin, "FIRSTCOME_ADMIN_KEY", admin), (Scope::Service, "FIRSTCOME_SERVICE_KEYS", service)]
+        {
+            let keys = text.map_or(Ok(Vec::new()), |text| parse(name, &text)).map_err(Failure::Usage)?;
+            known.extend(keys.iter().map(|key| (scope, KeyDigest::of(key))));
+        }
+        return Ok((Keys::Known(known), None));
+    }
+    let path = data.join(FILE);
+    if path.exists() {
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let stored: Stored = toml::from_str(&text).with_context(|| format!("{} is not valid", path.display()))?;
+        let mut known = vec![(Scope::Admin, from_hex(&stored.admin_sha256)?)];
+        for digest in &stored.service_sha256 {
+            known.push((Scope::Service, from_hex(digest)?));
+        }
+        return Ok((Keys::Known(known), None));
+    }
+    let fresh = Fresh { admin: make("admin")?, service: make("service")? };
+    let (admin, service) = (KeyDigest::of(&fresh.admin), KeyDigest::of(&fresh.service));
+    let stored = Stored { admin_sha256: to_hex(&admin), service_sha256: vec![to_hex(&service)] };
+    write_private(&path, toml::to_string(&stored)?.as_bytes())
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    Ok((Keys::Known(vec![(Scope::Admin, admin), (Scope::Service, service)]), Some(fresh)))
+}
+
+/// Writes a new file that only its owner can read, durably.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = private_file(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    path.parent().map_or(Ok(()), |directory| std::fs::File::open(directory)?.sync_all())
+}
+
+/// A new file that only its owner can read.
+pub(crate) fn private_file(path: &Path) -> std::io::Result<std::fs::File> {
+    let mut options = std::fs::File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_and_empty_keys_are_refused() {
+        assert!(parse("X", "").is_err());
+        assert!(parse("X", " , \n").is_err());
+        assert!(parse("X", &"k".repeat(21)).is_err());
+        assert!(parse("X", &format!("{},{}", "k".repeat(22), "k".repeat(3))).is_err());
+        assert!(parse("X", &format!("{} b", "k".repeat(22))).is_err());
+        assert_eq!(parse("X", &format!("{}\n{},", "k".repeat(22), "l".repeat(30))).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_made_key_is_long_and_a_digest_comes_back_from_hex() {
+        let key = make("admin").unwrap();
+        assert_eq!(key.len(), "fc_admin_".len() + 32);
+        assert_ne!(key, make("admin").unwrap());
+        let digest = KeyDigest::of(&key);
+        assert_eq!(from_hex(&to_hex(&digest)).unwrap().as_bytes(), digest.as_bytes());
+        assert!(from_hex("00").is_err());
+        assert!(from_hex(&"zz".repeat(32)).is_err());
+    }
+}

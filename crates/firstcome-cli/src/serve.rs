@@ -1,0 +1,168 @@
+//! `firstcome serve`: the service over the embedded store.
+
+use crate::keys;
+use crate::settings::{self, File, duration};
+use crate::{Failure, Outcome};
+use anyhow::{Context, anyhow};
+use clap::Args;
+use firstcome::core::coupon::{CouponLimit, CouponSettings};
+use firstcome::core::id::CouponName;
+use firstcome::{CouponStore, Embedded, edge::SystemClock};
+use firstcome_server::auth::Keys;
+use firstcome_server::{App, Config, Limits, api};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(Args)]
+pub(crate) struct ServeArgs {
+    /// Address to listen on [default: 127.0.0.1:8080]
+    #[arg(long, env = "FIRSTCOME_LISTEN", value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Address for /metrics and health without a key, for a port that only operators reach
+    #[arg(long, env = "FIRSTCOME_ADMIN_LISTEN", value_name = "ADDRESS")]
+    admin_listen: Option<SocketAddr>,
+    /// Directory of the embedded store [default: ./firstcome-data]
+    #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Development mode: a call without a key acts as admin; loopback only
+    #[arg(long, env = "FIRSTCOME_DEV")]
+    dev: bool,
+    /// Create this coupon if it is not there
+    #[arg(long, value_name = "NAME=LIMIT", value_parser = settings::coupon)]
+    coupon: Vec<(CouponName, CouponLimit)>,
+    /// Origin whose pages may make public calls
+    #[arg(long, env = "FIRSTCOME_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
+    allow_origin: Option<Vec<String>>,
+    /// Connections at once [default: 10000]
+    #[arg(long, env = "FIRSTCOME_CONNECTIONS_MAX", value_name = "N")]
+    connections_max: Option<usize>,
+    /// Time for what is under way after a signal to stop [default: 9s]
+    #[arg(long, env = "FIRSTCOME_DRAIN", value_name = "DURATION")]
+    drain: Option<String>,
+    /// Settings file [default: ./firstcome.toml if it is there]
+    #[arg(long, env = "FIRSTCOME_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+struct Plan {
+    listen: SocketAddr,
+    admin_listen: Option<SocketAddr>,
+    data: PathBuf,
+    dev: bool,
+    coupons: Vec<(CouponName, CouponLimit)>,
+    allow_origins: Vec<axum::http::HeaderValue>,
+    limits: Limits,
+}
+
+fn plan(args: ServeArgs) -> Result<Plan, Failure> {
+    let file = File::read(args.config.as_deref())?;
+    let listen = args.listen.or(file.listen).unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080)));
+    if args.dev && !listen.ip().is_loopback() {
+        return Err(Failure::Usage(anyhow!("--dev listens on loopback only: anybody who reaches it acts as admin")));
+    }
+    let mut limits = Limits::default();
+    if let Some(count) = args.connections_max.or(file.connections_max) {
+        limits.connections_max = count;
+    }
+    if let Some(text) = args.drain.or(file.drain) {
+        limits.drain = duration(&text).map_err(Failure::Usage)?;
+    }
+    let origins = args.allow_origin.or(file.allow_origin).unwrap_or_default();
+    let origin = |text: &String| {
+        let valid = text.starts_with("http://") || text.starts_with("https://");
+        let value = text.parse().ok().filter(|_| valid && !text.ends_with('/'));
+        value.ok_or_else(|| Failure::Usage(anyhow!("{text:?} is not an origin like https://example.org")))
+    };
+    Ok(Plan {
+        listen,
+        admin_listen: args.admin_listen.or(file.admin_listen),
+        data: args.data.or(file.data).unwrap_or_else(|| PathBuf::from("firstcome-data")),
+        dev: args.dev,
+        coupons: args.coupon,
+        allow_origins: origins.iter().map(origin).collect::<Result<_, _>>()?,
+        limits,
+    })
+}
+
+/// Runs the service until SIGTERM or SIGINT.
+pub(crate) fn run(args: ServeArgs) -> Outcome {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("FIRSTCOME_LOG");
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let plan = plan(args)?;
+    let store = firstcome::sqlite::open(&plan.data, Arc::new(SystemClock::default())).map_err(Failure::Store)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let served = runtime.block_on(serve(&plan, store.clone()));
+    // Whatever was accepted has been answered. The writer finishes what callers gave up on, and tidies the file.
+    store.close();
+    served
+}
+
+async fn serve(plan: &Plan, store: Embedded) -> Outcome {
+    let (keys, fresh) = if plan.dev { (Keys::Dev, None) } else { keys::load(&plan.data)? };
+    let listener = bind(plan.listen).await?;
+    let admin = match plan.admin_listen {
+        Some(address) => Some(bind(address).await?),
+        None => None,
+    };
+    for (name, limit) in &plan.coupons {
+        if store.coupon(name).await?.is_err() {
+            let put = store.put_coupon(name, CouponSettings::with_limit(*limit)).await?;
+            put.map_err(|refused| anyhow!("coupon {name}: {}", refused.rejection.code()))?;
+        }
+    }
+    let config = Config { keys, allow_origins: plan.allow_origins.clone(), limits: plan.limits };
+    let app = Arc::new(App::new(store, config));
+    announce(plan, &listener, admin.as_ref(), fresh.as_ref())?;
+    let (stop, stopping) = tokio::sync::watch::channel(());
+    let stopped = |mut stopping: tokio::sync::watch::Receiver<()>| async move {
+        // An error means that the sender is gone, which is the signal too.
+        let _ = stopping.changed().await;
+    };
+    let router = api::router(Arc::clone(&app));
+    let main = firstcome_server::serve(listener, Arc::clone(&app), router, stopped(stopping.clone()));
+    let admin = admin.map(|listener| {
+        let router = api::admin_router(Arc::clone(&app));
+        firstcome_server::serve(listener, Arc::clone(&app), router, stopped(stopping))
+    });
+    let admin = async {
+        if let Some(admin) = admin {
+            admin.await;
+        }
+    };
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let signalled = async {
+        tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+        tracing::info!("stopping: no new connections, finishing what is under way");
+        app.begin_drain();
+        drop(stop);
+    };
+    tokio::join!(main, admin, signalled);
+    Ok(())
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    Ok(TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?)
+}
+
+/// Tells where it listens, and the keys that were made: on standard output, since programs wait for these lines.
+fn announce(plan: &Plan, listener: &TcpListener, admin: Option<&TcpListener>, fresh: Option<&keys::Fresh>) -> Outcome {
+    println!("listening on http://{}", listener.local_addr()?);
+    if let Some(admin) = admin {
+        println!("admin on http://{}", admin.local_addr()?);
+    }
+    println!("data in {}", plan.data.display());
+    if plan.dev {
+        println!("development mode: every call from this machine acts as admin");
+    }
+    if let Some(fresh) = fresh {
+        println!(
+            "keys, shown this once and kept only as digests:\n  admin   {}\n  service {}",
+            fresh.admin, fresh.service
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! Settings: flags before `FIRSTCOME_*` before `firstcome.toml` before defaults.
+
+use crate::Failure;
+use anyhow::{Context, anyhow};
+use firstcome::core::coupon::CouponLimit;
+use firstcome::core::id::CouponName;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where the file is looked for without `--config`.
+const DEFAULT_FILE: &str = "firstcome.toml";
+
+/// What `firstcome.toml` may say. Names are those of the flags.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct File {
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) admin_listen: Option<SocketAddr>,
+    pub(crate) data: Option<PathBuf>,
+    pub(crate) allow_origin: Option<Vec<String>>,
+    pub(crate) connections_max: Option<usize>,
+    pub(crate) drain: Option<String>,
+}
+
+impl File {
+    /// Reads the named file, or `firstcome.toml` here if there is one.
+    pub(crate) fn read(named: Option<&Path>) -> Result<Self, Failure> {
+        let path = named.unwrap_or(Path::new(DEFAULT_FILE));
+        if named.is_none() && !path.exists() {
+            return Ok(Self::default());
+        }
+        let read = || -> anyhow::Result<Self> {
+            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            toml::from_str(&text).with_context(|| format!("{} is not valid", path.display()))
+        };
+        read().map_err(Failure::Usage)
+    }
+}
+
+/// A duration as people write it: `250ms`, `5s`, `30m`, `1h`.
+pub(crate) fn duration(text: &str) -> anyhow::Result<Duration> {
+    let wrong = || anyhow!("{text:?} is not a duration; write 250ms, 5s, 30m or 1h");
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+    let unit_ms = match &text[digits..] {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(unit_ms).map(Duration::from_millis).ok_or_else(wrong)
+}
+
+/// A coupon on the command line: `NAME=LIMIT`.
+pub(crate) fn coupon(text: &str) -> anyhow::Result<(CouponName, CouponLimit)> {
+    let (name, limit) = text.split_once('=').ok_or_else(|| anyhow!("write NAME=LIMIT"))?;
+    let name = CouponName::parse(name).map_err(|error| anyhow!("the name {error}"))?;
+    let limit = limit.parse().ok().and_then(CouponLimit::new).ok_or_else(|| anyhow!("the limit is 1 to 100000000"))?;
+    Ok((name, limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_a_number_and_a_unit() {
+        for (text, wanted_ms) in [("250ms", 250), ("5s", 5_000), ("30m", 1_800_000), ("1h", 3_600_000), ("0s", 0)] {
+            assert_eq!(duration(text).unwrap(), Duration::from_millis(wanted_ms));
+        }
+        for text in ["", "5", "s", "-1s", "1.5s", "1d", "1 s", "99999999999999999999s", "18446744073709551615h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_setting_is_refused() {
+        assert!(toml::from_str::<File>("listen = \"127.0.0.1:1\"\nconnections-max = 3").is_ok());
+        assert!(toml::from_str::<File>("lisen = \"127.0.0.1:1\"").is_err());
+    }
+}

@@ -1,0 +1,58 @@
+//! `firstcome verify`: every stored invariant, with counts.
+
+use crate::output::{grouped, table, wants_table, write_out};
+use crate::{Failure, Outcome};
+use anyhow::anyhow;
+use clap::Args;
+use comfy_table::{Cell, Color};
+use firstcome::sqlite::{Check, verify};
+use serde_json::json;
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub(crate) struct VerifyArgs {
+    /// Directory of the embedded store
+    #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR", default_value = "./firstcome-data")]
+    data: PathBuf,
+    /// Print JSON also on a terminal
+    #[arg(long)]
+    json: bool,
+}
+
+/// Checks and prints; refuses if anything is broken.
+pub(crate) fn run(args: &VerifyArgs) -> Outcome {
+    let checks = verify(&args.data).map_err(Failure::Store)?;
+    let breaches: u64 = checks.iter().map(|check| check.breaches).sum();
+    if wants_table(args.json) {
+        print_table(&checks)?;
+    } else {
+        let entry = |check: &Check| {
+            json!({
+                "invariant": check.invariant, "checked": check.checked,
+                "breaches": check.breaches, "examples": check.examples,
+            })
+        };
+        let entries: Vec<_> = checks.iter().map(entry).collect();
+        let report = json!({"breaches": breaches, "checks": entries});
+        write_out(format!("{report:#}\n").as_bytes())?;
+    }
+    if breaches == 0 { Ok(()) } else { Err(Failure::Refused(anyhow!("{breaches} breaches found"))) }
+}
+
+fn print_table(checks: &[Check]) -> Outcome {
+    let mut table = table(&["Invariant", ">Checked", ">Breaches"]);
+    for check in checks {
+        let colour = if check.breaches == 0 { Color::Green } else { Color::Red };
+        let breaches = Cell::new(grouped(check.breaches)).fg(colour);
+        table.add_row([Cell::new(check.invariant), Cell::new(grouped(check.checked)), breaches]);
+    }
+    let mut text = format!("{table}\n");
+    for check in checks.iter().filter(|check| 0 < check.breaches) {
+        text.push_str(&format!("\nbroken: {}\n", check.invariant));
+        for example in &check.examples {
+            text.push_str(&format!("  {example}\n"));
+        }
+    }
+    write_out(text.as_bytes())?;
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! Connections: how many, and how long each may take for what.
+//!
+//! hyper's own header timer would cost an allocation and two timer operations per request, and covers neither a peer
+//! that does not read nor one that idles longer than a header may take. Here every connection has one watch that ticks
+//! twice a second: whatever makes progress sets it back, whatever does not in its phase's time is closed.
+
+use crate::auth;
+use crate::error::{Code, Problem};
+use crate::state::App;
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tower::ServiceExt;
+
+/// How many connections, and how long they may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at once; further ones are told `overloaded` and closed.
+    pub connections_max: usize,
+    /// From the first byte of a request to the end of its head.
+    pub head: Duration,
+    /// From the end of the head to the end of the body.
+    pub body: Duration,
+    /// Between two requests on one connection.
+    pub idle: Duration,
+    /// For a peer to take the next bytes of an answer.
+    pub write: Duration,
+    /// For the rules and the store to answer.
+    pub answer: Duration,
+    /// After the signal to stop, for everything that is under way.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 10_000,
+            head: Duration::from_secs(10),
+            body: Duration::from_secs(10),
+            idle: Duration::from_secs(75),
+            write: Duration::from_secs(10),
+            answer: Duration::from_secs(10),
+            drain: Duration::from_secs(9),
+        }
+    }
+}
+
+/// Bytes of a request's head. More is answered with 431 and closed.
+const HEAD_BYTES_MAX: usize = 32 * 1024;
+/// How often a connection is looked at.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Serves until `shutdown` resolves, then drains: no new connection, no further request on an old one, and what was
+/// accepted is answered, for at most [`Limits::drain`]. The store is not closed.
+pub async fn serve(listener: TcpListener, app: Arc<App>, router: Router, shutdown: impl Future<Output = ()>) {
+    let limits = app.config.limits;
+    let places = Arc::new(Semaphore::new(limits.connections_max));
+    let graceful = GracefulShutdown::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let stream = tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // Out of file descriptors, mostly: connections that end make room again.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    continue;
+                }
+            },
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            app.metrics.connections_refused();
+            refuse(&stream);
+            continue;
+        };
+        let (app, router, watcher) = (Arc::clone(&app), router.clone(), graceful.watcher());
+        tokio::spawn(async move {
+            app.metrics.connection_opened();
+            connection(stream, &app, router, watcher).await;
+            app.metrics.connection_closed();
+            drop(place);
+        });
+    }
+    drop(listener);
+    if tokio::time::timeout(limits.drain, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some connections did not end in time");
+    }
+}
+
+/// Tells a connection that there is no place for it, without waiting for anything.
+fn refuse(stream: &TcpStream) {
+    const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n\
+        retry-after: 1\r\nconnection: close\r\ncontent-length: 131\r\n\r\n\
+        {\"type\":\"/errors/overloaded\",\"title\":\"Too many connections\",\"status\":503,\"code\":\"overloaded\",\
+        \"detail\":\"\",\"retry_after_ms\":1000}     ";
+    // Best effort: who cannot be told sees the connection close.
+    let _ = stream.try_write(ANSWER);
+}
+
+async fn connection(stream: TcpStream, app: &Arc<App>, router: Router, watcher: Watcher) {
+    // Answers are small and whole: waiting to fill a packet would only delay them.
+    let _ = stream.set_nodelay(true);
+    let watch = Arc::new(Watch::default());
+    let io = TokioIo::new(Watched { stream, watch: Arc::clone(&watch) });
+    let service = service_fn(|request: hyper::Request<Incoming>| {
+        watch.enter(Phase::Busy);
+        let (watch, router) = (&watch, router.clone());
+        async move {
+            let response = answer(app, router, request).await;
+            watch.enter(Phase::Idle);
+            Ok::<_, std::convert::Infallible>(response)
+        }
+    });
+    let http = hyper::server::conn::http1::Builder::new()
+        .max_header_size(HEAD_BYTES_MAX)
+        .half_close(false)
+        .header_read_timeout(None)
+        .serve_connection(io, service);
+    let mut served = pin!(watcher.watch(http));
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + TICK, TICK);
+    loop {
+        tokio::select! {
+            // The peer went away or broke the protocol: hyper has answered what there was to answer.
+            _ = &mut served => return,
+            _ = ticks.tick() => if watch.overdue(&app.config.limits) {
+                app.metrics.connection_overdue();
+                return;
+            },
+        }
+    }
+}
+
+async fn answer(app: &App, router: Router, request: hyper::Request<Incoming>) -> Response {
+    if app.is_dev()
+        && let Err(problem) = auth::dev_gate(request.headers())
+    {
+        return problem.into_response();
+    }
+    match router.oneshot(request.map(Body::new)).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Phase {
+    /// Nothing of a request is here.
+    Idle,
+    /// A request has begun to arrive.
+    Head,
+    /// A request is being answered.
+    Busy,
+}
+
+/// What a connection is at, and for how many ticks.
+#[derive(Default)]
+struct Watch {
+    phase: AtomicU8,
+    ticks: AtomicU32,
+    write_ticks: AtomicU32,
+    write_stalled: AtomicU8,
+}
+
+impl Watch {
+    fn enter(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Relaxed);
+        self.ticks.store(0, Ordering::Relaxed);
+    }
+
+    fn read_some(&self) {
+        // The head's time runs from its first byte: bytes that trickle in do not set it back.
+        if self.phase.load(Ordering::Relaxed) == Phase::Idle as u8 {
+            self.enter(Phase::Head);
+        }
+    }
+
+    fn write_waits(&self, waits: bool) {
+        if !waits {
+            self.write_ticks.store(0, Ordering::Relaxed);
+        }
+        self.write_stalled.store(u8::from(waits), Ordering::Relaxed);
+    }
+
+    /// Counts one tick and says whether the connection has used up its time.
+    fn overdue(&self, limits: &Limits) -> bool {
+        let over = |ticks: u32, limit: Duration| limit < TICK * ticks;
+        if self.write_stalled.load(Ordering::Relaxed) != 0
+            && over(self.write_ticks.fetch_add(1, Ordering::Relaxed) + 1, limits.write)
+        {
+            return true;
+        }
+        let ticks = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
+        match self.phase.load(Ordering::Relaxed) {
+            phase if phase == Phase::Idle as u8 => over(ticks, limits.idle),
+            phase if phase == Phase::Head as u8 => over(ticks, limits.head),
+            // The handlers have deadlines of their own for the body and for the store.
+            _ => false,
+        }
+    }
+}
+
+/// A stream that reports its progress to its watch.
+struct Watched {
+    stream: TcpStream,
+    watch: Arc<Watch>,
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if before < buffer.filled().len() {
+            self.watch.read_some();
+        }
+        polled
+    }
+}
+
+impl Watched {
+    fn wrote<T>(&self, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        self.watch.write_waits(polled.is_pending());
+        polled
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.wrote(polled)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.wrote(polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// The problem for a body that came too slowly.
+pub(crate) fn too_slow() -> Problem {
+    Code::RequestTimeout.into()
+}

@@ -1,0 +1,184 @@
+//! Reads what came: bodies, names, keys, page parameters. What leaves here is valid.
+
+use super::IDEMPOTENCY_KEY;
+use crate::accept::too_slow;
+use crate::auth::{Caller, Scope};
+use crate::error::{Code, Problem};
+use axum::body::Body;
+use axum::http::{HeaderMap, Method, Uri, header};
+use bytes::Bytes;
+use firstcome::core::coupon::Serial;
+use firstcome::core::id::{CouponName, NameError, RequestId, UserId};
+use firstcome::core::limits::{
+    BODY_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, PUBLIC_IDEMPOTENCY_KEY_CHARS_MIN,
+};
+use firstcome::request::request_id;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::Deserialize;
+use std::time::Duration;
+
+/// A path's name as text. A path that is not UTF-8 has none.
+pub(crate) type PathName = Result<axum::extract::Path<String>, axum::extract::rejection::PathRejection>;
+
+fn bad_name(field: &str, error: impl ToString) -> Problem {
+    let detail = format!("{field} {}", error.to_string());
+    Problem::field(Code::InvalidName, field, detail)
+}
+
+/// The coupon of a path.
+pub(crate) fn coupon(path: &str) -> Result<CouponName, Problem> {
+    CouponName::parse(path).map_err(|error| bad_name("coupon", error))
+}
+
+/// A user of a body.
+pub(crate) fn user(text: &str) -> Result<UserId, Problem> {
+    UserId::parse(text).map_err(|error| bad_name("user", error))
+}
+
+/// A user that is only looked up: users of passes have names that nobody may claim under.
+pub(crate) fn looked_up_user(text: &str) -> Result<&str, Problem> {
+    match UserId::parse(text) {
+        Ok(_) | Err(NameError::Reserved) => Ok(text),
+        Err(error) => Err(bad_name("user", error)),
+    }
+}
+
+/// A path parameter that axum could not decode.
+pub(crate) fn undecodable() -> Problem {
+    Problem::new(Code::InvalidName).detail("the path is not UTF-8")
+}
+
+/// Reads a JSON body: announced as JSON, at most 64 KiB, within the deadline.
+pub(crate) async fn read(headers: &HeaderMap, body: Body, deadline: Duration) -> Result<Bytes, Problem> {
+    if !is_json(headers) {
+        return Err(Code::UnsupportedMediaType.into());
+    }
+    let collected = tokio::time::timeout(deadline, Limited::new(body, BODY_BYTES_MAX).collect());
+    match collected.await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Code::BodyTooLarge.into()),
+        // The peer went away or broke the framing: hardly anybody hears this.
+        Ok(Err(_)) => Err(Problem::new(Code::InvalidJson).detail("the body did not arrive whole")),
+        Err(_) => Err(too_slow()),
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(Ok(kind)) = headers.get(header::CONTENT_TYPE).map(|value| value.to_str()) else { return false };
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+}
+
+/// Parses a JSON body. A mistake is told with the path of its field.
+pub(crate) fn parse<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Problem> {
+    serde_json::from_slice(bytes).map_err(|error| explain::<T>(bytes, &error))
+}
+
+/// Parses once more, slowly, to learn where the mistake is.
+fn explain<'de, T: Deserialize<'de>>(bytes: &'de [u8], error: &serde_json::Error) -> Problem {
+    if !error.is_data() {
+        return Problem::new(Code::InvalidJson).detail(format!("line {}, column {}", error.line(), error.column()));
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let Err(error) = serde_path_to_error::deserialize::<_, T>(&mut deserializer) else {
+        return Code::InvalidJson.into();
+    };
+    let message = error.inner().to_string();
+    // serde_json ends with the position, which the field's name says better.
+    let message = message.split(" at line ").next().unwrap_or_default().to_owned();
+    let path = error.path().to_string();
+    let named = message.split('`').nth(1).filter(|_| message.contains(" field `"));
+    let field = match (path.as_str(), named) {
+        (".", Some(named)) => named.to_owned(),
+        (".", None) => "body".to_owned(),
+        _ => path,
+    };
+    Problem::field(Code::InvalidField, &field, message)
+}
+
+/// The request's id if it carries an `Idempotency-Key`. `body` is what the request means, not how it is spelt.
+pub(crate) fn request(
+    headers: &HeaderMap,
+    caller: Caller,
+    uri: &Uri,
+    body: &[&[u8]],
+) -> Result<Option<RequestId>, Problem> {
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let wrong = |detail: &str| Problem::new(Code::InvalidIdempotencyKey).detail(detail);
+    if values.next().is_some() {
+        return Err(wrong("the header came twice"));
+    }
+    let bytes = value.as_bytes();
+    if bytes.is_empty() || IDEMPOTENCY_KEY_BYTES_MAX < bytes.len() {
+        return Err(wrong("it must have 1 to 128 bytes"));
+    }
+    let Some(key) = value.to_str().ok().filter(|_| bytes.iter().all(u8::is_ascii_graphic)) else {
+        return Err(wrong("it may hold only visible ASCII characters"));
+    };
+    let base64url = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
+    if caller.scope == Scope::Public && (bytes.len() < PUBLIC_IDEMPOTENCY_KEY_CHARS_MIN || !bytes.iter().all(base64url))
+    {
+        return Err(wrong("on a public call it must be 22 or more base64url characters"));
+    }
+    let scope: [&[u8]; 3] = [&caller.id, Method::POST.as_str().as_bytes(), uri.path().as_bytes()];
+    Ok(Some(request_id(&scope, key, body)))
+}
+
+/// Which page of a list is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PageQuery {
+    pub(crate) after: Option<Serial>,
+    pub(crate) limit: usize,
+}
+
+impl PageQuery {
+    /// Reads `?after=&limit=`. `after=0` is the beginning.
+    pub(crate) fn parse(query: &str) -> Result<Self, Problem> {
+        let wrong = |detail: String| Problem::new(Code::InvalidQuery).detail(detail);
+        let mut page = Self { after: None, limit: PAGE_ITEMS_DEFAULT };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let number = value.parse::<u32>().ok().filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()));
+            match (name, number) {
+                ("after", Some(0)) => page.after = None,
+                ("after", Some(number)) if Serial::new(number).is_some() => page.after = Serial::new(number),
+                ("after", _) => return Err(wrong("after must be a serial".into())),
+                ("limit", Some(number)) if (1..=PAGE_ITEMS_MAX).contains(&(number as usize)) => {
+                    page.limit = number as usize;
+                }
+                ("limit", _) => return Err(wrong(format!("limit must be 1 to {PAGE_ITEMS_MAX}"))),
+                _ => return Err(wrong("only after and limit are known".into())),
+            }
+        }
+        Ok(page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_parameters_are_checked_at_their_limits() {
+        let page = |after, limit| Some(PageQuery { after: Serial::new(after), limit });
+        let rows = [
+            ("", page(0, 100)),
+            ("after=0", page(0, 100)),
+            ("after=7&limit=1", page(7, 1)),
+            ("limit=1000", page(0, 1_000)),
+            ("limit=1001", None),
+            ("limit=0", None),
+            ("limit=", None),
+            ("limit=%2B1", None),
+            ("limit=+1", None),
+            ("after=-1", None),
+            ("after=4294967296", None),
+            ("after=100000001", None),
+            ("offset=1", None),
+        ];
+        for (query, wanted) in rows {
+            assert_eq!(PageQuery::parse(query).ok(), wanted, "{query}");
+        }
+    }
+}

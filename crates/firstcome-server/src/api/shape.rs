@@ -1,0 +1,247 @@
+//! What goes over the wire. Names and units are the contract's.
+
+use crate::error::{Code, Problem as Refusal};
+use firstcome::core::coupon::{Attributes, CouponLimit, CouponSettings, Title};
+use firstcome::core::id::{CouponName, RoomName};
+use firstcome::core::time::Timestamp;
+use firstcome::{ClaimRecord, Claimed, CouponView};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use utoipa::ToSchema;
+
+/// An instant as RFC 3339 in UTC.
+pub(crate) fn instant(at: Timestamp) -> String {
+    // Every Timestamp lies within the years that jiff knows.
+    jiff::Timestamp::from_microsecond(at.as_us()).map(|at| at.to_string()).unwrap_or_default()
+}
+
+fn read_instant(field: &str, text: Option<&str>) -> Result<Option<Timestamp>, Refusal> {
+    let Some(text) = text else { return Ok(None) };
+    let wrong = || Refusal::field(Code::InvalidField, field, format!("{field} must be an RFC 3339 time"));
+    let at: jiff::Timestamp = text.parse().map_err(|_| wrong())?;
+    Timestamp::from_us(at.as_microsecond()).map(Some).ok_or_else(wrong)
+}
+
+/// RFC 9457 problem
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what `error::Problem` writes")]
+pub(crate) struct Problem {
+    /// Path of the page about this code
+    #[schema(example = "/errors/sold_out")]
+    r#type: String,
+    /// What happened
+    title: String,
+    /// The HTTP status
+    status: u16,
+    /// What to do, or what exactly is wrong
+    detail: String,
+    /// Stable code
+    #[schema(example = "sold_out")]
+    code: String,
+    /// When to try again
+    retry_after_ms: Option<u64>,
+    /// Which field is wrong
+    field: Option<String>,
+    /// The claim that it is about
+    claim: Option<Claim>,
+}
+
+/// Settings of a coupon
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CouponBody {
+    /// How many there are
+    #[schema(minimum = 1, maximum = 100_000_000, example = 100)]
+    limit: u64,
+    /// Issuing begins
+    #[schema(format = DateTime)]
+    opens_at: Option<String>,
+    /// Issuing ends
+    #[schema(format = DateTime)]
+    expires_at: Option<String>,
+    /// Redeeming ends; never without it
+    #[schema(format = DateTime)]
+    redeem_until: Option<String>,
+    /// For people, at most 256 bytes
+    title: Option<String>,
+    /// Public claims need a pass of this room
+    room: Option<String>,
+    /// Only with `--redis --sql`
+    durability: Option<String>,
+}
+
+impl CouponBody {
+    pub(crate) fn settings(&self) -> Result<CouponSettings, Refusal> {
+        let wrong = |field: &str, detail: &str| Refusal::field(Code::InvalidField, field, format!("{field} {detail}"));
+        if self.durability.is_some() {
+            return Err(wrong("durability", "can be chosen only on a service with --redis and --sql"));
+        }
+        let limit = u32::try_from(self.limit).ok().and_then(CouponLimit::new);
+        let limit = limit.ok_or_else(|| wrong("limit", "must be 1 to 100000000"))?;
+        let opens_at = read_instant("opens_at", self.opens_at.as_deref())?;
+        let expires_at = read_instant("expires_at", self.expires_at.as_deref())?;
+        let redeem_until = read_instant("redeem_until", self.redeem_until.as_deref())?;
+        if let (Some(opens_at), Some(expires_at)) = (opens_at, expires_at)
+            && expires_at <= opens_at
+        {
+            return Err(wrong("expires_at", "must be after opens_at"));
+        }
+        let title = self.title.as_deref().map(|title| Title::new(title).ok_or_else(|| wrong("title", "is too long")));
+        let room = self.room.as_deref().map(RoomName::parse).transpose();
+        let room = room.map_err(|error| Refusal::field(Code::InvalidName, "room", format!("room {error}")))?;
+        Ok(CouponSettings { limit, opens_at, expires_at, redeem_until, title: title.transpose()?, room })
+    }
+}
+
+/// A coupon
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Coupon<'a> {
+    coupon: &'a str,
+    limit: u32,
+    issued: u32,
+    remaining: u32,
+    /// scheduled, open, sold_out, expired or deleted
+    #[schema(example = "open")]
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    room: Option<&'a str>,
+    opens_at: Option<String>,
+    expires_at: Option<String>,
+    redeem_until: Option<String>,
+}
+
+impl<'a> Coupon<'a> {
+    pub(crate) fn new(name: &'a CouponName, view: &'a CouponView) -> Self {
+        let settings = &view.settings;
+        Self {
+            coupon: name.as_str(),
+            limit: settings.limit.get(),
+            issued: view.issued,
+            remaining: settings.limit.get().saturating_sub(view.issued),
+            state: view.state.as_str(),
+            title: settings.title.as_ref().map(Title::as_str),
+            room: settings.room.as_ref().map(RoomName::as_str),
+            opens_at: settings.opens_at.map(instant),
+            expires_at: settings.expires_at.map(instant),
+            redeem_until: settings.redeem_until.map(instant),
+        }
+    }
+}
+
+/// A request for one coupon
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClaimBody<'a> {
+    /// Who claims
+    #[serde(borrow)]
+    #[schema(value_type = String, example = "ann")]
+    pub(crate) user: Cow<'a, str>,
+    /// A JSON object of at most 1 KiB that stays with the claim
+    #[serde(borrow)]
+    #[schema(value_type = Option<Object>)]
+    attributes: Option<&'a RawValue>,
+}
+
+impl ClaimBody<'_> {
+    /// The attributes in one spelling: without blanks, keys in order.
+    pub(crate) fn attributes(&self) -> Result<Option<Attributes>, Refusal> {
+        let Some(raw) = self.attributes else { return Ok(None) };
+        let wrong = |detail: &str| Refusal::field(Code::InvalidField, "attributes", detail);
+        let object: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(raw.get()).map_err(|_| wrong("attributes must be a JSON object"))?;
+        let text = serde_json::to_string(&object).unwrap_or_default();
+        Attributes::new(&text).map(Some).ok_or_else(|| wrong("attributes must have at most 1024 bytes"))
+    }
+}
+
+/// A claim
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Claim {
+    coupon: String,
+    user: String,
+    /// Its place: 1 for the first
+    serial: u32,
+    /// What its holder shows to redeem it
+    #[schema(example = "22229-HXKQ3-9WBRT-5MZCA")]
+    code: String,
+    #[schema(format = DateTime)]
+    issued_at: String,
+    /// What it survives: memory or disk
+    #[schema(example = "disk")]
+    durability: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    attributes: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    redeemed_at: Option<String>,
+}
+
+impl Claim {
+    pub(crate) fn new(coupon: &CouponName, user: &str, claimed: &Claimed, durability: &'static str) -> Self {
+        Self {
+            coupon: coupon.to_string(),
+            user: user.to_owned(),
+            serial: claimed.issued.serial.get(),
+            code: claimed.code.as_str().to_owned(),
+            issued_at: instant(claimed.issued.issued_at),
+            durability,
+            attributes: None,
+            redeemed_at: None,
+        }
+    }
+
+    pub(crate) fn of_record(coupon: &CouponName, record: &ClaimRecord, durability: &'static str) -> Self {
+        let attributes = record.attributes.as_ref().map(|attributes| attributes.as_str().to_owned());
+        Self {
+            attributes: attributes.and_then(|text| RawValue::from_string(text).ok()),
+            redeemed_at: record.redeemed.map(|redeemed| instant(redeemed.redeemed_at)),
+            ..Self::new(coupon, &record.user, &record.claimed, durability)
+        }
+    }
+}
+
+/// A page of claims in serial order
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ClaimPage {
+    pub(crate) items: Vec<Claim>,
+    /// Ask again with `after` set to this; absent at the end
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next: Option<u32>,
+}
+
+/// A request to use up a coupon
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RedemptionBody {
+    /// What the holder shows; case, blanks and dashes do not matter
+    pub(crate) code: String,
+    /// Must be the claimant, if given
+    pub(crate) user: Option<String>,
+}
+
+/// A coupon that was used up
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Redemption {
+    coupon: String,
+    user: String,
+    serial: u32,
+    code: String,
+    #[schema(format = DateTime)]
+    redeemed_at: String,
+}
+
+impl Redemption {
+    pub(crate) fn new(coupon: &CouponName, record: &ClaimRecord) -> Self {
+        Self {
+            coupon: coupon.to_string(),
+            user: record.user.to_string(),
+            serial: record.claimed.issued.serial.get(),
+            code: record.claimed.code.as_str().to_owned(),
+            redeemed_at: record.redeemed.map(|redeemed| instant(redeemed.redeemed_at)).unwrap_or_default(),
+        }
+    }
+}

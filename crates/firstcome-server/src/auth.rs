@@ -1,0 +1,154 @@
+//! Who asks: keys, scopes, and the narrow gate of development mode.
+
+use crate::error::{Code, Problem};
+use axum::http::{HeaderMap, header};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// Fewest characters of a key: 22 of the base64url alphabet hold 128 bits.
+pub const KEY_CHARS_MIN: usize = 22;
+
+/// What a caller may do; each scope includes those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Scope {
+    /// Anybody.
+    Public,
+    /// Your back end: acts for any user.
+    Service,
+    /// The operator.
+    Admin,
+}
+
+/// The digest of a key. The key itself is never kept.
+#[derive(Clone, Copy)]
+pub struct KeyDigest([u8; 32]);
+
+impl KeyDigest {
+    /// The digest of a key.
+    pub fn of(key: &str) -> Self {
+        Self(Sha256::digest(key.as_bytes()).into())
+    }
+
+    /// A digest as it was stored.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The digest, to be stored.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+/// The keys that a service knows.
+#[derive(Clone)]
+pub enum Keys {
+    /// Development: a call without a key acts as admin. Only ever on loopback.
+    Dev,
+    /// One digest per key.
+    Known(Vec<(Scope, KeyDigest)>),
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// What they may do.
+    pub scope: Scope,
+    /// Who they are, for the scope of idempotency keys.
+    pub id: [u8; 16],
+}
+
+impl Caller {
+    const PUBLIC: Self = Self { scope: Scope::Public, id: [0; 16] };
+
+    /// Lets the call through if the caller has this scope.
+    pub fn require(self, scope: Scope) -> Result<Self, Problem> {
+        match self.scope {
+            has if scope <= has => Ok(self),
+            Scope::Public => Err(Code::Unauthorized.into()),
+            _ => Err(Code::Forbidden.into()),
+        }
+    }
+}
+
+impl Keys {
+    /// Finds out who asks. A key that is sent and unknown is refused, also where none is needed.
+    pub fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
+        let Some(value) = headers.get(header::AUTHORIZATION) else {
+            return Ok(match self {
+                Self::Dev => Caller { scope: Scope::Admin, id: *b"development-mode" },
+                Self::Known(_) => Caller::PUBLIC,
+            });
+        };
+        let text = value.to_str().unwrap_or_default();
+        let key = match text.split_once(' ') {
+            Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim(),
+            _ => return Err(Code::Unauthorized.into()),
+        };
+        let Self::Known(known) = self else { return Err(Code::Unauthorized.into()) };
+        let digest = KeyDigest::of(key);
+        // Every known key is compared, in constant time: the time tells nothing about any of them.
+        let found =
+            known.iter().fold(
+                None,
+                |found, (scope, known)| {
+                    if bool::from(known.0.ct_eq(&digest.0)) { found.max(Some(*scope)) } else { found }
+                },
+            );
+        let mut id = [0; 16];
+        id.copy_from_slice(&digest.0[..16]);
+        found.map(|scope| Caller { scope, id }).ok_or_else(|| Code::Unauthorized.into())
+    }
+}
+
+/// Development mode trusts whoever can reach loopback, and a browser on this machine can be sent there by any page:
+/// so the `Host` must be a loopback name (no DNS rebinding) and the page must be our own (no cross-site call).
+pub(crate) fn dev_gate(headers: &HeaderMap) -> Result<(), Problem> {
+    let foreign = || Problem::new(Code::ForeignOrigin);
+    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let host = text(header::HOST).ok_or_else(foreign)?;
+    if !is_loopback(host) {
+        return Err(foreign());
+    }
+    if let Some(origin) = text(header::ORIGIN)
+        && origin.strip_prefix("http://") != Some(host)
+    {
+        return Err(foreign());
+    }
+    match headers.get("sec-fetch-site").map(|value| value.as_bytes()) {
+        None | Some(b"same-origin" | b"none") => Ok(()),
+        Some(_) => Err(foreign()),
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => return rest == "::1]" || rest.starts_with("::1]:"),
+        None => host.split_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_hosts_are_let_in_by_development_mode() {
+        for host in ["localhost", "LOCALHOST:8080", "127.0.0.1:1", "127.8.9.1", "[::1]", "[::1]:80"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in ["", "example.org", "localhost.example.org", "127.0.0.1.example.org", "10.0.0.1", "[::2]", "[::1"] {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_scope_includes_those_before_it() {
+        let caller = |scope| Caller { scope, id: [0; 16] };
+        assert!(caller(Scope::Admin).require(Scope::Service).is_ok());
+        assert_eq!(caller(Scope::Service).require(Scope::Admin).unwrap_err().code(), Code::Forbidden);
+        assert_eq!(caller(Scope::Public).require(Scope::Service).unwrap_err().code(), Code::Unauthorized);
+    }
+}

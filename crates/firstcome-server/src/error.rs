@@ -1,0 +1,220 @@
+//! Everything that can be answered instead of a result: one list of codes, one shape.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use firstcome::StoreError;
+use serde_json::{Map, Value, json};
+use std::sync::OnceLock;
+
+macro_rules! codes {
+    ($($variant:ident $status:literal $code:literal $title:literal $advice:literal;)*) => {
+        /// A stable code. Codes may be added; none changes its meaning.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[non_exhaustive]
+        pub enum Code {
+            $(
+                #[doc = $title]
+                $variant,
+            )*
+        }
+
+        impl Code {
+            /// All codes, in the order of their status.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The code as programs read it.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $code),* }
+            }
+
+            /// The HTTP status.
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$variant => $status),* }
+            }
+
+            /// What happened, in a few words.
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$variant => $title),* }
+            }
+
+            /// What to do about it.
+            pub const fn advice(self) -> &'static str {
+                match self { $(Self::$variant => $advice),* }
+            }
+        }
+    };
+}
+
+codes! {
+    InvalidJson 400 "invalid_json" "The body is not JSON" "Send one JSON object in UTF-8.";
+    InvalidField 400 "invalid_field" "A field is missing, unknown, of the wrong type or out of range" "`field` says which one, `detail` what it must be.";
+    InvalidName 400 "invalid_name" "A name is not one" "Use 1 to 128 of A-Z a-z 0-9 . _ : @ -, the first one a letter or a digit; a user must not begin with `pass:`.";
+    InvalidQuery 400 "invalid_query" "A query parameter is unknown or out of range" "`detail` says which one.";
+    InvalidIdempotencyKey 400 "invalid_idempotency_key" "The Idempotency-Key is not one" "Send it once, with 1 to 128 visible ASCII characters; on public calls at least 22 of the base64url alphabet.";
+    Unauthorized 401 "unauthorized" "No valid key came with the call" "Send `Authorization: Bearer <key>`.";
+    Forbidden 403 "forbidden" "The key may not do this" "Use a key of the scope that the reference names.";
+    PassRequired 403 "pass_required" "The coupon is behind a waiting room" "Send the pass of its room in `X-Firstcome-Pass`, or a service key.";
+    InvalidPass 403 "invalid_pass" "The pass is not valid here" "Join the room and wait for a pass of your own.";
+    ForeignOrigin 403 "foreign_origin" "In development mode only this machine may call" "Call by a loopback name, or start the service with keys.";
+    NotFound 404 "not_found" "There is nothing at this path" "See `/docs`.";
+    UnknownCoupon 404 "unknown_coupon" "There is no such coupon" "Check the name; an admin creates it with PUT.";
+    UnknownClaim 404 "unknown_claim" "This user has no claim of this coupon" "Claim one first.";
+    UnknownCode 404 "unknown_code" "No claim of this coupon has this code" "Check for a typing mistake.";
+    MethodNotAllowed 405 "method_not_allowed" "This path does not take this method" "The `Allow` header lists those that it takes.";
+    RequestTimeout 408 "request_timeout" "The body did not arrive in time" "Send it within 10 s.";
+    AlreadyIssued 409 "already_issued" "This user holds this coupon" "`claim` is the one.";
+    SoldOut 409 "sold_out" "All are issued" "There is nothing to wait for, unless an operator raises the limit.";
+    LimitBelowIssued 409 "limit_below_issued" "More are issued than the new limit" "`issued` is the lowest limit now.";
+    RoomFixed 409 "room_fixed" "The room cannot change once a claim exists" "Keep the room, or make another coupon.";
+    WrongUser 409 "wrong_user" "The code belongs to another user" "Let its holder redeem it.";
+    AlreadyRedeemed 409 "already_redeemed" "The code was used up" "`redeemed_at` says when.";
+    Expired 410 "expired" "It is over" "`expired_at` says since when.";
+    Deleted 410 "deleted" "The coupon was deleted" "Names are never used again: make another one.";
+    BodyTooLarge 413 "body_too_large" "The body has more than 64 KiB" "Send less.";
+    UnsupportedMediaType 415 "unsupported_media_type" "The body is not announced as JSON" "Send `Content-Type: application/json`.";
+    IdempotencyKeyReused 422 "idempotency_key_reused" "The Idempotency-Key came with another body before" "Use a new key for a new request.";
+    NotOpen 425 "not_open" "It is not open yet" "`opens_at` says from when, `retry_after_ms` how long that is.";
+    Overloaded 503 "overloaded" "Too many wait already" "Nothing was done. Try again after `retry_after_ms`.";
+    StoreUnavailable 503 "store_unavailable" "The store takes no writes" "Nothing was done. An operator has to look; try again later.";
+    OutcomeUnknown 503 "outcome_unknown" "It may or may not have been done" "Send the same request again: it has no second effect.";
+}
+
+/// A refusal on its way out: RFC 9457 `application/problem+json`.
+#[derive(Debug)]
+pub struct Problem {
+    code: Code,
+    detail: Option<String>,
+    members: Map<String, Value>,
+    retry_after_ms: Option<u64>,
+}
+
+impl Problem {
+    /// A problem with the code's own words.
+    pub fn new(code: Code) -> Self {
+        Self { code, detail: None, members: Map::new(), retry_after_ms: None }
+    }
+
+    /// Says what is wrong with one field.
+    pub fn field(code: Code, field: &str, detail: impl Into<String>) -> Self {
+        Self::new(code).detail(detail).with("field", field)
+    }
+
+    /// Its code.
+    pub const fn code(&self) -> Code {
+        self.code
+    }
+
+    /// Says more than the code's own words.
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// Adds what helps a program.
+    pub fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(member.into(), value.into());
+        self
+    }
+
+    /// Says when to try again: `retry_after_ms`, and `Retry-After` in seconds rounded up.
+    pub fn retry_after_ms(mut self, wait_ms: u64) -> Self {
+        self.retry_after_ms = Some(wait_ms);
+        self.with("retry_after_ms", wait_ms)
+    }
+}
+
+impl From<Code> for Problem {
+    fn from(code: Code) -> Self {
+        Self::new(code)
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Overloaded { retry_after } => {
+                Self::new(Code::Overloaded).retry_after_ms(retry_after.as_millis() as u64)
+            }
+            StoreError::Unavailable(_) => Self::new(Code::StoreUnavailable).retry_after_ms(5_000),
+            // A repeat is safe at once; a second lets a restart finish.
+            _ => Self::new(Code::OutcomeUnknown).retry_after_ms(1_000),
+        }
+    }
+}
+
+const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+/// The whole body of a problem that says nothing beyond its code: made once, since "sold out" is what a crowd hears.
+fn plain_body(code: Code) -> Bytes {
+    static BODIES: OnceLock<Vec<Bytes>> = OnceLock::new();
+    let bodies = BODIES
+        .get_or_init(|| Code::ALL.iter().map(|&code| Bytes::from(body(code, code.advice(), Map::new()))).collect());
+    bodies[code as usize].clone()
+}
+
+fn body(code: Code, detail: &str, members: Map<String, Value>) -> Vec<u8> {
+    let mut problem = Map::new();
+    problem.insert("type".into(), json!(format!("/errors/{}", code.as_str())));
+    problem.insert("title".into(), json!(code.title()));
+    problem.insert("status".into(), json!(code.status()));
+    problem.insert("detail".into(), json!(detail));
+    problem.insert("code".into(), json!(code.as_str()));
+    problem.extend(members);
+    // A map of strings and plain values always has a JSON form.
+    serde_json::to_vec(&problem).unwrap_or_default()
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let Self { code, detail, members, retry_after_ms } = self;
+        let body = if detail.is_none() && members.is_empty() {
+            plain_body(code)
+        } else {
+            Bytes::from(body(code, detail.as_deref().unwrap_or(code.advice()), members))
+        };
+        let mut response = Response::new(axum::body::Body::from(body));
+        *response.status_mut() = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, PROBLEM_JSON);
+        headers.insert(header::CACHE_CONTROL, NO_STORE);
+        if let Some(wait_ms) = retry_after_ms {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(wait_ms.div_ceil(1_000).max(1)));
+        }
+        if code == Code::Unauthorized {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+/// The catalogue as a Markdown page: `docs/errors.md`.
+pub fn catalogue_markdown() -> String {
+    let mut page = String::from(
+        "# Error codes\n\nEvery refusal is an RFC 9457 `application/problem+json` object with `type`, `title`, `status`, \
+         `detail` and `code`, and what helps beside them. `code` is stable. This page is made from the code and held to \
+         it by a test.\n\n| status | code | what happened | what to do |\n|---|---|---|---|\n",
+    );
+    for code in Code::ALL {
+        let row = format!("| {} | `{}` | {} | {} |\n", code.status(), code.as_str(), code.title(), code.advice());
+        page.push_str(&row);
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_in_the_order_of_their_status() {
+        for pair in Code::ALL.windows(2) {
+            assert!(pair[0].status() <= pair[1].status(), "{:?}", pair[1]);
+        }
+        for (at, code) in Code::ALL.iter().enumerate() {
+            assert_eq!(*code as usize, at);
+            assert!(Code::ALL[at + 1..].iter().all(|other| other.as_str() != code.as_str()));
+        }
+    }
+}

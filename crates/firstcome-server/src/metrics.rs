@@ -1,0 +1,171 @@
+//! Figures for Prometheus. Labels come from fixed lists: never a name, a user or a ticket.
+
+use firstcome::stats::Histogram as StoreHistogram;
+use firstcome::{Embedded, stats::WriterStats};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The calls that are measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Route {
+    PutCoupon,
+    GetCoupon,
+    DeleteCoupon,
+    PostClaim,
+    GetClaim,
+    GetClaims,
+    PostRedemption,
+}
+
+impl Route {
+    const ALL: [(Self, &'static str); 7] = [
+        (Self::PutCoupon, "put_coupon"),
+        (Self::GetCoupon, "get_coupon"),
+        (Self::DeleteCoupon, "delete_coupon"),
+        (Self::PostClaim, "post_claim"),
+        (Self::GetClaim, "get_claim"),
+        (Self::GetClaims, "get_claims"),
+        (Self::PostRedemption, "post_redemption"),
+    ];
+}
+
+/// Statuses that the calls above can have; the last one stands for all others.
+const STATUSES: [u16; 17] = [200, 201, 204, 400, 401, 403, 404, 405, 408, 409, 410, 413, 415, 422, 425, 503, 0];
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct RequestLabels {
+    route: &'static str,
+    status: u16,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct RouteLabels {
+    route: &'static str,
+}
+
+/// Handles that were looked up once: counting a request is a few atomic additions.
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Vec<[Counter; STATUSES.len()]>,
+    seconds: Vec<Histogram>,
+    connections: Gauge,
+    refused: Counter,
+    overdue: Counter,
+}
+
+impl Metrics {
+    pub(crate) fn new(store: &Embedded) -> Self {
+        let mut registry = Registry::with_prefix("firstcome");
+        let requests = Family::<RequestLabels, Counter>::default();
+        registry.register("http_requests", "Answered calls by route and status", requests.clone());
+        let bounds = [0.000_25, 0.000_5, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.5, 2.0, 10.0];
+        let seconds = Family::<RouteLabels, Histogram, _>::new_with_constructor(move || Histogram::new(bounds));
+        registry.register_with_unit(
+            "http_request_duration",
+            "From the end of the head to the answer",
+            Unit::Seconds,
+            seconds.clone(),
+        );
+        let connections = Gauge::default();
+        registry.register("connections", "Open connections", connections.clone());
+        let refused = Counter::default();
+        registry.register("connections_refused", "Connections over the limit", refused.clone());
+        let overdue = Counter::default();
+        registry.register("connections_overdue", "Connections closed for taking too long", overdue.clone());
+        registry.register_collector(Box::new(StoreCollector(store.clone())));
+        let counters = |route| STATUSES.map(|status| requests.get_or_create(&RequestLabels { route, status }).clone());
+        Self {
+            requests: Route::ALL.iter().map(|(_, route)| counters(route)).collect(),
+            seconds: Route::ALL
+                .iter()
+                .map(|(_, route)| seconds.get_or_create(&RouteLabels { route }).clone())
+                .collect(),
+            registry,
+            connections,
+            refused,
+            overdue,
+        }
+    }
+
+    pub(crate) fn answered(&self, route: Route, status: u16, elapsed: Duration) {
+        let at = STATUSES.iter().position(|&known| known == status).unwrap_or(STATUSES.len() - 1);
+        self.requests[route as usize][at].inc();
+        self.seconds[route as usize].observe(elapsed.as_secs_f64());
+    }
+
+    pub(crate) fn connection_opened(&self) {
+        self.connections.inc();
+    }
+
+    pub(crate) fn connection_closed(&self) {
+        self.connections.dec();
+    }
+
+    pub(crate) fn connections_refused(&self) {
+        self.refused.inc();
+    }
+
+    pub(crate) fn connection_overdue(&self) {
+        self.overdue.inc();
+    }
+
+    pub(crate) fn render(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+/// Reads the store's own figures when somebody asks.
+struct StoreCollector(Embedded);
+
+impl fmt::Debug for StoreCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoreCollector")
+    }
+}
+
+impl Collector for StoreCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let stats: &WriterStats = self.0.stats();
+        histogram(&mut encoder, "store_batch_changes", "Changes per commit", &stats.batch_changes, 1.0)?;
+        let commits = "Seconds from the begin of a transaction to the end of its sync";
+        histogram(&mut encoder, "store_commit_seconds", commits, &stats.commit_us, 1e-6)?;
+        let gauges = [
+            ("store_queue_depth", "Commands that wait for the writer", stats.queue_depth.load(Ordering::Relaxed)),
+            ("store_queue_limit", "Commands that may wait now", stats.queue_limit.load(Ordering::Relaxed)),
+            ("store_writable", "1 while the store takes writes", u64::from(self.0.fault().is_none())),
+            ("store_coupons", "Coupons, deleted ones included", self.0.coupon_count() as u64),
+        ];
+        for (name, help, value) in gauges {
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(value as f64).encode(metric)?;
+        }
+        let overloaded = stats.overloaded.load(Ordering::Relaxed);
+        let help = "Commands refused because too many waited";
+        let metric = encoder.encode_descriptor("store_overloaded", help, None, MetricType::Counter)?;
+        ConstCounter::new(overloaded).encode(metric)
+    }
+}
+
+fn histogram(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    histogram: &StoreHistogram,
+    unit: f64,
+) -> fmt::Result {
+    let bound = |bound: u64| if bound == u64::MAX { f64::INFINITY } else { bound as f64 * unit };
+    let buckets: Vec<(f64, u64)> = histogram.buckets().into_iter().map(|(at, count)| (bound(at), count)).collect();
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+    metric.encode_histogram::<NoLabelSet>(histogram.sum() as f64 * unit, histogram.count(), &buckets, None)
+}

@@ -1,0 +1,106 @@
+//! What people look at: the card at `/`, the reference at `/docs`, a page per error code. No asset from elsewhere.
+
+mod reference;
+
+use crate::error::Code;
+use crate::state::App;
+use askama::Template;
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use bytes::Bytes;
+use std::sync::Arc;
+use utoipa::Modify;
+use utoipa::openapi::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+
+const STYLE: &str = include_str!("../../assets/firstcome.css");
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; \
+    frame-ancestors 'none'; base-uri 'none'";
+
+/// Names the two kinds of key in the document.
+pub(crate) struct SecuritySchemes;
+
+impl Modify for SecuritySchemes {
+    fn modify(&self, document: &mut OpenApi) {
+        let components = document.components.get_or_insert_default();
+        for (name, description) in [
+            ("service", "A service key: your back end, acting for any user"),
+            ("admin", "An admin key: includes service"),
+        ] {
+            let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(description)).build();
+            components.add_security_scheme(name, SecurityScheme::Http(bearer));
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "index.html")]
+struct Index {
+    version: &'static str,
+    durability: &'static str,
+    development: bool,
+    state: &'static str,
+}
+
+#[derive(Template)]
+#[template(path = "error.html")]
+struct ErrorPage {
+    code: Code,
+}
+
+/// A page with the headers that every page gets.
+fn html(status: StatusCode, body: impl Into<axum::body::Body>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    for (name, value) in [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ] {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn rendered(status: StatusCode, page: &impl Template) -> Response {
+    match page.render() {
+        Ok(text) => html(status, text),
+        Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    }
+}
+
+async fn index(State(app): State<Arc<App>>) -> Response {
+    let page = Index {
+        version: env!("CARGO_PKG_VERSION"),
+        durability: app.durability(),
+        development: app.is_dev(),
+        state: app.unready().unwrap_or("ready"),
+    };
+    rendered(StatusCode::OK, &page)
+}
+
+async fn error(Path(code): Path<String>) -> Response {
+    match Code::ALL.iter().find(|known| known.as_str() == code) {
+        Some(&code) => rendered(StatusCode::OK, &ErrorPage { code }),
+        None => crate::error::Problem::new(Code::NotFound).into_response(),
+    }
+}
+
+/// The pages. The document never changes while the service runs: both its forms are made once.
+pub(crate) fn router(document: &OpenApi) -> Router<Arc<App>> {
+    let json = Bytes::from(document.to_json().unwrap_or_default());
+    let reference = Bytes::from(reference::render(document).unwrap_or_default());
+    let json = move || async move { ([(header::CONTENT_TYPE, "application/json")], json.clone()) };
+    let reference = move || async move { html(StatusCode::OK, reference.clone()) };
+    let style = async || ([(header::CONTENT_TYPE, "text/css"), (header::CACHE_CONTROL, "max-age=3600")], STYLE);
+    Router::new()
+        .route("/", get(index))
+        .route("/docs", get(reference))
+        .route("/errors/{code}", get(error))
+        .route("/openapi.json", get(json))
+        .route("/assets/firstcome.css", get(style))
+}

@@ -1,0 +1,55 @@
+//! Shows that the invariants can see: each deliberate bug must be caught, and by the invariant that it breaks.
+//!
+//! An assertion of the rules may stop a bug before any client could notice. That counts as caught, not as seen: the
+//! invariants are there for the bugs that no assertion stops, so each bug has the one that must name it.
+
+use crate::{Violation, run_seed};
+use firstcome_core::planted::{Bug, plant};
+use std::ops::Range;
+
+/// One bug, and how it fared.
+pub struct Hunt {
+    /// Its name; "nothing planted" for the run that must find nothing.
+    pub bug: &'static str,
+    /// The invariant that must name it, if there is a bug.
+    pub expected: Option<&'static str>,
+    /// What was found first.
+    pub found: Option<Violation>,
+    /// Seeds that were played.
+    pub played: u64,
+}
+
+impl Hunt {
+    /// Whether exactly what must be found was found.
+    pub fn is_right(&self) -> bool {
+        self.found.as_ref().map(|violation| violation.invariant) == self.expected
+    }
+}
+
+/// The invariant that must name a bug.
+pub const fn expected(bug: Bug) -> &'static str {
+    match bug {
+        Bug::OversellByOne | Bug::SoldOutTooEarly => "no_oversell",
+        Bug::OneUserTwice => "one_each",
+        Bug::GapInSerials | Bug::OrderSwapped => "gapless_in_order",
+        Bug::AnswerBeforeCommit => "acknowledged_stays",
+    }
+}
+
+/// Hunts every bug through these seeds, and plays them all once more with nothing planted.
+pub fn hunt_all(seeds: &Range<u64>) -> Vec<Hunt> {
+    let clean = hunt(seeds, None, "nothing planted");
+    let planted = Bug::ALL.iter().map(|&(bug, name)| hunt(seeds, Some(bug), name));
+    std::iter::once(clean).chain(planted).collect()
+}
+
+fn hunt(seeds: &Range<u64>, bug: Option<Bug>, name: &'static str) -> Hunt {
+    plant(bug);
+    let mut played = 0;
+    let found = seeds.clone().find_map(|seed| {
+        played += 1;
+        run_seed(seed).err()
+    });
+    plant(None);
+    Hunt { bug: name, expected: bug.map(expected), found, played }
+}

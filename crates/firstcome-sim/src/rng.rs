@@ -1,0 +1,76 @@
+//! Chance from a seed: the same seed gives the same numbers on every machine, for ever.
+
+/// SplitMix64: one word of state, every seed equally good, no dependency that could change its stream.
+#[derive(Clone, Debug)]
+pub struct Rng {
+    state: u64,
+}
+
+impl Rng {
+    /// The generator of a seed.
+    pub const fn from_seed(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// The next 64 bits.
+    pub const fn bits(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        mix(self.state)
+    }
+
+    /// A generator of its own, so that one part of the simulation can draw more without moving the others.
+    pub const fn fork(&mut self) -> Self {
+        Self { state: self.bits() }
+    }
+
+    /// A number of `0..end`. The bias of the remainder is of no concern here: every `end` is tiny.
+    pub const fn below(&mut self, end: u64) -> u64 {
+        self.bits() % end
+    }
+
+    /// A number of `first..=last`.
+    pub const fn range(&mut self, first: u64, last: u64) -> u64 {
+        first + self.below(last - first + 1)
+    }
+
+    /// True `per_mille` times out of a thousand.
+    pub const fn chance(&mut self, per_mille: u64) -> bool {
+        self.below(1_000) < per_mille
+    }
+
+    /// An index into something of this length. The length must not be zero.
+    pub const fn index(&mut self, length: usize) -> usize {
+        self.below(length as u64) as usize
+    }
+
+    /// One of these. There must be at least one.
+    pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.index(items.len())]
+    }
+}
+
+/// Spreads a word over all 64 bits (the finalizer of SplitMix64).
+pub const fn mix(word: u64) -> u64 {
+    let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    word ^ (word >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stream_of_a_seed_never_changes() {
+        let mut rng = Rng::from_seed(0);
+        let stream = [rng.bits(), rng.bits(), rng.bits()];
+        assert_eq!(stream, [0xE220_A839_7B1D_CDAF, 0x6E78_9E6A_A1B9_65F4, 0x06C4_5D18_8009_454F]);
+    }
+
+    #[test]
+    fn ranges_reach_both_ends_and_nothing_beyond() {
+        let mut rng = Rng::from_seed(1);
+        let drawn: std::collections::BTreeSet<u64> = (0..200).map(|_| rng.range(3, 6)).collect();
+        assert_eq!(Vec::from_iter(drawn), [3, 4, 5, 6]);
+    }
+}

@@ -1,0 +1,9 @@
+//! The store in memory, whose commands run in the caller's own thread.
+
+use crate::in_time;
+use firstcome_store::{Embedded, conformance};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_store_in_memory_keeps_every_promise_of_the_port() {
+    in_time(conformance::coupon(|clock| async move { Embedded::memory_with(clock) })).await;
+}

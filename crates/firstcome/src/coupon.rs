@@ -1,0 +1,201 @@
+//! Limited coupons over any store.
+
+use crate::request::request_id;
+use firstcome_store::core::coupon::{Attributes, Claim, CouponLimit, CouponSettings, Effect, Rejection, Serial};
+use firstcome_store::core::id::{CouponName, NameError, RequestId, UserId};
+use firstcome_store::{
+    ClaimRecord, Claimed, CouponStore, CouponView, Durability, Embedded, Fault, Page, Put, RedeemRequest, Refused,
+    StoreError,
+};
+use std::sync::Arc;
+
+/// Coupons that are handed out first come, first served. Cheap to clone.
+#[derive(Clone)]
+pub struct Coupons<S = Embedded> {
+    store: Arc<S>,
+}
+
+/// Why there was no answer. A refusal by a rule is not an error: see [`Outcome::Refused`].
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A name is not one.
+    #[error("{field} {error}")]
+    Name {
+        /// Which of them.
+        field: &'static str,
+        /// What is wrong with it.
+        error: NameError,
+    },
+    /// A value is outside its limits.
+    #[error("{field} must be {wanted}")]
+    Invalid {
+        /// Which value.
+        field: &'static str,
+        /// What it must be.
+        wanted: &'static str,
+    },
+    /// The store gave no answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What became of a claim.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The user has one, from this request or from the same one before.
+    Issued(Claimed),
+    /// The user has one, from another request.
+    AlreadyIssued(Claimed),
+    /// The user has none, for this reason.
+    Refused(Rejection),
+}
+
+impl Coupons {
+    /// Coupons in memory, gone with the process.
+    pub fn memory() -> Self {
+        Self::over(Embedded::memory())
+    }
+
+    /// Coupons in a directory, which is made if it is absent. Durable: told means synced to disk.
+    ///
+    /// Blocks while it loads, about half a second per million claims. Only one process can have it open; refused with
+    /// a [`Fault`] that says what to do.
+    #[cfg(feature = "sqlite")]
+    pub fn open(directory: impl AsRef<std::path::Path>) -> Result<Self, Fault> {
+        let clock = Arc::new(firstcome_store::edge::SystemClock::default());
+        firstcome_store::sqlite::open(directory.as_ref(), clock).map(Self::over)
+    }
+}
+
+impl<S: CouponStore> Coupons<S> {
+    /// Coupons over a store of one's own choice.
+    pub fn over(store: S) -> Self {
+        Self { store: Arc::new(store) }
+    }
+
+    /// The store itself.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// What an acknowledged claim survives.
+    pub fn durability(&self) -> Durability {
+        self.store.durability()
+    }
+
+    /// A coupon by its name. It need not exist yet.
+    pub fn coupon(&self, name: &str) -> Result<CouponHandle<S>, Error> {
+        let name = CouponName::parse(name).map_err(|error| Error::Name { field: "coupon", error })?;
+        Ok(CouponHandle { store: Arc::clone(&self.store), name })
+    }
+}
+
+/// One coupon of a store.
+#[derive(Clone)]
+pub struct CouponHandle<S = Embedded> {
+    store: Arc<S>,
+    name: CouponName,
+}
+
+impl<S: CouponStore> CouponHandle<S> {
+    /// Creates the coupon or replaces its settings. Refused: `deleted`, `limit_below_issued`, `room_fixed`.
+    pub async fn put(&self, settings: CouponSettings) -> Result<Result<Put, Rejection>, Error> {
+        Ok(self.store.put_coupon(&self.name, settings).await?.map_err(|refused| refused.rejection))
+    }
+
+    /// [`Self::put`] with a limit and nothing else.
+    pub async fn put_limit(&self, limit: u32) -> Result<Result<Put, Rejection>, Error> {
+        let wanted = "1 to 100 000 000";
+        let limit = CouponLimit::new(limit).ok_or(Error::Invalid { field: "limit", wanted })?;
+        self.put(CouponSettings::with_limit(limit)).await
+    }
+
+    /// Ends the coupon for good; claims stay readable and redeemable. Refused: `unknown_coupon`.
+    pub async fn delete(&self) -> Result<Result<(), Rejection>, Error> {
+        Ok(self.store.delete_coupon(&self.name).await?.map_err(|refused| refused.rejection))
+    }
+
+    /// Settings, number of claims, state. Refused: `unknown_coupon`.
+    pub async fn view(&self) -> Result<Result<CouponView, Rejection>, Error> {
+        Ok(self.store.coupon(&self.name).await?.map_err(|refused| refused.rejection))
+    }
+
+    /// Begins a claim for a user; nothing happens before [`ClaimRequest::send`].
+    pub fn claim(&self, user: &str) -> Result<ClaimRequest<'_, S>, Error> {
+        let user = UserId::parse(user).map_err(|error| Error::Name { field: "user", error })?;
+        Ok(ClaimRequest { coupon: self, claim: Claim { user, attributes: None, request: None }, key: None })
+    }
+
+    /// The claim of a user, if there is one. Refused: `unknown_coupon`.
+    pub async fn claim_of(&self, user: &str) -> Result<Result<Option<ClaimRecord>, Rejection>, Error> {
+        Ok(self.store.claim_of(&self.name, user).await?.map_err(|refused| refused.rejection))
+    }
+
+    /// Claims in serial order, at most `count`, from the one after `after`. Refused: `unknown_coupon`.
+    pub async fn claims(
+        &self,
+        after: Option<Serial>,
+        count: usize,
+    ) -> Result<Result<Page<ClaimRecord>, Rejection>, Error> {
+        Ok(self.store.claims(&self.name, after, count).await?.map_err(|refused| refused.rejection))
+    }
+
+    /// Uses up a coupon by its code; `user`, if given, must be the claimant. Refused, in this order: `unknown_coupon`,
+    /// `unknown_code`, `wrong_user`, `already_redeemed`, `expired`.
+    pub async fn redeem(&self, code: &str, user: Option<&str>) -> Result<Result<ClaimRecord, Rejection>, Error> {
+        let user = user.map(UserId::parse).transpose().map_err(|error| Error::Name { field: "user", error })?;
+        let request = RedeemRequest { code: code.into(), user, request: None };
+        let answer = self.store.redeem(&self.name, request).await?;
+        Ok(answer.map(Effect::into_inner).map_err(|refused| refused.rejection))
+    }
+}
+
+/// A claim that is about to be sent.
+///
+/// Dropping the future of [`Self::send`] leaves the claim done or not done, never half done: send the same one again
+/// to learn which.
+pub struct ClaimRequest<'a, S = Embedded> {
+    coupon: &'a CouponHandle<S>,
+    claim: Claim,
+    key: Option<String>,
+}
+
+impl<S: CouponStore> ClaimRequest<'_, S> {
+    /// Lets JSON travel with the claim, at most 1 KiB. It is stored as it is and never judged.
+    pub fn attributes(mut self, json: &str) -> Result<Self, Error> {
+        let wanted = "at most 1024 bytes";
+        let attributes = Attributes::new(json).ok_or(Error::Invalid { field: "attributes", wanted })?;
+        self.claim.attributes = Some(attributes);
+        Ok(self)
+    }
+
+    /// Makes a repeat of this very request recognisable: it is answered [`Outcome::Issued`] again, and the key with
+    /// another user or other attributes is refused as `idempotency_key_reused`.
+    pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {
+        let valid = (1..=128).contains(&key.len());
+        if !valid {
+            return Err(Error::Invalid { field: "idempotency key", wanted: "1 to 128 bytes" });
+        }
+        self.key = Some(key.into());
+        Ok(self)
+    }
+
+    /// Sends the claim. One step of the store; on disk, one sync shared with whatever else has arrived.
+    pub async fn send(self) -> Result<Outcome, Error> {
+        let Self { coupon, mut claim, key } = self;
+        claim.request = key.map(|key| request_of(&claim, &key));
+        Ok(match coupon.store.claim(&coupon.name, claim).await? {
+            Ok(effect) => Outcome::Issued(effect.into_inner()),
+            Err(Refused { rejection: Rejection::AlreadyIssued(_), claim: Some(claim) }) => {
+                Outcome::AlreadyIssued(claim)
+            }
+            Err(refused) => Outcome::Refused(refused.rejection),
+        })
+    }
+}
+
+fn request_of(claim: &Claim, key: &str) -> RequestId {
+    let attributes = claim.attributes.as_ref().map_or("", Attributes::as_str);
+    request_id(&[b"library"], key, &[claim.user.as_str().as_bytes(), attributes.as_bytes()])
+}
