@@ -137,9 +137,9 @@ impl fmt::Debug for StoreCollector {
 impl Collector for StoreCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let stats: &WriterStats = self.0.stats();
-        histogram(&mut encoder, "store_batch_changes", "Changes per commit", &stats.batch_changes, 1.0)?;
+        histogram(&mut encoder, "store_batch_changes", "Changes per commit", &stats.batch_changes, 1)?;
         let commits = "Seconds from the begin of a transaction to the end of its sync";
-        histogram(&mut encoder, "store_commit_seconds", commits, &stats.commit_us, 1e-6)?;
+        histogram(&mut encoder, "store_commit_seconds", commits, &stats.commit_us, 1_000_000)?;
         let gauges = [
             ("store_queue_depth", "Commands that wait for the writer", stats.queue_depth.load(Ordering::Relaxed)),
             ("store_queue_limit", "Commands that may wait now", stats.queue_limit.load(Ordering::Relaxed)),
@@ -162,10 +162,10 @@ fn histogram(
     name: &str,
     help: &str,
     histogram: &StoreHistogram,
-    unit: f64,
+    per_unit: u32,
 ) -> fmt::Result {
-    let bound = |bound: u64| if bound == u64::MAX { f64::INFINITY } else { bound as f64 * unit };
+    let bound = |bound: u64| if bound == u64::MAX { f64::INFINITY } else { bound as f64 / f64::from(per_unit) };
     let buckets: Vec<(f64, u64)> = histogram.buckets().into_iter().map(|(at, count)| (bound(at), count)).collect();
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
-    metric.encode_histogram::<NoLabelSet>(histogram.sum() as f64 * unit, histogram.count(), &buckets, None)
+    metric.encode_histogram::<NoLabelSet>(histogram.sum() as f64 / f64::from(per_unit), histogram.count(), &buckets, None)
 }

@@ -1,11 +1,28 @@
-//! x
+//! `firstcome bench`: the same contended work under every strategy, with the conditions under which it ran.
+
+mod bare;
+mod conditions;
+mod coupons;
+mod http;
+mod load;
+mod redis_set;
+mod report;
+
 use crate::Outcome;
 use clap::Subcommand;
+
 #[derive(Subcommand)]
 pub(crate) enum BenchCommand {
-    /// x
-    Coupons,
+    /// Limited coupons: one commit per claim, group commit, memory, a Redis set; in process and over HTTP
+    Coupons(coupons::CouponsArgs),
+    /// Serve one empty route with plain axum: what the HTTP figures are compared with
+    #[command(hide = true)]
+    EmptyRoute,
 }
-pub(crate) fn run(_c: BenchCommand) -> Outcome {
-    Ok(())
+
+pub(crate) fn run(command: BenchCommand) -> Outcome {
+    match command {
+        BenchCommand::Coupons(args) => coupons::run(&args),
+        BenchCommand::EmptyRoute => http::serve_empty_route(),
+    }
 }

@@ -5,6 +5,8 @@
 
 mod claims;
 mod model;
+#[cfg(feature = "planted-bugs")]
+mod planted;
 mod redemptions;
 mod restoring;
 mod settings;

@@ -7,7 +7,8 @@ use crate::port::{ClaimRecord, Claimed, CouponView, Page, Refused};
 use crate::voucher::VoucherKey;
 use firstcome_core::coupon::{Claim, Coupon, Effect, Issued, Rejection, Serial};
 use firstcome_core::time::Timestamp;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU32;
 
 /// One coupon. Only the writer locks it for writing.
@@ -17,12 +18,14 @@ pub(super) struct Cell {
     pub(super) coupon: RwLock<Coupon>,
     /// How many of its claims are durable. Claims above it exist for the writer only.
     pub(super) durable: AtomicU32,
+    /// Redemptions that are decided and not yet durable: readers do not see them.
+    pub(super) redeeming: Mutex<BTreeSet<Serial>>,
 }
 
 impl Cell {
     pub(super) fn new(id: CouponId, voucher_key: VoucherKey, coupon: Coupon) -> Self {
         let durable = AtomicU32::new(coupon.issued());
-        Self { id, voucher_key, coupon: RwLock::new(coupon), durable }
+        Self { id, voucher_key, coupon: RwLock::new(coupon), durable, redeeming: Mutex::default() }
     }
 
     /// The answer to a claim if it rests on what is durable: then nobody needs to ask the writer.
@@ -61,6 +64,7 @@ impl Cell {
     pub(super) fn records(&self, rows: &dyn Rows, first: Serial, last: Serial) -> Result<Vec<ClaimRecord>, StoreError> {
         let mut attributes = rows.attributes(self.id, first, last)?;
         let coupon = self.coupon.read();
+        let redeeming = self.redeeming.lock();
         let serials = (first.get()..=last.get()).filter_map(Serial::new);
         let record = |serial| {
             let (user, issued) = coupon.claim_at(serial)?;
@@ -68,7 +72,7 @@ impl Cell {
                 user: user.into(),
                 claimed: self.claimed(issued),
                 attributes: attributes.remove(&serial),
-                redeemed: coupon.redeemed(serial),
+                redeemed: coupon.redeemed(serial).filter(|_| !redeeming.contains(&serial)),
             })
         };
         Ok(serials.filter_map(record).collect())

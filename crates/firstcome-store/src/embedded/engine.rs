@@ -143,8 +143,16 @@ impl Engine {
             reply.send(Err(StoreError::Unavailable(fault)));
             return;
         }
-        let answer = cell.coupon.write().redeem(redeem, now);
+        let answer = {
+            let mut coupon = cell.coupon.write();
+            let answer = coupon.redeem(redeem, now);
+            if let Ok(Effect::New(redeemed)) = answer {
+                cell.redeeming.lock().insert(redeemed.serial);
+            }
+            answer
+        };
         if let Ok(Effect::New(redeemed)) = answer {
+            touch(&mut self.touched, cell);
             self.changes.push(Change::Redeemed { id: cell.id, redeemed, request: redeem.request });
         }
         self.told.push(Told::Redeem(reply, answer));
@@ -157,6 +165,10 @@ impl Engine {
         voucher_key: VoucherKey,
         at: Timestamp,
     ) -> Result<Result<Put, Rejection>, StoreError> {
+        // After a failed commit memory knows of claims that may not be stored: no refusal may rest on them.
+        if let Some(fault) = self.shared.fault() {
+            return Err(StoreError::Unavailable(fault));
+        }
         let known = self.shared.cell(name.as_str());
         if let Some(cell) = &known
             && let Err(rejection) = cell.coupon.read().judge_settings(&settings)
@@ -204,6 +216,7 @@ impl Engine {
         for cell in self.touched.drain(..) {
             let issued = cell.coupon.read().issued();
             cell.durable.store(issued, Ordering::Release);
+            cell.redeeming.lock().clear();
         }
         self.answer_all();
     }

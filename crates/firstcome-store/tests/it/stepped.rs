@@ -110,3 +110,41 @@ async fn a_refusal_of_settings_is_told_only_if_what_it_rests_on_is_durable() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn after_a_failed_commit_nothing_more_of_the_batch_is_written() {
+    in_time(async {
+        let (store, mut stepper, script) = stepped();
+        let (coupon, new) = (name("rest"), name("new"));
+        script.say(Verdict::Commit);
+        let put = Asking::waits(store.put_coupon(&coupon, limited(3)));
+        stepper.step(10);
+        put.told().await.expect("the store answers").expect("it is new");
+        script.say(Verdict::Commit);
+        let ann = Asking::waits(store.claim(&coupon, by("ann")));
+        stepper.step(10);
+        let ann = ann.told().await.expect("the store answers").expect("there are three").into_inner();
+        assert_eq!((script.asked(), script.asked()), (Asked::Commit(1), Asked::Commit(1)));
+
+        script.say(Verdict::Fail(Outcome::Unknown));
+        let bob = Asking::waits(store.claim(&coupon, by("bob")));
+        let redeem = Asking::waits(store.redeem(&coupon, of(&ann)));
+        let raise = Asking::waits(store.put_coupon(&coupon, limited(4)));
+        let make = Asking::waits(store.put_coupon(&new, limited(1)));
+        let cid = Asking::waits(store.claim(&coupon, by("cid")));
+        let redeem_later = Asking::waits(store.redeem(&coupon, of(&ann)));
+        let delete = Asking::waits(store.delete_coupon(&coupon));
+        assert_eq!(stepper.step(10), 7);
+        assert_eq!(words(bob.told().await), "unknown");
+        assert_eq!(failed(redeem.told().await), "unknown");
+        assert_eq!(failed(raise.told().await), "unavailable: full");
+        assert_eq!(failed(make.told().await), "unavailable: full");
+        assert_eq!(words(cid.told().await), "unavailable: full");
+        assert_eq!(failed(redeem_later.told().await), "unavailable: full");
+        assert_eq!(failed(delete.told().await), "unavailable: full");
+        assert_eq!((script.asked(), script.asked_already()), (Asked::Commit(2), None), "one commit, and no more");
+        assert_eq!(seen(&store, &coupon).await, "open 1/3");
+        assert_eq!(store.coupon_count(), 1);
+    })
+    .await;
+}

@@ -1,0 +1,201 @@
+//! The same over HTTP: a service of our own as a child process, and plain axum beside it.
+
+use super::coupons::{Scratch, claim_by, disk, name, put};
+use super::load::{Load, Shot, fire, once};
+use super::report::{Report, Row, Target};
+use crate::Outcome;
+use anyhow::{Context, anyhow, bail};
+use firstcome::edge::Stopwatch;
+use firstcome::{CouponStore, core::id::RequestId};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+/// Rounds over all kinds of request: their medians are compared, so that a noisy second hits all of them.
+const ROUNDS: usize = 3;
+const KEY: &str = "bench-key-of-a-scratch-service";
+
+/// A child that is ended with the benchmark.
+struct Service {
+    child: Child,
+    address: SocketAddr,
+    started: Duration,
+}
+
+impl Service {
+    /// Starts this program and waits for the line that names its address.
+    fn start(arguments: &[&str]) -> anyhow::Result<Self> {
+        let watch = Stopwatch::start();
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(arguments).env("FIRSTCOME_ADMIN_KEY", KEY).env("FIRSTCOME_LOG", "error");
+        let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start the service")?;
+        let output = child.stdout.take().context("the service has no output")?;
+        let mut lines = BufReader::new(output).lines();
+        let address = lines.find_map(|line| line.ok()?.strip_prefix("listening on http://")?.parse().ok());
+        let Some(address) = address else {
+            child.kill()?;
+            bail!("the service did not start");
+        };
+        Ok(Self { child, address, started: watch.elapsed() })
+    }
+
+    /// Memory of the process that is in use, in bytes.
+    fn rss(&self) -> anyhow::Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse()?;
+        Ok(kilobytes * 1024)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Serves one empty route with plain axum until it is killed.
+pub(crate) fn serve_empty_route() -> Outcome {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        println!("listening on http://{}", listener.local_addr()?);
+        let router = axum::Router::new().route("/empty", axum::routing::get(async || "ok\n"));
+        axum::serve(listener, router).await?;
+        Ok(())
+    })
+}
+
+fn no_body(_: usize, _: usize) -> String {
+    String::new()
+}
+
+fn fixed_body(_: usize, _: usize) -> String {
+    r#"{"user":"somebody-too-late"}"#.into()
+}
+
+fn fresh_body(connection: usize, number: usize) -> String {
+    format!(r#"{{"user":"user-{connection:03}-{number:08}"}}"#)
+}
+
+fn get(path: &str) -> Shot {
+    Shot { method: "GET", path: path.into(), key: None, body: no_body }
+}
+
+fn claims(coupon: &str, body: fn(usize, usize) -> String) -> Shot {
+    let path = format!("/v1/coupons/{coupon}/claims");
+    Shot { method: "POST", path, key: Some(KEY.into()), body }
+}
+
+/// The kinds of request, each with the status that it must have.
+struct Kind {
+    name: &'static str,
+    status: u16,
+    empty_route: bool,
+    shot: Shot,
+}
+
+fn kinds(round: usize) -> [Kind; 5] {
+    let kind = |name, status, shot| Kind { name, status, empty_route: false, shot };
+    [
+        Kind { empty_route: true, ..kind("HTTP: an empty axum route", 200, get("/empty")) },
+        kind("HTTP: /healthz", 200, get("/healthz")),
+        kind("HTTP: durable claims", 201, claims(&format!("open-{round}"), fresh_body)),
+        kind("HTTP: sold out", 409, claims("gone", fixed_body)),
+        kind("HTTP: unknown coupon", 404, claims("nothing", fixed_body)),
+    ]
+}
+
+/// Measures the kinds of request and how they compare.
+pub(crate) fn measure(data: &Path, connections: usize, time: Duration, report: &mut Report) -> anyhow::Result<()> {
+    let scratch = Scratch::new(data, "http")?;
+    let directory = scratch.0.to_str().context("the directory's name is not text")?;
+    let plain = Service::start(&["bench", "empty-route"])?;
+    let mut arguments = vec!["serve", "--listen", "127.0.0.1:0", "--data", directory, "--coupon", "gone=1"];
+    let coupons: Vec<String> = (0..ROUNDS).map(|round| format!("open-{round}=100000000")).collect();
+    arguments.extend(coupons.iter().flat_map(|coupon| ["--coupon", coupon]));
+    let service = Service::start(&arguments)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let first = runtime.block_on(once(service.address, &claims("gone", fresh_body)))?;
+    if first != 201 {
+        bail!("the first claim was answered {first}");
+    }
+    let mut loads: [Vec<Load>; 5] = Default::default();
+    for round in 0..ROUNDS {
+        for (kind, loads) in kinds(round).iter().zip(&mut loads) {
+            let address = if kind.empty_route { plain.address } else { service.address };
+            let load = fire(address, &kind.shot, connections, time)?;
+            if load.statuses.keys().any(|&status| status != kind.status) {
+                bail!("{}: {:?}", kind.name, load.statuses);
+            }
+            loads.push(load);
+        }
+    }
+    let median = |mut loads: Vec<Load>| {
+        loads.sort_by(|a, b| a.per_second().total_cmp(&b.per_second()));
+        loads.swap_remove(ROUNDS / 2)
+    };
+    let loads = loads.map(median);
+    for (kind, load) in kinds(0).iter().zip(&loads) {
+        report.rows.push(Row::new(kind.name, load.times.len(), load.elapsed).latencies(&load.times));
+    }
+    let [empty, health, durable, sold_out, unknown] = loads.map(|load| load.per_second());
+    report.targets.extend([
+        Target::at_least("HTTP: /healthz ÷ empty axum route", health / empty, 0.9),
+        Target::at_least("HTTP: durable claims ÷ /healthz", durable / health, 0.5),
+        Target::at_least("HTTP: sold out ÷ /healthz", sold_out / health, 0.65),
+        Target::at_least("HTTP: sold out ÷ unknown coupon", sold_out / unknown, 0.9),
+    ]);
+    Ok(())
+}
+
+/// Measures memory per claim and how fast a full store starts. Users have 16 bytes; every claim has a key.
+pub(crate) fn measure_size(data: &Path, count: u32, runtime: &Runtime, report: &mut Report) -> anyhow::Result<()> {
+    let scratch = Scratch::new(data, "size")?;
+    let directory = scratch.0.to_str().context("the directory's name is not text")?;
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", directory];
+    let empty = Service::start(&arguments)?;
+    let (empty_rss, started) = (empty.rss()?, empty.started);
+    drop(empty);
+    runtime.block_on(fill(&scratch.0, count))?;
+    let full = Service::start(&arguments)?;
+    let (full_rss, recovered) = (full.rss()?, full.started);
+    drop(full);
+    let per_million = (full_rss - empty_rss) as f64 / f64::from(count);
+    report.targets.extend([
+        Target::at_most("start, ms", started.as_secs_f64() * 1e3, 200.0),
+        Target::at_most("RSS per 1 M claims, MB", per_million, 200.0),
+        Target::at_most("recovery of 1 M claims, s", recovered.as_secs_f64() * 1e6 / f64::from(count), 2.0),
+    ]);
+    Ok(())
+}
+
+async fn fill(directory: &Path, count: u32) -> anyhow::Result<()> {
+    let store = disk(directory)?;
+    let coupon = name("full")?;
+    put(&store, &coupon, 100_000_000).await?;
+    let tasks = 512;
+    let fillers = (0..tasks).map(|task| {
+        let (store, coupon) = (store.clone(), coupon.clone());
+        tokio::spawn(async move {
+            for number in (task..count).step_by(tasks as usize) {
+                let mut claim = claim_by(&format!("user-{number:011}"))?;
+                // Any spread-out number will do for a key.
+                let key = u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+                claim.request = Some(RequestId { key, body: 0 });
+                store.claim(&coupon, claim).await?.map_err(|refused| anyhow!("{}", refused.rejection.code()))?;
+            }
+            anyhow::Ok(())
+        })
+    });
+    for filler in fillers.collect::<Vec<_>>() {
+        filler.await??;
+    }
+    store.close();
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! Load over HTTP: some connections, each with one request under way.
+
+use super::conditions::micros;
+use super::report::{Latencies, latencies};
+use anyhow::{Context, bail};
+use firstcome::edge::Stopwatch;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// What a load found.
+pub(crate) struct Load {
+    pub(crate) elapsed: Duration,
+    pub(crate) times: Latencies,
+    pub(crate) statuses: BTreeMap<u16, u64>,
+}
+
+impl Load {
+    pub(crate) fn per_second(&self) -> f64 {
+        self.times.len() as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+/// One kind of request: everything but the body, which may differ from request to request.
+#[derive(Clone)]
+pub(crate) struct Shot {
+    pub(crate) method: &'static str,
+    pub(crate) path: String,
+    pub(crate) key: Option<String>,
+    pub(crate) body: fn(connection: usize, number: usize) -> String,
+}
+
+impl Shot {
+    /// The request as it goes over the wire.
+    fn bytes(&self, connection: usize, number: usize) -> String {
+        let Self { method, path, key, body } = self;
+        let body = body(connection, number);
+        let key = key.as_ref().map_or(String::new(), |key| format!("authorization: Bearer {key}\r\n"));
+        let content = if body.is_empty() {
+            String::new()
+        } else {
+            format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len())
+        };
+        format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{key}{content}\r\n{body}")
+    }
+}
+
+/// Fires for `time` over `connections` connections, in one thread of its own.
+pub(crate) fn fire(address: SocketAddr, shot: &Shot, connections: usize, time: Duration) -> anyhow::Result<Load> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let watch = Stopwatch::start();
+        let guns = (0..connections).map(|at| tokio::spawn(gun(address, shot.clone(), at, time)));
+        let guns: Vec<_> = guns.collect();
+        let mut load = Load { elapsed: time, times: latencies(), statuses: BTreeMap::new() };
+        for gun in guns {
+            let (times, statuses) = gun.await??;
+            load.times.add(times)?;
+            for (status, count) in statuses {
+                *load.statuses.entry(status).or_default() += count;
+            }
+        }
+        load.elapsed = watch.elapsed();
+        Ok(load)
+    })
+}
+
+async fn gun(
+    address: SocketAddr,
+    shot: Shot,
+    connection: usize,
+    time: Duration,
+) -> anyhow::Result<(Latencies, BTreeMap<u16, u64>)> {
+    let mut stream = TcpStream::connect(address).await.context("cannot connect")?;
+    stream.set_nodelay(true)?;
+    let (mut times, mut statuses) = (latencies(), BTreeMap::new());
+    let mut buffer = Vec::with_capacity(4096);
+    // What does not change is made once, so that the generator costs as little as it can.
+    let fixed = shot.bytes(connection, 0);
+    let changes = shot.bytes(connection, 1) != fixed;
+    let watch = Stopwatch::start();
+    for number in 0.. {
+        if time <= watch.elapsed() {
+            break;
+        }
+        let one = Stopwatch::start();
+        if changes {
+            stream.write_all(shot.bytes(connection, number).as_bytes()).await?;
+        } else {
+            stream.write_all(fixed.as_bytes()).await?;
+        }
+        let status = answer(&mut stream, &mut buffer).await?;
+        times.saturating_record(micros(one.elapsed()));
+        *statuses.entry(status).or_default() += 1;
+    }
+    Ok((times, statuses))
+}
+
+/// Reads one whole answer with a `content-length` and says its status.
+async fn answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> anyhow::Result<u16> {
+    buffer.clear();
+    loop {
+        if stream.read_buf(buffer).await? == 0 {
+            bail!("the connection closed in the middle of an answer");
+        }
+        let Some(end) = find(buffer, b"\r\n\r\n") else { continue };
+        let head = std::str::from_utf8(&buffer[..end]).context("the head is not text")?;
+        let status = head.get(9..12).and_then(|status| status.parse().ok()).context("the head has no status")?;
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length: usize = length.map_or(Ok(0), str::parse).context("the length is not a number")?;
+        while buffer.len() < end + 4 + length {
+            if stream.read_buf(buffer).await? == 0 {
+                bail!("the connection closed in the middle of an answer");
+            }
+        }
+        return Ok(status);
+    }
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}
+
+/// One request and its answer, outside any measurement. The body of the answer is not looked at.
+pub(crate) async fn once(address: SocketAddr, shot: &Shot) -> anyhow::Result<u16> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(shot.bytes(0, 0).as_bytes()).await?;
+    answer(&mut stream, &mut Vec::new()).await
+}

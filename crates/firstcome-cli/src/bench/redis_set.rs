@@ -1,0 +1,77 @@
+//! The way that many teams run today (O5): a Redis set of winners with a dummy member so that it can have a TTL, and
+//! one script that counts and adds. The insert into SQL that follows it there is left out, to its advantage.
+
+use super::conditions::micros;
+use super::report::{Latencies, Row, latencies};
+use anyhow::{Context, bail};
+use firstcome::edge::Stopwatch;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands, Script};
+use std::time::Duration;
+
+/// Counts, then adds. `<=` because the dummy is a member too, as in the published design.
+const SCRIPT: &str = "
+if redis.call('SISMEMBER', KEYS[1], ARGV[1]) == 1 then return 2 end
+if redis.call('SCARD', KEYS[1]) <= tonumber(ARGV[2]) then redis.call('SADD', KEYS[1], ARGV[1]) return 1 end
+return 0";
+
+async fn connect(url: &str) -> anyhow::Result<MultiplexedConnection> {
+    let client = redis::Client::open(url).context("cannot read the Redis address")?;
+    let address = client.get_connection_info().addr().to_string();
+    if !["127.", "localhost", "[::1]", "/"].iter().any(|local| address.starts_with(local)) {
+        bail!("a benchmark loads only a Redis on this machine, not {address}");
+    }
+    client.get_multiplexed_async_connection().await.with_context(|| format!("cannot reach Redis at {address}"))
+}
+
+/// A contest for `limit` coupons, then claims for `time` by `tasks` callers on one connection.
+pub(crate) async fn run(url: &str, tasks: usize, time: Duration) -> anyhow::Result<Row> {
+    let mut connection = connect(url).await?;
+    let key = format!("firstcome:bench:{}", std::process::id());
+    let correct = contest(&mut connection, &key, 1_000).await;
+    let watch = Stopwatch::start();
+    let claimants = (0..tasks).map(|task| tokio::spawn(claim(connection.clone(), key.clone(), task, time)));
+    let mut times = latencies();
+    for claimant in claimants.collect::<Vec<_>>() {
+        times.add(claimant.await??)?;
+    }
+    let elapsed = watch.elapsed();
+    let _: () = connection.del(&key).await?;
+    Ok(Row::new("Redis set, no SQL (O5)", times.len(), elapsed).latencies(&times).correct(correct?))
+}
+
+/// Whether `limit` are issued while the dummy is there, and still after it is gone, as after a reload without it.
+async fn contest(connection: &mut MultiplexedConnection, key: &str, limit: u32) -> anyhow::Result<bool> {
+    let script = Script::new(SCRIPT);
+    let mut exact = true;
+    for dummy in [true, false] {
+        let _: () = connection.del(key).await?;
+        if dummy {
+            let _: () = connection.sadd(key, "dummy").await?;
+        }
+        let mut issued = 0;
+        for user in 0..limit + 10 {
+            let answer: u32 = script.key(key).arg(user).arg(limit).invoke_async(connection).await?;
+            issued += u32::from(answer == 1);
+        }
+        exact &= issued == limit;
+    }
+    let _: () = connection.del(key).await?;
+    Ok(exact)
+}
+
+async fn claim(mut connection: MultiplexedConnection, key: String, task: usize, time: Duration) -> anyhow::Result<Latencies> {
+    let script = Script::new(SCRIPT);
+    let mut times = latencies();
+    let watch = Stopwatch::start();
+    for number in 0.. {
+        if time <= watch.elapsed() {
+            break;
+        }
+        let one = Stopwatch::start();
+        let user = format!("user-{task:03}-{number:08}");
+        let _: u32 = script.key(&key).arg(user).arg(100_000_000).invoke_async(&mut connection).await?;
+        times.saturating_record(micros(one.elapsed()));
+    }
+    Ok(times)
+}
