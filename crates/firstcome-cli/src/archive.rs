@@ -89,6 +89,13 @@ enum Incoming {
 pub(crate) fn export(args: &ExportArgs) -> Outcome {
     let archive = Archive::open(&args.data).map_err(Failure::Store)?;
     let format = Format::of(args.format, args.output.as_deref());
+    let wanted = |name: &CouponName| args.coupon.as_ref().is_none_or(|only| only == name);
+    let mut coupons = archive.coupons().map_err(Failure::Store)?;
+    coupons.retain(|(coupon, _)| wanted(&coupon.name));
+    if let (Some(name), true) = (&args.coupon, coupons.is_empty()) {
+        return Err(Failure::Refused(anyhow!("there is no coupon {name}")));
+    }
+    let claims: u64 = coupons.iter().map(|(_, claims)| claims).sum();
     let out: Box<dyn Write> = match &args.output {
         Some(path) => {
             let file = private_file(path).with_context(|| format!("cannot make {}", path.display()))?;
@@ -100,18 +107,8 @@ pub(crate) fn export(args: &ExportArgs) -> Outcome {
         Format::Jsonl => Box::new(json_lines::Lines::new(out)),
         Format::Csv => Box::new(csv_rows::Rows::new(out)?),
     };
-    let wanted = |name: &CouponName| args.coupon.as_ref().is_none_or(|only| only == name);
-    let mut claims = 0;
-    let mut coupons = 0;
-    for (coupon, count) in archive.coupons().map_err(Failure::Store)? {
-        if wanted(&coupon.name) {
-            sink.coupon(&coupon)?;
-            claims += count;
-            coupons += 1;
-        }
-    }
-    if let (Some(name), 0) = (&args.coupon, coupons) {
-        return Err(Failure::Refused(anyhow!("there is no coupon {name}")));
+    for (coupon, _) in &coupons {
+        sink.coupon(coupon)?;
     }
     let bar = progress(claims, "exporting claims");
     archive.for_each_claim::<anyhow::Error>(|claim| {
@@ -123,7 +120,7 @@ pub(crate) fn export(args: &ExportArgs) -> Outcome {
     })?;
     sink.finish()?;
     bar.finish_and_clear();
-    eprintln!("exported {coupons} coupons and {claims} claims");
+    eprintln!("exported {} coupons and {claims} claims", coupons.len());
     Ok(())
 }
 

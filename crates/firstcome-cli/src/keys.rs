@@ -81,20 +81,25 @@ fn from_hex(text: &str) -> anyhow::Result<KeyDigest> {
     Ok(KeyDigest::from_bytes(bytes))
 }
 
-/// The keys of a service over this directory.
-pub(crate) fn load(data: &Path) -> Result<(Keys, Option<Fresh>), Failure> {
+/// The keys that came with the call, by the environment or by files that it names.
+pub(crate) fn given() -> Result<Option<Keys>, Failure> {
     let admin = from_environment("FIRSTCOME_ADMIN_KEY").map_err(Failure::Usage)?;
     let service = from_environment("FIRSTCOME_SERVICE_KEYS").map_err(Failure::Usage)?;
-    if admin.is_some() || service.is_some() {
-        let mut known = Vec::new();
-        for (scope, name, text) in
-            [(Scope::Admin, "FIRSTCOME_ADMIN_KEY", admin), (Scope::Service, "FIRSTCOME_SERVICE_KEYS", service)]
-        {
-            let keys = text.map_or(Ok(Vec::new()), |text| parse(name, &text)).map_err(Failure::Usage)?;
-            known.extend(keys.iter().map(|key| (scope, KeyDigest::of(key))));
-        }
-        return Ok((Keys::Known(known), None));
+    if admin.is_none() && service.is_none() {
+        return Ok(None);
     }
+    let mut known = Vec::new();
+    for (scope, name, text) in
+        [(Scope::Admin, "FIRSTCOME_ADMIN_KEY", admin), (Scope::Service, "FIRSTCOME_SERVICE_KEYS", service)]
+    {
+        let keys = text.map_or(Ok(Vec::new()), |text| parse(name, &text)).map_err(Failure::Usage)?;
+        known.extend(keys.iter().map(|key| (scope, KeyDigest::of(key))));
+    }
+    Ok(Some(Keys::Known(known)))
+}
+
+/// The keys of the service over this directory, made now if it has none.
+pub(crate) fn of_directory(data: &Path) -> Result<(Keys, Option<Fresh>), Failure> {
     let path = data.join(FILE);
     if path.exists() {
         let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -113,11 +118,18 @@ pub(crate) fn load(data: &Path) -> Result<(Keys, Option<Fresh>), Failure> {
     Ok((Keys::Known(vec![(Scope::Admin, admin), (Scope::Service, service)]), Some(fresh)))
 }
 
-/// Writes a new file that only its owner can read, durably.
-pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut file = private_file(path)?;
+/// Writes a new file that only its owner can read, durably and all at once: a crash leaves all of it or nothing.
+fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let part = path.with_extension("part");
+    // What a crash has left there is of no use, and may be readable by others.
+    match std::fs::remove_file(&part) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = private_file(&part)?;
     file.write_all(bytes)?;
     file.sync_all()?;
+    std::fs::rename(&part, path)?;
     path.parent().map_or(Ok(()), |directory| std::fs::File::open(directory)?.sync_all())
 }
 

@@ -57,11 +57,19 @@ enum Failure {
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
         let error = error.into();
-        match error.downcast::<firstcome::Fault>() {
-            Ok(fault) => Self::Store(fault),
-            Err(error) => Self::Refused(error),
-        }
+        fault_of(&error).map_or_else(|| Self::Refused(error), Self::Store)
     }
+}
+
+/// The store's fault, if that is why something did not work.
+fn fault_of(error: &anyhow::Error) -> Option<firstcome::Fault> {
+    if let Some(firstcome::sqlite::ImportError::Fault(fault)) = error.downcast_ref() {
+        return Some(fault.clone());
+    }
+    if let Some(firstcome::StoreError::Unavailable(fault)) = error.downcast_ref() {
+        return Some(fault.as_ref().clone());
+    }
+    error.downcast_ref().cloned()
 }
 
 /// What a command comes to.

@@ -41,7 +41,8 @@ pub(crate) fn progress(length: u64, doing: &str) -> ProgressBar {
 
 /// Writes to standard output. A reader that has seen enough is not an error.
 pub(crate) fn write_out(bytes: &[u8]) -> io::Result<()> {
-    match io::stdout().write_all(bytes) {
+    let mut out = io::stdout();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other,
     }

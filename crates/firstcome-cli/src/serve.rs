@@ -1,6 +1,7 @@
 //! `firstcome serve`: the service over the embedded store.
 
 use crate::keys;
+use crate::output::write_out;
 use crate::settings::{self, File, duration};
 use crate::{Failure, Outcome};
 use anyhow::{Context, anyhow};
@@ -15,6 +16,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+
+/// How many connections may be asked for.
+const CONNECTIONS: std::ops::RangeInclusive<usize> = 1..=1_000_000;
 
 #[derive(Args)]
 pub(crate) struct ServeArgs {
@@ -52,6 +56,8 @@ struct Plan {
     admin_listen: Option<SocketAddr>,
     data: PathBuf,
     dev: bool,
+    /// Keys that came with the call; none if they are those of the data directory.
+    keys: Option<Keys>,
     coupons: Vec<(CouponName, CouponLimit)>,
     allow_origins: Vec<axum::http::HeaderValue>,
     limits: Limits,
@@ -65,6 +71,10 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
     }
     let mut limits = Limits::default();
     if let Some(count) = args.connections_max.or(file.connections_max) {
+        if !CONNECTIONS.contains(&count) {
+            let (min, max) = (CONNECTIONS.start(), CONNECTIONS.end());
+            return Err(Failure::Usage(anyhow!("connections-max must be {min} to {max}, not {count}")));
+        }
         limits.connections_max = count;
     }
     if let Some(text) = args.drain.or(file.drain) {
@@ -76,11 +86,13 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
         let value = text.parse().ok().filter(|_| valid && !text.ends_with('/'));
         value.ok_or_else(|| Failure::Usage(anyhow!("{text:?} is not an origin like https://example.org")))
     };
+    let keys = if args.dev { Some(Keys::Dev) } else { keys::given()? };
     Ok(Plan {
         listen,
         admin_listen: args.admin_listen.or(file.admin_listen),
         data: args.data.or(file.data).unwrap_or_else(|| PathBuf::from("firstcome-data")),
         dev: args.dev,
+        keys,
         coupons: args.coupon,
         allow_origins: origins.iter().map(origin).collect::<Result<_, _>>()?,
         limits,
@@ -102,7 +114,8 @@ pub(crate) fn run(args: ServeArgs) -> Outcome {
 }
 
 async fn serve(plan: &Plan, store: Embedded) -> Outcome {
-    let (keys, fresh) = if plan.dev { (Keys::Dev, None) } else { keys::load(&plan.data)? };
+    // Before anything is announced: whoever reads the first line may stop the service at once.
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let listener = bind(plan.listen).await?;
     let admin = match plan.admin_listen {
         Some(address) => Some(bind(address).await?),
@@ -114,6 +127,11 @@ async fn serve(plan: &Plan, store: Embedded) -> Outcome {
             put.map_err(|refused| anyhow!("coupon {name}: {}", refused.rejection.code()))?;
         }
     }
+    // After everything that can fail: keys that are made now are shown this once.
+    let (keys, fresh) = match &plan.keys {
+        Some(keys) => (keys.clone(), None),
+        None => keys::of_directory(&plan.data)?,
+    };
     let config = Config { keys, allow_origins: plan.allow_origins.clone(), limits: plan.limits };
     let app = Arc::new(App::new(store, config));
     announce(plan, &listener, admin.as_ref(), fresh.as_ref())?;
@@ -133,7 +151,6 @@ async fn serve(plan: &Plan, store: Embedded) -> Outcome {
             admin.await;
         }
     };
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let signalled = async {
         tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
         tracing::info!("stopping: no new connections, finishing what is under way");
@@ -150,19 +167,18 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
 
 /// Tells where it listens, and the keys that were made: on standard output, since programs wait for these lines.
 fn announce(plan: &Plan, listener: &TcpListener, admin: Option<&TcpListener>, fresh: Option<&keys::Fresh>) -> Outcome {
-    println!("listening on http://{}", listener.local_addr()?);
+    let mut text = format!("listening on http://{}\n", listener.local_addr()?);
     if let Some(admin) = admin {
-        println!("admin on http://{}", admin.local_addr()?);
+        text.push_str(&format!("admin on http://{}\n", admin.local_addr()?));
     }
-    println!("data in {}", plan.data.display());
+    text.push_str(&format!("data in {}\n", plan.data.display()));
     if plan.dev {
-        println!("development mode: every call from this machine acts as admin");
+        text.push_str("development mode: every call from this machine acts as admin\n");
     }
-    if let Some(fresh) = fresh {
-        println!(
-            "keys, shown this once and kept only as digests:\n  admin   {}\n  service {}",
-            fresh.admin, fresh.service
-        );
+    if let Some(keys::Fresh { admin, service }) = fresh {
+        text.push_str("keys, shown this once and kept only as digests:\n");
+        text.push_str(&format!("  admin   {admin}\n  service {service}\n"));
     }
+    write_out(text.as_bytes())?;
     Ok(())
 }

@@ -267,7 +267,7 @@ pub enum Damage {
     TimeFell,
     /// An idempotency key stands in two claims.
     KeyTwice,
-    /// A redemption of a claim that does not exist, or a second one.
+    /// A redemption of a claim that does not exist, or before its claim, or a second one.
     StrayRedemption,
 }
 
@@ -280,7 +280,7 @@ impl Damage {
             Self::Oversold => "more claims than the limit",
             Self::TimeFell => "a later claim has an earlier instant",
             Self::KeyTwice => "an idempotency key made two claims",
-            Self::StrayRedemption => "a redemption without its claim, or a second one",
+            Self::StrayRedemption => "a redemption without its claim, before it, or a second one",
         }
     }
 }
@@ -528,7 +528,9 @@ impl Coupon {
 
     /// Takes back a stored redemption.
     pub fn restore_redemption(&mut self, redeemed: Redeemed, request: Option<RequestId>) -> Result<(), Damage> {
-        if self.book.issued() < redeemed.serial.get() || self.redeemed(redeemed.serial).is_some() {
+        let serial = redeemed.serial;
+        let stray = self.book.issued() < serial.get() || self.redeemed(serial).is_some();
+        if stray || redeemed.redeemed_at < self.book.issued_at(serial) {
             return Err(Damage::StrayRedemption);
         }
         if let Some(request) = request

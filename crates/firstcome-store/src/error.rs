@@ -11,7 +11,7 @@ pub enum StoreError {
     /// Nothing was written: too many wait already. Try again after this time.
     #[error("too many requests wait; try again in {} ms", retry_after.as_millis())]
     Overloaded {
-        /// When the queue will have drained, by the measured rate.
+        /// When what waits now will be done: the queue never holds more than this by the measured rate.
         retry_after: Duration,
     },
     /// Nothing was written, and nothing will be until an operator has mended the fault. Safe to repeat later.

@@ -156,3 +156,23 @@ impl Book {
         serial
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_spread_over_all_shards_so_that_none_grows_alone() {
+        // Any odd multiplier spreads consecutive numbers over the middle bits.
+        let hash = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut table = Sharded::new();
+        for number in 0..25_600 {
+            table.insert(hash(number), number, |&number| hash(number));
+        }
+        assert_eq!(table.shards.len(), SHARDS);
+        for shard in &table.shards {
+            assert!((50..200).contains(&shard.len()), "{} of 25 600 entries in one of 256 shards", shard.len());
+        }
+        assert!((0..25_600).all(|number| table.find(hash(number), |&known| known == number).is_some()));
+    }
+}

@@ -71,7 +71,6 @@ impl Engine {
         let now = self.shared.clock.now();
         #[cfg(feature = "planted-bugs")]
         swap_neighbours(batch);
-        let commands = batch.len();
         let mut batch = batch.drain(..).peekable();
         while let Some(command) = batch.next() {
             match command {
@@ -100,7 +99,7 @@ impl Engine {
             }
         }
         self.finish();
-        self.shared.measure(commands, watch.elapsed());
+        self.shared.measure(watch.elapsed());
     }
 
     /// Puts things in order before a proper end.

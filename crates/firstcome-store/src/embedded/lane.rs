@@ -21,8 +21,8 @@ const _: () = assert!(BATCH_COMMANDS_MAX < QUEUE_COMMANDS_MAX);
 
 /// How commands reach the engine.
 pub(super) enum Lane {
-    /// In the caller's own thread: nothing to wait for, since nothing is synced.
-    Inline(Mutex<Engine>),
+    /// In the caller's own thread: nothing to wait for, since nothing is synced. Empty once closed, or after a panic.
+    Inline(Arc<Shared>, Mutex<Option<Engine>>),
     /// Through a queue to a thread that takes whatever has arrived while it was busy.
     Thread(Thread),
 }
@@ -35,8 +35,8 @@ pub(super) struct Thread {
 }
 
 impl Lane {
-    pub(super) fn inline(engine: Engine) -> Self {
-        Self::Inline(Mutex::new(engine))
+    pub(super) fn inline(shared: Arc<Shared>, engine: Engine) -> Self {
+        Self::Inline(shared, Mutex::new(Some(engine)))
     }
 
     pub(super) fn thread(shared: Arc<Shared>, engine: Engine) -> std::io::Result<Self> {
@@ -54,8 +54,12 @@ impl Lane {
     /// Hands a command over, or says at once why not.
     pub(super) fn submit(&self, command: Command) -> Result<(), StoreError> {
         match self {
-            Self::Inline(engine) => {
-                engine.lock().run(&mut vec![command]);
+            Self::Inline(shared, place) => {
+                let mut place = place.lock();
+                // Out of its place while it runs: an engine that panics in the middle never runs again.
+                let mut engine = place.take().ok_or_else(|| stopped(shared))?;
+                engine.run(&mut vec![command]);
+                *place = Some(engine);
                 Ok(())
             }
             Self::Thread(thread) => thread.submit(command),
@@ -64,11 +68,14 @@ impl Lane {
 
     /// Takes no more commands, finishes those that wait, and puts the file in order. May block.
     pub(super) fn close(&self) {
-        if let Self::Thread(thread) = self {
-            drop(thread.queue.lock().take());
-            if let Some(writer) = thread.writer.lock().take() {
-                // A writer that panicked has told so already: see Stepper::drop.
-                let _ = writer.join();
+        match self {
+            Self::Inline(_, place) => drop(place.lock().take()),
+            Self::Thread(thread) => {
+                drop(thread.queue.lock().take());
+                if let Some(writer) = thread.writer.lock().take() {
+                    // A writer that panicked has told so already: see Stepper::drop.
+                    let _ = writer.join();
+                }
             }
         }
     }
@@ -86,7 +93,7 @@ impl Thread {
         if let Some(fault) = self.shared.fault() {
             return Err(StoreError::Unavailable(fault));
         }
-        let Some(sender) = self.sender.upgrade() else { return Err(self.stopped()) };
+        let Some(sender) = self.sender.upgrade() else { return Err(stopped(&self.shared)) };
         let depth = sender.max_capacity() - sender.capacity();
         let limit = self.shared.stats.queue_limit.load(Ordering::Relaxed);
         if limit <= depth as u64 {
@@ -94,7 +101,7 @@ impl Thread {
         }
         sender.try_send(command).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => self.overloaded(),
-            mpsc::error::TrySendError::Closed(_) => self.stopped(),
+            mpsc::error::TrySendError::Closed(_) => stopped(&self.shared),
         })
     }
 
@@ -102,11 +109,11 @@ impl Thread {
         self.shared.stats.overloaded.fetch_add(1, Ordering::Relaxed);
         StoreError::Overloaded { retry_after: QUEUE_SERVICE_MAX }
     }
+}
 
-    fn stopped(&self) -> StoreError {
-        let stopped = || Arc::new(Fault::new(FaultKind::Stopped, "the writer has stopped"));
-        StoreError::Unavailable(self.shared.fault().unwrap_or_else(stopped))
-    }
+fn stopped(shared: &Shared) -> StoreError {
+    let stopped = || Arc::new(Fault::new(FaultKind::Stopped, "the writer has stopped"));
+    StoreError::Unavailable(shared.fault().unwrap_or_else(stopped))
 }
 
 /// The writer, to be run by whoever holds it.

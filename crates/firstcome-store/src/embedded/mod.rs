@@ -75,8 +75,8 @@ pub(crate) struct Shared {
     rows: Arc<dyn Rows>,
     fault: OnceLock<Arc<Fault>>,
     stats: WriterStats,
-    /// Nanoseconds per command, smoothed.
-    service_ns: Mutex<f64>,
+    /// Nanoseconds per batch, smoothed.
+    batch_ns: Mutex<f64>,
 }
 
 impl Shared {
@@ -97,13 +97,14 @@ impl Shared {
         Arc::clone(self.fault.get_or_init(|| Arc::new(fault)))
     }
 
-    /// Learns how long a command takes, and from that how many may wait.
-    fn measure(&self, commands: usize, elapsed: Duration) {
-        let sample_ns = elapsed.as_nanos() as f64 / commands.max(1) as f64;
-        let mut service_ns = self.service_ns.lock();
-        *service_ns = if *service_ns == 0.0 { sample_ns } else { *service_ns * 0.9 + sample_ns * 0.1 };
-        let fits = lane::QUEUE_SERVICE_MAX.as_nanos() as f64 / service_ns.max(1.0);
-        let limit = (fits as usize).clamp(lane::BATCH_COMMANDS_MAX, lane::QUEUE_COMMANDS_MAX);
+    /// Learns how long a batch takes, and from that how many commands may wait: whatever waits goes in full batches.
+    fn measure(&self, elapsed: Duration) {
+        let sample_ns = elapsed.as_nanos() as f64;
+        let mut batch_ns = self.batch_ns.lock();
+        *batch_ns = if *batch_ns == 0.0 { sample_ns } else { *batch_ns * 0.75 + sample_ns * 0.25 };
+        let batches = lane::QUEUE_SERVICE_MAX.as_nanos() as f64 / batch_ns.max(1.0);
+        let fits = (batches * lane::BATCH_COMMANDS_MAX as f64) as usize;
+        let limit = fits.clamp(lane::BATCH_COMMANDS_MAX, lane::QUEUE_COMMANDS_MAX);
         self.stats.queue_limit.store(limit as u64, Ordering::Relaxed);
     }
 }
@@ -166,7 +167,8 @@ impl Embedded {
         let backing = Backing::memory();
         let durability = backing.durability;
         let (shared, engine) = assemble(backing, clock);
-        Self { inner: Arc::new(Inner { shared, lane: Lane::inline(engine), durability }) }
+        let lane = Lane::inline(Arc::clone(&shared), engine);
+        Self { inner: Arc::new(Inner { shared, lane, durability }) }
     }
 
     /// A store over any journal, with a writer thread of its own.
@@ -233,7 +235,7 @@ fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
         rows: backing.rows,
         fault: OnceLock::new(),
         stats: WriterStats::default(),
-        service_ns: Mutex::new(0.0),
+        batch_ns: Mutex::new(0.0),
     });
     shared.stats.queue_limit.store(lane::QUEUE_COMMANDS_MAX as u64, Ordering::Relaxed);
     let engine = Engine::new(Arc::clone(&shared), backing.journal, backing.hasher, CouponId(next));

@@ -149,6 +149,14 @@ pub enum ImportError {
         /// Which claim.
         serial: Serial,
     },
+    /// The claim was redeemed before it was issued, or, without an instant of its own, before it came in.
+    #[error("coupon {coupon}, serial {}: redeemed before it was issued", serial.get())]
+    RedeemedTooEarly {
+        /// Which coupon.
+        coupon: CouponName,
+        /// Which claim.
+        serial: Serial,
+    },
     /// The directory cannot be written.
     #[error(transparent)]
     Fault(#[from] Fault),
@@ -241,6 +249,9 @@ impl Importer {
         let broken = |damage| ImportError::Broken { coupon: coupon.clone(), serial, damage };
         if code.is_some_and(|code| stored.voucher_key.serial(&code) != Some(serial)) {
             return Err(ImportError::OtherCode { coupon, serial });
+        }
+        if redeemed.is_some_and(|(redeemed_at, _)| redeemed_at < issued_at) {
+            return Err(ImportError::RedeemedTooEarly { coupon, serial });
         }
         let issued = Issued { serial, issued_at };
         stored.coupon.restore_claim(issued, &user, request).map_err(broken)?;

@@ -35,6 +35,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The store's file in its directory.
 pub const DATABASE_FILE: &str = "firstcome.db";
@@ -46,6 +47,9 @@ const SQLITE_VERSION_MIN: i32 = 3_051_003;
 
 /// Pages in the write-ahead log after which they are moved to the file: 4 MB, moved in a few milliseconds.
 const CHECKPOINT_PAGES: i64 = 1_000;
+
+/// How long to wait for another process that holds the file for a moment.
+const BUSY_MAX: Duration = Duration::from_secs(5);
 
 /// Opens the store in a directory, which is made if it is absent, and loads it.
 ///
@@ -102,15 +106,22 @@ fn connect(directory: &Path) -> Result<Connection, Fault> {
     }
     let path = directory.join(DATABASE_FILE);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    make_private_file(&path).map_err(|error| io_fault(&error, format!("cannot make {}", path.display())))?;
     let open = || {
         let mut connection = Connection::open_with_flags(&path, flags)?;
+        connection.busy_timeout(BUSY_MAX)?;
         if connection.is_readonly("main")? {
             return Ok(Err(Fault::new(FaultKind::ReadOnly, format!("{} cannot be written", path.display()))));
+        }
+        // Before anything is set: a file that is not ours stays as it is.
+        if let Err(fault) = schema::admit(&connection)? {
+            return Ok(Err(fault));
         }
         configure(&connection)?;
         if let Err(fault) = schema::prepare(&mut connection)? {
             return Ok(Err(fault));
         }
+        settle(&connection)?;
         Ok(Ok(connection))
     };
     let connection = open().map_err(|error| fault(&error, format!("cannot open {}", path.display())))??;
@@ -118,8 +129,27 @@ fn connect(directory: &Path) -> Result<Connection, Fault> {
     Ok(connection)
 }
 
+/// Makes the file if it is absent, readable by its owner only; what SQLite puts beside it gets the same mode.
+fn make_private_file(path: &Path) -> std::io::Result<()> {
+    let mut options = File::options();
+    // An existing file is not opened: closing it would drop the locks that SQLite may hold on it in this process.
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Moves what an earlier process left in the log into the file, and syncs it. After a sync that failed the kernel may
+/// hold the log's pages as clean though they never reached the disk; copied they are written again, and nobody is told
+/// anything that rests on them before.
+fn settle(connection: &Connection) -> rusqlite::Result<()> {
+    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+}
+
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
-    connection.busy_timeout(std::time::Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(32);
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -142,13 +172,10 @@ fn open_reader(directory: &Path) -> Result<Connection, Fault> {
     let open = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&path, flags)?;
-        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        connection.busy_timeout(BUSY_MAX)?;
         schema::check(connection)
     };
-    match open().map_err(|error| fault(&error, format!("cannot read {}", path.display())))? {
-        Ok(connection) => Ok(connection),
-        Err(fault) => Err(fault),
-    }
+    open().map_err(|error| fault(&error, format!("cannot read {}", path.display())))?
 }
 
 /// The writing side. Owned by the writer thread.

@@ -18,16 +18,23 @@ fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i32> {
     connection.pragma_query_value(None, pragma, |row| row.get(0))
 }
 
+/// Lets a file through that is empty, or ours and not of a later version. Changes nothing.
+pub(super) fn admit(connection: &Connection) -> Checked<()> {
+    let version = number(connection, "user_version")?;
+    let application = number(connection, "application_id")?;
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let fresh = version == 0 && application == 0 && tables == 0;
+    Ok(if fresh { Ok(()) } else { judge(application, version) })
+}
+
 /// Brings the file to [`VERSION`], in one transaction.
 pub(super) fn prepare(connection: &mut Connection) -> Checked<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let version = number(&transaction, "user_version")?;
-    let application = number(&transaction, "application_id")?;
-    let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    let fresh = version == 0 && application == 0 && tables == 0;
-    if !fresh && let Err(fault) = judge(application, version) {
+    // Once more: it may have changed before the transaction began.
+    if let Err(fault) = admit(&transaction)? {
         return Ok(Err(fault));
     }
+    let version = number(&transaction, "user_version")?;
     for step in &STEPS[usize::try_from(version).unwrap_or(0)..] {
         transaction.execute_batch(step)?;
     }

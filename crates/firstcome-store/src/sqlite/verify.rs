@@ -65,7 +65,7 @@ pub fn verify(directory: &Path) -> Result<Vec<Check>, Fault> {
     let mut file = Check::new("the file is sound (pages, cells, indexes)");
     integrity(&snapshot, &mut file)?;
     let mut checks = Checks::new();
-    let mut seen: HashMap<CouponId, Seen> = coupons(&snapshot)?.into_iter().map(remember).collect();
+    let mut seen: HashMap<CouponId, Seen> = coupons(&snapshot)?.iter().map(remember).collect();
     for_each_claim(&snapshot, None, |claim| {
         let serial = claim.issued.serial.get();
         let known = seen.get_mut(&claim.coupon);
@@ -104,7 +104,7 @@ pub fn verify(directory: &Path) -> Result<Vec<Check>, Fault> {
     Ok(std::iter::once(file).chain(checks.all()).collect())
 }
 
-fn remember(row: CouponRow) -> (CouponId, Seen) {
+fn remember(row: &CouponRow) -> (CouponId, Seen) {
     (row.id, Seen { name: row.name.to_string(), limit: row.settings.limit.get(), ..Seen::default() })
 }
 

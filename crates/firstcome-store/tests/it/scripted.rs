@@ -14,6 +14,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+/// How long one side waits for the other before the test is taken for failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// What becomes of one commit.
 #[derive(Clone, Copy)]
 pub(crate) enum Verdict {
@@ -42,10 +45,10 @@ struct Scripted {
 
 impl Journal for Scripted {
     fn commit(&mut self, changes: &[Change]) -> Result<(), JournalError> {
-        // Whoever gave the verdicts may be gone at the end of a test; nobody is told anything then.
+        // Whoever gives the verdicts may be gone at the end of a test, or may not expect this commit at all.
         let _ = self.asked.send(Asked::Commit(changes.len()));
         let gone = Verdict::Fail(Outcome::Unknown);
-        match if self.all { Verdict::Commit } else { self.verdicts.recv().unwrap_or(gone) } {
+        match if self.all { Verdict::Commit } else { self.verdicts.recv_timeout(PATIENCE).unwrap_or(gone) } {
             Verdict::Commit => self.inner.commit(changes),
             Verdict::CommitAll => {
                 self.all = true;
@@ -80,7 +83,7 @@ impl Script {
     /// What the journal was asked next, once it is.
     #[track_caller]
     pub(crate) fn asked(&self) -> Asked {
-        self.asked.recv_timeout(Duration::from_secs(60)).expect("the journal is asked for something")
+        self.asked.recv_timeout(PATIENCE).expect("the journal is asked for something")
     }
 
     /// What the journal was asked and the test has not seen, if anything.

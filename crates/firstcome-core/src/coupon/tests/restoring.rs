@@ -66,6 +66,8 @@ fn a_stored_redemption_needs_its_claim_and_stands_once() {
     let rows = [
         (redeemed(3, 30), None, Err(Damage::StrayRedemption)),
         (redeemed(1, 30), None, Err(Damage::StrayRedemption)),
+        (redeemed(2, 19), None, Err(Damage::StrayRedemption)),
+        (redeemed(2, 20), None, Ok(())),
         (redeemed(2, 30), request(5), Err(Damage::KeyTwice)),
         (redeemed(2, 30), request(6), Ok(())),
         (redeemed(2, 30), None, Ok(())),

@@ -1,0 +1,16 @@
+//! The program as its operator meets it: a child process, real files, real signals, HTTP over loopback.
+//!
+//! What a unit test cannot show is shown here: that a killed process loses nothing it has told, that an answer leaves
+//! after the sync and not before, that a damaged or full disk stops the writes and nothing else.
+
+mod archive;
+mod archive_faults;
+mod bad_files;
+mod disk;
+mod drain;
+mod keys;
+mod killed;
+mod manners;
+mod support;
+mod sync_faults;
+mod synced;

@@ -1,0 +1,34 @@
+//! The service over HTTP: every coupon row of the contract, every code, and everything that a hostile peer can send.
+//!
+//! All answers come through [`service::Answer`], which holds each to what all answers promise (see `promises`).
+
+mod bad_bodies;
+mod bad_names;
+mod claims;
+mod cors;
+mod deadlines;
+mod dev_gate;
+mod drain;
+mod framing;
+mod idempotency;
+mod model;
+mod operations;
+mod pages;
+mod promises;
+mod redemptions;
+mod running;
+mod scopes;
+mod secrets;
+mod service;
+mod settings;
+mod stores;
+mod trouble;
+mod walker;
+
+use std::future::Future;
+use std::time::Duration;
+
+/// Stops a test that hangs. Far above what any test needs, so that a slow machine does not fail it.
+async fn in_time<T>(test: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(120), test).await.expect("the test hangs")
+}

@@ -1,0 +1,128 @@
+//! What every answer promises, whatever was asked: the shape of a problem, its headers, no internal text, and nothing
+//! that the OpenAPI document does not announce.
+
+use crate::service::Answer;
+use axum::http::Method;
+use firstcome_server::api::openapi_json;
+use firstcome_server::error::Code;
+use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+
+thread_local! {
+    /// The codes that this test has seen. A test and its service run on one thread, so other tests do not count.
+    static SEEN: RefCell<BTreeSet<Code>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// The codes that this test has seen so far.
+pub(crate) fn seen() -> BTreeSet<Code> {
+    SEEN.with_borrow(Clone::clone)
+}
+
+/// Words of the code and of the machine, which say nothing to a caller; and the word that all secrets of the tests hold.
+const INTERNAL: [&str; 13] = [
+    "canary", "u64", "u32", "i64", "struct ", "tuple", "newtype", "invalid type", "panicked", "src/", "sqlite", ".rs",
+    "Error(",
+];
+
+/// The OpenAPI document.
+pub(crate) fn document() -> &'static Value {
+    static DOCUMENT: OnceLock<Value> = OnceLock::new();
+    DOCUMENT.get_or_init(|| serde_json::from_str(&openapi_json()).expect("the document is JSON"))
+}
+
+/// The code of an answer that is a problem.
+pub(crate) fn code(answer: &Answer) -> Option<Code> {
+    if answer.header("content-type") != Some("application/problem+json") {
+        return None;
+    }
+    let text = answer.text("code");
+    Some(*Code::ALL.iter().find(|code| code.as_str() == text).unwrap_or_else(|| panic!("unlisted code {text}")))
+}
+
+/// Holds an answer to the promises.
+pub(crate) fn hold(method: &Method, path: &str, answer: &Answer) {
+    let asked = format!("{method} {path}: {}", answer.status);
+    let page = ["/docs", "/openapi.json", "/errors/", "/assets/"].iter().any(|page| path.starts_with(page));
+    let whole = format!("{:?}\n{}", answer.headers, String::from_utf8_lossy(&answer.bytes));
+    for word in INTERNAL.iter().filter(|word| **word == "canary" || !page) {
+        assert!(!whole.contains(word), "{asked}: {word:?} in {whole}");
+    }
+    match code(answer) {
+        Some(code) => {
+            SEEN.with_borrow_mut(|seen| seen.insert(code));
+            problem(&asked, code, answer);
+        }
+        None => {
+            // Readiness is asked by machines that look at the status alone.
+            let ready = answer.status == 503 && path == "/readyz";
+            assert!(answer.status < 400 || ready, "{asked} is not a problem: {whole}");
+        }
+    }
+    announced(&asked, method, path, answer);
+}
+
+fn problem(asked: &str, code: Code, answer: &Answer) {
+    let json = answer.json();
+    assert_eq!(json["type"], format!("/errors/{}", code.as_str()), "{asked}");
+    assert_eq!(json["title"], code.title(), "{asked}");
+    assert_eq!(json["status"], answer.status, "{asked}");
+    assert_eq!(answer.status, code.status(), "{asked}");
+    let detail = json["detail"].as_str().unwrap_or_default();
+    assert!((1..=400).contains(&detail.len()), "{asked}: {detail:?}");
+    if let Some(field) = json.get("field") {
+        let field = field.as_str().expect("a field is a text");
+        assert!((1..=128).contains(&field.len()), "{asked}: {field:?}");
+    }
+    assert_eq!(answer.header("cache-control"), Some("no-store"), "{asked}");
+    assert_eq!(answer.header("www-authenticate"), (code == Code::Unauthorized).then_some("Bearer"), "{asked}");
+    let wait_s = answer.header("retry-after").map(|text| text.parse::<u64>().expect("seconds"));
+    let wait_ms = json.get("retry_after_ms").map(|wait| wait.as_u64().expect("milliseconds"));
+    assert_eq!(wait_s, wait_ms.map(|wait_ms| wait_ms.div_ceil(1_000).max(1)), "{asked}");
+    assert_eq!(wait_s.is_some(), [425, 503].contains(&answer.status), "{asked}: says when to come back");
+}
+
+/// The operation of the document that serves a path.
+pub(crate) fn operation(method: &Method, path: &str) -> Option<&'static Value> {
+    let path = path.split('?').next().unwrap_or_default();
+    let paths = document()["paths"].as_object().expect("the document has paths");
+    let matches = |template: &str| {
+        let (mut wanted, mut given) = (template.split('/'), path.split('/'));
+        let same = wanted.by_ref().zip(given.by_ref());
+        let fits = |(wanted, given): (&str, &str)| wanted == given || (wanted.starts_with('{') && !given.is_empty());
+        same.map(fits).all(|fits| fits) && template.split('/').count() == path.split('/').count()
+    };
+    let (_, methods) = paths.iter().find(|(template, _)| matches(template))?;
+    methods.get(method.as_str().to_lowercase())
+}
+
+/// Status and code stand in the document, with the words that say what they mean.
+fn announced(asked: &str, method: &Method, path: &str, answer: &Answer) {
+    let Some(operation) = operation(method, path) else { return };
+    let response = &operation["responses"][answer.status.to_string()];
+    assert!(response.is_object(), "{asked} is not announced");
+    if let Some(code) = code(answer) {
+        let description = response["description"].as_str().unwrap_or_default();
+        assert!(description.contains(&format!("`{}`", code.as_str())), "{asked} {} is not announced", code.as_str());
+    } else if !answer.bytes.is_empty() && answer.header("content-type") == Some("application/json") {
+        members(asked, &response["content"]["application/json"]["schema"], &answer.json());
+    }
+}
+
+/// The members of an answer are those of its schema: none is missing, none is unannounced.
+fn members(asked: &str, schema: &Value, value: &Value) {
+    let Some(name) = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()) else { return };
+    let schema = &document()["components"]["schemas"][name];
+    let (properties, object) = (schema["properties"].as_object(), value.as_object());
+    let (Some(properties), Some(object)) = (properties, object) else { panic!("{asked}: {value} is no {name}") };
+    for (member, value) in object {
+        assert!(properties.contains_key(member), "{asked}: {name} announces no {member}");
+        if let Some(items) = value.as_array() {
+            items.iter().for_each(|item| members(asked, &properties[member]["items"], item));
+        }
+    }
+    for required in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        assert!(object.contains_key(required), "{asked}: {name} lacks {required}");
+    }
+}
