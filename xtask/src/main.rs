@@ -1,1 +1,41 @@
-fn main() {}
+//! Chores of the project: `cargo xtask <command>`.
+
+mod full;
+mod setup;
+mod shell;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask <command>
+
+  test    everything that a change must pass: format, lints, tests, simulator, planted bugs
+  full    what is too long for every change; writes its dated report to docs/full/
+  docs    writes docs/errors.md and docs/openapi.json anew from the code
+  tidy    the project's own rules about its text
+  setup   installs what the tests need on Debian, if it is not there
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["test"] => test::run(),
+        ["full", names @ ..] => full::run(names),
+        ["docs"] => shell::run("cargo", &["run", "--quiet", "-p", "firstcome-server", "--example", "write_docs"]),
+        ["tidy"] => tidy::run(),
+        ["setup"] => setup::run(),
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use super::conditions::{Conditions, micros};
 use super::report::{Latencies, Report, Row, Target, latencies};
 use super::{bare, http, redis_set};
-use crate::output::progress;
+use crate::output::{progress, wants_table};
 use crate::settings::duration;
 use crate::{Failure, Outcome};
 use anyhow::{Context, anyhow, bail};
@@ -45,8 +45,11 @@ pub(crate) struct CouponsArgs {
     #[arg(long, default_value_t = 1_000_000)]
     claims: u32,
     /// Print JSON also on a terminal
-    #[arg(long)]
+    #[arg(long, conflicts_with = "table")]
     json: bool,
+    /// Print tables also elsewhere
+    #[arg(long)]
+    table: bool,
 }
 
 /// A scratch directory that goes away with its benchmark.
@@ -117,7 +120,7 @@ pub(crate) fn run(args: &CouponsArgs) -> Outcome {
     let megabytes = report.conditions.binary_bytes as f64 / 1e6;
     report.targets.push(Target::at_most("binary, MB", megabytes, 25.0));
     bar.finish_and_clear();
-    report.print(args.json)?;
+    report.print(args.table || wants_table(args.json))?;
     let wrong = report.rows.iter().any(|row| row.correct == Some(false) && !row.strategy.contains("O5"));
     if wrong { Err(Failure::Refused(anyhow!("a strategy of ours was not exact"))) } else { Ok(()) }
 }

@@ -2,7 +2,7 @@
 
 use super::conditions::Conditions;
 use crate::Outcome;
-use crate::output::{grouped, table, wants_table, write_out};
+use crate::output::{grouped, table, write_out};
 use comfy_table::{Cell, Color};
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -93,8 +93,8 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn print(&self, json: bool) -> Outcome {
-        if !wants_table(json) {
+    pub(crate) fn print(&self, as_tables: bool) -> Outcome {
+        if !as_tables {
             write_out(format!("{}\n", serde_json::to_string_pretty(self)?).as_bytes())?;
             return Ok(());
         }

@@ -1,1 +1,182 @@
-//! Pending.
+//! Directories that are in use, foreign, of a later version, damaged, or contradict the rules: refused, and told why.
+
+use crate::support::program::firstcome;
+use crate::support::server::Server;
+use rusqlite::Connection;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const SERVE: [&str; 6] = ["serve", "--dev", "--listen", "127.0.0.1:0", "--data", "data"];
+const VERIFY: [&str; 4] = ["verify", "--json", "--data", "data"];
+
+fn database(directory: &Path) -> PathBuf {
+    directory.join("data").join("firstcome.db")
+}
+
+/// A directory with two coupons: `launch` with so many claims, and `other` with one that is redeemed.
+fn filled(claims: usize) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Server::start_with(directory.path(), &["--coupon", "launch=1000", "--coupon", "other=1"]);
+    let mut client = server.client();
+    for number in 1..=claims {
+        let key = format!("key-{number}");
+        let answer = client.claim("launch", &format!("person-{number}"), Some(&key)).expect("it is answered");
+        assert_eq!(answer.status, 201, "{}", answer.text());
+    }
+    let code = client.claim("other", "ann", None).expect("it is answered").json()["code"].clone();
+    let redeemed = client.call("POST", "/v1/coupons/other/redemptions", Some(&serde_json::json!({"code": code})));
+    assert_eq!(redeemed.status, 201, "{}", redeemed.text());
+    server.stop();
+    directory
+}
+
+/// The service does not start, and says so in these words.
+#[track_caller]
+fn refused(directory: &Path, words: &[&str]) {
+    let ended = firstcome(directory, &SERVE);
+    assert!(!ended.stdout.contains("listening"), "{}", ended.stdout);
+    let said = ended.with(3);
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in {said:?}");
+    }
+}
+
+#[test]
+fn a_directory_in_use_is_refused_to_a_second_service_and_can_be_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Server::start_with(directory.path(), &["--coupon", "launch=10"]);
+    let mut client = server.client();
+    assert_eq!(client.claim("launch", "ann", None).expect("it is answered").status, 201);
+    refused(directory.path(), &["another process has data open", "stop the other process"]);
+    let report = firstcome(directory.path(), &VERIFY).well();
+    assert!(report.contains("\"breaches\": 0"), "{report}");
+    let lines = firstcome(directory.path(), &["export", "--data", "data"]).well();
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+    // Nobody was disturbed by that.
+    assert_eq!(client.claim("launch", "bob", None).expect("it is answered").status, 201);
+    server.stop();
+    Server::start(directory.path()).stop();
+}
+
+#[test]
+fn a_killed_service_leaves_its_directory_free() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut server = Server::start(directory.path());
+    server.kill();
+    Server::start(directory.path()).stop();
+}
+
+#[test]
+fn a_file_of_a_later_version_is_refused_and_left_as_it_is() {
+    let directory = filled(1);
+    let connection = Connection::open(database(directory.path())).expect("a database");
+    connection.pragma_update(None, "user_version", 99).expect("it can be changed");
+    drop(connection);
+    let before = fs::read(database(directory.path())).expect("a file");
+    refused(directory.path(), &["schema version 99", "a later one"]);
+    firstcome(directory.path(), &VERIFY).with(3);
+    firstcome(directory.path(), &["export", "--data", "data"]).with(3);
+    assert_eq!(fs::read(database(directory.path())).expect("a file"), before);
+}
+
+#[test]
+fn a_file_of_another_program_is_refused_and_left_as_it_is() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::create_dir(directory.path().join("data")).expect("a directory");
+    let connection = Connection::open(database(directory.path())).expect("a database");
+    connection.execute_batch("CREATE TABLE note (text TEXT); INSERT INTO note VALUES ('mine')").expect("a table");
+    drop(connection);
+    let before = fs::read(database(directory.path())).expect("a file");
+    refused(directory.path(), &["another program"]);
+    firstcome(directory.path(), &VERIFY).with(3);
+    assert_eq!(fs::read(database(directory.path())).expect("a file"), before);
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::create_dir(directory.path().join("data")).expect("a directory");
+    let garbage = b"This is a letter to my aunt, not a database. ".repeat(300);
+    fs::write(database(directory.path()), &garbage).expect("a file");
+    refused(directory.path(), &["not a database"]);
+    firstcome(directory.path(), &VERIFY).with(3);
+    assert_eq!(fs::read(database(directory.path())).expect("a file"), garbage);
+}
+
+#[test]
+fn a_directory_without_a_store_cannot_be_verified_or_exported() {
+    let directory = tempfile::tempdir().expect("a directory");
+    firstcome(directory.path(), &VERIFY).with(3);
+    firstcome(directory.path(), &["export", "--data", "data"]).with(3);
+    assert!(!directory.path().join("data").exists(), "looking makes nothing");
+}
+
+#[test]
+fn a_truncated_file_is_damaged() {
+    let directory = filled(400);
+    let file = fs::File::options().write(true).open(database(directory.path())).expect("a file");
+    let length = file.metadata().expect("it is there").len();
+    file.set_len(length / 2 / 4096 * 4096).expect("it can be cut");
+    drop(file);
+    refused(directory.path(), &["restore a backup"]);
+    let ended = firstcome(directory.path(), &VERIFY);
+    assert!(matches!(ended.code, Some(1 | 3)), "{ended:?}");
+}
+
+#[test]
+fn a_page_of_claims_with_flipped_bytes_is_damaged() {
+    let directory = filled(400);
+    let mut bytes = fs::read(database(directory.path())).expect("a file");
+    let name = b"person-200";
+    let at = bytes.windows(name.len()).position(|window| window == name).expect("the row is there");
+    for byte in &mut bytes[at..at + 256] {
+        *byte ^= 0xff;
+    }
+    fs::write(database(directory.path()), bytes).expect("it can be written");
+    refused(directory.path(), &["restore a backup"]);
+    let ended = firstcome(directory.path(), &VERIFY);
+    assert!(matches!(ended.code, Some(1 | 3)), "{ended:?}");
+}
+
+#[test]
+fn rows_that_contradict_the_rules_are_refused_and_the_broken_invariant_is_named() {
+    let table = [
+        ("DELETE FROM claim WHERE user = 'person-5'", "gapless", "serials are not exactly"),
+        ("UPDATE claim SET user = 'person-1' WHERE user = 'person-7'", "one each", "holds two claims"),
+        ("UPDATE coupon SET limit_count = 9 WHERE name = 'launch'", "no oversell", "more claims than the limit"),
+        ("UPDATE claim SET issued_at = issued_at - 3600000000 WHERE user = 'person-8'", "in order", "earlier instant"),
+        ("DELETE FROM coupon WHERE name = 'launch'", "every claim belongs", "does not exist"),
+        ("UPDATE claim SET user = 'not a name' WHERE user = 'person-3'", "users and attributes", "serial 3: user"),
+        (
+            "UPDATE claim SET request_key = (SELECT request_key FROM claim WHERE user = 'person-1')
+             WHERE user = 'person-2'",
+            "an idempotency key",
+            "made two claims",
+        ),
+        ("DELETE FROM claim WHERE user = 'ann'", "a redemption has its claim", "redemption without its claim"),
+        ("UPDATE redemption SET redeemed_at = redeemed_at - 3600000000", "a redemption has its claim", ""),
+    ];
+    let original = filled(10);
+    for (change, invariant, words) in table {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::create_dir(directory.path().join("data")).expect("a directory");
+        fs::copy(database(original.path()), database(directory.path())).expect("a copy");
+        let connection = Connection::open(database(directory.path())).expect("a database");
+        assert_eq!(connection.execute(change, []).expect(change), 1, "{change}");
+        drop(connection);
+        let ended = firstcome(directory.path(), &VERIFY);
+        assert_eq!(ended.code, Some(1), "{change}: {ended:?}");
+        let report: Value = serde_json::from_str(&ended.stdout).expect("the report is JSON");
+        let checks = report["checks"].as_array().expect("checks").iter();
+        let broken: Vec<&str> = checks
+            .filter(|check| check["breaches"] != 0)
+            .map(|check| {
+                assert!(!check["examples"].as_array().expect("examples").is_empty(), "{check}");
+                check["invariant"].as_str().expect("a text")
+            })
+            .collect();
+        assert!(broken.iter().any(|text| text.starts_with(invariant)), "{change}: {broken:?}");
+        refused(directory.path(), &[words, "restore a backup"]);
+    }
+}

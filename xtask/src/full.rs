@@ -1,0 +1,111 @@
+//! What is too long for every change. Each part can be run alone: `cargo xtask full mutants bench`.
+
+use crate::setup;
+use crate::shell::{self, Outcome};
+use std::fmt::Write as _;
+use std::fs;
+
+/// The rules whose every guard must be missed by a test when it is taken out.
+const RULE_FILES: [&str; 4] = [
+    "crates/firstcome-core/src/coupon.rs",
+    "crates/firstcome-core/src/coupon/book.rs",
+    "crates/firstcome-core/src/id.rs",
+    "crates/firstcome-core/src/time.rs",
+];
+/// Mutants that must be caught, in percent of those that can be built.
+const CAUGHT_PERCENT_MIN: u32 = 95;
+const SEEDS: &str = "0..1000000";
+const KILL_ROUNDS: &str = "300";
+const DENY: &str = "0.20.2";
+const MUTANTS: &str = "27.1.0";
+
+type Part = (&'static str, &'static str, fn() -> Result<String, String>);
+
+const PARTS: [Part; 5] = [
+    ("deny", "Dependencies: bans, licences, sources", deny),
+    ("mutants", "Mutants of the rules", mutants),
+    ("sim", "Simulator, a million seeds", sim),
+    ("kills", "kill -9 under load", kills),
+    ("bench", "Coupons on this machine", bench),
+];
+
+pub(crate) fn run(names: &[&str]) -> Outcome {
+    if let Some(unknown) = names.iter().find(|name| PARTS.iter().all(|(known, _, _)| known != *name)) {
+        return Err(format!("no part {unknown}; there are: {}", PARTS.map(|(name, _, _)| name).join(" ")));
+    }
+    setup::run()?;
+    let date = shell::output("date", &["-u", "+%Y-%m-%d"])?.trim().to_owned();
+    let directory = shell::root().join("docs/full");
+    fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
+    let mut failed = Vec::new();
+    for (name, title, part) in PARTS.iter().filter(|(name, _, _)| names.is_empty() || names.contains(name)) {
+        let commit = shell::output("git", &["rev-parse", "--short", "HEAD"])?;
+        let (verdict, text) = match part() {
+            Ok(text) => ("passed", text),
+            Err(text) => {
+                failed.push(*name);
+                ("FAILED", text)
+            }
+        };
+        let report = format!("# {title}: {verdict}\n\n{date}, commit {}\n\n```text\n{}\n```\n", commit.trim(), text.trim_end());
+        let path = directory.join(format!("{name}.md"));
+        fs::write(&path, report).map_err(|error| error.to_string())?;
+        println!("{name}: {verdict}");
+    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(" "))) }
+}
+
+fn install(program: &str, version: &str) -> Outcome {
+    if shell::has(program) {
+        return Ok(());
+    }
+    shell::run("cargo", &["install", "--quiet", "--locked", program, "--version", version])
+}
+
+fn deny() -> Result<String, String> {
+    install("cargo-deny", DENY)?;
+    shell::output("sh", &["-c", "cargo deny check bans licenses sources 2>&1"])
+}
+
+fn mutants() -> Result<String, String> {
+    install("cargo-mutants", MUTANTS)?;
+    let mut arguments = vec!["mutants", "--no-shuffle", "--package", "firstcome-core", "--output", "target"];
+    arguments.extend(["--features", "planted-bugs"]);
+    arguments.extend(RULE_FILES.iter().flat_map(|file| ["--file", file]));
+    // It ends with an error when a mutant was missed: the share decides, not the exit code.
+    let printed = shell::output("cargo", &arguments).unwrap_or_else(|printed| printed);
+    let read = |name: &str| fs::read_to_string(shell::root().join("target/mutants.out").join(name)).unwrap_or_default();
+    let (caught, missed, timeout) = (read("caught.txt"), read("missed.txt"), read("timeout.txt"));
+    let count = |text: &str| u32::try_from(text.lines().count()).unwrap_or(u32::MAX);
+    let found = count(&caught) + count(&timeout);
+    let all = found + count(&missed);
+    if all == 0 {
+        return Err(format!("no mutant was built\n{printed}"));
+    }
+    let percent = 100 * found / all;
+    let mut text = format!("{found} of {all} mutants caught ({percent} %), at least {CAUGHT_PERCENT_MIN} % wanted\n");
+    let _ = write!(text, "\nmissed:\n{missed}");
+    if CAUGHT_PERCENT_MIN <= percent { Ok(text) } else { Err(text) }
+}
+
+fn sim() -> Result<String, String> {
+    shell::output("cargo", &["run", "--quiet", "--release", "-p", "firstcome-sim", "--", "--seeds", SEEDS])
+}
+
+fn kills() -> Result<String, String> {
+    let rounds = format!("FIRSTCOME_KILL_ROUNDS={KILL_ROUNDS}");
+    let test = ["cargo", "test", "--release", "-p", "firstcome-cli", "--test", "it", "kill", "--", "--nocapture"];
+    shell::output("env", &[&[rounds.as_str()], &test[..]].concat())
+}
+
+/// On a quiet machine: figures of a busy one only show how busy it is.
+fn bench() -> Result<String, String> {
+    shell::run("cargo", &["build", "--quiet", "--release", "-p", "firstcome-cli"])?;
+    let script = "\
+        set -e; dir=$(mktemp -d -p target); port=$((20000 + $$ % 20000)); \
+        redis-server --port $port --bind 127.0.0.1 --save '' --dir $dir >/dev/null & redis=$!; \
+        trap 'kill $redis; rm -rf $dir' EXIT; \
+        until redis-cli -p $port ping >/dev/null 2>&1; do kill -0 $redis; done; \
+        target/release/firstcome bench coupons --data $dir --store redis://127.0.0.1:$port --half-load 1m --table";
+    shell::output("bash", &["-c", script])
+}

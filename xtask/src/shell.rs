@@ -1,0 +1,43 @@
+//! Runs programs and says which one failed.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// What a chore comes to.
+pub(crate) type Outcome = Result<(), String>;
+
+/// The project's root.
+pub(crate) fn root() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map_or_else(|| here.clone(), PathBuf::from)
+}
+
+fn command(program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(root()).stdin(Stdio::null());
+    command
+}
+
+/// Runs a program with its output shown.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Outcome {
+    let line = format!("{program} {}", arguments.join(" "));
+    println!("\n— {line}");
+    let status = command(program, arguments).status().map_err(|error| format!("cannot run {line}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("failed: {line}")) }
+}
+
+/// Runs a program and gives its standard output; what it says on standard error is shown.
+pub(crate) fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let line = format!("{program} {}", arguments.join(" "));
+    println!("\n— {line}");
+    let output = command(program, arguments).stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("cannot run {line}: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() { Ok(text) } else { Err(format!("failed: {line}\n{text}")) }
+}
+
+/// Whether a program can be found.
+pub(crate) fn has(program: &str) -> bool {
+    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
+    found.is_ok_and(|status| status.success())
+}

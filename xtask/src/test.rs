@@ -1,0 +1,25 @@
+//! Everything that a change must pass, cheapest first.
+
+use crate::shell::{self, Outcome};
+use crate::{setup, tidy};
+
+/// Seeds of the simulator in every run: about half a minute.
+const SEEDS: &str = "0..20000";
+
+pub(crate) fn run() -> Outcome {
+    setup::run()?;
+    tidy::run()?;
+    shell::run("cargo", &["fmt", "--all", "--", "--check"])?;
+    shell::run("cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    shell::run("cargo", &["test", "--workspace", "--no-fail-fast"])?;
+    shell::run("cargo", &["run", "--quiet", "-p", "firstcome-sim", "--", "--seeds", SEEDS])?;
+    planted_bugs()
+}
+
+/// Each planted bug must be caught by the check that is named for it; with none planted nothing may be found.
+fn planted_bugs() -> Outcome {
+    let sim = ["-p", "firstcome-sim", "--features", "planted-bugs"];
+    shell::run("cargo", &[&["clippy", "--all-targets"], &sim[..], &["--", "-D", "warnings"]].concat())?;
+    shell::run("cargo", &[&["test", "--quiet", "-p", "firstcome-core"], &sim[..]].concat())?;
+    shell::run("cargo", &[&["run", "--quiet"], &sim[..], &["--", "planted"]].concat())
+}

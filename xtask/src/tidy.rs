@@ -1,0 +1,93 @@
+//! Rules about the project's text that no other tool knows.
+
+use crate::shell::{self, Outcome};
+use std::fs;
+use std::path::Path;
+
+/// Lines of a source file; tests may be longer.
+const FILE_LINES_MAX: usize = 600;
+/// Lines of a function.
+const FUNCTION_LINES_MAX: usize = 70;
+/// What the core may depend on: a table without keys of its own, and nothing that could do IO.
+const CORE_DEPENDENCIES: [&str; 1] = ["hashbrown"];
+
+pub(crate) fn run() -> Outcome {
+    let mut findings = Vec::new();
+    let listed = shell::output("git", &["ls-files", "--cached", "--others", "--exclude-standard"])?;
+    for name in listed.lines().filter(|name| name.ends_with(".rs")) {
+        let Ok(text) = fs::read_to_string(shell::root().join(name)) else { continue };
+        check_source(name, &text, &mut findings);
+    }
+    core_is_pure(&mut findings)?;
+    invariants_are_listed(&mut findings)?;
+    for finding in &findings {
+        println!("  {finding}");
+    }
+    if findings.is_empty() { Ok(()) } else { Err(format!("tidy: {} findings", findings.len())) }
+}
+
+fn is_test(name: &str) -> bool {
+    name.contains("/tests/") || name.ends_with("tests.rs") || name.contains("/conformance/")
+}
+
+fn check_source(name: &str, text: &str, findings: &mut Vec<String>) {
+    let lines: Vec<&str> = text.lines().collect();
+    if FILE_LINES_MAX < lines.len() && !is_test(name) {
+        findings.push(format!("{name}: {} lines, at most {FILE_LINES_MAX}: find the seam", lines.len()));
+    }
+    // Joined here, so that this file does not find itself.
+    let markers = [["TO", "DO"].concat(), ["FIX", "ME"].concat(), ["#[ig", "nore"].concat(), ["??", "?"].concat()];
+    for (at, line) in lines.iter().enumerate() {
+        if let Some(marker) = markers.iter().find(|marker| line.contains(marker.as_str())) {
+            findings.push(format!("{name}:{}: {marker}", at + 1));
+        }
+    }
+    long_functions(name, &lines, findings);
+}
+
+/// Finds functions by their indentation, which the formatter guarantees.
+fn long_functions(name: &str, lines: &[&str], findings: &mut Vec<String>) {
+    for (start, line) in lines.iter().enumerate() {
+        let indent = line.len() - line.trim_start().len();
+        let words = line.trim_start();
+        let head = ["fn ", "async fn ", "const fn "].iter().any(|head| {
+            words.starts_with(head) || (words.starts_with("pub") && words.contains(&format!(" {head}")))
+        });
+        if !head {
+            continue;
+        }
+        let close = format!("{}}}", " ".repeat(indent));
+        let length = lines[start..].iter().position(|line| *line == close).map_or(0, |end| end + 1);
+        if FUNCTION_LINES_MAX < length {
+            findings.push(format!("{name}:{}: a function of {length} lines, at most {FUNCTION_LINES_MAX}", start + 1));
+        }
+    }
+}
+
+/// The core has no dependency through which IO, time or chance could come in.
+fn core_is_pure(findings: &mut Vec<String>) -> Outcome {
+    let arguments = ["tree", "-p", "firstcome-core", "-e", "normal", "--depth", "1", "--prefix", "none"];
+    for line in shell::output("cargo", &arguments)?.lines().skip(1) {
+        let name = line.split(' ').next().unwrap_or_default();
+        if !CORE_DEPENDENCIES.contains(&name) {
+            findings.push(format!("firstcome-core depends on {name}"));
+        }
+    }
+    Ok(())
+}
+
+/// Every invariant has a file in the simulator, and a line in ARCHITECTURE.md that names it.
+fn invariants_are_listed(findings: &mut Vec<String>) -> Outcome {
+    let architecture = fs::read_to_string(shell::root().join("ARCHITECTURE.md")).unwrap_or_default();
+    let directory = shell::root().join("crates/firstcome-sim/src/invariants");
+    let entries = fs::read_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
+        let is_source = path.extension().is_some_and(|extension| extension == "rs") && path != Path::new("mod.rs");
+        if is_source && name != "mod" && !architecture.contains(&format!("`{name}`")) {
+            findings.push(format!("ARCHITECTURE.md does not name the invariant `{name}`"));
+        }
+    }
+    Ok(())
+}
