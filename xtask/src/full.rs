@@ -47,7 +47,8 @@ pub(crate) fn run(names: &[&str]) -> Outcome {
                 ("FAILED", text)
             }
         };
-        let report = format!("# {title}: {verdict}\n\n{date}, commit {}\n\n```text\n{}\n```\n", commit.trim(), text.trim_end());
+        let report =
+            format!("# {title}: {verdict}\n\n{date}, commit {}\n\n```text\n{}\n```\n", commit.trim(), text.trim_end());
         let path = directory.join(format!("{name}.md"));
         fs::write(&path, report).map_err(|error| error.to_string())?;
         println!("{name}: {verdict}");

@@ -50,9 +50,9 @@ fn long_functions(name: &str, lines: &[&str], findings: &mut Vec<String>) {
     for (start, line) in lines.iter().enumerate() {
         let indent = line.len() - line.trim_start().len();
         let words = line.trim_start();
-        let head = ["fn ", "async fn ", "const fn "].iter().any(|head| {
-            words.starts_with(head) || (words.starts_with("pub") && words.contains(&format!(" {head}")))
-        });
+        let head = ["fn ", "async fn ", "const fn "]
+            .iter()
+            .any(|head| words.starts_with(head) || (words.starts_with("pub") && words.contains(&format!(" {head}"))));
         if !head {
             continue;
         }

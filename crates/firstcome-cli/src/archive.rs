@@ -13,11 +13,12 @@ use crate::settings;
 use crate::{Failure, Outcome};
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
-use firstcome::core::coupon::{CouponLimit, CouponSettings};
+use firstcome::core::coupon::{Attributes, CouponLimit, CouponSettings};
 use firstcome::core::id::CouponName;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::{Clock, SystemClock};
 use firstcome::sqlite::{Archive, ArchivedClaim, ArchivedCoupon, Importer, IncomingClaim};
+use serde_json::Value;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -173,6 +174,12 @@ impl Taken {
         };
         taken.with_context(|| format!("line {line}; nothing was imported"))
     }
+}
+
+/// Attributes in the spelling of the service: without blanks, keys in order.
+fn attributes(value: &Value) -> anyhow::Result<Attributes> {
+    let object = value.as_object().ok_or_else(|| anyhow!("attributes must be a JSON object"))?;
+    Attributes::new(&serde_json::to_string(object)?).ok_or_else(|| anyhow!("attributes are too long"))
 }
 
 /// An instant as RFC 3339 in UTC.

@@ -82,10 +82,7 @@ fn main() -> ExitCode {
         Command::Export(args) => archive::export(&args),
         Command::Import(args) => archive::import(&args),
         Command::Bench(command) => bench::run(command),
-        Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "firstcome", &mut std::io::stdout());
-            Ok(())
-        }
+        Command::Completions { shell } => completions(shell),
         Command::Man => man(),
     };
     match outcome {
@@ -100,6 +97,13 @@ fn main() -> ExitCode {
             ExitCode::from(code)
         }
     }
+}
+
+fn completions(shell: clap_complete::Shell) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "firstcome", &mut script);
+    output::write_out(&script)?;
+    Ok(())
 }
 
 /// One page with every subcommand after the other.

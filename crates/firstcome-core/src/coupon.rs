@@ -334,6 +334,11 @@ impl Coupon {
         }
     }
 
+    /// Whether the time matters to a refusal: else a reader need not look at the clock.
+    pub const fn is_timed(&self) -> bool {
+        self.settings.opens_at.is_some() || self.settings.expires_at.is_some()
+    }
+
     /// The refusal that everybody gets at this moment, whatever was issued. Order: deleted, not open, expired.
     fn closed(&self, now: Timestamp) -> Option<Rejection> {
         if self.deleted {

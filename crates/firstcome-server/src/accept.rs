@@ -5,7 +5,7 @@
 //! twice a second: whatever makes progress sets it back, whatever does not in its phase's time is closed.
 
 use crate::auth;
-use crate::error::{Code, Problem};
+use crate::error::{self, Code, Problem};
 use crate::state::App;
 use axum::Router;
 use axum::body::Body;
@@ -14,7 +14,8 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use std::io;
+use serde_json::{Map, json};
+use std::io::{self, Write};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -69,6 +70,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, router: Router, shutdow
     let limits = app.config.limits;
     let places = Arc::new(Semaphore::new(limits.connections_max));
     let graceful = GracefulShutdown::new();
+    let refusal = refusal();
     let mut shutdown = pin!(shutdown);
     loop {
         let stream = tokio::select! {
@@ -86,7 +88,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, router: Router, shutdow
         };
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
             app.metrics.connections_refused();
-            refuse(&stream);
+            refuse(stream, &refusal);
             continue;
         };
         let (app, router, watcher) = (Arc::clone(&app), router.clone(), graceful.watcher());
@@ -104,13 +106,24 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, router: Router, shutdow
 }
 
 /// Tells a connection that there is no place for it, without waiting for anything.
-fn refuse(stream: &TcpStream) {
-    const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n\
-        retry-after: 1\r\nconnection: close\r\ncontent-length: 131\r\n\r\n\
-        {\"type\":\"/errors/overloaded\",\"title\":\"Too many connections\",\"status\":503,\"code\":\"overloaded\",\
-        \"detail\":\"\",\"retry_after_ms\":1000}     ";
-    // Best effort: who cannot be told sees the connection close.
-    let _ = stream.try_write(ANSWER);
+fn refuse(stream: TcpStream, answer: &[u8]) {
+    // Best effort: who cannot be told sees the connection close. Written past the runtime, which may not know yet that
+    // a connection so young can be written to.
+    if let Ok(mut stream) = stream.into_std() {
+        let _ = stream.write(answer);
+    }
+}
+
+/// The answer to a connection over the limit, made once.
+fn refusal() -> Vec<u8> {
+    let members = Map::from_iter([("retry_after_ms".into(), json!(1_000))]);
+    let body = error::body(Code::Overloaded, "Too many connections are open.", members);
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n\
+         retry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.into_bytes(), body].concat()
 }
 
 async fn connection(stream: TcpStream, app: &Arc<App>, router: Router, watcher: Watcher) {

@@ -1,7 +1,7 @@
 //! Who asks: keys, scopes, and the narrow gate of development mode.
 
 use crate::error::{Code, Problem};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -74,12 +74,16 @@ impl Caller {
 impl Keys {
     /// Finds out who asks. A key that is sent and unknown is refused, also where none is needed.
     pub fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
-        let Some(value) = headers.get(header::AUTHORIZATION) else {
+        let mut values = headers.get_all(header::AUTHORIZATION).iter();
+        let Some(value) = values.next() else {
             return Ok(match self {
                 Self::Dev => Caller { scope: Scope::Admin, id: *b"development-mode" },
                 Self::Known(_) => Caller::PUBLIC,
             });
         };
+        if values.next().is_some() {
+            return Err(Code::Unauthorized.into());
+        }
         let text = value.to_str().unwrap_or_default();
         let key = match text.split_once(' ') {
             Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim(),
@@ -105,7 +109,12 @@ impl Keys {
 /// so the `Host` must be a loopback name (no DNS rebinding) and the page must be our own (no cross-site call).
 pub(crate) fn dev_gate(headers: &HeaderMap) -> Result<(), Problem> {
     let foreign = || Problem::new(Code::ForeignOrigin);
-    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let text = |name| {
+        let mut values = headers.get_all(name).iter();
+        let value = values.next()?;
+        // Of two values nobody knows which one counts: neither is ours.
+        Some(value.to_str().ok().filter(|_| values.next().is_none()).unwrap_or("?"))
+    };
     let host = text(header::HOST).ok_or_else(foreign)?;
     if !is_loopback(host) {
         return Err(foreign());
@@ -115,8 +124,8 @@ pub(crate) fn dev_gate(headers: &HeaderMap) -> Result<(), Problem> {
     {
         return Err(foreign());
     }
-    match headers.get("sec-fetch-site").map(|value| value.as_bytes()) {
-        None | Some(b"same-origin" | b"none") => Ok(()),
+    match text(HeaderName::from_static("sec-fetch-site")) {
+        None | Some("same-origin" | "none") => Ok(()),
         Some(_) => Err(foreign()),
     }
 }

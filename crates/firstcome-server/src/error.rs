@@ -154,7 +154,8 @@ fn plain_body(code: Code) -> Bytes {
     bodies[code as usize].clone()
 }
 
-fn body(code: Code, detail: &str, members: Map<String, Value>) -> Vec<u8> {
+/// The body of a problem.
+pub(crate) fn body(code: Code, detail: &str, members: Map<String, Value>) -> Vec<u8> {
     let mut problem = Map::new();
     problem.insert("type".into(), json!(format!("/errors/{}", code.as_str())));
     problem.insert("title".into(), json!(code.title()));

@@ -167,5 +167,10 @@ fn histogram(
     let bound = |bound: u64| if bound == u64::MAX { f64::INFINITY } else { bound as f64 / f64::from(per_unit) };
     let buckets: Vec<(f64, u64)> = histogram.buckets().into_iter().map(|(at, count)| (bound(at), count)).collect();
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
-    metric.encode_histogram::<NoLabelSet>(histogram.sum() as f64 / f64::from(per_unit), histogram.count(), &buckets, None)
+    metric.encode_histogram::<NoLabelSet>(
+        histogram.sum() as f64 / f64::from(per_unit),
+        histogram.count(),
+        &buckets,
+        None,
+    )
 }

@@ -6,7 +6,7 @@ use crate::history::{OperationId, Told};
 use crate::rng::Rng;
 use firstcome_core::coupon::{Attributes, Claim, CouponSettings, Issued, Redeemed, Serial};
 use firstcome_core::id::{CouponName, RequestId};
-use firstcome_store::embedded::journal::{Change, CouponId, Journal, JournalError, Outcome, Rows};
+use firstcome_store::embedded::journal::{Change, CouponId, CouponPut, Journal, JournalError, Outcome, Rows};
 use firstcome_store::{Fault, FaultKind, StoreError, VoucherKey};
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -128,7 +128,8 @@ impl Disk {
 
     fn store(&mut self, change: &Change) {
         match change.clone() {
-            Change::CouponPut { id, name, settings, voucher_key, .. } => {
+            Change::CouponPut(put) => {
+                let CouponPut { id, name, settings, voucher_key, .. } = *put;
                 let (claims, redemptions) = (Vec::new(), Vec::new());
                 let fresh = CouponRows { name, settings, voucher_key, deleted: false, claims, redemptions };
                 let settings = fresh.settings.clone();

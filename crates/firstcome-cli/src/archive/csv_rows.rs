@@ -1,8 +1,8 @@
 //! Claims as comma-separated values with a head.
 
-use super::{Incoming, Sink, read_instant, write_instant};
+use super::{Incoming, Sink, attributes, read_instant, write_instant};
 use anyhow::{Context, anyhow};
-use firstcome::core::coupon::{Attributes, Serial};
+use firstcome::core::coupon::Serial;
 use firstcome::core::id::{CouponName, UserId};
 use firstcome::core::time::Timestamp;
 use firstcome::sqlite::{ArchivedClaim, ArchivedCoupon, IncomingClaim};
@@ -65,12 +65,6 @@ impl<W: Write> Sink for Rows<W> {
     }
 }
 
-fn attributes(text: &str) -> anyhow::Result<Attributes> {
-    let object: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_str(text).context("attributes must be a JSON object")?;
-    Attributes::new(&serde_json::to_string(&object)?).ok_or_else(|| anyhow!("attributes are too long"))
-}
-
 fn read_row(row: Row, now: Timestamp) -> anyhow::Result<IncomingClaim> {
     let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
     let serial = row.serial.map(|serial| Serial::new(serial).ok_or_else(|| anyhow!("serial must be 1 to 100000000")));
@@ -80,11 +74,19 @@ fn read_row(row: Row, now: Timestamp) -> anyhow::Result<IncomingClaim> {
         serial: serial.transpose()?,
         issued_at: filled(row.issued_at).map_or(Ok(now), |text| read_instant(&text))?,
         user: UserId::parse(&row.user).map_err(|error| anyhow!("user {error}"))?,
-        attributes: filled(row.attributes).map(|text| attributes(&text)).transpose()?,
+        attributes: filled(row.attributes)
+            .map(|text| attributes(&serde_json::from_str(&text).context("attributes")?))
+            .transpose()?,
         request: None,
         redeemed: redeemed_at.map(|at| (at, None)),
         code: filled(row.code),
     })
+}
+
+/// A row that is not even one, with its line.
+fn unreadable(error: csv::Error) -> anyhow::Error {
+    let line = error.position().map_or(0, csv::Position::line);
+    anyhow::Error::from(error).context(format!("line {line}; nothing was imported"))
 }
 
 /// Reads rows and hands over each with its line. Stops at the first error.
@@ -96,7 +98,7 @@ pub(super) fn read(
     let mut reader = csv::Reader::from_reader(input);
     let head = reader.headers()?.clone();
     let mut record = csv::StringRecord::new();
-    while reader.read_record(&mut record).context("nothing was imported")? {
+    while reader.read_record(&mut record).map_err(unreadable)? {
         let line = record.position().map_or(0, csv::Position::line);
         let row = record.deserialize(Some(&head)).map_err(anyhow::Error::from).and_then(|row| read_row(row, now));
         let row = row.with_context(|| format!("line {line}; nothing was imported"))?;

@@ -1,14 +1,14 @@
 //! One JSON object per line, coupons before their claims.
 
-use super::{Incoming, Sink, read_instant, write_instant};
+use super::{Incoming, Sink, attributes, read_instant, write_instant};
 use anyhow::{Context, anyhow};
 use firstcome::VoucherKey;
-use firstcome::core::coupon::{Attributes, CouponLimit, CouponSettings, Serial, Title};
+use firstcome::core::coupon::{CouponLimit, CouponSettings, Serial, Title};
 use firstcome::core::id::{CouponName, RequestId, RoomName, UserId};
 use firstcome::core::time::Timestamp;
 use firstcome::sqlite::{ArchivedClaim, ArchivedCoupon, IncomingClaim};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::Value;
 use std::io::{BufRead, Write};
 
 #[derive(Serialize, Deserialize)]
@@ -19,6 +19,7 @@ enum Line {
 }
 
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct CouponLine {
     coupon: String,
     limit: u32,
@@ -39,6 +40,7 @@ struct CouponLine {
 }
 
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ClaimLine {
     coupon: String,
     serial: u32,
@@ -46,7 +48,7 @@ struct ClaimLine {
     code: String,
     issued_at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    attributes: Option<Box<RawValue>>,
+    attributes: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     request: Option<RequestLine>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,6 +58,7 @@ struct ClaimLine {
 }
 
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct RequestLine {
     key: String,
     body: String,
@@ -107,7 +110,7 @@ impl<W: Write> Sink for Lines<W> {
     }
 
     fn claim(&mut self, claim: &ArchivedClaim) -> anyhow::Result<()> {
-        let attributes = claim.attributes.as_ref().map(|text| RawValue::from_string(text.as_str().to_owned()));
+        let attributes = claim.attributes.as_ref().map(|text| serde_json::from_str(text.as_str()));
         let (redeemed_at, redemption_request) = claim.redeemed.unzip();
         let line = ClaimLine {
             coupon: claim.coupon.to_string(),
@@ -161,8 +164,7 @@ fn read_coupon(line: &CouponLine) -> anyhow::Result<ArchivedCoupon> {
 }
 
 fn read_claim(line: ClaimLine) -> anyhow::Result<IncomingClaim> {
-    let attributes =
-        line.attributes.map(|json| Attributes::new(json.get()).ok_or_else(|| anyhow!("attributes are too long")));
+    let attributes = line.attributes.as_ref().map(attributes);
     let request = |line: Option<RequestLine>| line.map(|line| line.read().context("request")).transpose();
     let redemption_request = request(line.redemption_request)?;
     let redeemed_at = line.redeemed_at.as_deref().map(read_instant).transpose()?;

@@ -30,7 +30,10 @@ impl Conditions {
     pub(crate) fn measure(directory: &Path) -> anyhow::Result<Self> {
         let file_system = file_system(directory)?;
         if ["tmpfs", "ramfs", "devtmpfs"].contains(&file_system.as_str()) {
-            bail!("{} lies in memory ({file_system}): a sync costs nothing there; name a directory on a disk with --data", directory.display());
+            bail!(
+                "{} lies in memory ({file_system}): a sync costs nothing there; name a directory on a disk with --data",
+                directory.display()
+            );
         }
         let mut syncs_us = time_syncs(directory)?;
         syncs_us.sort_unstable();

@@ -60,7 +60,12 @@ async fn contest(connection: &mut MultiplexedConnection, key: &str, limit: u32) 
     Ok(exact)
 }
 
-async fn claim(mut connection: MultiplexedConnection, key: String, task: usize, time: Duration) -> anyhow::Result<Latencies> {
+async fn claim(
+    mut connection: MultiplexedConnection,
+    key: String,
+    task: usize,
+    time: Duration,
+) -> anyhow::Result<Latencies> {
     let script = Script::new(SCRIPT);
     let mut times = latencies();
     let watch = Stopwatch::start();

@@ -116,7 +116,8 @@ impl Report {
             here.fsync_p50_us,
             here.fsync_p99_us,
         );
-        let mut rows = table(&["Strategy", ">Per second", "Correct", ">p50 µs", ">p99 µs", ">max µs", ">Claims/commit"]);
+        let mut rows =
+            table(&["Strategy", ">Per second", "Correct", ">p50 µs", ">p99 µs", ">max µs", ">Claims/commit"]);
         let number = |value: Option<u64>| value.map_or_else(|| "–".into(), grouped);
         for row in &self.rows {
             let correct = match row.correct {

@@ -2,13 +2,18 @@
 
 use crate::support::program::firstcome;
 use crate::support::server::Server;
+use crate::support::wait_for;
 use rusqlite::Connection;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const SERVE: [&str; 6] = ["serve", "--dev", "--listen", "127.0.0.1:0", "--data", "data"];
+/// More than anybody claims before the end, so that a test that fails ends too.
+const CLAIMS_MAX: u32 = 10_000;
 const VERIFY: [&str; 4] = ["verify", "--json", "--data", "data"];
+const EXPORT: [&str; 3] = ["export", "--data", "data"];
 
 fn database(directory: &Path) -> PathBuf {
     directory.join("data").join("firstcome.db")
@@ -51,12 +56,46 @@ fn a_directory_in_use_is_refused_to_a_second_service_and_can_be_read() {
     refused(directory.path(), &["another process has data open", "stop the other process"]);
     let report = firstcome(directory.path(), &VERIFY).well();
     assert!(report.contains("\"breaches\": 0"), "{report}");
-    let lines = firstcome(directory.path(), &["export", "--data", "data"]).well();
+    let lines = firstcome(directory.path(), &EXPORT).well();
     assert_eq!(lines.lines().count(), 2, "{lines}");
     // Nobody was disturbed by that.
     assert_eq!(client.claim("launch", "bob", None).expect("it is answered").status, 201);
     server.stop();
     Server::start(directory.path()).stop();
+}
+
+#[test]
+fn beside_a_busy_service_every_look_is_whole() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Server::start_with(directory.path(), &["--coupon", "launch=1000000"]);
+    let (told, done) = (AtomicUsize::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (mut client, told, done) = (server.client(), &told, &done);
+            scope.spawn(move || {
+                for number in (0..CLAIMS_MAX).take_while(|_| !done.load(Ordering::Relaxed)) {
+                    let answer = client.claim("launch", &format!("person-{thread}-{number}"), None);
+                    assert_eq!(answer.expect("it is answered").status, 201);
+                    told.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        for look in 1..=5 {
+            let told = wait_for("more claims", || Some(told.load(Ordering::SeqCst)).filter(|told| look * 20 < *told));
+            let (report, lines) = (firstcome(directory.path(), &VERIFY), firstcome(directory.path(), &EXPORT));
+            done.store(look == 5 || report.code != Some(0) || lines.code != Some(0), Ordering::Relaxed);
+            report.well();
+            let serials: Vec<Value> = lines.well().lines().skip(1).map(serial).collect();
+            assert_eq!(serials, Vec::from_iter(1..=serials.len()));
+            assert!(told <= serials.len(), "{told} were told, {} are there", serials.len());
+        }
+    });
+    server.stop();
+}
+
+fn serial(line: &str) -> Value {
+    let claim: Value = serde_json::from_str(line).expect("a line is JSON");
+    claim["serial"].clone()
 }
 
 #[test]
@@ -76,7 +115,7 @@ fn a_file_of_a_later_version_is_refused_and_left_as_it_is() {
     let before = fs::read(database(directory.path())).expect("a file");
     refused(directory.path(), &["schema version 99", "a later one"]);
     firstcome(directory.path(), &VERIFY).with(3);
-    firstcome(directory.path(), &["export", "--data", "data"]).with(3);
+    firstcome(directory.path(), &EXPORT).with(3);
     assert_eq!(fs::read(database(directory.path())).expect("a file"), before);
 }
 
@@ -108,7 +147,7 @@ fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
 fn a_directory_without_a_store_cannot_be_verified_or_exported() {
     let directory = tempfile::tempdir().expect("a directory");
     firstcome(directory.path(), &VERIFY).with(3);
-    firstcome(directory.path(), &["export", "--data", "data"]).with(3);
+    firstcome(directory.path(), &EXPORT).with(3);
     assert!(!directory.path().join("data").exists(), "looking makes nothing");
 }
 

@@ -41,7 +41,8 @@ impl<'a> Disk<'a> {
     fn inside(&self, program: &str) -> Command {
         let mut command = command("nsenter", self.directory);
         command.args(["--mount", "--target", &self.holder.id().to_string()]);
-        command.arg(format!("--wd={}", self.directory.display())).arg(program);
+        // Once more into the directory: what lies below it is another file system in there.
+        command.args(["/bin/sh", "-c", "cd \"$1\" && shift && exec \"$@\"", "sh"]).arg(self.directory).arg(program);
         command
     }
 

@@ -1,1 +1,168 @@
-//! Pending.
+//! Keys of callers: made once, shown once, kept as digests; or brought along.
+
+use crate::support::http::Client;
+use crate::support::program::{PROGRAM, command, firstcome, run};
+use crate::support::server::Server;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+fn serve(directory: &Path) -> Command {
+    let mut serve = command(PROGRAM, directory);
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--data", "data"]);
+    serve
+}
+
+/// What the key may do: nothing, claim, or make coupons.
+fn scope(server: &Server, key: &str) -> &'static str {
+    let mut client = Client::with_key(server.address(), key);
+    let settings = serde_json::json!({"limit": 5});
+    let put = client.call("PUT", "/v1/coupons/launch", Some(&settings)).status;
+    let look = client.get("/v1/coupons/launch/claims/ann").status;
+    match (put, look) {
+        (200 | 201, 404) => "admin",
+        (403, 404) => "service",
+        (401, 401) => "none",
+        other => panic!("{other:?}"),
+    }
+}
+
+fn shown(server: &mut Server, name: &str) -> String {
+    server.line(&format!("  {name} ")).split_whitespace().last().expect("a key").to_owned()
+}
+
+/// Every file below a directory that holds this text.
+fn files_with(directory: &Path, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(files_with(&path, text));
+        } else {
+            let bytes = fs::read(&path).expect("a file");
+            if bytes.windows(text.len()).any(|window| window == text.as_bytes()) {
+                found.push(path.display().to_string());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn keys_are_made_at_the_first_start_shown_once_and_kept_as_digests() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut server = Server::spawn(&mut serve(directory.path()));
+    let (admin, service) = (shown(&mut server, "admin"), shown(&mut server, "service"));
+    assert_ne!(admin, service);
+    assert_eq!((scope(&server, &admin), scope(&server, &service)), ("admin", "service"));
+    assert_eq!(scope(&server, "fc_admin_00000000000000000000000000000000"), "none");
+    assert_eq!(Client::new(server.address()).get("/v1/coupons/launch/claims/ann").status, 401);
+    server.terminate();
+    assert_eq!(server.wait().code(), Some(0), "{}", server.errors());
+    assert_eq!(server.output().matches(&admin).count(), 1);
+    assert!(!server.errors().contains(&admin) && !server.errors().contains(&service), "keys do not go to the log");
+
+    let file = directory.path().join("data").join("keys.toml");
+    assert_eq!(fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
+    for key in [&admin, &service] {
+        assert_eq!(files_with(directory.path(), key), Vec::<String>::new(), "a key is kept in clear");
+    }
+
+    let mut server = Server::spawn(&mut serve(directory.path()));
+    assert_eq!((scope(&server, &admin), scope(&server, &service)), ("admin", "service"), "the old ones are still good");
+    server.terminate();
+    server.wait();
+    let output = server.output();
+    assert!(!output.contains("fc_") && !output.contains("keys"), "shown twice: {output}");
+}
+
+#[test]
+fn a_start_that_fails_makes_no_keys_that_nobody_has_seen() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let ended = firstcome(directory.path(), &["serve", "--listen", &address, "--data", "data"]);
+    let said = ended.with(1);
+    assert!(said.contains(&format!("cannot listen on {address}")), "{said}");
+    assert!(!directory.path().join("data").join("keys.toml").exists());
+    let mut server = Server::spawn(&mut serve(directory.path()));
+    let admin = shown(&mut server, "admin");
+    assert_eq!(scope(&server, &admin), "admin");
+}
+
+#[test]
+fn what_a_crash_left_of_the_keys_does_not_hinder_the_next_start() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::create_dir(directory.path().join("data")).expect("a directory");
+    fs::write(directory.path().join("data").join("keys.part"), "admin_sha").expect("a file");
+    let mut server = Server::spawn(&mut serve(directory.path()));
+    let admin = shown(&mut server, "admin");
+    assert_eq!(scope(&server, &admin), "admin");
+}
+
+#[test]
+fn a_file_of_keys_that_makes_no_sense_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    Server::spawn(&mut serve(directory.path())).stop();
+    for text in ["", "admin_sha256 = \"00\"\nservice_sha256 = []\n", "admin = 1"] {
+        fs::write(directory.path().join("data").join("keys.toml"), text).expect("a file");
+        let said = run(&mut serve(directory.path())).with(1);
+        assert!(said.contains("keys.toml"), "{said}");
+    }
+}
+
+const ADMIN: &str = "canary-admin-6f1d2c9b7a3e5084";
+const SERVICES: [&str; 2] = ["canary-service-a-91b4e7d2c6f0", "canary-service-b-05c8f3a1e97d"];
+
+#[test]
+fn keys_of_the_environment_are_used_and_never_told() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut command = serve(directory.path());
+    command.env("FIRSTCOME_ADMIN_KEY", ADMIN).env("FIRSTCOME_SERVICE_KEYS", SERVICES.join(","));
+    let mut server = Server::spawn(command.env("FIRSTCOME_LOG", "trace"));
+    assert_eq!(scope(&server, ADMIN), "admin");
+    assert_eq!(SERVICES.map(|key| scope(&server, key)), ["service", "service"]);
+    let pages = ["/metrics", "/openapi.json", "/docs", "/", "/readyz"];
+    let mut client = Client::with_key(server.address(), ADMIN);
+    let told: String = pages.iter().map(|page| client.get(page).text()).collect();
+    server.terminate();
+    assert_eq!(server.wait().code(), Some(0), "{}", server.errors());
+    let told = told + &server.output() + &server.errors();
+    assert!(told.contains("listening"), "{told}");
+    assert!(!told.contains("canary-"), "a key is told: {told}");
+    assert_eq!(files_with(directory.path(), "canary-"), Vec::<String>::new());
+    assert!(!directory.path().join("data").join("keys.toml").exists(), "no others are made");
+}
+
+#[test]
+fn keys_come_from_files_too() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::write(directory.path().join("admin"), format!("{ADMIN}\n")).expect("a file");
+    fs::write(directory.path().join("services"), SERVICES.join("\n")).expect("a file");
+    let mut command = serve(directory.path());
+    command.env("FIRSTCOME_ADMIN_KEY_FILE", "admin").env("FIRSTCOME_SERVICE_KEYS_FILE", "services");
+    let server = Server::spawn(&mut command);
+    assert_eq!(scope(&server, ADMIN), "admin");
+    assert_eq!(SERVICES.map(|key| scope(&server, key)), ["service", "service"]);
+    server.stop();
+}
+
+#[test]
+fn bad_keys_are_a_usage_error_and_are_not_repeated() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let tables: [&[(&str, &str)]; 5] = [
+        &[("FIRSTCOME_ADMIN_KEY", "canary-short")],
+        &[("FIRSTCOME_ADMIN_KEY", "")],
+        &[("FIRSTCOME_SERVICE_KEYS", "canary-service-a-91b4e7d2c6f0,canary-short")],
+        &[("FIRSTCOME_ADMIN_KEY_FILE", "absent")],
+        &[("FIRSTCOME_ADMIN_KEY", ADMIN), ("FIRSTCOME_ADMIN_KEY_FILE", "absent")],
+    ];
+    for variables in tables {
+        let ended = run(serve(directory.path()).envs(variables.iter().copied()));
+        assert!(!ended.stdout.contains("canary-") && !ended.stderr.contains("canary-"), "{ended:?}");
+        let said = ended.with(2);
+        assert!(said.contains(variables[0].0), "{said}");
+        assert!(!directory.path().join("data").exists(), "a wrong call makes nothing");
+    }
+}

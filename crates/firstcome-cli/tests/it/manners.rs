@@ -1,1 +1,216 @@
-//! Pending.
+//! How the program behaves on a command line: help, exit codes, where settings come from.
+
+use crate::support::program::{PROGRAM, command, firstcome, run};
+use crate::support::server::Server;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+#[test]
+fn help_is_there_on_every_level() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let levels: [&[&str]; 9] = [
+        &[],
+        &["serve"],
+        &["verify"],
+        &["export"],
+        &["import"],
+        &["bench"],
+        &["bench", "coupons"],
+        &["completions"],
+        &["man"],
+    ];
+    for level in levels {
+        let help = firstcome(directory.path(), &[level, &["--help"]].concat()).well();
+        assert!(help.contains("Usage: firstcome"), "{level:?}: {help}");
+    }
+    assert!(firstcome(directory.path(), &["--version"]).well().starts_with("firstcome "));
+    let bare = firstcome(directory.path(), &[]).with(2);
+    assert!(bare.contains("Usage: firstcome"), "{bare}");
+}
+
+#[test]
+fn completions_and_the_manual_are_there() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = firstcome(directory.path(), &["completions", shell]).well();
+        assert!(script.contains("firstcome") && script.contains("admin-listen"), "{shell}: {script}");
+    }
+    let manual = firstcome(directory.path(), &["man"]).well();
+    for part in [".TH firstcome", "firstcome\\-serve", "admin\\-listen", "Re\\-check every stored invariant"] {
+        assert!(manual.contains(part), "{part:?} is not in the manual");
+    }
+}
+
+#[test]
+fn calls_that_make_no_sense_end_with_2_and_touch_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let table: [(&[&str], &str); 18] = [
+        (&["serv"], "unrecognized subcommand"),
+        (&["serve", "--prot", "80"], "--prot"),
+        (&["serve", "--dev", "--listen", "0.0.0.0:0"], "loopback only"),
+        (&["serve", "--dev", "--listen", "[::]:0"], "loopback only"),
+        (&["serve", "--listen", "nowhere"], "nowhere"),
+        (&["serve", "--dev", "--coupon", "launch"], "NAME=LIMIT"),
+        (&["serve", "--dev", "--coupon", "launch=0"], "1 to 100000000"),
+        (&["serve", "--dev", "--coupon", "launch=100000001"], "1 to 100000000"),
+        (&["serve", "--dev", "--coupon", "a b=5"], "the name"),
+        (&["serve", "--dev", "--drain", "soon"], "not a duration"),
+        (&["serve", "--dev", "--allow-origin", "example.org"], "not an origin"),
+        (&["serve", "--dev", "--connections-max", "0"], "connections-max"),
+        (&["serve", "--dev", "--connections-max", "18446744073709551615"], "connections-max"),
+        (&["serve", "--dev", "--config", "absent.toml"], "absent.toml"),
+        (&["import"], "<FILE>"),
+        (&["import", "--coupon", "launch=x", "file.csv"], "1 to 100000000"),
+        (&["export", "--format", "xml"], "xml"),
+        (&["completions", "tcsh"], "tcsh"),
+    ];
+    for (arguments, words) in table {
+        let said = firstcome(directory.path(), arguments).with(2);
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+    assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 0);
+}
+
+#[test]
+fn a_wrong_settings_file_is_a_usage_error_that_names_the_place() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let table = [
+        ("lisen = \"127.0.0.1:0\"", "lisen"),
+        ("listen = 80", "listen"),
+        ("listen = \"127.0.0.1:0\"\ndrain = \"soon\"", "not a duration"),
+        ("connections-max = 0", "connections-max"),
+        ("listen = \"0.0.0.0:0\"", "loopback only"),
+        ("not toml", "firstcome.toml"),
+    ];
+    for (text, words) in table {
+        fs::write(directory.path().join("firstcome.toml"), text).expect("a file");
+        let said = firstcome(directory.path(), &["serve", "--dev"]).with(2);
+        assert!(said.contains(words), "{text}: {said}");
+    }
+}
+
+/// Where the service puts its data tells which setting won.
+fn data_of(directory: &Path, flag: Option<&str>, environment: Option<&str>) -> String {
+    let mut serve = command(PROGRAM, directory);
+    serve.args(["serve", "--dev", "--listen", "127.0.0.1:0"]);
+    serve.args(flag.iter().flat_map(|value| ["--data", value]));
+    serve.envs(environment.map(|value| ("FIRSTCOME_DATA", value)));
+    let mut server = Server::spawn(&mut serve);
+    let line = server.line("data in ");
+    server.stop();
+    let shown = line.trim_start_matches("data in ").to_owned();
+    assert!(directory.join(&shown).join("firstcome.db").exists(), "{shown}");
+    shown
+}
+
+#[test]
+fn a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    assert_eq!(data_of(here, None, None), "firstcome-data");
+    fs::write(here.join("firstcome.toml"), "data = \"of-the-file\"\n").expect("a file");
+    assert_eq!(data_of(here, None, None), "of-the-file");
+    assert_eq!(data_of(here, None, Some("of-the-environment")), "of-the-environment");
+    assert_eq!(data_of(here, Some("of-the-flag"), Some("of-the-environment")), "of-the-flag");
+}
+
+#[test]
+fn the_address_comes_from_the_environment_and_from_the_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let serve = || {
+        let mut serve = command(PROGRAM, directory.path());
+        serve.args(["serve", "--dev", "--data", "data"]);
+        serve
+    };
+    let server = Server::spawn(serve().env("FIRSTCOME_LISTEN", "127.0.0.2:0"));
+    assert_eq!(server.address().ip().to_string(), "127.0.0.2");
+    server.stop();
+    let file = "listen = \"127.0.0.3:0\"\nadmin-listen = \"127.0.0.4:0\"\ndrain = \"1s\"\n";
+    fs::write(directory.path().join("other.toml"), file).expect("a file");
+    let mut server = Server::spawn(serve().args(["--config", "other.toml"]));
+    assert_eq!(server.address().ip().to_string(), "127.0.0.3");
+    let admin = server.line("admin on http://");
+    let admin = admin.trim_start_matches("admin on http://").parse().expect("an address");
+    let figures = crate::support::http::Client::new(admin).get("/metrics");
+    assert_eq!(figures.status, 200, "{}", figures.text());
+    server.stop();
+}
+
+#[test]
+fn the_report_of_verify_lists_every_invariant_with_its_counts() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Server::start_with(directory.path(), &["--coupon", "launch=5"]);
+    for user in ["ann", "bob", "cid"] {
+        assert_eq!(server.client().claim("launch", user, Some(user)).expect("it is answered").status, 201);
+    }
+    server.stop();
+    let report = firstcome(directory.path(), &["verify", "--data", "data"]).well();
+    let report: Value = serde_json::from_str(&report).expect("JSON where there is no terminal");
+    assert_eq!(report["breaches"], 0);
+    let checks = report["checks"].as_array().expect("checks");
+    let counts: Vec<(&str, u64)> = checks
+        .iter()
+        .map(|check| {
+            assert_eq!((&check["breaches"], &check["examples"]), (&0.into(), &Value::Array(Vec::new())));
+            (check["invariant"].as_str().expect("a text"), check["checked"].as_u64().expect("a count"))
+        })
+        .collect();
+    assert!(counts[0].0.starts_with("the file is sound") && 0 < counts[0].1, "{counts:?}");
+    let wanted = [
+        ("no oversell", 1),
+        ("one each", 3),
+        ("gapless", 3),
+        ("in order", 3),
+        ("every claim belongs", 3),
+        ("users and attributes", 3),
+        ("an idempotency key", 3),
+        ("a redemption", 0),
+    ];
+    assert_eq!(counts.len(), 1 + wanted.len());
+    for ((text, count), (beginning, wanted)) in counts[1..].iter().zip(wanted) {
+        assert!(text.starts_with(beginning), "{text}");
+        assert_eq!(*count, wanted, "{text}");
+    }
+}
+
+#[test]
+fn data_is_readable_by_its_owner_only_also_in_a_directory_that_is_open_to_all() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    let made = directory.path().join("made");
+    let mut server = Server::spawn(command(PROGRAM, directory.path()).args([
+        "serve",
+        "--dev",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        "made",
+    ]));
+    assert_eq!(mode(&made), 0o700);
+    server.kill();
+    let open = directory.path().join("data");
+    fs::create_dir(&open).expect("a directory");
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).expect("its mode can be set");
+    let server = Server::start_with(directory.path(), &["--coupon", "launch=5"]);
+    for file in ["firstcome.db", "firstcome.db-wal", "firstcome.db-shm"] {
+        assert_eq!(mode(&open.join(file)), 0o600, "{file} holds the secrets of codes");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_fault() {
+    let directory = tempfile::tempdir().expect("a directory");
+    Server::start_with(directory.path(), &["--coupon", "launch=5"]).stop();
+    // An export that nobody took whole has failed, and says so; the others have said enough.
+    let table: [(&str, &[i32]); 4] =
+        [("man", &[0]), ("completions bash", &[0]), ("verify --data data", &[0]), ("export --data data", &[0, 1])];
+    for (arguments, codes) in table {
+        let line = format!("{PROGRAM} {arguments} | exec true; exit ${{PIPESTATUS[0]}}");
+        let ended = run(command("/bin/bash", directory.path()).args(["-c", &line]));
+        assert!(ended.code.is_some_and(|code| codes.contains(&code)), "{arguments}: {ended:?}");
+        assert!(!ended.stderr.contains("panicked"), "{arguments}: {ended:?}");
+    }
+}

@@ -76,7 +76,12 @@ fn judge_after_restart(directory: &Path, story: &Story) {
     }
     // Whether it was done or not: the same request again gives the claim.
     let again = client.claim("launch", &story.unknown, Some(&story.unknown)).expect("it is answered");
-    assert_eq!((again.status, again.json()["serial"].clone()), (201, (story.told.len() + 1).into()), "{}", again.text());
+    assert_eq!(
+        (again.status, again.json()["serial"].clone()),
+        (201, (story.told.len() + 1).into()),
+        "{}",
+        again.text()
+    );
     server.stop();
     firstcome(directory, &["verify", "--json", "--data", "data"]).well();
 }

@@ -96,10 +96,16 @@ fn names_of_new_files_are_synced_before_anybody_is_served() {
     server.kill();
     let calls = read(&directory.path().join("trace"), server.process());
     let announced = calls.iter().find(|call| call.arguments.contains("listening on")).expect("it is announced").begun;
-    let is_data = |call: &&Call| {
-        let path = call.arguments.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
-        call.name == "fsync" && path.is_some_and(|(path, _)| Path::new(path).ends_with("data"))
+    let synced = |path: &Path| {
+        let is_path = |call: &Call| {
+            let shown = call.arguments.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
+            shown.is_some_and(|(shown, _)| Path::new(shown) == path)
+        };
+        let found = calls.iter().rfind(|call| call.name == "fsync" && call.result == "0" && is_path(call));
+        found.and_then(|call| call.ended).unwrap_or_else(|| panic!("{} is not synced", path.display()))
     };
-    let synced = calls.iter().find(is_data).and_then(|call| call.ended).expect("the directory is synced");
-    assert!(synced < announced);
+    let directory = directory.path().canonicalize().expect("a directory");
+    for path in [directory.join("data"), directory] {
+        assert!(synced(&path) < announced, "{}", path.display());
+    }
 }

@@ -5,23 +5,25 @@ use crate::accept::too_slow;
 use crate::auth::{Caller, Scope};
 use crate::error::{Code, Problem};
 use axum::body::Body;
-use axum::http::{HeaderMap, Method, Uri, header};
+use axum::http::{HeaderMap, Method, header};
 use bytes::Bytes;
 use firstcome::core::coupon::Serial;
 use firstcome::core::id::{CouponName, NameError, RequestId, UserId};
 use firstcome::core::limits::{
-    BODY_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, PUBLIC_IDEMPOTENCY_KEY_CHARS_MIN,
+    BODY_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, NAME_BYTES_MAX, PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX,
+    PUBLIC_IDEMPOTENCY_KEY_CHARS_MIN,
 };
 use firstcome::request::request_id;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Body as _;
 use serde::Deserialize;
 use std::time::Duration;
 
 /// A path's name as text. A path that is not UTF-8 has none.
 pub(crate) type PathName = Result<axum::extract::Path<String>, axum::extract::rejection::PathRejection>;
 
-fn bad_name(field: &str, error: impl ToString) -> Problem {
-    let detail = format!("{field} {}", error.to_string());
+fn bad_name(field: &str, error: NameError) -> Problem {
+    let detail = format!("{field} {error}");
     Problem::field(Code::InvalidName, field, detail)
 }
 
@@ -53,6 +55,10 @@ pub(crate) async fn read(headers: &HeaderMap, body: Body, deadline: Duration) ->
     if !is_json(headers) {
         return Err(Code::UnsupportedMediaType.into());
     }
+    // Who says beforehand that it is too large is told so before it is sent.
+    if (BODY_BYTES_MAX as u64) < body.size_hint().lower() {
+        return Err(Code::BodyTooLarge.into());
+    }
     let collected = tokio::time::timeout(deadline, Limited::new(body, BODY_BYTES_MAX).collect());
     match collected.await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
@@ -69,15 +75,20 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// Parses a JSON body. A mistake is told with the path of its field.
+/// Parses a JSON object. A mistake is told with the path of its field.
 pub(crate) fn parse<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Problem> {
+    // serde would take a list for an object whose fields come in order.
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    if first == Some(&b'[') {
+        return Err(Problem::field(Code::InvalidField, "body", "body must be a JSON object"));
+    }
     serde_json::from_slice(bytes).map_err(|error| explain::<T>(bytes, &error))
 }
 
 /// Parses once more, slowly, to learn where the mistake is.
 fn explain<'de, T: Deserialize<'de>>(bytes: &'de [u8], error: &serde_json::Error) -> Problem {
     if !error.is_data() {
-        return Problem::new(Code::InvalidJson).detail(format!("line {}, column {}", error.line(), error.column()));
+        return Problem::new(Code::InvalidJson).detail(error.to_string());
     }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let Err(error) = serde_path_to_error::deserialize::<_, T>(&mut deserializer) else {
@@ -85,22 +96,31 @@ fn explain<'de, T: Deserialize<'de>>(bytes: &'de [u8], error: &serde_json::Error
     };
     let message = error.inner().to_string();
     // serde_json ends with the position, which the field's name says better.
-    let message = message.split(" at line ").next().unwrap_or_default().to_owned();
+    let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
     let path = error.path().to_string();
     let named = message.split('`').nth(1).filter(|_| message.contains(" field `"));
-    let field = match (path.as_str(), named) {
-        (".", Some(named)) => named.to_owned(),
-        (".", None) => "body".to_owned(),
-        _ => path,
+    let field = if path == "." { named.unwrap_or_default() } else { &path };
+    let field = if field.is_empty() { "body" } else { shortened(field) };
+    // What came is the caller's own text, as long as they like; what it must be is ours.
+    let wanted = message.starts_with("invalid ").then(|| message.rsplit_once(", expected ")).flatten();
+    let detail = match wanted {
+        Some((_, wanted)) => format!("{field} must be {wanted}"),
+        None if NAME_BYTES_MAX < named.map_or(0, str::len) => "unknown field".to_owned(),
+        None => message.to_owned(),
     };
-    Problem::field(Code::InvalidField, &field, message)
+    Problem::field(Code::InvalidField, field, detail)
+}
+
+/// The beginning of a text that may be as long as its sender likes.
+fn shortened(text: &str) -> &str {
+    text.char_indices().nth(NAME_BYTES_MAX / 4).map_or(text, |(end, _)| &text[..end])
 }
 
 /// The request's id if it carries an `Idempotency-Key`. `body` is what the request means, not how it is spelt.
 pub(crate) fn request(
     headers: &HeaderMap,
     caller: Caller,
-    uri: &Uri,
+    (coupon, row): (&CouponName, &str),
     body: &[&[u8]],
 ) -> Result<Option<RequestId>, Problem> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
@@ -121,7 +141,8 @@ pub(crate) fn request(
     {
         return Err(wrong("on a public call it must be 22 or more base64url characters"));
     }
-    let scope: [&[u8]; 3] = [&caller.id, Method::POST.as_str().as_bytes(), uri.path().as_bytes()];
+    // Method and path, but for how the name is percent-encoded there.
+    let scope: [&[u8]; 4] = [&caller.id, Method::POST.as_str().as_bytes(), coupon.as_str().as_bytes(), row.as_bytes()];
     Ok(Some(request_id(&scope, key, body)))
 }
 

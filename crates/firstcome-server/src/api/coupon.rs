@@ -73,8 +73,11 @@ const NO_STORE: [(header::HeaderName, &str); 1] = [(header::CACHE_CONTROL, "no-s
         (status = 400, description = "`invalid_json` `invalid_field` `invalid_name`", body = ProblemShape),
         (status = 401, description = "`unauthorized`", body = ProblemShape),
         (status = 403, description = "`forbidden`", body = ProblemShape),
+        (status = 408, description = "`request_timeout`", body = ProblemShape),
         (status = 409, description = "`limit_below_issued` `room_fixed`", body = ProblemShape),
         (status = 410, description = "`deleted`", body = ProblemShape),
+        (status = 413, description = "`body_too_large`", body = ProblemShape),
+        (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn put_coupon(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
@@ -103,7 +106,10 @@ async fn show(app: &App, coupon: &CouponName) -> Result<Response, Problem> {
     params(("coupon" = String, Path, description = "Name of the coupon")),
     responses(
         (status = 200, description = "The coupon", body = Coupon),
-        (status = 404, description = "`unknown_coupon`", body = ProblemShape)
+        (status = 400, description = "`invalid_name`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`: a key came, and it is unknown", body = ProblemShape),
+        (status = 404, description = "`unknown_coupon`", body = ProblemShape),
+        (status = 503, description = "`store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_coupon(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
     let call = async {
@@ -121,7 +127,11 @@ pub(crate) async fn get_coupon(State(app): State<Arc<App>>, path: PathName, head
     params(("coupon" = String, Path, description = "Name of the coupon")),
     responses(
         (status = 204, description = "Deleted"),
-        (status = 404, description = "`unknown_coupon`", body = ProblemShape)
+        (status = 400, description = "`invalid_name`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 403, description = "`forbidden`", body = ProblemShape),
+        (status = 404, description = "`unknown_coupon`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn delete_coupon(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
     let call = async {
@@ -166,8 +176,11 @@ async fn may_claim(app: &App, headers: &HeaderMap, coupon: &CouponName) -> Resul
         (status = 401, description = "`unauthorized`", body = ProblemShape),
         (status = 403, description = "`pass_required` `invalid_pass`", body = ProblemShape),
         (status = 404, description = "`unknown_coupon`", body = ProblemShape),
+        (status = 408, description = "`request_timeout`", body = ProblemShape),
         (status = 409, description = "`already_issued` (with `claim`), `sold_out`", body = ProblemShape),
         (status = 410, description = "`expired` `deleted`", body = ProblemShape),
+        (status = 413, description = "`body_too_large`", body = ProblemShape),
+        (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
         (status = 422, description = "`idempotency_key_reused`", body = ProblemShape),
         (status = 425, description = "`not_open`", body = ProblemShape),
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
@@ -182,7 +195,7 @@ pub(crate) async fn post_claim(State(app): State<Arc<App>>, path: PathName, requ
         let user = body::user(&wanted.user)?;
         let attributes = wanted.attributes()?;
         let meaning = [user.as_str().as_bytes(), attributes.as_ref().map_or("", Attributes::as_str).as_bytes()];
-        let request = body::request(&parts.headers, caller, &parts.uri, &meaning)?;
+        let request = body::request(&parts.headers, caller, (&coupon, "claims"), &meaning)?;
         let claim = ClaimCommand { user, attributes, request };
         let claimed = answered(&app, app.store.claim(&coupon, claim)).await?;
         let claimed = claimed.map_err(|refusal| refused(&app, &coupon, &wanted.user, &refusal))?.into_inner();
@@ -197,7 +210,10 @@ pub(crate) async fn post_claim(State(app): State<Arc<App>>, path: PathName, requ
     params(("coupon" = String, Path, description = "Name of the coupon"), ("user" = String, Path, description = "Whose")),
     responses(
         (status = 200, description = "The claim", body = Claim),
-        (status = 404, description = "`unknown_coupon` `unknown_claim`", body = ProblemShape)
+        (status = 400, description = "`invalid_name`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 404, description = "`unknown_coupon` `unknown_claim`", body = ProblemShape),
+        (status = 503, description = "`store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_claim(
     State(app): State<Arc<App>>,
@@ -223,8 +239,11 @@ pub(crate) async fn get_claim(
         ("limit" = Option<u32>, Query, description = "At most so many: 1 to 1000, 100 without it")),
     responses(
         (status = 200, description = "A page", body = ClaimPage),
-        (status = 400, description = "`invalid_query`", body = ProblemShape),
-        (status = 404, description = "`unknown_coupon`", body = ProblemShape)
+        (status = 400, description = "`invalid_name` `invalid_query`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 403, description = "`forbidden`", body = ProblemShape),
+        (status = 404, description = "`unknown_coupon`", body = ProblemShape),
+        (status = 503, description = "`store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_claims(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap, uri: Uri) -> Response {
     let call = async {
@@ -251,10 +270,15 @@ pub(crate) async fn get_claims(State(app): State<Arc<App>>, path: PathName, head
     responses(
         (status = 201, description = "Redeemed", body = Redemption),
         (status = 400, description = "`invalid_json` `invalid_field` `invalid_name` `invalid_idempotency_key`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
         (status = 404, description = "`unknown_coupon` `unknown_code`", body = ProblemShape),
+        (status = 408, description = "`request_timeout`", body = ProblemShape),
         (status = 409, description = "`wrong_user` `already_redeemed`", body = ProblemShape),
         (status = 410, description = "`expired`", body = ProblemShape),
-        (status = 422, description = "`idempotency_key_reused`", body = ProblemShape)
+        (status = 413, description = "`body_too_large`", body = ProblemShape),
+        (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
+        (status = 422, description = "`idempotency_key_reused`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn post_redemption(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
     let call = async {
@@ -264,8 +288,10 @@ pub(crate) async fn post_redemption(State(app): State<Arc<App>>, path: PathName,
         let bytes = body::read(&parts.headers, body, app.config.limits.body).await?;
         let wanted = body::parse::<RedemptionBody>(&bytes)?;
         let user = wanted.user.as_deref().map(body::user).transpose()?;
-        let meaning = [wanted.code.as_bytes(), wanted.user.as_deref().unwrap_or_default().as_bytes()];
-        let request = body::request(&parts.headers, caller, &parts.uri, &meaning)?;
+        let code: String = wanted.code.chars().filter(|character| !matches!(character, '-' | ' ')).collect();
+        let code = code.to_ascii_uppercase();
+        let meaning = [code.as_bytes(), wanted.user.as_deref().unwrap_or_default().as_bytes()];
+        let request = body::request(&parts.headers, caller, (&coupon, "redemptions"), &meaning)?;
         let redeem = RedeemRequest { code: wanted.code, user, request };
         let redeemed = answered(&app, app.store.redeem(&coupon, redeem)).await?;
         let record = redeemed.map(Effect::into_inner).map_err(|refusal| refused(&app, &coupon, "", &refusal))?;

@@ -11,7 +11,8 @@ use crate::pages::{self, SecuritySchemes};
 use crate::state::App;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::http::{HeaderName, Method, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use firstcome::edge::Stopwatch;
@@ -41,14 +42,10 @@ pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 )]
 struct Document;
 
-fn documented(origins: &[axum::http::HeaderValue]) -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
-    let coupons = OpenApiRouter::new()
-        .routes(routes!(coupon::put_coupon, coupon::get_coupon, coupon::delete_coupon))
-        .routes(routes!(coupon::post_claim, coupon::get_claims));
-    // Public rows answer pages of the named origins; nothing else ever says that it may be read from elsewhere.
-    let coupons = if origins.is_empty() { coupons } else { coupons.layer(cors(origins)) };
+fn documented() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
     OpenApiRouter::with_openapi(Document::openapi())
-        .merge(coupons)
+        .routes(routes!(coupon::put_coupon, coupon::get_coupon, coupon::delete_coupon))
+        .routes(routes!(coupon::post_claim, coupon::get_claims))
         .routes(routes!(coupon::get_claim))
         .routes(routes!(coupon::post_redemption))
         .routes(routes!(health::healthz))
@@ -59,13 +56,32 @@ fn documented(origins: &[axum::http::HeaderValue]) -> (Router<Arc<App>>, utoipa:
 
 /// The contract as an OpenAPI document: `/openapi.json`.
 pub fn openapi_json() -> String {
-    let (_, document) = documented(&[]);
+    let (_, document) = documented();
     document.to_pretty_json().unwrap_or_default() + "\n"
 }
 
-fn cors(origins: &[axum::http::HeaderValue]) -> CorsLayer {
+/// The rows that pages of a named origin may call. Nothing else ever says that it may be read from elsewhere.
+const PUBLIC_ROWS: [(Method, &str); 2] =
+    [(Method::GET, "/v1/coupons/{coupon}"), (Method::POST, "/v1/coupons/{coupon}/claims")];
+
+fn is_public_row(request: &Parts) -> bool {
+    let asked = request.headers.get(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let method = match asked {
+        Some(method) if request.method == Method::OPTIONS => method.as_bytes(),
+        _ => request.method.as_str().as_bytes(),
+    };
+    PUBLIC_ROWS.iter().any(|(known, template)| {
+        let segments = template.split('/').map(Some).chain([None]);
+        let given = request.uri.path().split('/').map(Some).chain([None]);
+        let same = |(known, given): (Option<&str>, Option<&str>)| known == given || known == Some("{coupon}");
+        known.as_str().as_bytes() == method && segments.zip(given).all(same)
+    })
+}
+
+fn cors(origins: &[HeaderValue]) -> CorsLayer {
+    let origins = origins.to_vec();
     CorsLayer::new()
-        .allow_origin(AllowOrigin::list(origins.iter().cloned()))
+        .allow_origin(AllowOrigin::predicate(move |origin, request| origins.contains(origin) && is_public_row(request)))
         .allow_methods([Method::GET, Method::POST])
         .allow_headers([header::CONTENT_TYPE, PASS_HEADER, IDEMPOTENCY_KEY])
         .expose_headers([header::RETRY_AFTER])
@@ -74,14 +90,22 @@ fn cors(origins: &[axum::http::HeaderValue]) -> CorsLayer {
 
 /// All routes of the service.
 pub fn router(app: Arc<App>) -> Router {
-    let (api, document) = documented(&app.config.allow_origins);
+    let (api, document) = documented();
     let pages = pages::router(&document);
-    api.merge(pages)
+    let origins = &app.config.allow_origins;
+    let cors = (!origins.is_empty()).then(|| cors(origins));
+    let router = api
+        .merge(pages)
         .fallback(async || Problem::new(Code::NotFound))
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed))
         // Bodies are read by `body::read`, which has a limit and a deadline of its own.
-        .layer(DefaultBodyLimit::disable())
-        .with_state(app)
+        .layer(DefaultBodyLimit::disable());
+    // Outside of the fallbacks, which would else answer the browser's question before the call.
+    let router = match cors {
+        Some(cors) => router.layer(cors),
+        None => router,
+    };
+    router.with_state(app)
 }
 
 /// The routes of `--admin-listen`: figures and health without a key, for a port that only operators reach.
@@ -91,6 +115,7 @@ pub fn admin_router(app: Arc<App>) -> Router {
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .fallback(async || Problem::new(Code::NotFound))
+        .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed))
         .with_state(app)
 }
 

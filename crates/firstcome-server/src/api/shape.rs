@@ -3,24 +3,66 @@
 use crate::error::{Code, Problem as Refusal};
 use firstcome::core::coupon::{Attributes, CouponLimit, CouponSettings, Title};
 use firstcome::core::id::{CouponName, RoomName};
+use firstcome::core::limits::{COUPON_LIMIT_MAX, TITLE_BYTES_MAX};
 use firstcome::core::time::Timestamp;
 use firstcome::{ClaimRecord, Claimed, CouponView};
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
+use jiff::fmt::temporal::Pieces;
+use serde::de::{self, Deserializer, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
 use utoipa::ToSchema;
+
+/// The instant from which Unix time counts.
+const EPOCH: DateTime = jiff::civil::datetime(1970, 1, 1, 0, 0, 0, 0);
 
 /// An instant as RFC 3339 in UTC.
 pub(crate) fn instant(at: Timestamp) -> String {
-    // Every Timestamp lies within the years that jiff knows.
-    jiff::Timestamp::from_microsecond(at.as_us()).map(|at| at.to_string()).unwrap_or_default()
+    // Civil time, because jiff's own timestamps end a day before the year 9999 does.
+    EPOCH.checked_add(SignedDuration::from_micros(at.as_us())).map(|at| format!("{at}Z")).unwrap_or_default()
+}
+
+fn parse_instant(text: &str) -> Option<Timestamp> {
+    // jiff reads more than RFC 3339 writes, such as 20300101T00Z or a time zone's name.
+    let byte_at = |at: usize| text.as_bytes().get(at).map(u8::to_ascii_uppercase);
+    if [byte_at(4), byte_at(7), byte_at(10), byte_at(13), byte_at(16)] != [b'-', b'-', b'T', b':', b':'].map(Some) {
+        return None;
+    }
+    let pieces = Pieces::parse(text).ok().filter(|pieces| pieces.time_zone_annotation().is_none())?;
+    let civil = pieces.date().to_datetime(pieces.time()?);
+    let offset_us = i128::from(pieces.to_numeric_offset()?.seconds()) * 1_000_000;
+    let us = civil.duration_since(EPOCH).as_micros() - offset_us;
+    Timestamp::from_us(i64::try_from(us).ok()?)
 }
 
 fn read_instant(field: &str, text: Option<&str>) -> Result<Option<Timestamp>, Refusal> {
     let Some(text) = text else { return Ok(None) };
-    let wrong = || Refusal::field(Code::InvalidField, field, format!("{field} must be an RFC 3339 time"));
-    let at: jiff::Timestamp = text.parse().map_err(|_| wrong())?;
-    Timestamp::from_us(at.as_microsecond()).map(Some).ok_or_else(wrong)
+    let wrong = || format!("{field} must be an RFC 3339 time, such as 2030-01-01T00:00:00Z");
+    parse_instant(text).map(Some).ok_or_else(|| Refusal::field(Code::InvalidField, field, wrong()))
+}
+
+/// How many there may be: read here, so that whatever else comes is told what it must be.
+struct LimitVisitor;
+
+impl Visitor<'_> for LimitVisitor {
+    type Value = CouponLimit;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a whole number from 1 to {COUPON_LIMIT_MAX}")
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<CouponLimit, E> {
+        let limit = u32::try_from(number).ok().and_then(CouponLimit::new);
+        limit.ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
+    }
+}
+
+fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CouponLimit, D::Error> {
+    deserializer.deserialize_u64(LimitVisitor)
 }
 
 /// RFC 9457 problem
@@ -49,11 +91,12 @@ pub(crate) struct Problem {
 
 /// Settings of a coupon
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct CouponBody {
     /// How many there are
-    #[schema(minimum = 1, maximum = 100_000_000, example = 100)]
-    limit: u64,
+    #[serde(deserialize_with = "limit")]
+    #[schema(value_type = u64, minimum = 1, maximum = 100_000_000, example = 100)]
+    limit: CouponLimit,
     /// Issuing begins
     #[schema(format = DateTime)]
     opens_at: Option<String>,
@@ -77,8 +120,6 @@ impl CouponBody {
         if self.durability.is_some() {
             return Err(wrong("durability", "can be chosen only on a service with --redis and --sql"));
         }
-        let limit = u32::try_from(self.limit).ok().and_then(CouponLimit::new);
-        let limit = limit.ok_or_else(|| wrong("limit", "must be 1 to 100000000"))?;
         let opens_at = read_instant("opens_at", self.opens_at.as_deref())?;
         let expires_at = read_instant("expires_at", self.expires_at.as_deref())?;
         let redeem_until = read_instant("redeem_until", self.redeem_until.as_deref())?;
@@ -87,10 +128,11 @@ impl CouponBody {
         {
             return Err(wrong("expires_at", "must be after opens_at"));
         }
-        let title = self.title.as_deref().map(|title| Title::new(title).ok_or_else(|| wrong("title", "is too long")));
+        let too_long = || wrong("title", &format!("must have at most {TITLE_BYTES_MAX} bytes"));
+        let title = self.title.as_deref().map(|title| Title::new(title).ok_or_else(too_long));
         let room = self.room.as_deref().map(RoomName::parse).transpose();
         let room = room.map_err(|error| Refusal::field(Code::InvalidName, "room", format!("room {error}")))?;
-        Ok(CouponSettings { limit, opens_at, expires_at, redeem_until, title: title.transpose()?, room })
+        Ok(CouponSettings { limit: self.limit, opens_at, expires_at, redeem_until, title: title.transpose()?, room })
     }
 }
 
@@ -133,7 +175,7 @@ impl<'a> Coupon<'a> {
 
 /// A request for one coupon
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct ClaimBody<'a> {
     /// Who claims
     #[serde(borrow)]
@@ -150,11 +192,52 @@ impl ClaimBody<'_> {
     pub(crate) fn attributes(&self) -> Result<Option<Attributes>, Refusal> {
         let Some(raw) = self.attributes else { return Ok(None) };
         let wrong = |detail: &str| Refusal::field(Code::InvalidField, "attributes", detail);
-        let object: serde_json::Map<String, serde_json::Value> =
-            serde_json::from_str(raw.get()).map_err(|_| wrong("attributes must be a JSON object"))?;
-        let text = serde_json::to_string(&object).unwrap_or_default();
+        if !raw.get().starts_with('{') {
+            return Err(wrong("attributes must be a JSON object"));
+        }
+        let mut text = String::new();
+        let spelt = respell(raw.get(), ATTRIBUTES_LEVELS_MAX, &mut text);
+        spelt.map_err(|_| wrong("attributes must have at most 32 levels, and numbers of at most 1e308"))?;
         Attributes::new(&text).map(Some).ok_or_else(|| wrong("attributes must have at most 1024 bytes"))
     }
+}
+
+/// Objects and lists within each other in a claim's attributes. Protects the stack.
+const ATTRIBUTES_LEVELS_MAX: u32 = 32;
+
+/// Writes JSON without blanks and with keys in order. Numbers stay as they came: no digit of them is lost.
+fn respell(json: &str, levels: u32, out: &mut String) -> Result<(), serde_json::Error> {
+    let deeper = || levels.checked_sub(1).ok_or_else(|| de::Error::custom("too many levels"));
+    let separator = |at: usize, first: char, out: &mut String| out.push(if at == 0 { first } else { ',' });
+    match json.as_bytes().first() {
+        Some(b'{') => {
+            let members: BTreeMap<String, &RawValue> = serde_json::from_str(json)?;
+            let levels = deeper()?;
+            for (at, (name, value)) in members.iter().enumerate() {
+                separator(at, '{', out);
+                out.push_str(&serde_json::to_string(name)?);
+                out.push(':');
+                respell(value.get(), levels, out)?;
+            }
+            out.push_str(if members.is_empty() { "{}" } else { "}" });
+        }
+        Some(b'[') => {
+            let items: Vec<&RawValue> = serde_json::from_str(json)?;
+            let levels = deeper()?;
+            for (at, item) in items.iter().enumerate() {
+                separator(at, '[', out);
+                respell(item.get(), levels, out)?;
+            }
+            out.push_str(if items.is_empty() { "[]" } else { "]" });
+        }
+        Some(b'"') => out.push_str(&serde_json::to_string(&serde_json::from_str::<String>(json)?)?),
+        _ => {
+            // A number that no reader takes would make the whole answer unreadable.
+            serde_json::from_str::<serde_json::Value>(json)?;
+            out.push_str(json);
+        }
+    }
+    Ok(())
 }
 
 /// A claim
@@ -215,7 +298,7 @@ pub(crate) struct ClaimPage {
 
 /// A request to use up a coupon
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct RedemptionBody {
     /// What the holder shows; case, blanks and dashes do not matter
     pub(crate) code: String,

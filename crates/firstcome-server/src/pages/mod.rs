@@ -2,6 +2,7 @@
 
 mod reference;
 
+use crate::api::body::PathName;
 use crate::error::Code;
 use crate::state::App;
 use askama::Template;
@@ -83,7 +84,8 @@ async fn index(State(app): State<Arc<App>>) -> Response {
     rendered(StatusCode::OK, &page)
 }
 
-async fn error(Path(code): Path<String>) -> Response {
+async fn error(path: PathName) -> Response {
+    let code = path.map(|Path(code)| code).unwrap_or_default();
     match Code::ALL.iter().find(|known| known.as_str() == code) {
         Some(&code) => rendered(StatusCode::OK, &ErrorPage { code }),
         None => crate::error::Problem::new(Code::NotFound).into_response(),
@@ -96,7 +98,14 @@ pub(crate) fn router(document: &OpenApi) -> Router<Arc<App>> {
     let reference = Bytes::from(reference::render(document).unwrap_or_default());
     let json = move || async move { ([(header::CONTENT_TYPE, "application/json")], json.clone()) };
     let reference = move || async move { html(StatusCode::OK, reference.clone()) };
-    let style = async || ([(header::CONTENT_TYPE, "text/css"), (header::CACHE_CONTROL, "max-age=3600")], STYLE);
+    let style = async || {
+        let headers = [
+            (header::CONTENT_TYPE, "text/css"),
+            (header::CACHE_CONTROL, "max-age=3600"),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        ];
+        (headers, STYLE)
+    };
     Router::new()
         .route("/", get(index))
         .route("/docs", get(reference))

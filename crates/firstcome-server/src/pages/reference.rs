@@ -9,7 +9,7 @@ use utoipa::openapi::OpenApi;
 #[template(path = "docs.html")]
 struct Reference {
     version: String,
-    description: Vec<String>,
+    description: Vec<Words>,
     groups: Vec<Group>,
     shapes: Vec<Shape>,
     codes: &'static [Code],
@@ -25,7 +25,7 @@ struct Call {
     method: String,
     path: String,
     summary: String,
-    description: String,
+    description: Words,
     scope: String,
     parameters: Vec<Field>,
     body: Option<String>,
@@ -34,14 +34,22 @@ struct Call {
 
 struct CallAnswer {
     status: String,
-    description: Vec<Piece>,
+    description: Words,
     shape: Option<String>,
 }
 
-/// A run of text, or a code that links to its page.
+/// Text with code in it. Escapes itself, so that the page takes it as it is.
+#[derive(Template)]
+#[template(path = "words.html")]
+struct Words {
+    pieces: Vec<Piece>,
+}
+
+/// A run of text, something to be shown as code, or an error code that links to its page.
 enum Piece {
     Text(String),
     Code(String),
+    Error(String),
 }
 
 struct Shape {
@@ -90,12 +98,14 @@ fn kind(schema: &Value) -> String {
     format!("{base}{range}{format}")
 }
 
-fn pieces(description: &str) -> Vec<Piece> {
+fn words(description: &str) -> Words {
     let parts = description.split('`').enumerate();
-    parts
-        .filter(|(_, part)| !part.is_empty())
-        .map(|(at, part)| if at % 2 == 1 { Piece::Code(part.into()) } else { Piece::Text(part.into()) })
-        .collect()
+    let piece = |(at, part): (usize, &str)| match at % 2 {
+        0 => Piece::Text(part.into()),
+        _ if Code::ALL.iter().any(|code| code.as_str() == part) => Piece::Error(part.into()),
+        _ => Piece::Code(part.into()),
+    };
+    Words { pieces: parts.filter(|(_, part)| !part.is_empty()).map(piece).collect() }
 }
 
 fn call(path: &str, method: &str, operation: &Value) -> Call {
@@ -108,7 +118,7 @@ fn call(path: &str, method: &str, operation: &Value) -> Call {
         method: method.to_uppercase(),
         path: path.into(),
         summary: text(operation, "summary"),
-        description: text(operation, "description"),
+        description: words(&text(operation, "description")),
         scope: scope.unwrap_or_else(|| "public".into()),
         parameters: parameters
             .map(|parameter| Field {
@@ -122,7 +132,7 @@ fn call(path: &str, method: &str, operation: &Value) -> Call {
         answers: answers
             .map(|(status, answer)| CallAnswer {
                 status: status.clone(),
-                description: pieces(&text(answer, "description")),
+                description: words(&text(answer, "description")),
                 shape: json(answer),
             })
             .collect(),
@@ -168,7 +178,7 @@ pub(super) fn render(document: &OpenApi) -> askama::Result<String> {
     let shapes = document["components"]["schemas"].as_object().into_iter().flatten();
     let page = Reference {
         version: text(&document["info"], "version"),
-        description: text(&document["info"], "description").split("\n\n").map(str::to_owned).collect(),
+        description: text(&document["info"], "description").split("\n\n").map(words).collect(),
         groups,
         shapes: shapes.map(|(name, schema)| shape(name, schema)).collect(),
         codes: Code::ALL,

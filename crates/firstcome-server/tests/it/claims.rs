@@ -99,7 +99,8 @@ pub(crate) async fn a_coupon_with_a_room_needs_a_pass_or_a_service_key() {
 pub(crate) async fn attributes_stay_with_the_claim() {
     on_each(async |service| {
         service.make("launch", json!({"limit": 9})).await;
-        let attributes = json!({"nickname": "Ann \"é\" 🎫", "phone": "+49 30 1", "tags": [1, 2.5, null, true, {"a": {}}]});
+        let attributes =
+            json!({"nickname": "Ann \"é\" 🎫", "phone": "+49 30 1", "tags": [1, 2.5, null, true, {"a": {}}]});
         let body = json!({"user": "ann", "attributes": attributes});
         let claimed = service.send(claim("launch", "ann").json(&body)).await.is(201).json();
         assert!(claimed.get("attributes").is_none(), "who claims knows them");
@@ -109,6 +110,19 @@ pub(crate) async fn attributes_stay_with_the_claim() {
         assert!(service.claim_of("launch", "bob").await.json().get("attributes").is_none());
         service.send(claim("launch", "cid").json(&json!({"user": "cid", "attributes": {}}))).await.is(201);
         assert_eq!(service.claim_of("launch", "cid").await.json()["attributes"], json!({}));
+    })
+    .await;
+}
+
+pub(crate) async fn attributes_come_back_digit_by_digit_and_in_one_spelling() {
+    on_each(async |service| {
+        service.make("launch", json!({"limit": 9})).await;
+        let sent = r#"{ "b" : [ 1.10 , {} , [] ], "a":12345678901234567890123456789, "c":1e308, "d":"\u0061\n\"" }"#;
+        let kept = r#""attributes":{"a":12345678901234567890123456789,"b":[1.10,{},[]],"c":1e308,"d":"a\n\""}"#;
+        let body = format!("{{\"user\":\"ann\",\"attributes\":{sent}}}");
+        service.send(claim("launch", "").raw(body)).await.is(201);
+        let shown = service.claim_of("launch", "ann").await.is(200).body();
+        assert!(shown.contains(kept), "{shown}");
     })
     .await;
 }

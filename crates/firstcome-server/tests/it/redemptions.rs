@@ -59,7 +59,7 @@ pub(crate) async fn a_code_is_redeemed_for_its_holder_only() {
     on_each(async |service| {
         service.make("launch", json!({"limit": 9})).await;
         let code = service.claim_code("launch", "ann").await;
-        let by = |user: &str| redeem("launch", json!({"code": code, "user": user}));
+        let by = |user: &str| redeem("launch", &json!({"code": code, "user": user}));
         service.send(by("bob")).await.refused(409, "wrong_user");
         service.send(by("pass:1")).await.refused(400, "invalid_name");
         assert!(service.claim_of("launch", "ann").await.json().get("redeemed_at").is_none());
@@ -72,7 +72,8 @@ pub(crate) async fn a_code_is_redeemed_for_its_holder_only() {
 
 pub(crate) async fn redeeming_ends_at_its_own_instant() {
     on_each(async |service| {
-        let settings = json!({"limit": 9, "expires_at": "2030-01-01T00:00:05Z", "redeem_until": "2030-01-01T00:00:10Z"});
+        let settings =
+            json!({"limit": 9, "expires_at": "2030-01-01T00:00:05Z", "redeem_until": "2030-01-01T00:00:10Z"});
         service.make("launch", settings).await;
         let (ann, bob) = (service.claim_code("launch", "ann").await, service.claim_code("launch", "bob").await);
         service.set_clock(9);

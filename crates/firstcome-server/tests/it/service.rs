@@ -5,9 +5,9 @@ use crate::stores;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, Request};
-use firstcome::{CouponStore, Embedded};
 use firstcome::core::time::Timestamp;
 use firstcome::edge::ManualClock;
+use firstcome::{CouponStore, Embedded};
 use firstcome_server::auth::KeyDigest;
 use firstcome_server::{App, Config, Keys, Limits, Scope, api};
 use http_body_util::BodyExt;
@@ -46,17 +46,16 @@ pub(crate) fn config() -> Config {
 /// A service without a port.
 pub(crate) struct Service {
     pub(crate) app: Arc<App>,
+    pub(crate) store: Embedded,
     pub(crate) clock: Arc<ManualClock>,
-    durability: &'static str,
     router: Router,
 }
 
 impl Service {
     pub(crate) fn new(store: Embedded, clock: Arc<ManualClock>, config: Config) -> Self {
-        let durability = store.durability().as_str();
-        let app = Arc::new(App::new(store, config));
+        let app = Arc::new(App::new(store.clone(), config));
         let router = api::router(Arc::clone(&app));
-        Self { app, clock, durability, router }
+        Self { app, store, clock, router }
     }
 
     /// Over a store in memory.
@@ -108,7 +107,7 @@ impl Service {
 
     /// A back end's redemption.
     pub(crate) async fn redeem(&self, coupon: &str, code: &str) -> Answer {
-        self.send(redeem(coupon, json!({"code": code}))).await
+        self.send(redeem(coupon, &json!({"code": code}))).await
     }
 
     /// A back end's look at a claim.
@@ -126,9 +125,16 @@ impl Service {
         self.send(Ask::get("/metrics").by(ADMIN)).await.is(200).body()
     }
 
+    /// How many coupons there are.
+    pub(crate) async fn coupons(&self) -> u64 {
+        let metrics = self.metrics().await;
+        let line = metrics.lines().find_map(|line| line.strip_prefix("firstcome_store_coupons "));
+        line.and_then(|count| count.parse::<f64>().ok()).expect("the store counts its coupons") as u64
+    }
+
     /// What an acknowledged claim survives.
     pub(crate) fn durability(&self) -> &'static str {
-        self.durability
+        self.store.durability().as_str()
     }
 
     /// Moves the clock to so many seconds after the start.
@@ -143,8 +149,8 @@ pub(crate) fn claim(coupon: &str, user: &str) -> Ask {
 }
 
 /// A back end's redemption, to be altered.
-pub(crate) fn redeem(coupon: &str, body: Value) -> Ask {
-    Ask::post(&format!("/v1/coupons/{coupon}/redemptions")).by(SERVICE).json(&body)
+pub(crate) fn redeem(coupon: &str, body: &Value) -> Ask {
+    Ask::post(&format!("/v1/coupons/{coupon}/redemptions")).by(SERVICE).json(body)
 }
 
 /// Sends to a router. The future owns what it needs, so that it can be spawned or dropped.

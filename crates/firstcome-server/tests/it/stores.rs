@@ -81,6 +81,11 @@ impl Script {
         self.verdicts.send(verdict).expect("the journal lives");
     }
 
+    /// Whether the next commit has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.try_recv().is_ok()
+    }
+
     /// Returns once the next commit has begun.
     #[track_caller]
     pub(crate) fn begun(&self) {

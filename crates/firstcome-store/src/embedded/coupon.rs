@@ -2,6 +2,7 @@
 
 use super::engine::{durable, last_durable};
 use super::journal::{CouponId, Rows};
+use crate::edge::Clock;
 use crate::error::StoreError;
 use crate::port::{ClaimRecord, Claimed, CouponView, Page, Refused};
 use crate::voucher::VoucherKey;
@@ -29,8 +30,10 @@ impl Cell {
     }
 
     /// The answer to a claim if it rests on what is durable: then nobody needs to ask the writer.
-    pub(super) fn settled(&self, claim: &Claim, now: Timestamp) -> Option<Result<Effect<Issued>, Rejection>> {
+    pub(super) fn settled(&self, claim: &Claim, clock: &dyn Clock) -> Option<Result<Effect<Issued>, Rejection>> {
         let coupon = self.coupon.read();
+        // A new claim gets its time from the writer: without a window nothing here depends on it.
+        let now = if coupon.is_timed() { clock.now() } else { Timestamp::MAX };
         let answer = coupon.judge_claim(claim, now);
         coupon.rests_on(&answer).filter(|&rests_on| rests_on <= durable(self)).map(|_| answer)
     }

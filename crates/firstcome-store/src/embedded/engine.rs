@@ -7,8 +7,8 @@
 //! - After a failed commit nothing is written any more: memory then knows of claims that the disk may not have.
 
 use super::coupon::Cell;
-use super::journal::{Change, CouponId, Journal, Outcome};
-use super::{Command, Reply, Shared};
+use super::journal::{Change, CouponId, CouponPut, Journal, Outcome};
+use super::{Command, PutCommand, Reply, Shared};
 use crate::edge::Stopwatch;
 use crate::error::{Fault, StoreError};
 use crate::port::Put;
@@ -86,10 +86,10 @@ impl Engine {
                     self.claims(&cell, run, now);
                 }
                 Command::Redeem { cell, redeem, reply } => self.redeem(&cell, &redeem, reply, now),
-                Command::PutCoupon { name, settings, voucher_key, reply } => {
+                Command::PutCoupon(put) => {
                     self.finish();
-                    let answer = self.put_coupon(name, settings, voucher_key, now);
-                    reply.send(answer);
+                    let PutCommand { name, settings, voucher_key, reply } = *put;
+                    reply.send(self.put_coupon(name, settings, voucher_key, now));
                 }
                 Command::DeleteCoupon { cell, reply } => {
                     self.finish();
@@ -177,14 +177,15 @@ impl Engine {
         let (id, voucher_key) = known
             .as_ref()
             .map_or((CouponId(self.next_coupon), voucher_key), |cell| (cell.id, cell.voucher_key.clone()));
-        let settings_too = settings.clone();
-        self.commit(Change::CouponPut { id, name: name.clone(), settings, voucher_key: voucher_key.clone(), at })?;
+        let put = CouponPut { id, name, settings, voucher_key, at };
+        self.commit(Change::CouponPut(Box::new(put.clone())))?;
+        let CouponPut { name, settings, voucher_key, .. } = put;
         if let Some(cell) = known {
-            cell.coupon.write().replace_settings(settings_too);
+            cell.coupon.write().replace_settings(settings);
             return Ok(Ok(Put::Replaced));
         }
         self.next_coupon += 1;
-        let coupon = Coupon::new(settings_too, self.hasher.clone());
+        let coupon = Coupon::new(settings, self.hasher.clone());
         self.shared.add(name, Cell::new(id, voucher_key, coupon));
         Ok(Ok(Put::Created))
     }

@@ -19,22 +19,26 @@ impl CouponId {
     }
 }
 
+/// A coupon that is new, or has new settings.
+#[derive(Clone, Debug)]
+pub struct CouponPut {
+    /// Which.
+    pub id: CouponId,
+    /// Its name; fixed for a given id.
+    pub name: CouponName,
+    /// The settings from now on.
+    pub settings: CouponSettings,
+    /// The secret of its codes; fixed for a given id.
+    pub voucher_key: VoucherKey,
+    /// When it was decided.
+    pub at: Timestamp,
+}
+
 /// One thing that the rules decided.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// A coupon is new, or has new settings.
-    CouponPut {
-        /// Which.
-        id: CouponId,
-        /// Its name; fixed for a given id.
-        name: CouponName,
-        /// The settings from now on.
-        settings: CouponSettings,
-        /// The secret of its codes; fixed for a given id.
-        voucher_key: VoucherKey,
-        /// When it was decided.
-        at: Timestamp,
-    },
+    CouponPut(Box<CouponPut>),
     /// A coupon is deleted.
     CouponDeleted {
         /// Which.

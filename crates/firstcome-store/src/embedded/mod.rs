@@ -113,8 +113,16 @@ impl Shared {
 enum Command {
     Claim(ClaimCommand),
     Redeem { cell: Arc<Cell>, redeem: Redeem, reply: Reply<Effect<Redeemed>> },
-    PutCoupon { name: CouponName, settings: CouponSettings, voucher_key: VoucherKey, reply: Reply<Put> },
+    PutCoupon(Box<PutCommand>),
     DeleteCoupon { cell: Arc<Cell>, reply: Reply<()> },
+}
+
+/// Settings on their way. In a box of their own: commands are moved around by the thousand, and claims are small.
+struct PutCommand {
+    name: CouponName,
+    settings: CouponSettings,
+    voucher_key: VoucherKey,
+    reply: Reply<Put>,
 }
 
 type Judged<T> = Result<Result<T, Rejection>, StoreError>;
@@ -250,8 +258,8 @@ impl CouponStore for Embedded {
     async fn put_coupon(&self, coupon: &CouponName, settings: CouponSettings) -> Answer<Put> {
         let (reply, answer) = Reply::pair();
         let voucher_key = VoucherKey::new(draw_secret().map_err(|fault| StoreError::Unavailable(Arc::new(fault)))?);
-        let command = Command::PutCoupon { name: coupon.clone(), settings, voucher_key, reply };
-        Ok(self.ask(command, answer).await?.map_err(Into::into))
+        let command = Box::new(PutCommand { name: coupon.clone(), settings, voucher_key, reply });
+        Ok(self.ask(Command::PutCoupon(command), answer).await?.map_err(Into::into))
     }
 
     async fn delete_coupon(&self, coupon: &CouponName) -> Answer<()> {
@@ -272,7 +280,7 @@ impl CouponStore for Embedded {
         let cell = {
             let coupons = self.inner.shared.coupons.read();
             let Some(cell) = coupons.get(coupon.as_str()) else { return Ok(Err(Rejection::UnknownCoupon.into())) };
-            if let Some(answer) = cell.settled(&claim, self.inner.shared.clock.now()) {
+            if let Some(answer) = cell.settled(&claim, self.inner.shared.clock.as_ref()) {
                 return Ok(cell.tell(answer));
             }
             Arc::clone(cell)

@@ -5,7 +5,7 @@ use super::faults::fault;
 use super::{connect, coupon, lock, open_reader};
 use crate::edge::{draw_hasher, draw_secret};
 use crate::embedded::StoredCoupon;
-use crate::embedded::journal::{Change, CouponId};
+use crate::embedded::journal::{Change, CouponId, CouponPut};
 use crate::error::Fault;
 use crate::voucher::{VoucherCode, VoucherKey};
 use firstcome_core::coupon::{Attributes, Claim, Coupon, CouponSettings, Damage, Issued, Redeemed, Serial};
@@ -219,8 +219,8 @@ impl Importer {
         self.next_coupon += 1;
         let ArchivedCoupon { name, settings, voucher_key, deleted_at } = archived;
         let mut coupon = Coupon::new(settings.clone(), self.hasher.clone());
-        let put = Change::CouponPut { id, name: name.clone(), settings, voucher_key: voucher_key.clone(), at: now };
-        self.change(put)?;
+        let put = CouponPut { id, name: name.clone(), settings, voucher_key: voucher_key.clone(), at: now };
+        self.change(Change::CouponPut(Box::new(put)))?;
         if let Some(at) = deleted_at {
             coupon.delete();
             self.change(Change::CouponDeleted { id, at })?;

@@ -2,7 +2,7 @@
 
 use super::faults::fault;
 use crate::embedded::StoredCoupon;
-use crate::embedded::journal::{Change, CouponId};
+use crate::embedded::journal::{Change, CouponId, CouponPut};
 use crate::error::{Fault, FaultKind};
 use crate::voucher::VoucherKey;
 use firstcome_core::coupon::{
@@ -49,9 +49,7 @@ pub(super) fn write(connection: &Connection, changes: &[Change]) -> rusqlite::Re
                 let mut insert = connection.prepare_cached(INSERT_REDEMPTION)?;
                 insert.execute(params![row, redeemed.redeemed_at.as_us(), key, body])?;
             }
-            Change::CouponPut { id, name, settings, voucher_key, at } => {
-                put_coupon(connection, *id, name, settings, voucher_key, *at)?;
-            }
+            Change::CouponPut(put) => put_coupon(connection, put)?,
             Change::CouponDeleted { id, at } => {
                 connection.prepare_cached(DELETE_COUPON)?.execute(params![id.0, at.as_us()])?;
             }
@@ -60,14 +58,8 @@ pub(super) fn write(connection: &Connection, changes: &[Change]) -> rusqlite::Re
     Ok(())
 }
 
-fn put_coupon(
-    connection: &Connection,
-    id: CouponId,
-    name: &CouponName,
-    settings: &CouponSettings,
-    voucher_key: &VoucherKey,
-    at: Timestamp,
-) -> rusqlite::Result<()> {
+fn put_coupon(connection: &Connection, put: &CouponPut) -> rusqlite::Result<()> {
+    let CouponPut { id, name, settings, voucher_key, at } = put;
     let us = |instant: Option<Timestamp>| instant.map(Timestamp::as_us);
     connection.prepare_cached(PUT_COUPON)?.execute(params![
         id.0,

@@ -6,8 +6,11 @@ use std::io::ErrorKind;
 
 /// A fault of the database file.
 pub(super) fn fault(error: &rusqlite::Error, doing: impl Into<String>) -> Fault {
+    let extended = error.sqlite_error().map(|error| error.extended_code);
     let kind = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => FaultKind::Full,
+        // The index of the log finds no room: it is the same disk.
+        _ if extended == Some(rusqlite::ffi::SQLITE_IOERR_SHMSIZE) => FaultKind::Full,
         Some(ErrorCode::DatabaseCorrupt) => FaultKind::Damaged,
         Some(ErrorCode::NotADatabase) => FaultKind::Foreign,
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => FaultKind::ReadOnly,

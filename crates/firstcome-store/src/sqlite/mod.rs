@@ -90,11 +90,19 @@ fn lock(directory: &Path) -> Result<File, Fault> {
 
 /// Makes a directory that only its owner can read: what lies in it are secrets and other people's names.
 fn make_private(directory: &Path) -> std::io::Result<()> {
+    let absent = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let made: Vec<&Path> = directory.ancestors().take_while(absent).collect();
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(directory)
+    builder.create(directory)?;
+    // The name of a new directory is durable only once the one above it is synced.
+    for above in made.iter().filter_map(|path| path.parent()) {
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        File::open(above)?.sync_all()?;
+    }
+    Ok(())
 }
 
 /// Opens the file for writing and brings its schema up to date.

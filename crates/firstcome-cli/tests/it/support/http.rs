@@ -1,7 +1,7 @@
 //! As much of an HTTP/1.1 client as the tests need. It tells apart what became of a request that got no whole answer.
 
 use serde_json::Value;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 /// A whole answer.
@@ -31,12 +31,13 @@ impl Answer {
 }
 
 /// Why there is no whole answer.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
+#[expect(dead_code, reason = "the causes are shown when a test fails")]
 pub(crate) enum Lost {
     /// Nobody listens: the request never left.
-    Unsent,
+    Unsent(io::Error),
     /// The connection ended before the first byte of an answer: the request may or may not have had its effect.
-    Unanswered,
+    Unanswered(io::Error),
     /// The answer broke off. No proper end of the service does this.
     Truncated(String),
 }
@@ -69,9 +70,7 @@ impl Client {
     ) -> Result<Answer, Lost> {
         let request = self.spell(method, path, idempotency_key, body);
         let mut stream = self.connect()?;
-        if stream.write_all(&request).is_err() {
-            return Err(Lost::Unanswered);
-        }
+        stream.write_all(&request).map_err(Lost::Unanswered)?;
         let (answer, keep) = read_answer(&mut stream)?;
         if keep {
             self.stream = Some(stream);
@@ -126,9 +125,9 @@ impl Client {
         if let Some(stream) = self.stream.take() {
             return Ok(stream);
         }
-        let stream = TcpStream::connect(self.address).map_err(|_| Lost::Unsent)?;
-        stream.set_nodelay(true).map_err(|_| Lost::Unsent)?;
-        stream.set_read_timeout(Some(super::PATIENCE)).map_err(|_| Lost::Unsent)?;
+        let stream = TcpStream::connect(self.address).map_err(Lost::Unsent)?;
+        stream.set_nodelay(true).map_err(Lost::Unsent)?;
+        stream.set_read_timeout(Some(super::PATIENCE)).map_err(Lost::Unsent)?;
         Ok(stream)
     }
 
@@ -156,11 +155,19 @@ pub(crate) fn read_answer(stream: &mut TcpStream) -> Result<(Answer, bool), Lost
         if let Some((answer, keep)) = whole(&bytes) {
             return Ok((answer, keep));
         }
-        match stream.read(&mut chunk) {
-            Ok(0) | Err(_) if bytes.is_empty() => return Err(Lost::Unanswered),
-            Ok(0) | Err(_) => return Err(Lost::Truncated(String::from_utf8_lossy(&bytes).into_owned())),
-            Ok(count) => bytes.extend_from_slice(&chunk[..count]),
-        }
+        let ended = match stream.read(&mut chunk) {
+            Ok(0) => io::ErrorKind::UnexpectedEof.into(),
+            Ok(count) => {
+                bytes.extend_from_slice(&chunk[..count]);
+                continue;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => error,
+        };
+        return Err(match bytes.as_slice() {
+            [] => Lost::Unanswered(ended),
+            part => Lost::Truncated(format!("{ended}: {}", String::from_utf8_lossy(part))),
+        });
     }
 }
 

@@ -1,0 +1,119 @@
+//! Names at every boundary, in paths and in bodies.
+
+use crate::service::{ADMIN, Ask, SERVICE, Service, claim, redeem};
+use serde_json::json;
+
+/// Names that are none, and what is wrong with each.
+fn wrong_names() -> [(String, &'static str); 12] {
+    let bad = "may hold only A-Z a-z 0-9 . _ : @ -";
+    let start = "must begin with a letter or a digit";
+    [
+        ("a".repeat(129), "must have at most 128 bytes"),
+        ("a".repeat(20_000), "must have at most 128 bytes"),
+        ("-a".into(), start),
+        ("_a".into(), start),
+        (".".into(), start),
+        ("..".into(), start),
+        ("é".into(), start),
+        ("a b".into(), bad),
+        ("a/b".into(), bad),
+        ("aé".into(), bad),
+        ("a<script>alert(1)</script>".into(), bad),
+        ("a\0\r\n\u{202e}".into(), bad),
+    ]
+}
+
+fn right_names() -> [String; 6] {
+    ["a".repeat(128), "0".into(), "A.b_c:d@e-9".into(), "pass".into(), "a..".into(), "Z-".into()]
+}
+
+/// A name as a path spells it.
+fn encoded(name: &str) -> String {
+    name.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+/// All calls whose path names a coupon.
+fn calls_about(coupon: &str) -> Vec<Ask> {
+    let path = format!("/v1/coupons/{coupon}");
+    let body = json!({"limit": 1});
+    vec![
+        Ask::get(&path),
+        Ask::put(&path).json(&body),
+        Ask::delete(&path),
+        Ask::get(&format!("{path}/claims")),
+        Ask::get(&format!("{path}/claims/ann")),
+        claim(coupon, "ann"),
+        redeem(coupon, &json!({"code": "x"})),
+    ]
+    .into_iter()
+    .map(|ask| ask.by(ADMIN))
+    .collect()
+}
+
+pub(crate) async fn a_path_with_a_wrong_name_is_refused() {
+    let service = Service::memory();
+    for (name, wrong) in wrong_names() {
+        for ask in calls_about(&encoded(&name)) {
+            let answer = service.send(ask).await.refused(400, "invalid_name");
+            answer.about("coupon", &format!("coupon {wrong}"));
+        }
+        let answer = service.send(Ask::get(&format!("/v1/coupons/a/claims/{}", encoded(&name))).by(SERVICE)).await;
+        answer.refused(400, "invalid_name").about("user", &format!("user {wrong}"));
+    }
+    assert_eq!(service.coupons().await, 0, "nothing was made");
+}
+
+pub(crate) async fn a_path_that_is_not_utf8_is_refused() {
+    let service = Service::memory();
+    for name in ["%FF", "a%FF", "%C0%80", "%ED%A0%80", "%80"] {
+        for ask in calls_about(name) {
+            service.send(ask).await.refused(400, "invalid_name");
+        }
+        let user = Ask::get(&format!("/v1/coupons/a/claims/{name}")).by(SERVICE);
+        service.send(user).await.refused(400, "invalid_name");
+        service.send(Ask::get(&format!("/errors/{name}"))).await.refused(404, "not_found");
+    }
+    // Not percent-encoding at all: taken as it stands, and then no name.
+    for name in ["%", "%2", "%zz", "a%"] {
+        for ask in calls_about(name) {
+            service.send(ask).await.refused(400, "invalid_name");
+        }
+    }
+}
+
+pub(crate) async fn a_body_with_a_wrong_name_is_refused() {
+    let service = Service::memory();
+    service.make("launch", json!({"limit": 9})).await;
+    let users = wrong_names().into_iter().chain([
+        (String::new(), "must not be empty"),
+        ("pass:".into(), "must not begin with pass:"),
+        ("pass:7".into(), "must not begin with pass:"),
+    ]);
+    for (name, wrong) in users {
+        let (user, room) = (format!("user {wrong}"), format!("room {wrong}"));
+        service.claim("launch", &name).await.refused(400, "invalid_name").about("user", &user);
+        let answer = service.send(redeem("launch", &json!({"code": "x", "user": name}))).await;
+        answer.refused(400, "invalid_name").about("user", &user);
+        if !name.starts_with("pass:") {
+            let answer = service.put("launch", json!({"limit": 9, "room": name})).await;
+            answer.refused(400, "invalid_name").about("room", &room);
+        }
+    }
+    assert_eq!(service.issued("launch").await, 0);
+    assert!(service.show("launch").await.json().get("room").is_none());
+}
+
+pub(crate) async fn names_at_their_limits_are_taken() {
+    let service = Service::memory();
+    for name in right_names() {
+        service.make(&encoded(&name), json!({"limit": 9, "room": name})).await;
+        assert_eq!(service.show(&name).await.is(200).text("coupon"), name);
+        assert_eq!(service.claim(&name, &name).await.is(201).text("user"), name);
+        assert_eq!(service.claim_of(&name, &name).await.is(200).text("user"), name);
+    }
+    // Only users are reserved, and a name is another one in other letters.
+    service.make("pass:7", json!({"limit": 9})).await;
+    service.claim("Z-", "ann").await.is(201);
+    service.claim("Z-", "Ann").await.is(201);
+    service.show("z-").await.refused(404, "unknown_coupon");
+}

@@ -1,0 +1,124 @@
+//! Pages of other origins: closed, unless an origin is named, and then the public rows only.
+
+use crate::service::{ADMIN, Answer, Ask, Service, claim, config};
+use axum::http::{HeaderValue, Method};
+use serde_json::json;
+
+const NAMED: &str = "https://shop.example";
+
+fn preflight(path: &str, method: &str, origin: &str) -> Ask {
+    let ask = Ask::new(Method::OPTIONS, path).header("origin", origin);
+    ask.header("access-control-request-method", method)
+        .header("access-control-request-headers", "content-type,x-firstcome-pass,idempotency-key")
+}
+
+async fn service(origins: &[&'static str]) -> Service {
+    let mut config = config();
+    config.allow_origins = origins.iter().map(|origin| HeaderValue::from_static(origin)).collect();
+    let service = Service::memory_with(config);
+    service.make("launch", json!({"limit": 9, "room": "lobby"})).await;
+    service
+}
+
+/// What the answer allows pages of other origins.
+fn allowed(answer: &Answer) -> Vec<&str> {
+    let names = answer.headers.keys().filter(|name| name.as_str().starts_with("access-control-"));
+    names.map(|name| name.as_str()).collect()
+}
+
+/// One call of every row.
+fn every_row(origin: &str) -> Vec<Ask> {
+    let coupon = "/v1/coupons/launch";
+    vec![
+        Ask::put(coupon).by(ADMIN).json(&json!({"limit": 9, "room": "lobby"})),
+        Ask::get(&format!("{coupon}/claims")).by(ADMIN),
+        Ask::get(&format!("{coupon}/claims/ann")).by(ADMIN),
+        Ask::post(&format!("{coupon}/redemptions")).by(ADMIN).json(&json!({"code": "x"})),
+        Ask::get("/metrics").by(ADMIN),
+        Ask::get("/v1/nothing"),
+        Ask::delete(coupon).by(ADMIN),
+    ]
+    .into_iter()
+    .map(|ask| ask.header("origin", origin))
+    .collect()
+}
+
+fn public_rows(origin: &str) -> [Ask; 2] {
+    let public = claim("launch", "ann").without("authorization");
+    [Ask::get("/v1/coupons/launch"), public].map(|ask| ask.header("origin", origin))
+}
+
+#[tokio::test]
+async fn without_a_named_origin_no_page_of_another_origin_may_read_anything() {
+    let service = service(&[]).await;
+    for ask in every_row(NAMED).into_iter().chain(public_rows(NAMED)) {
+        assert_eq!(allowed(&service.send(ask).await), Vec::<&str>::new());
+    }
+    for path in ["/v1/coupons/launch", "/v1/coupons/launch/claims"] {
+        let answer = service.send(preflight(path, "POST", NAMED)).await.refused(405, "method_not_allowed");
+        assert_eq!(allowed(&answer), Vec::<&str>::new());
+    }
+}
+
+#[tokio::test]
+async fn pages_of_a_named_origin_may_make_public_calls() {
+    let service = service(&[NAMED, "https://too.example"]).await;
+    for origin in [NAMED, "https://too.example"] {
+        for ask in public_rows(origin) {
+            let answer = service.send(ask).await;
+            assert_eq!(
+                answer.header("access-control-allow-origin"),
+                Some(origin),
+                "refusals too: {}",
+                answer.outcome()
+            );
+            assert!(answer.header("vary").is_some_and(|vary| vary.contains("origin")), "caches keep origins apart");
+            assert_eq!(answer.header("access-control-allow-credentials"), None);
+        }
+        for (path, method) in [("/v1/coupons/launch", "GET"), ("/v1/coupons/launch/claims", "POST")] {
+            let answer = service.send(preflight(path, method, origin)).await.is(200);
+            assert_eq!(answer.header("access-control-allow-origin"), Some(origin));
+            let methods = answer.header("access-control-allow-methods").expect("methods");
+            assert!(methods.contains(method), "{methods}");
+            let headers = answer.header("access-control-allow-headers").expect("headers");
+            assert_eq!(headers, "content-type,x-firstcome-pass,idempotency-key", "and no key");
+        }
+    }
+}
+
+#[tokio::test]
+async fn pages_of_a_named_origin_may_make_no_other_call() {
+    let service = service(&[NAMED]).await;
+    for (path, method) in [
+        ("/v1/coupons/launch", "PUT"),
+        ("/v1/coupons/launch", "DELETE"),
+        ("/v1/coupons/launch/claims", "GET"),
+        ("/v1/coupons/launch/claims/ann", "GET"),
+        ("/v1/coupons/launch/redemptions", "POST"),
+        ("/metrics", "GET"),
+    ] {
+        let answer = service.send(preflight(path, method, NAMED)).await;
+        assert_eq!(answer.header("access-control-allow-origin"), None, "{method} {path}");
+    }
+    for ask in every_row(NAMED) {
+        let shown = format!("{ask:?}");
+        assert_eq!(service.send(ask).await.header("access-control-allow-origin"), None, "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn pages_of_any_other_origin_may_make_no_call_at_all() {
+    let service = service(&[NAMED]).await;
+    for origin in ["https://evil.example", "http://shop.example", "https://shop.example.evil.example", "null", ""]
+        .into_iter()
+        .chain(["https://shop.example:444", "https://SHOP.example", "https://x.shop.example", "*"])
+    {
+        for ask in public_rows(origin) {
+            assert_eq!(service.send(ask).await.header("access-control-allow-origin"), None, "{origin}");
+        }
+        for (path, method) in [("/v1/coupons/launch", "GET"), ("/v1/coupons/launch/claims", "POST")] {
+            let answer = service.send(preflight(path, method, origin)).await;
+            assert_eq!(answer.header("access-control-allow-origin"), None, "{origin}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Peers that take their time: each phase of a connection has a deadline, and who meets none is closed.
+
+use crate::in_time;
+use crate::running::{Peer, Running, claim, patient, soon};
+use crate::service::PATIENCE;
+use firstcome::edge::Stopwatch;
+use firstcome_server::Limits;
+use serde_json::json;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+
+const LIMIT: Duration = Duration::from_secs(1);
+/// A deadline is looked at twice a second, and a busy machine is late.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The peer is closed after the limit, and not much later.
+async fn is_closed_in_time(peer: &mut Peer) {
+    let watch = Stopwatch::start();
+    assert!(peer.closed().await.is_empty(), "closed without a word");
+    let elapsed = watch.elapsed();
+    assert!((LIMIT / 2..LIMIT + GRACE).contains(&elapsed), "{elapsed:?}");
+}
+
+#[tokio::test]
+async fn a_silent_or_idle_connection_is_closed() {
+    let running = Running::start(Limits { idle: LIMIT, ..patient() }).await;
+    let (mut silent, mut idle) = (running.connect().await, running.connect().await);
+    idle.send("GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert_eq!(idle.answer().await.status, 200);
+    in_time(async { tokio::join!(is_closed_in_time(&mut silent), is_closed_in_time(&mut idle)) }).await;
+    assert_eq!(running.figure("firstcome_connections_overdue_total").await, 2);
+    running.is_unharmed().await;
+}
+
+#[tokio::test]
+async fn a_head_that_trickles_in_is_not_waited_for() {
+    let running = Running::start(Limits { head: LIMIT, ..patient() }).await;
+    let (mut stuck, mut second) = (running.connect().await, running.connect().await);
+    stuck.send("GET /healthz HTTP/1.1\r\nhost:").await;
+    second.send("GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert_eq!(second.answer().await.status, 200);
+    second.send("G").await;
+    let trickle = async {
+        let peer = running.connect().await;
+        let (mut read, mut write) = peer.stream.into_split();
+        let drip = async {
+            // One byte at a time, always before the deadline: it must run from the first byte.
+            while write.write_all(b"x").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let end = async { drop(tokio::io::copy(&mut read, &mut tokio::io::sink()).await) };
+        let watch = Stopwatch::start();
+        soon(async {
+            tokio::select! { () = drip => {}, () = end => {} }
+        })
+        .await;
+        assert!(watch.elapsed() < LIMIT + GRACE, "{:?}", watch.elapsed());
+    };
+    in_time(async { tokio::join!(is_closed_in_time(&mut stuck), is_closed_in_time(&mut second), trickle) }).await;
+    assert_eq!(running.figure("firstcome_connections_overdue_total").await, 3);
+    running.is_unharmed().await;
+}
+
+#[tokio::test]
+async fn a_body_that_trickles_in_is_told_so_and_has_no_effect() {
+    let running = Running::start(Limits { body: LIMIT, ..patient() }).await;
+    running.service.make("launch", json!({"limit": 9})).await;
+    let (mut stuck, mut trickle) = (running.connect().await, running.connect().await);
+    let claim = claim("ann");
+    let (head, body) = claim.split_at(claim.find("\r\n\r\n").expect("a head") + 4);
+    stuck.send(head).await;
+    trickle.send(head).await;
+    let drip = async {
+        for byte in body.as_bytes() {
+            trickle.send([*byte]).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        trickle.answer().await.refused(408, "request_timeout");
+        trickle.closed().await
+    };
+    let stuck = async {
+        let watch = Stopwatch::start();
+        stuck.answer().await.refused(408, "request_timeout");
+        assert!(watch.elapsed() < LIMIT + GRACE);
+        stuck.closed().await
+    };
+    let (dripped, stuck) = in_time(async { tokio::join!(drip, stuck) }).await;
+    assert!(dripped.is_empty() && stuck.is_empty(), "the rest of the body is no request");
+    assert_eq!(running.service.issued("launch").await, 0);
+    running.is_unharmed().await;
+}
+
+#[tokio::test]
+async fn a_refusal_does_not_wait_for_the_body_that_it_does_not_need() {
+    let running = Running::start(patient()).await;
+    let mut peer = running.connect().await;
+    let head = "PUT /v1/coupons/launch HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n";
+    peer.send(format!("{head}content-length: 1000\r\n\r\n{{")).await;
+    peer.answer().await.refused(401, "unauthorized");
+    assert!(peer.closed().await.is_empty(), "what else comes is no request");
+    running.is_unharmed().await;
+}
+
+/// Waits until a figure has a value.
+async fn until(running: &Running, name: &str, wanted: u64) {
+    let reached = async {
+        while running.figure(name).await != wanted {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("{name} does not become {wanted}"));
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_read_its_answers_is_closed() {
+    let running = Running::start(Limits { write: LIMIT, ..patient() }).await;
+    let peer = running.connect().await;
+    let (mut read, mut write) = peer.stream.into_split();
+    let requests = "GET /docs HTTP/1.1\r\nhost: a\r\n\r\n".repeat(3_000);
+    // Asks for far more than all buffers on the way hold, and reads none of it.
+    let ask = async { drop(write.write_all(requests.as_bytes()).await) };
+    let closed = until(&running, "firstcome_connections_overdue_total", 1);
+    in_time(async { tokio::join!(ask, closed) }).await;
+    until(&running, "firstcome_connections", 0).await;
+    drop(soon(tokio::io::copy(&mut read, &mut tokio::io::sink())).await);
+    running.is_unharmed().await;
+}
+
+pub(crate) async fn a_connection_over_the_limit_is_told_so() {
+    let running = Running::start(Limits { connections_max: 2, ..patient() }).await;
+    let mut peers = [running.connect().await, running.connect().await];
+    for peer in &mut peers {
+        peer.send("GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        assert_eq!(peer.answer().await.status, 200);
+    }
+    for refused in 1..=5 {
+        let mut peer = running.connect().await;
+        if refused % 2 == 0 {
+            // What came and is not read must not cost the answer.
+            peer.send("GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        }
+        let answer = peer.answer().await.refused(503, "overloaded");
+        assert_eq!((answer.header("connection"), answer.header("retry-after")), (Some("close"), Some("1")));
+        assert!(peer.closed().await.is_empty());
+        assert_eq!(running.figure("firstcome_connections_refused_total").await, refused);
+    }
+    // A place that becomes free is given again.
+    let [mut first, second] = peers;
+    drop(second);
+    until(&running, "firstcome_connections", 1).await;
+    running.is_unharmed().await;
+    first.send("GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert_eq!(first.answer().await.status, 200);
+}
+
+#[tokio::test]
+async fn many_peers_that_say_nothing_hold_nobody_up() {
+    let running = Running::start(Limits { connections_max: 200, ..patient() }).await;
+    running.service.make("launch", json!({"limit": 9})).await;
+    let mut silent = Vec::new();
+    for number in 0..150 {
+        let mut peer = running.connect().await;
+        if number % 2 == 0 {
+            peer.send("POST /v1/coupons/launch/claims HTTP/1.1\r\ncontent-le").await;
+        }
+        silent.push(peer);
+    }
+    running.exchange(claim("ann")).await.is(201);
+    running.is_unharmed().await;
+    drop(silent);
+    until(&running, "firstcome_connections", 0).await;
+}

@@ -1,0 +1,144 @@
+//! Health and figures.
+
+use crate::service::{ADMIN, Ask, Service, claim, redeem, send};
+use firstcome_server::api::admin_router;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// Samples by name and labels.
+fn samples(metrics: &str) -> BTreeMap<String, f64> {
+    let mut samples = BTreeMap::new();
+    for line in metrics.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}"));
+        let value: f64 = value.parse().unwrap_or_else(|_| panic!("{line} is no figure"));
+        assert!(value.is_finite() && 0.0 <= value, "{line}");
+        assert!(samples.insert(name.to_owned(), value).is_none(), "{name} stands twice");
+    }
+    samples
+}
+
+fn requests(samples: &BTreeMap<String, f64>, route: &str, status: u16) -> f64 {
+    samples[&format!("firstcome_http_requests_total{{route=\"{route}\",status=\"{status}\"}}")]
+}
+
+#[tokio::test]
+async fn figures_are_open_metrics_and_whole() {
+    let service = Service::memory();
+    let answer = service.send(Ask::get("/metrics").by(ADMIN)).await.is(200);
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(answer.header("content-type"), Some(kind));
+    let text = answer.body();
+    assert!(text.ends_with("# EOF\n"), "whole");
+    let mut described: Vec<&str> = Vec::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, help) = rest.split_once(' ').unwrap_or_else(|| panic!("{line}"));
+            assert!(!help.is_empty() && !described.contains(&name), "{line}");
+            described.push(name);
+        } else if !line.starts_with('#') {
+            assert!(described.iter().any(|name| line.starts_with(name)), "{line} is not described");
+        }
+    }
+    assert!(20 < samples(&text).len());
+}
+
+#[tokio::test]
+async fn figures_count_what_happened() {
+    let service = Service::memory();
+    let before = samples(&service.metrics().await);
+    service.make("launch", json!({"limit": 1})).await;
+    let code = service.claim_code("launch", "ann").await;
+    service.claim("launch", "bob").await.refused(409, "sold_out");
+    service.send(claim("launch", "cid").without("authorization")).await.refused(401, "unauthorized");
+    service.redeem("launch", &code).await.is(201);
+    service.show("launch").await.is(200);
+    service.claim_of("launch", "ann").await.is(200);
+    service.claims("launch", "").await.is(200);
+    service.send(Ask::delete("/v1/coupons/launch").by(ADMIN)).await.is(204);
+    let after = samples(&service.metrics().await);
+    for (route, status) in [
+        ("put_coupon", 201),
+        ("post_claim", 201),
+        ("post_claim", 409),
+        ("post_claim", 401),
+        ("post_redemption", 201),
+        ("get_coupon", 200),
+        ("get_claim", 200),
+        ("get_claims", 200),
+        ("delete_coupon", 204),
+    ] {
+        let counted = requests(&after, route, status) - requests(&before, route, status);
+        assert_eq!(counted, 1.0, "{route} {status}");
+    }
+    let claims = "firstcome_http_request_duration_seconds_count{route=\"post_claim\"}";
+    assert_eq!(after[claims], 3.0);
+    assert_eq!(after["firstcome_store_coupons"], 1.0);
+    assert_eq!(after["firstcome_store_writable"], 1.0);
+    assert_eq!(after["firstcome_store_batch_changes_sum"], 4.0, "made, claimed, redeemed, deleted");
+    for (name, value) in &before {
+        let gauge = name.starts_with("firstcome_store_queue") || name.starts_with("firstcome_connections");
+        assert!(gauge || value <= &after[name], "{name} fell");
+    }
+}
+
+#[tokio::test]
+async fn buckets_of_a_histogram_rise_to_its_count() {
+    let service = Service::memory();
+    service.make("launch", json!({"limit": 9})).await;
+    for number in 0..20 {
+        service.claim("launch", &format!("user{number}")).await;
+    }
+    let text = service.metrics().await;
+    let samples = samples(&text);
+    let mut histograms = 0;
+    let mut before = 0.0;
+    for line in text.lines().filter(|line| line.contains("_bucket{")) {
+        let (name, value) = line.rsplit_once(' ').expect("a sample");
+        let value: f64 = value.parse().expect("a figure");
+        assert!(before <= value, "{line} fell");
+        before = value;
+        let (series, rest) = name.split_once("_bucket{le=\"+Inf\"").unwrap_or((name, ""));
+        if series != name {
+            let labels = rest.trim_start_matches(',').trim_end_matches('}');
+            let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+            assert_eq!(samples[&format!("{series}_count{labels}")], value, "{line}");
+            (before, histograms) = (0.0, histograms + 1);
+        }
+    }
+    assert_eq!(histograms, 9, "one for each of 7 routes, 2 of the store");
+}
+
+#[tokio::test]
+async fn labels_come_from_fixed_lists_whatever_is_asked() {
+    let service = Service::memory();
+    let names = |metrics: &str| samples(metrics).into_keys().collect::<Vec<_>>();
+    let before = names(&service.metrics().await);
+    for number in 0..50 {
+        let (coupon, user) = (format!("labelcoupon{number}"), format!("labeluser{number}"));
+        service.make(&coupon, json!({"limit": 1, "title": "labeltitle", "room": "labelroom"})).await;
+        service.claim(&coupon, &user).await.is(201);
+        service.send(redeem(&coupon, &json!({"code": "labelcode", "user": user}))).await.refused(404, "unknown_code");
+        service.send(Ask::get(&format!("/labelpath{number}"))).await.refused(404, "not_found");
+        service.claim(&coupon, "label wrong").await.refused(400, "invalid_name");
+    }
+    let metrics = service.metrics().await;
+    assert_eq!(names(&metrics), before, "as many series as before");
+    assert!(!metrics.contains("label"), "no name of anybody");
+}
+
+#[tokio::test]
+async fn a_port_for_operators_has_figures_and_health_and_nothing_else() {
+    let service = Service::memory();
+    service.make("launch", json!({"limit": 1})).await;
+    let router = admin_router(service.app.clone());
+    let ask = async |ask: Ask| send(router.clone(), ask).await;
+    assert!(ask(Ask::get("/metrics")).await.is(200).body().contains("firstcome_store_coupons 1"));
+    assert_eq!(ask(Ask::get("/healthz")).await.is(200).body(), "ok\n");
+    ask(Ask::get("/readyz")).await.is(200);
+    for path in ["/", "/docs", "/v1/coupons/launch", "/openapi.json"] {
+        ask(Ask::get(path).by(ADMIN)).await.refused(404, "not_found");
+    }
+    ask(Ask::put("/v1/coupons/new").by(ADMIN).json(&json!({"limit": 1}))).await.refused(404, "not_found");
+    ask(Ask::post("/metrics")).await.refused(405, "method_not_allowed");
+    assert_eq!(service.coupons().await, 1);
+}

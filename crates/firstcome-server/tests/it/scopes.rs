@@ -1,0 +1,151 @@
+//! Every route with every kind of caller. A route that the document names and this table does not fails the test.
+
+use crate::promises::document;
+use crate::service::{ADMIN, Ask, SERVICE, SERVICE_TOO, STRANGER, Service, claim};
+use axum::http::Method;
+use firstcome_server::Scope;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+struct Route {
+    method: Method,
+    template: &'static str,
+    scope: Scope,
+    /// Without a body where none is needed.
+    body: Option<Value>,
+    /// The status for a caller who may.
+    status: u16,
+    /// Whether the route looks at keys at all.
+    judges: bool,
+}
+
+fn routes() -> Vec<Route> {
+    let route =
+        |method: Method, template, scope, body, status| Route { method, template, scope, body, status, judges: true };
+    let open = |template| Route { judges: false, ..route(Method::GET, template, Scope::Public, None, 200) };
+    vec![
+        route(Method::PUT, "/v1/coupons/{coupon}", Scope::Admin, Some(json!({"limit": 9})), 200),
+        route(Method::GET, "/v1/coupons/{coupon}", Scope::Public, None, 200),
+        route(Method::DELETE, "/v1/coupons/{coupon}", Scope::Admin, None, 204),
+        route(Method::POST, "/v1/coupons/{coupon}/claims", Scope::Service, Some(json!({"user": "eve"})), 201),
+        route(Method::GET, "/v1/coupons/{coupon}/claims", Scope::Admin, None, 200),
+        route(Method::GET, "/v1/coupons/{coupon}/claims/{user}", Scope::Service, None, 200),
+        route(Method::POST, "/v1/coupons/{coupon}/redemptions", Scope::Service, Some(json!({"code": "x"})), 404),
+        route(Method::GET, "/metrics", Scope::Admin, None, 200),
+        open("/healthz"),
+        open("/readyz"),
+        open("/"),
+        open("/docs"),
+        open("/openapi.json"),
+        open("/assets/firstcome.css"),
+        open("/errors/sold_out"),
+    ]
+}
+
+/// What a caller sends, and the scope that it gives; `None` for what is no valid key.
+fn callers() -> Vec<(Option<Vec<u8>>, Option<Scope>)> {
+    let bearer = |key: &str| Some(format!("Bearer {key}").into_bytes());
+    let mut callers = vec![
+        (None, Some(Scope::Public)),
+        (bearer(SERVICE), Some(Scope::Service)),
+        (bearer(SERVICE_TOO), Some(Scope::Service)),
+        (bearer(ADMIN), Some(Scope::Admin)),
+        (Some(format!("bEARER  {ADMIN} ").into_bytes()), Some(Scope::Admin)),
+        (bearer(STRANGER), None),
+        (bearer(&ADMIN[..ADMIN.len() - 1]), None),
+        (bearer(&ADMIN.to_uppercase()), None),
+        (bearer(&format!("{ADMIN}x")), None),
+        (bearer(&format!("{ADMIN} {SERVICE}")), None),
+        (bearer(""), None),
+    ];
+    let malformed: [&[u8]; 8] = [
+        b"",
+        b"Bearer",
+        ADMIN.as_bytes(),
+        b"Basic YWRtaW46YWRtaW4=",
+        b"Bearer\t",
+        b"Bearer \xFF\xFE",
+        b"Token canary-admin-0123456789",
+        b"Bearer, canary-admin-0123456789",
+    ];
+    callers.extend(malformed.map(|value| (Some(value.to_vec()), None)));
+    callers
+}
+
+async fn fresh() -> Service {
+    let service = Service::memory();
+    service.make("launch", json!({"limit": 9})).await;
+    service.claim("launch", "ann").await.is(201);
+    service
+}
+
+#[tokio::test]
+async fn every_route_answers_every_kind_of_caller_as_its_scope_says() {
+    for route in routes() {
+        let path = route.template.replace("{coupon}", "launch").replace("{user}", "ann");
+        for (authorization, scope) in callers() {
+            let service = fresh().await;
+            let mut ask = Ask::new(route.method.clone(), &path);
+            if let Some(body) = &route.body {
+                ask = ask.json(body);
+            }
+            if let Some(value) = &authorization {
+                ask = ask.header("authorization", value);
+            }
+            let answer = service.send(ask).await;
+            let wanted = match scope {
+                _ if !route.judges => route.status,
+                Some(scope) if route.scope <= scope => route.status,
+                Some(Scope::Public) | None => 401,
+                Some(_) => 403,
+            };
+            let caller = authorization.map(|value| String::from_utf8_lossy(&value).into_owned());
+            assert_eq!(answer.status, wanted, "{} {} by {caller:?}", route.method, route.template);
+            if [401, 403].contains(&wanted) {
+                assert_eq!(answer.text("code"), if wanted == 401 { "unauthorized" } else { "forbidden" });
+                let view = service.show("launch").await.json();
+                assert_eq!((&view["issued"], &view["state"]), (&json!(1), &json!("open")), "nothing happened");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_route_of_the_document_stands_in_the_table_with_its_scope() {
+    let table: BTreeSet<(String, String, &str)> = routes()
+        .iter()
+        .filter(|route| !["/", "/docs", "/openapi.json"].contains(&route.template))
+        .filter(|route| !route.template.starts_with("/assets/") && !route.template.starts_with("/errors/"))
+        .map(|route| {
+            let scope = match route.scope {
+                Scope::Public => "public",
+                Scope::Service => "service",
+                Scope::Admin => "admin",
+            };
+            (route.template.to_owned(), route.method.as_str().to_lowercase(), scope)
+        })
+        .collect();
+    let mut documented = BTreeSet::new();
+    for (path, methods) in document()["paths"].as_object().expect("paths") {
+        for (method, operation) in methods.as_object().expect("methods") {
+            let scope = operation["security"][0].as_object().and_then(|scheme| scheme.keys().next());
+            documented.insert((path.clone(), method.clone(), scope.map_or("public", String::as_str)));
+        }
+    }
+    assert_eq!(table, documented);
+}
+
+pub(crate) async fn a_caller_without_the_scope_is_told_which_kind_of_no_it_is() {
+    let service = fresh().await;
+    let unknown = service.send(claim("launch", "bob").by(STRANGER)).await.refused(401, "unauthorized");
+    assert_eq!(unknown.header("www-authenticate"), Some("Bearer"));
+    service.send(Ask::delete("/v1/coupons/launch").by(SERVICE)).await.refused(403, "forbidden");
+    // Two credentials: which one counts would be a guess.
+    let both = claim("launch", "bob").also("authorization", &format!("Bearer {STRANGER}"));
+    service.send(both).await.refused(401, "unauthorized");
+    // A stranger learns nothing about names or bodies before the key is judged.
+    service.send(claim("none", "bob").by(STRANGER)).await.refused(401, "unauthorized");
+    service.send(claim("launch", "bob").by(STRANGER).raw("nonsense")).await.refused(401, "unauthorized");
+    service.send(Ask::put("/v1/coupons/-").json(&json!({}))).await.refused(401, "unauthorized");
+    assert_eq!(service.issued("launch").await, 1);
+}
