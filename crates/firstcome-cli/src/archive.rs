@@ -18,6 +18,7 @@ use firstcome::core::id::CouponName;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::{Clock, SystemClock};
 use firstcome::sqlite::{Archive, ArchivedClaim, ArchivedCoupon, Importer, IncomingClaim};
+use firstcome_server::rfc3339;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -182,13 +183,7 @@ fn attributes(value: &Value) -> anyhow::Result<Attributes> {
     Attributes::new(&serde_json::to_string(object)?).ok_or_else(|| anyhow!("attributes are too long"))
 }
 
-/// An instant as RFC 3339 in UTC.
-fn write_instant(at: Timestamp) -> anyhow::Result<String> {
-    Ok(jiff::Timestamp::from_microsecond(at.as_us())?.to_string())
-}
-
 /// An instant from RFC 3339.
 fn read_instant(text: &str) -> anyhow::Result<Timestamp> {
-    let at: jiff::Timestamp = text.parse().with_context(|| format!("{text:?} is not an RFC 3339 time"))?;
-    Timestamp::from_us(at.as_microsecond()).ok_or_else(|| anyhow!("{text:?} lies outside the years 1 to 9999"))
+    rfc3339::parse(text).ok_or_else(|| anyhow!("{text:?} is not an RFC 3339 time"))
 }

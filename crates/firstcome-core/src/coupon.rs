@@ -55,15 +55,16 @@ impl CouponLimit {
 }
 
 macro_rules! bounded_text {
-    ($(#[$doc:meta])* $name:ident, $bytes_max:expr) => {
+    ($(#[$doc:meta])* $name:ident, $bytes_max:expr, $allowed:expr) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, Debug)]
         pub struct $name(Box<str>);
 
         impl $name {
-            /// Takes the text; `None` if it has too many bytes.
+            /// Takes the text; `None` if it has too many bytes, or a character that it may not have.
             pub fn new(text: &str) -> Option<Self> {
-                (text.len() <= $bytes_max).then(|| Self(text.into()))
+                let allowed: fn(char) -> bool = $allowed;
+                (text.len() <= $bytes_max && text.chars().all(allowed)).then(|| Self(text.into()))
             }
 
             /// The text.
@@ -75,14 +76,16 @@ macro_rules! bounded_text {
 }
 
 bounded_text!(
-    /// A title for people, at most [`TITLE_BYTES_MAX`] bytes.
+    /// A title for people, on one line: at most [`TITLE_BYTES_MAX`] bytes, and no control character.
     Title,
-    TITLE_BYTES_MAX
+    TITLE_BYTES_MAX,
+    |character| !character.is_control()
 );
 bounded_text!(
     /// What a claim carries along, at most [`ATTRIBUTES_BYTES_MAX`] bytes of JSON. The rules never look inside.
     Attributes,
-    ATTRIBUTES_BYTES_MAX
+    ATTRIBUTES_BYTES_MAX,
+    |_| true
 );
 
 /// What an operator decides about a coupon.

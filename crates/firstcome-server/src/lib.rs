@@ -15,6 +15,7 @@ pub mod auth;
 pub mod error;
 mod metrics;
 mod pages;
+pub mod rfc3339;
 mod state;
 
 pub use accept::{Limits, serve};

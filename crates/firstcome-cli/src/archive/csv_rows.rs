@@ -1,11 +1,12 @@
 //! Claims as comma-separated values with a head.
 
-use super::{Incoming, Sink, attributes, read_instant, write_instant};
+use super::{Incoming, Sink, attributes, read_instant};
 use anyhow::{Context, anyhow};
 use firstcome::core::coupon::Serial;
 use firstcome::core::id::{CouponName, UserId};
 use firstcome::core::time::Timestamp;
 use firstcome::sqlite::{ArchivedClaim, ArchivedCoupon, IncomingClaim};
+use firstcome_server::rfc3339;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 
@@ -47,13 +48,13 @@ impl<W: Write> Sink for Rows<W> {
     }
 
     fn claim(&mut self, claim: &ArchivedClaim) -> anyhow::Result<()> {
-        let redeemed_at = claim.redeemed.map(|(at, _)| write_instant(at)).transpose()?;
+        let redeemed_at = claim.redeemed.map(|(at, _)| rfc3339::format(at));
         self.out.serialize(Row {
             coupon: claim.coupon.to_string(),
             serial: Some(claim.issued.serial.get()),
             user: claim.user.to_string(),
             code: Some(claim.code.as_str().to_owned()),
-            issued_at: Some(write_instant(claim.issued.issued_at)?),
+            issued_at: Some(rfc3339::format(claim.issued.issued_at)),
             attributes: claim.attributes.as_ref().map(|text| text.as_str().to_owned()),
             redeemed_at,
         })?;

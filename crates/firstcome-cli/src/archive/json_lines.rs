@@ -1,12 +1,13 @@
 //! One JSON object per line, coupons before their claims.
 
-use super::{Incoming, Sink, attributes, read_instant, write_instant};
+use super::{Incoming, Sink, attributes, read_instant};
 use anyhow::{Context, anyhow};
 use firstcome::VoucherKey;
 use firstcome::core::coupon::{CouponLimit, CouponSettings, Serial, Title};
 use firstcome::core::id::{CouponName, RequestId, RoomName, UserId};
 use firstcome::core::time::Timestamp;
 use firstcome::sqlite::{ArchivedClaim, ArchivedCoupon, IncomingClaim};
+use firstcome_server::rfc3339;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::{BufRead, Write};
@@ -94,17 +95,17 @@ impl<W: Write> Lines<W> {
 impl<W: Write> Sink for Lines<W> {
     fn coupon(&mut self, coupon: &ArchivedCoupon) -> anyhow::Result<()> {
         let settings = &coupon.settings;
-        let instant = |at: Option<Timestamp>| at.map(write_instant).transpose();
+        let instant = |at: Option<Timestamp>| at.map(rfc3339::format);
         let line = CouponLine {
             coupon: coupon.name.to_string(),
             limit: settings.limit.get(),
-            opens_at: instant(settings.opens_at)?,
-            expires_at: instant(settings.expires_at)?,
-            redeem_until: instant(settings.redeem_until)?,
+            opens_at: instant(settings.opens_at),
+            expires_at: instant(settings.expires_at),
+            redeem_until: instant(settings.redeem_until),
             title: settings.title.as_ref().map(|title| title.as_str().to_owned()),
             room: settings.room.as_ref().map(RoomName::to_string),
             voucher_key: coupon.voucher_key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect(),
-            deleted_at: instant(coupon.deleted_at)?,
+            deleted_at: instant(coupon.deleted_at),
         };
         self.line(&Line::Coupon(line))
     }
@@ -117,10 +118,10 @@ impl<W: Write> Sink for Lines<W> {
             serial: claim.issued.serial.get(),
             user: claim.user.to_string(),
             code: claim.code.as_str().to_owned(),
-            issued_at: write_instant(claim.issued.issued_at)?,
+            issued_at: rfc3339::format(claim.issued.issued_at),
             attributes: attributes.transpose()?,
             request: claim.request.map(RequestLine::new),
-            redeemed_at: redeemed_at.map(write_instant).transpose()?,
+            redeemed_at: redeemed_at.map(rfc3339::format),
             redemption_request: redemption_request.flatten().map(RequestLine::new),
         };
         self.line(&Line::Claim(line))

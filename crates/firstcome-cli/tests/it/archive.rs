@@ -25,7 +25,7 @@ fn admin(server: &Server) -> Client {
 fn fill(client: &mut Client) {
     let settings = json!({
         "limit": 3, "opens_at": "2020-01-01T00:00:00Z", "expires_at": "2099-01-01T00:00:00.5Z",
-        "redeem_until": "2099-06-01T00:00:00Z", "title": "Früh, \"billig\"\nund gut", "room": "hall",
+        "redeem_until": "2099-06-01T00:00:00Z", "title": "Früh, \"billig\" und gut", "room": "hall",
     });
     assert_eq!(client.call("PUT", "/v1/coupons/launch", Some(&settings)).status, 201);
     client.put_coupon("second", 2);

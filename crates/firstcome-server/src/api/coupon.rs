@@ -2,12 +2,13 @@
 
 use super::body::{self, PageQuery, PathName};
 use super::shape::{
-    Claim, ClaimBody, ClaimPage, Coupon, CouponBody, Problem as ProblemShape, Redemption, RedemptionBody, instant,
+    Claim, ClaimBody, ClaimPage, Coupon, CouponBody, Problem as ProblemShape, Redemption, RedemptionBody,
 };
 use super::{PASS_HEADER, measured};
 use crate::auth::Scope;
 use crate::error::{Code, Problem};
 use crate::metrics::Route;
+use crate::rfc3339::format as instant;
 use crate::state::App;
 use axum::Json;
 use axum::extract::{Path, Request, State};

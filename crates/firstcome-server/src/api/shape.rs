@@ -1,14 +1,12 @@
 //! What goes over the wire. Names and units are the contract's.
 
 use crate::error::{Code, Problem as Refusal};
+use crate::rfc3339::{self, format as instant};
 use firstcome::core::coupon::{Attributes, CouponLimit, CouponSettings, Title};
 use firstcome::core::id::{CouponName, RoomName};
 use firstcome::core::limits::{COUPON_LIMIT_MAX, TITLE_BYTES_MAX};
 use firstcome::core::time::Timestamp;
 use firstcome::{ClaimRecord, Claimed, CouponView};
-use jiff::SignedDuration;
-use jiff::civil::DateTime;
-use jiff::fmt::temporal::Pieces;
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -17,32 +15,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use utoipa::ToSchema;
 
-/// The instant from which Unix time counts.
-const EPOCH: DateTime = jiff::civil::datetime(1970, 1, 1, 0, 0, 0, 0);
-
-/// An instant as RFC 3339 in UTC.
-pub(crate) fn instant(at: Timestamp) -> String {
-    // Civil time, because jiff's own timestamps end a day before the year 9999 does.
-    EPOCH.checked_add(SignedDuration::from_micros(at.as_us())).map(|at| format!("{at}Z")).unwrap_or_default()
-}
-
-fn parse_instant(text: &str) -> Option<Timestamp> {
-    // jiff reads more than RFC 3339 writes, such as 20300101T00Z or a time zone's name.
-    let byte_at = |at: usize| text.as_bytes().get(at).map(u8::to_ascii_uppercase);
-    if [byte_at(4), byte_at(7), byte_at(10), byte_at(13), byte_at(16)] != [b'-', b'-', b'T', b':', b':'].map(Some) {
-        return None;
-    }
-    let pieces = Pieces::parse(text).ok().filter(|pieces| pieces.time_zone_annotation().is_none())?;
-    let civil = pieces.date().to_datetime(pieces.time()?);
-    let offset_us = i128::from(pieces.to_numeric_offset()?.seconds()) * 1_000_000;
-    let us = civil.duration_since(EPOCH).as_micros() - offset_us;
-    Timestamp::from_us(i64::try_from(us).ok()?)
-}
-
 fn read_instant(field: &str, text: Option<&str>) -> Result<Option<Timestamp>, Refusal> {
     let Some(text) = text else { return Ok(None) };
     let wrong = || format!("{field} must be an RFC 3339 time, such as 2030-01-01T00:00:00Z");
-    parse_instant(text).map(Some).ok_or_else(|| Refusal::field(Code::InvalidField, field, wrong()))
+    rfc3339::parse(text).map(Some).ok_or_else(|| Refusal::field(Code::InvalidField, field, wrong()))
 }
 
 /// How many there may be: read here, so that whatever else comes is told what it must be.
@@ -128,7 +104,7 @@ impl CouponBody {
         {
             return Err(wrong("expires_at", "must be after opens_at"));
         }
-        let too_long = || wrong("title", &format!("must have at most {TITLE_BYTES_MAX} bytes"));
+        let too_long = || wrong("title", &format!("must be one line of at most {TITLE_BYTES_MAX} bytes"));
         let title = self.title.as_deref().map(|title| Title::new(title).ok_or_else(too_long));
         let room = self.room.as_deref().map(RoomName::parse).transpose();
         let room = room.map_err(|error| Refusal::field(Code::InvalidName, "room", format!("room {error}")))?;

@@ -152,7 +152,8 @@ pub(crate) async fn a_refused_field_is_told_in_words_for_people() {
     for (settings, field, detail) in [
         (json!({"title": "x"}), "limit", "missing field `limit`"),
         (json!({"limit": 1, "title": 7}), "title", "title must be a string"),
-        (json!({"limit": 1, "title": "é".repeat(129)}), "title", "title must have at most 256 bytes"),
+        (json!({"limit": 1, "title": "é".repeat(129)}), "title", "title must be one line of at most 256 bytes"),
+        (json!({"limit": 1, "title": "two\nlines"}), "title", "title must be one line of at most 256 bytes"),
         (json!({"limit": 1, "opens_at": 7}), "opens_at", "opens_at must be a string"),
         (json!({"limit": 1, "opens_at": "soon"}), "opens_at", &time("opens_at")),
         (json!({"limit": 1, "opens_at": "2030-01-01T00:00:00"}), "opens_at", &time("opens_at")),

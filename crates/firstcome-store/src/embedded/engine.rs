@@ -86,6 +86,9 @@ impl Engine {
                     self.claims(&cell, run, now);
                 }
                 Command::Redeem { cell, redeem, reply } => self.redeem(&cell, &redeem, reply, now),
+                // Nobody waits for it any more: it is not done, as if it had never come.
+                Command::PutCoupon(put) if put.reply.is_closed() => {}
+                Command::DeleteCoupon { reply, .. } if reply.is_closed() => {}
                 Command::PutCoupon(put) => {
                     self.finish();
                     let PutCommand { name, settings, voucher_key, reply } = *put;

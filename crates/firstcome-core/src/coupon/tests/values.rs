@@ -19,6 +19,7 @@ fn texts_are_bounded_in_bytes() {
     }
     assert_eq!(Title::new(&text(257)), None);
     assert_eq!(Title::new(&"é".repeat(129)), None, "bytes, not characters");
+    assert_eq!(Title::new("two\nlines"), None, "one line");
     for bytes in [0, 1, 1_023, 1_024] {
         assert_eq!(Attributes::new(&text(bytes)).unwrap().as_str(), text(bytes));
     }
