@@ -91,7 +91,7 @@ fn judge_the_new_home(client: &mut Client, before: &[Value]) {
     let deleted = client.claim("second", "dan", None).expect("it is answered");
     assert_eq!((deleted.status, deleted.code().as_str()), (410, "deleted"));
     let settings = client.get("/v1/coupons/launch").json();
-    assert_eq!(settings["title"], "Früh, \"billig\"\nund gut");
+    assert_eq!(settings["title"], "Früh, \"billig\" und gut");
     assert_eq!((&settings["limit"], &settings["issued"]), (&json!(3), &json!(2)));
     let third = client.claim("launch", "cid", None).expect("it is answered");
     assert_eq!((third.status, third.json()["serial"].clone()), (201, json!(3)), "and it goes on");
