@@ -1,5 +1,6 @@
 //! Figures for Prometheus. Labels come from fixed lists: never a name, a user or a ticket.
 
+use crate::error::Code;
 use firstcome::stats::Histogram as StoreHistogram;
 use firstcome::{Embedded, stats::WriterStats};
 use prometheus_client::collector::Collector;
@@ -52,11 +53,17 @@ struct RouteLabels {
     route: &'static str,
 }
 
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct CodeLabels {
+    code: &'static str,
+}
+
 /// Handles that were looked up once: counting a request is a few atomic additions.
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Vec<[Counter; STATUSES.len()]>,
     seconds: Vec<Histogram>,
+    refusals: Vec<Counter>,
     connections: Gauge,
     refused: Counter,
     overdue: Counter,
@@ -75,6 +82,8 @@ impl Metrics {
             Unit::Seconds,
             seconds.clone(),
         );
+        let refusals = Family::<CodeLabels, Counter>::default();
+        registry.register("refusals", "Calls that were answered with a problem, by its code", refusals.clone());
         let connections = Gauge::default();
         registry.register("connections", "Open connections", connections.clone());
         let refused = Counter::default();
@@ -89,6 +98,10 @@ impl Metrics {
                 .iter()
                 .map(|(_, route)| seconds.get_or_create(&RouteLabels { route }).clone())
                 .collect(),
+            refusals: Code::ALL
+                .iter()
+                .map(|code| refusals.get_or_create(&CodeLabels { code: code.as_str() }).clone())
+                .collect(),
             registry,
             connections,
             refused,
@@ -100,6 +113,10 @@ impl Metrics {
         let at = STATUSES.iter().position(|&known| known == status).unwrap_or(STATUSES.len() - 1);
         self.requests[route as usize][at].inc();
         self.seconds[route as usize].observe(elapsed.as_secs_f64());
+    }
+
+    pub(crate) fn refused(&self, code: Code) {
+        self.refusals[code as usize].inc();
     }
 
     pub(crate) fn connection_opened(&self) {

@@ -128,7 +128,10 @@ pub(crate) async fn measured<T: IntoResponse>(
     let watch = Stopwatch::start();
     let response = match call.await {
         Ok(answer) => answer.into_response(),
-        Err(problem) => problem.into_response(),
+        Err(problem) => {
+            app.metrics.refused(problem.code());
+            problem.into_response()
+        }
     };
     app.metrics.answered(route, response.status().as_u16(), watch.elapsed());
     response

@@ -70,6 +70,10 @@ async fn figures_count_what_happened() {
         let counted = requests(&after, route, status) - requests(&before, route, status);
         assert_eq!(counted, 1.0, "{route} {status}");
     }
+    for code in ["sold_out", "unauthorized"] {
+        let refusals = format!("firstcome_refusals_total{{code=\"{code}\"}}");
+        assert_eq!(after[&refusals] - before[&refusals], 1.0, "{code}");
+    }
     let claims = "firstcome_http_request_duration_seconds_count{route=\"post_claim\"}";
     assert_eq!(after[claims], 3.0);
     assert_eq!(after["firstcome_store_coupons"], 1.0);
