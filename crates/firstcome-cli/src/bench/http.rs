@@ -170,7 +170,7 @@ pub(crate) fn measure_size(data: &Path, count: u32, runtime: &Runtime, report: &
     let full = Service::start(&arguments)?;
     let (full_rss, recovered) = (full.rss()?, full.started);
     drop(full);
-    let per_million = (full_rss - empty_rss) as f64 / f64::from(count);
+    let per_million = full_rss.saturating_sub(empty_rss) as f64 / f64::from(count);
     report.targets.extend([
         Target::at_most("start, ms", started.as_secs_f64() * 1e3, 200.0),
         Target::at_most("RSS per 1 M claims, MB", per_million, 200.0),

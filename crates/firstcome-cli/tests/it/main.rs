@@ -6,6 +6,7 @@
 mod archive;
 mod archive_faults;
 mod bad_files;
+mod bench;
 mod disk;
 mod drain;
 mod keys;

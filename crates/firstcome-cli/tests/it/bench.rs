@@ -1,0 +1,66 @@
+//! Benchmarks: their figures are for people, but that they run, and that every strategy of ours is exact, is a fact.
+
+use crate::support::program::{command, firstcome, is_installed, run};
+use crate::support::{machine_has, wait_for};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Child;
+
+fn file_system(directory: &Path) -> String {
+    run(command("stat", directory).args(["-f", "-c", "%T", "."])).well().trim().to_owned()
+}
+
+/// A Redis of the test's own, on a socket in its directory.
+struct Redis(Child);
+
+impl Redis {
+    fn start(directory: &Path) -> Self {
+        let mut server = command("redis-server", directory);
+        server.args(["--port", "0", "--unixsocket", "redis.sock", "--save", "", "--daemonize", "no"]);
+        let child = server.stdout(std::process::Stdio::null()).spawn().expect("redis-server starts");
+        wait_for("the socket of Redis", || directory.join("redis.sock").exists().then_some(()));
+        Self(child)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to end.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_benchmark_in_memory_is_refused() {
+    let memory = Path::new("/dev/shm");
+    if machine_has("a file system in memory", memory.exists() && file_system(memory) == "tmpfs") {
+        let told = firstcome(memory, &["bench", "coupons"]).with(2);
+        assert!(told.contains("lies in memory (tmpfs)"), "{told}");
+    }
+}
+
+#[test]
+fn every_strategy_of_ours_is_exact_and_the_redis_set_is_not() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let on_disk = file_system(directory.path()) != "tmpfs";
+    if !machine_has("a build directory on a disk", on_disk) || !machine_has("Redis", is_installed("redis-server")) {
+        return;
+    }
+    let _redis = Redis::start(directory.path());
+    let store = format!("redis+unix://{}", directory.path().join("redis.sock").display());
+    let short = ["--time", "100ms", "--half-load", "100ms", "--tasks", "32", "--connections", "4", "--claims", "2000"];
+    let arguments = [&["bench", "coupons", "--json", "--store", &store], short.as_slice()].concat();
+    let report: Value = serde_json::from_str(&firstcome(directory.path(), &arguments).well()).expect("a report");
+    let rows = report["rows"].as_array().expect("rows");
+    let correct = |strategy: &str| {
+        let row = rows.iter().find(|row| row["strategy"] == strategy);
+        row.unwrap_or_else(|| panic!("no row {strategy}: {report}"))["correct"].clone()
+    };
+    assert_eq!(correct("group commit"), true);
+    assert_eq!(correct("memory"), true);
+    assert_eq!(correct("Redis set, no SQL (O5)"), false, "it counts its dummy");
+    assert!(rows.iter().all(|row| 0.0 < row["per_second"].as_f64().expect("a rate")), "{report}");
+    assert_eq!(report["targets"].as_array().map(Vec::len), Some(15), "{report}");
+    assert!(0 < report["conditions"]["fsync_p50_us"].as_u64().expect("the time of a sync"));
+}
