@@ -104,7 +104,11 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
 pub(crate) fn run(args: ServeArgs) -> Outcome {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FIRSTCOME_LOG");
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .init();
     let plan = plan(args)?;
     let store = firstcome::sqlite::open(&plan.data, Arc::new(SystemClock::default())).map_err(Failure::Store)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

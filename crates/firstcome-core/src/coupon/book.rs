@@ -192,4 +192,17 @@ mod tests {
         }
         assert!((0..25_600).all(|number| table.find(hash(number), |&known| known == number).is_some()));
     }
+
+    #[test]
+    fn users_spread_over_all_shards() {
+        #[expect(clippy::disallowed_methods, reason = "any seed must do")]
+        let mut book = Book::new(RandomState::new());
+        for number in 0..25_600 {
+            let user = UserId::parse(&format!("user-{number}")).expect("a name");
+            book.append(&user, Timestamp::MIN);
+        }
+        for shard in &book.index.shards {
+            assert!((50..200).contains(&shard.len()), "{} of 25 600 users in one of 256 shards", shard.len());
+        }
+    }
 }

@@ -76,14 +76,12 @@ impl Engine {
             match command {
                 Command::Claim(first) => {
                     let cell = Arc::clone(&first.cell);
-                    let mut run = vec![first];
-                    while run.len() < CLAIMS_PER_HOLD
-                        && let Some(Command::Claim(next)) =
-                            batch.next_if(|next| matches!(next, Command::Claim(next) if Arc::ptr_eq(&next.cell, &cell)))
-                    {
-                        run.push(next);
-                    }
-                    self.claims(&cell, run, now);
+                    let same = |next: &Command| matches!(next, Command::Claim(next) if Arc::ptr_eq(&next.cell, &cell));
+                    let rest = std::iter::from_fn(|| match batch.next_if(same) {
+                        Some(Command::Claim(next)) => Some(next),
+                        _ => None,
+                    });
+                    self.claims(&cell, std::iter::once(first).chain(rest).take(CLAIMS_PER_HOLD), now);
                 }
                 Command::Redeem { cell, redeem, reply } => self.redeem(&cell, &redeem, reply, now),
                 // Nobody waits for it any more: it is not done, as if it had never come.
@@ -112,27 +110,31 @@ impl Engine {
         }
     }
 
-    fn claims(&mut self, cell: &Arc<Cell>, run: Vec<ClaimCommand>, now: Timestamp) {
+    fn claims(&mut self, cell: &Arc<Cell>, run: impl Iterator<Item = ClaimCommand>, now: Timestamp) {
+        let fault = self.shared.fault();
+        let changes = self.changes.len();
         let mut coupon = cell.coupon.write();
         for ClaimCommand { claim, reply, .. } in run {
             // Whoever asked has gone away: it is not done, as if it had never come.
             if reply.is_closed() {
                 continue;
             }
-            if let Some(fault) = self.shared.fault() {
-                reply.send(Err(StoreError::Unavailable(fault)));
+            if let Some(fault) = &fault {
+                reply.send(Err(StoreError::Unavailable(Arc::clone(fault))));
                 continue;
             }
             let answer = coupon.claim(&claim, now);
             if let Ok(Effect::New(issued)) = answer {
                 self.changes.push(Change::Claimed { id: cell.id, issued, claim });
-                touch(&mut self.touched, cell);
             }
             self.told.push(Told::Claim(reply, answer));
         }
+        drop(coupon);
+        if changes < self.changes.len() {
+            touch(&mut self.touched, cell);
+        }
         #[cfg(feature = "planted-bugs")]
         if firstcome_core::planted::is(firstcome_core::planted::Bug::AnswerBeforeCommit) {
-            drop(coupon);
             self.answer_all();
         }
     }

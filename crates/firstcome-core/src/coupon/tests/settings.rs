@@ -143,3 +143,13 @@ fn the_state_counts_only_the_claims_it_is_told_to() {
         assert_eq!(coupon.state(durable, at(1)), wanted, "{durable} durable claims");
     }
 }
+
+#[test]
+fn the_time_matters_exactly_if_there_is_a_window() {
+    let rows = [(None, None, false), (Some(5), None, true), (None, Some(9), true), (Some(5), Some(9), true)];
+    for (opens_at, expires_at, timed) in rows {
+        let (opens_at, expires_at) = (opens_at.map(at), expires_at.map(at));
+        let settings = CouponSettings { opens_at, expires_at, redeem_until: Some(at(20)), ..limited(3) };
+        assert_eq!(coupon(settings).is_timed(), timed, "{opens_at:?} {expires_at:?}");
+    }
+}

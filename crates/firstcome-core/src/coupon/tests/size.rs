@@ -92,3 +92,16 @@ fn ten_thousand_keys_keep_their_claims() {
         assert_eq!(other, format!("idempotency_key_reused {number}"));
     }
 }
+
+#[test]
+fn users_whose_hashes_are_alike_are_told_apart() {
+    // Of half a million hashes of 32 bits about thirty pairs are equal, whatever the seed: were texts not compared, the
+    // later one of each would be taken for the earlier.
+    const CROWD: u32 = 500_000;
+    let mut coupon = coupon(limited(CROWD));
+    for number in 1..=CROWD {
+        let claim = Claim { user: user_id(&format!("user-{number}")), attributes: None, request: None };
+        let told = coupon.claim(&claim, at(1));
+        assert_eq!(told.map(|effect| effect.into_inner().serial.get()), Ok(number));
+    }
+}
