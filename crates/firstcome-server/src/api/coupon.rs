@@ -201,7 +201,7 @@ pub(crate) async fn post_claim(State(app): State<Arc<App>>, path: PathName, requ
         let claimed = answered(&app, app.store.claim(&coupon, claim)).await?;
         let claimed = claimed.map_err(|refusal| refused(&app, &coupon, &wanted.user, &refusal))?.into_inner();
         let claim = Claim::new(&coupon, &wanted.user, &claimed, app.durability());
-        Ok((StatusCode::CREATED, NO_STORE, Json(claim)))
+        Ok((StatusCode::CREATED, NO_STORE, Json(claim)).into_response())
     };
     measured(&app, Route::PostClaim, call).await
 }
@@ -228,7 +228,7 @@ pub(crate) async fn get_claim(
         let found = answered(&app, app.store.claim_of(&coupon, body::looked_up_user(&user)?)).await?;
         let found = found.map_err(|refusal| refused(&app, &coupon, &user, &refusal))?;
         let record = found.ok_or(Code::UnknownClaim)?;
-        Ok((NO_STORE, Json(Claim::of_record(&coupon, &record, app.durability()))))
+        Ok((NO_STORE, Json(Claim::of_record(&coupon, &record, app.durability()))).into_response())
     };
     measured(&app, Route::GetClaim, call).await
 }
@@ -255,7 +255,7 @@ pub(crate) async fn get_claims(State(app): State<Arc<App>>, path: PathName, head
         let found = found.map_err(|refusal| refused(&app, &coupon, "", &refusal))?;
         let claim = |record| Claim::of_record(&coupon, record, app.durability());
         let items = found.items.iter().map(claim).collect();
-        Ok((NO_STORE, Json(ClaimPage { items, next: found.next.map(|serial| serial.get()) })))
+        Ok((NO_STORE, Json(ClaimPage { items, next: found.next.map(|serial| serial.get()) })).into_response())
     };
     measured(&app, Route::GetClaims, call).await
 }

@@ -62,7 +62,7 @@ pub(crate) struct Problem {
     /// Which field is wrong
     field: Option<String>,
     /// The claim that it is about
-    claim: Option<Claim>,
+    claim: Option<Claim<'static>>,
 }
 
 /// Settings of a coupon
@@ -218,14 +218,14 @@ fn respell(json: &str, levels: u32, out: &mut String) -> Result<(), serde_json::
 
 /// A claim
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Claim {
-    coupon: String,
-    user: String,
+pub(crate) struct Claim<'a> {
+    coupon: &'a str,
+    user: &'a str,
     /// Its place: 1 for the first
     serial: u32,
     /// What its holder shows to redeem it
     #[schema(example = "22229-HXKQ3-9WBRT-5MZCA")]
-    code: String,
+    code: &'a str,
     #[schema(format = DateTime)]
     issued_at: String,
     /// What it survives: memory or disk
@@ -239,13 +239,13 @@ pub(crate) struct Claim {
     redeemed_at: Option<String>,
 }
 
-impl Claim {
-    pub(crate) fn new(coupon: &CouponName, user: &str, claimed: &Claimed, durability: &'static str) -> Self {
+impl<'a> Claim<'a> {
+    pub(crate) fn new(coupon: &'a CouponName, user: &'a str, claimed: &'a Claimed, durability: &'static str) -> Self {
         Self {
-            coupon: coupon.to_string(),
-            user: user.to_owned(),
+            coupon: coupon.as_str(),
+            user,
             serial: claimed.issued.serial.get(),
-            code: claimed.code.as_str().to_owned(),
+            code: claimed.code.as_str(),
             issued_at: instant(claimed.issued.issued_at),
             durability,
             attributes: None,
@@ -253,7 +253,7 @@ impl Claim {
         }
     }
 
-    pub(crate) fn of_record(coupon: &CouponName, record: &ClaimRecord, durability: &'static str) -> Self {
+    pub(crate) fn of_record(coupon: &'a CouponName, record: &'a ClaimRecord, durability: &'static str) -> Self {
         let attributes = record.attributes.as_ref().map(|attributes| attributes.as_str().to_owned());
         Self {
             attributes: attributes.and_then(|text| RawValue::from_string(text).ok()),
@@ -265,8 +265,8 @@ impl Claim {
 
 /// A page of claims in serial order
 #[derive(Serialize, ToSchema)]
-pub(crate) struct ClaimPage {
-    pub(crate) items: Vec<Claim>,
+pub(crate) struct ClaimPage<'a> {
+    pub(crate) items: Vec<Claim<'a>>,
     /// Ask again with `after` set to this; absent at the end
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<u32>,
