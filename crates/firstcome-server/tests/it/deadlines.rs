@@ -7,7 +7,7 @@ use firstcome::edge::Stopwatch;
 use firstcome_server::Limits;
 use serde_json::json;
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const LIMIT: Duration = Duration::from_secs(1);
 /// A deadline is looked at twice a second, and a busy machine is late.
@@ -43,16 +43,17 @@ async fn a_head_that_trickles_in_is_not_waited_for() {
     let trickle = async {
         let peer = running.connect().await;
         let (mut read, mut write) = peer.stream.into_split();
-        let drip = async {
-            // One byte at a time, always before the deadline: it must run from the first byte.
-            while write.write_all(b"x").await.is_ok() {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        };
-        let end = async { drop(tokio::io::copy(&mut read, &mut tokio::io::sink()).await) };
         let watch = Stopwatch::start();
         soon(async {
-            tokio::select! { () = drip => {}, () = end => {} }
+            // One byte at a time, always before the deadline: it must run from the first byte. Between two bytes it
+            // listens whether the connection ends.
+            let mut told = Vec::new();
+            while write.write_all(b"x").await.is_ok() {
+                let end = tokio::time::timeout(Duration::from_millis(100), read.read_to_end(&mut told));
+                if end.await.is_ok() {
+                    break;
+                }
+            }
         })
         .await;
         assert!(watch.elapsed() < LIMIT + GRACE, "{:?}", watch.elapsed());
@@ -74,7 +75,10 @@ async fn a_body_that_trickles_in_is_told_so_and_has_no_effect() {
     let drip = async {
         for byte in body.as_bytes() {
             trickle.send([*byte]).await;
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            // Slow, but no longer than until it is told something.
+            if tokio::time::timeout(Duration::from_millis(200), trickle.stream.readable()).await.is_ok() {
+                break;
+            }
         }
         trickle.answer().await.refused(408, "request_timeout");
         trickle.closed().await
@@ -105,8 +109,9 @@ async fn a_refusal_does_not_wait_for_the_body_that_it_does_not_need() {
 /// Waits until a figure has a value.
 async fn until(running: &Running, name: &str, wanted: u64) {
     let reached = async {
+        let mut looks = tokio::time::interval(Duration::from_millis(20));
         while running.figure(name).await != wanted {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            looks.tick().await;
         }
     };
     tokio::time::timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("{name} does not become {wanted}"));
