@@ -4,8 +4,11 @@
 
 mod archive;
 mod bench;
+#[expect(dead_code, reason = "the subcommand that calls it comes next")]
+mod drill;
 mod keys;
 mod output;
+mod plan;
 mod serve;
 mod settings;
 mod verify;
@@ -31,6 +34,8 @@ enum Command {
     Export(archive::ExportArgs),
     /// Take in coupons and claims: all of them, or nothing
     Import(archive::ImportArgs),
+    /// Say what admission rate a back end carries, and try it in a simulation
+    Plan(Box<plan::PlanArgs>),
     /// Measure on this machine
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -81,6 +86,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Export(args) => archive::export(&args),
         Command::Import(args) => archive::import(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Bench(command) => bench::run(command),
         Command::Completions { shell } => completions(shell),
         Command::Man => man(),

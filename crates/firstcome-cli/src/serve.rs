@@ -9,10 +9,13 @@ use clap::Args;
 use firstcome::core::coupon::{CouponLimit, CouponSettings};
 use firstcome::core::id::CouponName;
 use firstcome::{CouponStore, Embedded, edge::SystemClock};
+use firstcome_server::address::{Block, Proxies};
 use firstcome_server::auth::Keys;
+use firstcome_server::rate::RateLimit;
 use firstcome_server::{App, Config, Limits, api};
 use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -41,6 +44,12 @@ pub(crate) struct ServeArgs {
     /// Origin whose pages may make public calls
     #[arg(long, env = "FIRSTCOME_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
     allow_origin: Option<Vec<String>>,
+    /// Proxy whose X-Forwarded-For counts, as an address or a block such as 10.0.0.0/8 [default: none]
+    #[arg(long, env = "FIRSTCOME_TRUSTED_PROXY", value_name = "CIDR", value_delimiter = ',')]
+    trusted_proxy: Option<Vec<Block>>,
+    /// Anonymous joins of a room per minute and address; 0 for as many as come [default: 120]
+    #[arg(long, env = "FIRSTCOME_JOINS_PER_MINUTE", value_name = "N")]
+    joins_per_minute: Option<u32>,
     /// Connections at once [default: 10000]
     #[arg(long, env = "FIRSTCOME_CONNECTIONS_MAX", value_name = "N")]
     connections_max: Option<usize>,
@@ -61,7 +70,16 @@ struct Plan {
     keys: Option<Keys>,
     coupons: Vec<(CouponName, CouponLimit)>,
     allow_origins: Vec<axum::http::HeaderValue>,
+    proxies: Proxies,
+    joins: Option<RateLimit>,
     limits: Limits,
+}
+
+/// The limit of anonymous joins. A burst is a quarter of a minute's, so that people behind one address may come together.
+fn joins(per_minute: Option<u32>) -> Option<RateLimit> {
+    let Some(per_minute) = per_minute else { return Some(RateLimit::default()) };
+    let per_minute = NonZeroU32::new(per_minute)?;
+    Some(RateLimit { per_minute, burst: NonZeroU32::new(per_minute.get() / 4).unwrap_or(NonZeroU32::MIN) })
 }
 
 fn plan(args: ServeArgs) -> Result<Plan, Failure> {
@@ -96,6 +114,8 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
         keys,
         coupons: args.coupon,
         allow_origins: origins.iter().map(origin).collect::<Result<_, _>>()?,
+        proxies: Proxies::new(args.trusted_proxy.or(file.trusted_proxy).unwrap_or_default()),
+        joins: joins(args.joins_per_minute.or(file.joins_per_minute)),
         limits,
     })
 }
@@ -137,7 +157,13 @@ async fn serve(plan: &Plan, store: Embedded) -> Outcome {
         Some(keys) => (keys.clone(), None),
         None => keys::of_directory(&plan.data)?,
     };
-    let config = Config { keys, allow_origins: plan.allow_origins.clone(), limits: plan.limits };
+    let config = Config {
+        keys,
+        allow_origins: plan.allow_origins.clone(),
+        limits: plan.limits,
+        proxies: plan.proxies.clone(),
+        joins: plan.joins,
+    };
     let app = Arc::new(App::new(store, config));
     announce(plan, &listener, admin.as_ref(), fresh.as_ref())?;
     let (stop, stopping) = tokio::sync::watch::channel(());

@@ -4,7 +4,9 @@ use crate::Failure;
 use anyhow::{Context, anyhow};
 use firstcome::core::coupon::CouponLimit;
 use firstcome::core::id::CouponName;
+use firstcome_server::address::Block;
 use serde::Deserialize;
+use serde::de::Error;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,8 +22,17 @@ pub(crate) struct File {
     pub(crate) admin_listen: Option<SocketAddr>,
     pub(crate) data: Option<PathBuf>,
     pub(crate) allow_origin: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "blocks")]
+    pub(crate) trusted_proxy: Option<Vec<Block>>,
+    pub(crate) joins_per_minute: Option<u32>,
     pub(crate) connections_max: Option<usize>,
     pub(crate) drain: Option<String>,
+}
+
+fn blocks<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Block>>, D::Error> {
+    let texts = Option::<Vec<String>>::deserialize(deserializer)?;
+    let block = |text: &String| text.parse().map_err(|error| D::Error::custom(format!("{text:?}: {error}")));
+    texts.map(|texts| texts.iter().map(block).collect()).transpose()
 }
 
 impl File {

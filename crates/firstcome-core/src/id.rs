@@ -1,6 +1,7 @@
 //! Names and request ids. A value of these types is valid: it was checked where it came in.
 
 use crate::limits::NAME_BYTES_MAX;
+use crate::room::Number;
 use std::fmt;
 
 /// Why a text is not a name.
@@ -32,6 +33,9 @@ impl fmt::Display for NameError {
 }
 
 impl std::error::Error for NameError {}
+
+/// What the users of passes without a user begin with.
+const RESERVED: &str = "pass:";
 
 fn check_name(text: &str) -> Result<(), NameError> {
     let Some(&first) = text.as_bytes().first() else { return Err(NameError::Empty) };
@@ -99,8 +103,24 @@ name_type!(
 name_type!(
     /// Whoever claims: an id of the caller's own making.
     UserId,
-    |text| if text.starts_with("pass:") { Err(NameError::Reserved) } else { check_name(text) }
+    |text| if text.starts_with(RESERVED) { Err(NameError::Reserved) } else { check_name(text) }
 );
+
+impl UserId {
+    /// Who claims by a pass that names no user: `pass:{number}`. Nobody can take such a name by asking for it.
+    pub fn of_pass(number: Number) -> Self {
+        Self(format!("{RESERVED}{}", number.get()).into())
+    }
+
+    /// Takes a user back from where it was stored: a name, or one of [`Self::of_pass`].
+    pub fn restore(text: &str) -> Result<Self, NameError> {
+        let number = text.strip_prefix(RESERVED).and_then(|digits| digits.parse().ok()).and_then(Number::new);
+        match number.map(Self::of_pass) {
+            Some(user) if user.as_str() == text => Ok(user),
+            _ => Self::parse(text),
+        }
+    }
+}
 
 /// Makes a repeated request recognisable.
 ///
@@ -143,6 +163,18 @@ mod tests {
             assert_eq!(UserId::parse(text).map(drop), wanted, "{text:?}");
         }
         assert!(CouponName::parse("pass:7").is_ok(), "only users are reserved");
+    }
+
+    #[test]
+    fn users_of_passes_are_made_and_restored_and_never_asked_for() {
+        let number = Number::new(7).unwrap();
+        let user = UserId::of_pass(number);
+        assert_eq!(user.as_str(), "pass:7");
+        assert_eq!(UserId::restore("pass:7"), Ok(user));
+        assert_eq!(UserId::restore("ann").map(|user| user.to_string()), Ok("ann".into()));
+        for text in ["pass:", "pass:0", "pass:07", "pass:+7", "pass:x", "pass:4294967295", "pass:4294967296"] {
+            assert_eq!(UserId::restore(text), Err(NameError::Reserved), "{text}");
+        }
     }
 
     #[test]

@@ -12,7 +12,9 @@
 
 pub mod coupon;
 pub mod id;
+mod index;
 pub mod limits;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+pub mod room;
 pub mod time;

@@ -28,6 +28,29 @@ pub const PAGE_ITEMS_MAX: usize = 1_000;
 /// Bytes of a request body. Protects memory per connection.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
 
+/// Numbers that one room can draw. A ticket's number then fits in a row key beside its room.
+pub const ROOM_NUMBER_MAX: u32 = u32::MAX - 1;
+
+/// People whom one room may hold in line. Protects memory: about 64 bytes each.
+pub const ROOM_WAITING_MAX: u32 = 100_000_000;
+
+/// Slots that one room may give at once. Protects memory: about 100 bytes each.
+pub const ROOM_ACTIVE_MAX: u32 = 10_000_000;
+
+/// Admissions in one period at most.
+pub const ADMIT_COUNT_MAX: u32 = 1_000_000;
+
+/// Shortest and longest period of an admission rate, and of every window and time-out of a room but for the line's.
+pub const ROOM_PERIOD_MS_MIN: u64 = 100;
+/// See [`ROOM_PERIOD_MS_MIN`].
+pub const ROOM_PERIOD_MS_MAX: u64 = 86_400_000;
+
+/// Longest silence after which somebody in line is still kept.
+pub const WAITING_TTL_MS_MAX: u64 = 7 * 86_400_000;
+
+/// Bytes of a room's message and of its target.
+pub const ROOM_TEXT_BYTES_MAX: usize = 2_048;
+
 /// Earliest and latest instant that RFC 3339 can write (years 0001 to 9999), in microseconds of Unix time.
 pub const TIMESTAMP_US_MIN: i64 = -62_135_596_800_000_000;
 /// See [`TIMESTAMP_US_MIN`].

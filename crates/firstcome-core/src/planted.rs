@@ -20,17 +20,38 @@ pub enum Bug {
     AnswerBeforeCommit,
     /// "Sold out" is told while the last claims are not yet durable.
     SoldOutTooEarly,
+    /// A room admits a tenth more than its rate.
+    RateTooHigh,
+    /// Two people get the same number.
+    NumberTwice,
+    /// Who has gone silent is admitted all the same.
+    AbsentAdmitted,
+    /// After a restart somebody with a slot waits in line too.
+    InBothSets,
+    /// The pass of somebody who left is still valid.
+    PassOutlivesSlot,
+    /// A position counts those who left.
+    DepartedCounted,
+    /// A slot that is not taken up is never given to anybody else.
+    SlotLost,
 }
 
 impl Bug {
     /// All of them, with a name for tables.
-    pub const ALL: [(Self, &'static str); 6] = [
+    pub const ALL: [(Self, &'static str); 13] = [
         (Self::OversellByOne, "oversell by one"),
         (Self::OneUserTwice, "one user twice"),
         (Self::GapInSerials, "gap in serials"),
         (Self::OrderSwapped, "order swapped"),
         (Self::AnswerBeforeCommit, "answer before commit"),
         (Self::SoldOutTooEarly, "sold out told too early"),
+        (Self::RateTooHigh, "rate too high"),
+        (Self::NumberTwice, "number drawn twice"),
+        (Self::AbsentAdmitted, "absent person admitted"),
+        (Self::InBothSets, "person in both sets"),
+        (Self::PassOutlivesSlot, "pass outlives its slot"),
+        (Self::DepartedCounted, "departed people counted"),
+        (Self::SlotLost, "slot lost"),
     ];
 }
 

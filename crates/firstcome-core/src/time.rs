@@ -32,6 +32,50 @@ impl Timestamp {
     }
 }
 
+/// An instant on a clock that nobody can set: it runs on evenly whatever happens to the wall clock, and so leases and
+/// time-outs are counted on it. In microseconds; only differences mean something to people.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Steady(i64);
+
+impl Steady {
+    /// An instant from its microseconds.
+    pub const fn from_us(us: i64) -> Self {
+        Self(us)
+    }
+
+    /// Its microseconds.
+    pub const fn as_us(self) -> i64 {
+        self.0
+    }
+
+    /// The instant so many milliseconds later.
+    pub const fn plus_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_add_unsigned(ms.saturating_mul(1_000)))
+    }
+
+    /// Microseconds since an earlier instant; 0 if it is later.
+    pub const fn since_us(self, earlier: Self) -> u64 {
+        let elapsed_us = self.0.saturating_sub(earlier.0);
+        if elapsed_us < 0 { 0 } else { elapsed_us.unsigned_abs() }
+    }
+}
+
+/// What time it is: by the wall, for schedules and records, and on the steady clock, for whatever lasts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Now {
+    /// The wall clock. May be set by an operator.
+    pub wall: Timestamp,
+    /// The clock that nobody sets.
+    pub steady: Steady,
+}
+
+impl Now {
+    /// What the wall clock will show at an instant of the steady one, if nobody sets it until then.
+    pub const fn wall_at(self, steady: Steady) -> Timestamp {
+        Timestamp::clamped_us(self.wall.as_us().saturating_add(steady.as_us().saturating_sub(self.steady.as_us())))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,6 +16,7 @@ use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use serde_json::{Map, json};
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -59,6 +60,10 @@ impl Default for Limits {
     }
 }
 
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub IpAddr);
+
 /// Bytes of a request's head. More is answered with 431 and closed.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// How often a connection is looked at.
@@ -73,11 +78,11 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, router: Router, shutdow
     let refusal = refusal();
     let mut shutdown = pin!(shutdown);
     loop {
-        let stream = tokio::select! {
+        let (stream, peer) = tokio::select! {
             biased;
             () = &mut shutdown => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
+                Ok((stream, peer)) => (stream, peer.ip()),
                 Err(error) => {
                     // Out of file descriptors, mostly: connections that end make room again.
                     tracing::warn!(%error, "cannot accept a connection");
@@ -94,7 +99,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, router: Router, shutdow
         let (app, router, watcher) = (Arc::clone(&app), router.clone(), graceful.watcher());
         tokio::spawn(async move {
             app.metrics.connection_opened();
-            connection(stream, &app, router, watcher).await;
+            connection((stream, peer), &app, router, watcher).await;
             app.metrics.connection_closed();
             drop(place);
         });
@@ -126,12 +131,13 @@ fn refusal() -> Vec<u8> {
     [head.into_bytes(), body].concat()
 }
 
-async fn connection(stream: TcpStream, app: &Arc<App>, router: Router, watcher: Watcher) {
+async fn connection((stream, peer): (TcpStream, IpAddr), app: &Arc<App>, router: Router, watcher: Watcher) {
     // Answers are small and whole: waiting to fill a packet would only delay them.
     let _ = stream.set_nodelay(true);
     let watch = Arc::new(Watch::default());
     let io = TokioIo::new(Watched { stream, watch: Arc::clone(&watch) });
-    let service = service_fn(|request: hyper::Request<Incoming>| {
+    let service = service_fn(|mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(Peer(peer));
         watch.enter(Phase::Busy);
         let (watch, router) = (&watch, router.clone());
         async move {

@@ -10,11 +10,14 @@
 //! - [`serve`] returns only after every accepted request was answered, or the drain's deadline has passed.
 
 pub mod accept;
+pub mod address;
 pub mod api;
 pub mod auth;
 pub mod error;
 mod metrics;
 mod pages;
+pub mod pass;
+pub mod rate;
 pub mod rfc3339;
 mod state;
 

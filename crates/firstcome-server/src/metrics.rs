@@ -25,10 +25,20 @@ pub(crate) enum Route {
     GetClaim,
     GetClaims,
     PostRedemption,
+    PutRoom,
+    GetRoom,
+    DeleteRoom,
+    PostTicket,
+    GetTicket,
+    DeleteTicket,
+    PostRelease,
+    PostVerify,
+    GetPassKeys,
+    PostPassKey,
 }
 
 impl Route {
-    const ALL: [(Self, &'static str); 7] = [
+    const ALL: [(Self, &'static str); 17] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::GetCoupon, "get_coupon"),
         (Self::DeleteCoupon, "delete_coupon"),
@@ -36,11 +46,21 @@ impl Route {
         (Self::GetClaim, "get_claim"),
         (Self::GetClaims, "get_claims"),
         (Self::PostRedemption, "post_redemption"),
+        (Self::PutRoom, "put_room"),
+        (Self::GetRoom, "get_room"),
+        (Self::DeleteRoom, "delete_room"),
+        (Self::PostTicket, "post_ticket"),
+        (Self::GetTicket, "get_ticket"),
+        (Self::DeleteTicket, "delete_ticket"),
+        (Self::PostRelease, "post_release"),
+        (Self::PostVerify, "post_verify"),
+        (Self::GetPassKeys, "get_pass_keys"),
+        (Self::PostPassKey, "post_pass_key"),
     ];
 }
 
 /// Statuses that the calls above can have; the last one stands for all others.
-const STATUSES: [u16; 17] = [200, 201, 204, 400, 401, 403, 404, 405, 408, 409, 410, 413, 415, 422, 425, 503, 0];
+const STATUSES: [u16; 18] = [200, 201, 204, 400, 401, 403, 404, 405, 408, 409, 410, 413, 415, 422, 425, 429, 503, 0];
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct RequestLabels {
@@ -157,7 +177,11 @@ impl Collector for StoreCollector {
         histogram(&mut encoder, "store_batch_changes", "Changes per commit", &stats.batch_changes, 1)?;
         let commits = "Seconds from the begin of a transaction to the end of its sync";
         histogram(&mut encoder, "store_commit_seconds", commits, &stats.commit_us, 1_000_000)?;
+        let (waiting, active) = self.0.room_people();
         let gauges = [
+            ("rooms", "Rooms, closed ones included", self.0.room_count() as u64),
+            ("room_waiting", "People in line, over all rooms", waiting),
+            ("room_active", "Slots offered or taken, over all rooms", active),
             ("store_queue_depth", "Commands that wait for the writer", stats.queue_depth.load(Ordering::Relaxed)),
             ("store_queue_limit", "Commands that may wait now", stats.queue_limit.load(Ordering::Relaxed)),
             ("store_writable", "1 while the store takes writes", u64::from(self.0.fault().is_none())),
@@ -167,10 +191,20 @@ impl Collector for StoreCollector {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(value as f64).encode(metric)?;
         }
-        let overloaded = stats.overloaded.load(Ordering::Relaxed);
-        let help = "Commands refused because too many waited";
-        let metric = encoder.encode_descriptor("store_overloaded", help, None, MetricType::Counter)?;
-        ConstCounter::new(overloaded).encode(metric)
+        let counters = [
+            ("store_overloaded", "Commands refused because too many waited", &stats.overloaded),
+            ("room_joined", "Numbers drawn", &stats.joined),
+            ("room_admitted", "Slots offered", &stats.admitted),
+            ("room_taken", "Slots taken", &stats.taken),
+            ("room_lapsed", "Slots that nobody took in time", &stats.lapsed),
+            ("room_left", "Tickets given up", &stats.left),
+            ("room_expired", "Tickets whose time was over", &stats.expired),
+        ];
+        for (name, help, counter) in counters {
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            ConstCounter::new(counter.load(Ordering::Relaxed)).encode(metric)?;
+        }
+        Ok(())
     }
 }
 

@@ -1,11 +1,18 @@
 //! What all handlers share.
 
 use crate::accept::Limits;
+use crate::address::{self, Proxies};
 use crate::auth::{Caller, Keys};
+use crate::error::Code;
 use crate::error::Problem;
 use crate::metrics::Metrics;
+use crate::pass::{PassKey, PassKeys, Passes};
+use crate::rate::{Limiter, RateLimit};
 use axum::http::{HeaderMap, HeaderValue};
-use firstcome::{CouponStore, Embedded};
+use firstcome::edge::draw_hasher;
+use firstcome::{CouponStore, Embedded, RoomStore};
+use std::net::IpAddr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How a service is set up.
@@ -17,6 +24,18 @@ pub struct Config {
     pub allow_origins: Vec<HeaderValue>,
     /// Deadlines and numbers.
     pub limits: Limits,
+    /// Whose word counts about where a call comes from; nobody's without it.
+    pub proxies: Proxies,
+    /// How often one address may join rooms anonymously; as often as it likes without it.
+    pub joins: Option<RateLimit>,
+}
+
+impl Config {
+    /// A service with these keys, and everything else as it is by default.
+    pub fn with_keys(keys: Keys) -> Self {
+        let joins = Some(RateLimit::default());
+        Self { keys, allow_origins: Vec::new(), limits: Limits::default(), proxies: Proxies::default(), joins }
+    }
 }
 
 /// A service: its store, its settings, its figures.
@@ -24,14 +43,52 @@ pub struct App {
     pub(crate) store: Embedded,
     pub(crate) config: Config,
     pub(crate) metrics: Metrics,
+    joins: Limiter,
+    /// Absent until the first room is made.
+    passes: OnceLock<Passes>,
     draining: AtomicBool,
+}
+
+fn pass_keys(store: &Embedded) -> Option<PassKeys> {
+    let mut keys = store.pass_secrets().into_iter().map(|secret| PassKey::new(secret.id, secret.bytes));
+    let mut keys: Vec<PassKey> = keys.by_ref().collect::<Result<_, _>>().ok()?;
+    let current = keys.pop()?;
+    PassKeys::new(current, keys).ok()
 }
 
 impl App {
     /// A service over a store.
     pub fn new(store: Embedded, config: Config) -> Self {
         let metrics = Metrics::new(&store);
-        Self { store, config, metrics, draining: AtomicBool::new(false) }
+        let joins = Limiter::new(config.joins, draw_hasher());
+        let app = Self { store, config, metrics, joins, passes: OnceLock::new(), draining: AtomicBool::new(false) };
+        app.refresh_passes();
+        app
+    }
+
+    /// Takes over the secrets of passes that the store has now.
+    pub(crate) fn refresh_passes(&self) {
+        let Some(keys) = pass_keys(&self.store) else { return };
+        match self.passes.get() {
+            Some(passes) => passes.replace_keys(keys),
+            // Whoever sets it at the same time has read the same secrets.
+            None => drop(self.passes.set(Passes::new(keys))),
+        }
+    }
+
+    /// What makes and reads passes. There is none before the first room.
+    pub(crate) fn passes(&self) -> Option<&Passes> {
+        self.passes.get()
+    }
+
+    /// Counts one anonymous join of whoever is behind this call.
+    pub(crate) fn may_join(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Result<(), Problem> {
+        // Without a connection there is no address: a call within the process.
+        let Some(peer) = peer else { return Ok(()) };
+        let client = address::client(peer, headers, &self.config.proxies);
+        self.joins
+            .check(client, self.store.now())
+            .map_err(|limited| Problem::new(Code::RateLimited).retry_after_ms(limited.retry_after_ms))
     }
 
     /// Makes `/readyz` say no, so that a balancer sends nobody any more.

@@ -338,6 +338,7 @@ fn start(disk: &SharedDisk, clock: &Arc<ManualClock>, coupons: Vec<firstcome_sto
         coupons,
         // Its seed decides where entries lie, never what is answered.
         hasher: draw_hasher(),
+        ..Backing::memory()
     };
     let (store, stepper) = Embedded::stepped(backing, Arc::clone(clock) as Arc<dyn Clock>);
     Life { store, stepper }

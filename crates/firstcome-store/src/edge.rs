@@ -1,21 +1,36 @@
 //! The edge where time and chance come in. Nothing else in the store asks the machine for them.
 
 use crate::error::{Fault, FaultKind};
-use firstcome_core::time::Timestamp;
+use firstcome_core::time::{Now, Steady, Timestamp};
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What time it is for a store. Must never fall: a refusal like "expired" would else be contradicted later.
 pub trait Clock: Send + Sync {
-    /// The current instant; never earlier than one that was given before.
+    /// The current instant by the wall; never earlier than one that was given before.
     fn now(&self) -> Timestamp;
+
+    /// The current instant on a clock that nobody can set. It may begin anywhere in every process.
+    fn steady(&self) -> Steady;
+
+    /// Both.
+    fn both(&self) -> Now {
+        Now { wall: self.now(), steady: self.steady() }
+    }
 }
 
-/// The machine's wall clock. When somebody sets it back it stands still until the old time is reached again.
-#[derive(Default)]
+/// The machine's clocks. When somebody sets the wall clock back it stands still until the old time is reached again.
 pub struct SystemClock {
     last_us: AtomicI64,
+    started: Instant,
+}
+
+impl Default for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
+    fn default() -> Self {
+        Self { last_us: AtomicI64::new(i64::MIN), started: Instant::now() }
+    }
 }
 
 impl Clock for SystemClock {
@@ -26,22 +41,45 @@ impl Clock for SystemClock {
         let before_us = self.last_us.fetch_max(now_us, Ordering::Relaxed);
         Timestamp::clamped_us(now_us.max(before_us))
     }
+
+    fn steady(&self) -> Steady {
+        Steady::from_us(i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX))
+    }
 }
 
 /// A clock that stands where it is put, for tests and simulations.
 pub struct ManualClock {
     now_us: AtomicI64,
+    /// What the steady clock shows less than the wall: somebody may have set the wall.
+    stepped_us: AtomicI64,
 }
 
 impl ManualClock {
     /// A clock that shows this instant.
     pub const fn new(now: Timestamp) -> Self {
-        Self { now_us: AtomicI64::new(now.as_us()) }
+        Self { now_us: AtomicI64::new(now.as_us()), stepped_us: AtomicI64::new(0) }
     }
 
-    /// Moves the clock; a move backwards has no effect, as with every [`Clock`].
+    /// Lets time pass until this instant; a move backwards has no effect, as with every [`Clock`].
     pub fn set(&self, now: Timestamp) {
         self.now_us.fetch_max(now.as_us(), Ordering::SeqCst);
+    }
+
+    /// Lets so much time pass.
+    pub fn pass_ms(&self, ms: u64) {
+        self.now_us.fetch_add(i64::try_from(ms * 1_000).unwrap_or(i64::MAX), Ordering::SeqCst);
+    }
+
+    /// Sets the wall clock forward, while no time passes.
+    pub fn step_forward_ms(&self, ms: u64) {
+        self.pass_ms(ms);
+        self.stepped_us.fetch_add(i64::try_from(ms * 1_000).unwrap_or(i64::MAX), Ordering::SeqCst);
+    }
+
+    /// Sets the wall clock back: as with every [`Clock`] it stands still until the old time is reached again. Returns
+    /// when so much time has passed, which the steady clock shows and the wall does not.
+    pub fn stand_ms(&self, ms: u64) {
+        self.stepped_us.fetch_sub(i64::try_from(ms * 1_000).unwrap_or(i64::MAX), Ordering::SeqCst);
     }
 }
 
@@ -49,11 +87,19 @@ impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp::clamped_us(self.now_us.load(Ordering::SeqCst))
     }
+
+    fn steady(&self) -> Steady {
+        Steady::from_us(self.now_us.load(Ordering::SeqCst) - self.stepped_us.load(Ordering::SeqCst))
+    }
 }
 
 impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
     fn now(&self) -> Timestamp {
         (**self).now()
+    }
+
+    fn steady(&self) -> Steady {
+        (**self).steady()
     }
 }
 

@@ -13,13 +13,17 @@ pub mod edge;
 pub mod embedded;
 mod error;
 mod port;
+mod room;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub mod stats;
+mod ticket;
 mod voucher;
 
 pub use embedded::Embedded;
 pub use error::{Fault, FaultKind, StoreError};
 pub use firstcome_core as core;
 pub use port::{Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest, Refused};
+pub use room::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
+pub use ticket::TicketKey;
 pub use voucher::{VoucherCode, VoucherKey};

@@ -1,5 +1,6 @@
 //! Figures of a store, cheap enough to be kept always.
 
+use firstcome_core::room::{Change, Departure};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts values in fixed buckets. Reading while others write may miss the newest ones.
@@ -52,6 +53,33 @@ pub struct WriterStats {
     pub queue_depth: AtomicU64,
     /// Commands that may wait: 65 536, or what 250 ms of measured service time carry if that is less.
     pub queue_limit: AtomicU64,
+    /// Numbers drawn in rooms.
+    pub joined: AtomicU64,
+    /// Slots offered.
+    pub admitted: AtomicU64,
+    /// Slots taken.
+    pub taken: AtomicU64,
+    /// Slots that nobody took in time.
+    pub lapsed: AtomicU64,
+    /// Tickets given up.
+    pub left: AtomicU64,
+    /// Tickets whose time was over.
+    pub expired: AtomicU64,
+}
+
+impl WriterStats {
+    pub(crate) fn count(&self, change: &Change) {
+        let counter = match change {
+            Change::Joined { .. } => &self.joined,
+            Change::Admitted { .. } => &self.admitted,
+            Change::Taken { .. } => &self.taken,
+            Change::Lapsed { .. } => &self.lapsed,
+            Change::Gone { how: Departure::Left, .. } => &self.left,
+            Change::Gone { how: Departure::Expired, .. } => &self.expired,
+            Change::Reached(_) => return,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Default for WriterStats {
@@ -62,6 +90,12 @@ impl Default for WriterStats {
             overloaded: AtomicU64::new(0),
             queue_depth: AtomicU64::new(0),
             queue_limit: AtomicU64::new(0),
+            joined: AtomicU64::new(0),
+            admitted: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            lapsed: AtomicU64::new(0),
+            left: AtomicU64::new(0),
+            expired: AtomicU64::new(0),
         }
     }
 }

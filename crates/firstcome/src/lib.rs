@@ -45,6 +45,7 @@ pub use firstcome_store::embedded;
 #[cfg(feature = "sqlite")]
 pub use firstcome_store::sqlite;
 pub use firstcome_store::{
-    Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Embedded, Fault, FaultKind, Page, Put,
-    RedeemRequest, Refused, StoreError, VoucherCode, VoucherKey, core, edge, stats,
+    Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Embedded, Fault, FaultKind, Joining, Page,
+    PassCheck, Put, RedeemRequest, Refused, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer, TicketKey,
+    VoucherCode, VoucherKey, core, edge, stats,
 };

@@ -74,7 +74,7 @@ fn read_row(row: Row, now: Timestamp) -> anyhow::Result<IncomingClaim> {
         coupon: CouponName::parse(&row.coupon).map_err(|error| anyhow!("coupon {error}"))?,
         serial: serial.transpose()?,
         issued_at: filled(row.issued_at).map_or(Ok(now), |text| read_instant(&text))?,
-        user: UserId::parse(&row.user).map_err(|error| anyhow!("user {error}"))?,
+        user: UserId::restore(&row.user).map_err(|error| anyhow!("user {error}"))?,
         attributes: filled(row.attributes)
             .map(|text| attributes(&serde_json::from_str(&text).context("attributes")?))
             .transpose()?,

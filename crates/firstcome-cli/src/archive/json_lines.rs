@@ -173,7 +173,7 @@ fn read_claim(line: ClaimLine) -> anyhow::Result<IncomingClaim> {
         coupon: CouponName::parse(&line.coupon).map_err(|error| anyhow!("coupon {error}"))?,
         serial: Some(Serial::new(line.serial).ok_or_else(|| anyhow!("serial must be 1 to 100000000"))?),
         issued_at: read_instant(&line.issued_at)?,
-        user: UserId::parse(&line.user).map_err(|error| anyhow!("user {error}"))?,
+        user: UserId::restore(&line.user).map_err(|error| anyhow!("user {error}"))?,
         attributes: attributes.transpose()?,
         request: request(line.request)?,
         redeemed: redeemed_at.map(|at| (at, redemption_request)),

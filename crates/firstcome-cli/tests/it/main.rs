@@ -12,6 +12,7 @@ mod drain;
 mod keys;
 mod killed;
 mod manners;
+mod plan;
 mod support;
 mod sync_faults;
 mod synced;

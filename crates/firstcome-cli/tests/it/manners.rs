@@ -10,12 +10,13 @@ use std::path::Path;
 #[test]
 fn help_is_there_on_every_level() {
     let directory = tempfile::tempdir().expect("a directory");
-    let levels: [&[&str]; 9] = [
+    let levels: [&[&str]; 10] = [
         &[],
         &["serve"],
         &["verify"],
         &["export"],
         &["import"],
+        &["plan"],
         &["bench"],
         &["bench", "coupons"],
         &["completions"],

@@ -8,40 +8,11 @@
 
 use super::Serial;
 use crate::id::{RequestId, UserId};
+use crate::index::{Places, Sharded};
 use crate::time::Timestamp;
-use hashbrown::HashTable;
 use std::hash::{BuildHasher, RandomState};
 
 const SEGMENT_CLAIMS: usize = 4_096;
-const SHARDS: usize = 256;
-
-/// A hash table in [`SHARDS`] parts, without memory until the first entry.
-struct Sharded<T> {
-    shards: Vec<HashTable<T>>,
-}
-
-impl<T> Sharded<T> {
-    const fn new() -> Self {
-        Self { shards: Vec::new() }
-    }
-
-    // The table below uses the low and the top bits of the hash: the shard takes some from the middle.
-    fn shard(hash: u64) -> usize {
-        (hash >> 32) as usize % SHARDS
-    }
-
-    fn find(&self, hash: u64, equals: impl FnMut(&T) -> bool) -> Option<&T> {
-        self.shards.get(Self::shard(hash))?.find(hash, equals)
-    }
-
-    /// Adds what is known to be absent.
-    fn insert(&mut self, hash: u64, value: T, hasher: impl Fn(&T) -> u64) {
-        if self.shards.is_empty() {
-            self.shards.resize_with(SHARDS, HashTable::new);
-        }
-        self.shards[Self::shard(hash)].insert_unique(hash, value, hasher);
-    }
-}
 
 /// 32 bytes: the key is kept in halves, since a `u128` would align the entry to 48.
 struct Entry {
@@ -97,32 +68,18 @@ impl Segment {
     }
 }
 
-/// A serial in the index.
-#[derive(Clone, Copy)]
-struct Place {
-    tag: u32,
-    serial: Serial,
-}
-
-impl Place {
-    /// The hash under which a tag is kept: spread over all bits, and made of nothing but the tag.
-    const fn hash(tag: u32) -> u64 {
-        (tag as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }
-}
-
 /// Users and instants by serial, and serials by user.
 pub(super) struct Book {
     hasher: RandomState,
     segments: Vec<Segment>,
     issued: u32,
-    index: Sharded<Place>,
+    index: Places,
 }
 
 impl Book {
     /// An empty book. `hasher` carries a secret seed, so that nobody can choose users that collide.
     pub(super) const fn new(hasher: RandomState) -> Self {
-        Self { hasher, segments: Vec::new(), issued: 0, index: Sharded::new() }
+        Self { hasher, segments: Vec::new(), issued: 0, index: Places::new() }
     }
 
     pub(super) const fn issued(&self) -> u32 {
@@ -148,8 +105,8 @@ impl Book {
 
     pub(super) fn find(&self, user: &str) -> Option<Serial> {
         let tag = self.tag(user);
-        let is_user = |place: &Place| place.tag == tag && self.user(place.serial) == user;
-        self.index.find(Place::hash(tag), is_user).map(|place| place.serial)
+        let is_user = |serial: u32| self.user(Serial(serial)) == user;
+        self.index.find(tag, is_user).map(Serial)
     }
 
     fn tag(&self, user: &str) -> u32 {
@@ -169,40 +126,7 @@ impl Book {
         page.issued_at.push(issued_at);
         self.issued = serial.0;
         let tag = self.tag(user.as_str());
-        self.index.insert(Place::hash(tag), Place { tag, serial }, |place| Place::hash(place.tag));
+        self.index.insert(tag, serial.0);
         serial
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn entries_spread_over_all_shards_so_that_none_grows_alone() {
-        // Any odd multiplier spreads consecutive numbers over the middle bits.
-        let hash = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut table = Sharded::new();
-        for number in 0..25_600 {
-            table.insert(hash(number), number, |&number| hash(number));
-        }
-        assert_eq!(table.shards.len(), SHARDS);
-        for shard in &table.shards {
-            assert!((50..200).contains(&shard.len()), "{} of 25 600 entries in one of 256 shards", shard.len());
-        }
-        assert!((0..25_600).all(|number| table.find(hash(number), |&known| known == number).is_some()));
-    }
-
-    #[test]
-    fn users_spread_over_all_shards() {
-        #[expect(clippy::disallowed_methods, reason = "any seed must do")]
-        let mut book = Book::new(RandomState::new());
-        for number in 0..25_600 {
-            let user = UserId::parse(&format!("user-{number}")).expect("a name");
-            book.append(&user, Timestamp::MIN);
-        }
-        for shard in &book.index.shards {
-            assert!((50..200).contains(&shard.len()), "{} of 25 600 users in one of 256 shards", shard.len());
-        }
     }
 }

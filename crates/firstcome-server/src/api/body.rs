@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Method, header};
 use bytes::Bytes;
 use firstcome::core::coupon::Serial;
-use firstcome::core::id::{CouponName, NameError, RequestId, UserId};
+use firstcome::core::id::{CouponName, NameError, RequestId, RoomName, UserId};
 use firstcome::core::limits::{
     BODY_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, NAME_BYTES_MAX, PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX,
     PUBLIC_IDEMPOTENCY_KEY_CHARS_MIN,
@@ -30,6 +30,11 @@ fn bad_name(field: &str, error: NameError) -> Problem {
 /// The coupon of a path.
 pub(crate) fn coupon(path: &str) -> Result<CouponName, Problem> {
     CouponName::parse(path).map_err(|error| bad_name("coupon", error))
+}
+
+/// The room of a path.
+pub(crate) fn room(path: &str) -> Result<RoomName, Problem> {
+    RoomName::parse(path).map_err(|error| bad_name("room", error))
 }
 
 /// A user of a body.
@@ -120,7 +125,7 @@ fn shortened(text: &str) -> &str {
 pub(crate) fn request(
     headers: &HeaderMap,
     caller: Caller,
-    (coupon, row): (&CouponName, &str),
+    (name, row): (&str, &str),
     body: &[&[u8]],
 ) -> Result<Option<RequestId>, Problem> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
@@ -142,7 +147,7 @@ pub(crate) fn request(
         return Err(wrong("on a public call it must be 22 or more base64url characters"));
     }
     // Method and path, but for how the name is percent-encoded there.
-    let scope: [&[u8]; 4] = [&caller.id, Method::POST.as_str().as_bytes(), coupon.as_str().as_bytes(), row.as_bytes()];
+    let scope: [&[u8]; 4] = [&caller.id, Method::POST.as_str().as_bytes(), name.as_bytes(), row.as_bytes()];
     Ok(Some(request_id(&scope, key, body)))
 }
 

@@ -4,19 +4,21 @@ use super::body::{self, PageQuery, PathName};
 use super::shape::{
     Claim, ClaimBody, ClaimPage, Coupon, CouponBody, Problem as ProblemShape, Redemption, RedemptionBody,
 };
-use super::{PASS_HEADER, measured};
-use crate::auth::Scope;
+use super::{NO_STORE, PASS_HEADER, answered, measured, room};
+use crate::auth::{Caller, Scope};
 use crate::error::{Code, Problem};
 use crate::metrics::Route;
+use crate::pass::Grant;
 use crate::rfc3339::format as instant;
 use crate::state::App;
 use axum::Json;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use firstcome::core::coupon::{Attributes, Claim as ClaimCommand, Effect, Rejection};
-use firstcome::core::id::CouponName;
-use firstcome::{Answer, CouponStore, Put, RedeemRequest, Refused, StoreError};
+use firstcome::core::id::{CouponName, UserId};
+use firstcome::core::room::Number;
+use firstcome::{CouponStore, Put, RedeemRequest, Refused};
 use std::sync::Arc;
 
 /// What a rule's refusal looks like over HTTP.
@@ -51,16 +53,6 @@ fn refused(app: &App, coupon: &CouponName, user: &str, refused: &Refused) -> Pro
         _ => Code::OutcomeUnknown.into(),
     }
 }
-
-/// Waits for the store, but no longer than a caller should. Whoever is told "unknown" may ask again safely.
-async fn answered<T>(app: &App, answer: impl Future<Output = Answer<T>>) -> Result<Result<T, Refused>, Problem> {
-    match tokio::time::timeout(app.config.limits.answer, answer).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => Err(StoreError::Unknown.into()),
-    }
-}
-
-const NO_STORE: [(header::HeaderName, &str); 1] = [(header::CACHE_CONTROL, "no-store")];
 
 /// Create a coupon or replace its settings
 ///
@@ -145,31 +137,75 @@ pub(crate) async fn delete_coupon(State(app): State<Arc<App>>, path: PathName, h
     measured(&app, Route::DeleteCoupon, call).await
 }
 
-/// Who may claim: a service key for anybody; else a pass of the coupon's room.
-async fn may_claim(app: &App, headers: &HeaderMap, coupon: &CouponName) -> Result<crate::auth::Caller, Problem> {
-    let caller = app.caller(headers)?;
-    if headers.contains_key(PASS_HEADER) {
-        // A pass that is sent is always judged. This service has no rooms, so none can be valid.
-        return Err(Code::InvalidPass.into());
-    }
-    if caller.scope == Scope::Public {
+/// On what somebody claims.
+enum Claimant {
+    /// A key that may act for anybody.
+    Service(Caller),
+    /// A pass of the coupon's room.
+    Pass(Grant),
+}
+
+impl Claimant {
+    /// A service key, else a pass of the coupon's room. A pass that is sent is always judged.
+    async fn of(app: &App, headers: &HeaderMap, coupon: &CouponName) -> Result<Self, Problem> {
+        let caller = app.caller(headers)?;
+        let mut passes = headers.get_all(PASS_HEADER).iter();
+        let pass = passes.next();
+        if pass.is_none() && caller.scope != Scope::Public {
+            return Ok(Self::Service(caller));
+        }
         let view = answered(app, app.store.coupon(coupon)).await?;
-        if view.is_ok_and(|view| view.settings.room.is_some()) {
-            return Err(Code::PassRequired.into());
+        let room = view.ok().and_then(|view| view.settings.room);
+        let Some(pass) = pass else {
+            return Err(if room.is_some() { Code::PassRequired } else { Code::Unauthorized }.into());
+        };
+        // Of two passes nobody knows which one counts.
+        let (Some(room), None, Ok(pass)) = (room, passes.next(), pass.to_str()) else {
+            return Err(Code::InvalidPass.into());
+        };
+        match room::judge_pass(app, &room, pass).await? {
+            Ok((grant, _)) => Ok(Self::Pass(grant)),
+            Err(reason) => Err(Problem::new(Code::InvalidPass).with("reason", reason)),
         }
     }
-    caller.require(Scope::Service)
+
+    /// For whom it is, when the body names this user.
+    fn user(&self, wanted: Option<&str>) -> Result<UserId, Problem> {
+        match (self, wanted) {
+            (Self::Service(_), Some(user)) => body::user(user),
+            (Self::Service(_), None) => Err(Problem::field(Code::InvalidField, "user", "user must be given")),
+            (Self::Pass(Grant { user: Some(user), .. }), None) => Ok(user.clone()),
+            (Self::Pass(Grant { user: Some(user), .. }), Some(wanted)) if user.as_str() == wanted => Ok(user.clone()),
+            (Self::Pass(Grant { user: None, number, .. }), None) => {
+                Number::new(*number).map(UserId::of_pass).ok_or_else(|| Code::InvalidPass.into())
+            }
+            (Self::Pass(_), Some(wanted)) => {
+                body::user(wanted)?;
+                Err(Problem::new(Code::InvalidPass).detail("the pass belongs to another user"))
+            }
+        }
+    }
+
+    fn caller(&self) -> Caller {
+        match self {
+            Self::Service(caller) => *caller,
+            // Nobody else can send this pass, so its holder's keys are of their own.
+            Self::Pass(grant) => Caller::of_pass(&grant.room, grant.number),
+        }
+    }
 }
 
 /// Claim one coupon for a user
 ///
-/// First come, first served, one each. The answer comes after the claim is durable. A repeat by the same user has no
+/// First come, first served, one each. A service key claims for any `user`. A coupon behind a waiting room is also
+/// claimed by a pass of that room, for the pass's own user, or once for a pass without one. The answer comes after the claim is durable. A repeat by the same user has no
 /// second effect: with the same `Idempotency-Key` and body it is answered 201 again, else 409 `already_issued` with
 /// the claim. Order of refusals: `idempotency_key_reused`, `already_issued`, `deleted`, `not_open`, `expired`,
 /// `sold_out`.
 #[utoipa::path(post, path = "/v1/coupons/{coupon}/claims", tag = "Coupons", security(("service" = [])),
     params(("coupon" = String, Path, description = "Name of the coupon"),
-        ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible ASCII characters")),
+        ("X-Firstcome-Pass" = Option<String>, Header, description = "Instead of a key: a pass of the coupon's room"),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible ASCII characters; by a pass at least 22 of base64url")),
     request_body = ClaimBody,
     responses(
         (status = 201, description = "The claim", body = Claim),
@@ -190,17 +226,17 @@ pub(crate) async fn post_claim(State(app): State<Arc<App>>, path: PathName, requ
     let call = async {
         let (parts, body) = request.into_parts();
         let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
-        let caller = may_claim(&app, &parts.headers, &coupon).await?;
+        let claimant = Claimant::of(&app, &parts.headers, &coupon).await?;
         let bytes = body::read(&parts.headers, body, app.config.limits.body).await?;
         let wanted = body::parse::<ClaimBody<'_>>(&bytes)?;
-        let user = body::user(&wanted.user)?;
+        let user = claimant.user(wanted.user.as_deref())?;
         let attributes = wanted.attributes()?;
         let meaning = [user.as_str().as_bytes(), attributes.as_ref().map_or("", Attributes::as_str).as_bytes()];
-        let request = body::request(&parts.headers, caller, (&coupon, "claims"), &meaning)?;
-        let claim = ClaimCommand { user, attributes, request };
+        let request = body::request(&parts.headers, claimant.caller(), (coupon.as_str(), "claims"), &meaning)?;
+        let claim = ClaimCommand { user: user.clone(), attributes, request };
         let claimed = answered(&app, app.store.claim(&coupon, claim)).await?;
-        let claimed = claimed.map_err(|refusal| refused(&app, &coupon, &wanted.user, &refusal))?.into_inner();
-        let claim = Claim::new(&coupon, &wanted.user, &claimed, app.durability());
+        let claimed = claimed.map_err(|refusal| refused(&app, &coupon, user.as_str(), &refusal))?.into_inner();
+        let claim = Claim::new(&coupon, user.as_str(), &claimed, app.durability());
         Ok((StatusCode::CREATED, NO_STORE, Json(claim)).into_response())
     };
     measured(&app, Route::PostClaim, call).await
@@ -292,7 +328,7 @@ pub(crate) async fn post_redemption(State(app): State<Arc<App>>, path: PathName,
         let code: String = wanted.code.chars().filter(|character| !matches!(character, '-' | ' ')).collect();
         let code = code.to_ascii_uppercase();
         let meaning = [code.as_bytes(), wanted.user.as_deref().unwrap_or_default().as_bytes()];
-        let request = body::request(&parts.headers, caller, (&coupon, "redemptions"), &meaning)?;
+        let request = body::request(&parts.headers, caller, (coupon.as_str(), "redemptions"), &meaning)?;
         let redeem = RedeemRequest { code: wanted.code, user, request };
         let redeemed = answered(&app, app.store.redeem(&coupon, redeem)).await?;
         let record = redeemed.map(Effect::into_inner).map_err(|refusal| refused(&app, &coupon, "", &refusal))?;

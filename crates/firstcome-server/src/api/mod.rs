@@ -3,6 +3,8 @@
 pub(crate) mod body;
 mod coupon;
 mod health;
+mod room;
+mod room_shape;
 pub(crate) mod shape;
 
 use crate::error::{Code, Problem};
@@ -15,6 +17,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use firstcome::StoreError;
 use firstcome::edge::Stopwatch;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +35,8 @@ pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 #[openapi(
     info(
         title = "firstcome",
-        description = "First come, first served, at scale: limited coupons handed out exactly once.\n\nAll bodies are \
+        description = "First come, first served, at scale: waiting rooms that admit in order of arrival, limited \
+            coupons handed out exactly once.\n\nAll bodies are \
             JSON in UTF-8; unknown fields are refused. Times are RFC 3339 in UTC. Every refusal is an RFC 9457 \
             problem with a stable `code`. A POST may carry an `Idempotency-Key`: the same key with the same body has \
             one effect.",
@@ -48,6 +52,12 @@ fn documented() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .routes(routes!(coupon::post_claim, coupon::get_claims))
         .routes(routes!(coupon::get_claim))
         .routes(routes!(coupon::post_redemption))
+        .routes(routes!(room::put_room, room::get_room, room::delete_room))
+        .routes(routes!(room::post_ticket))
+        .routes(routes!(room::get_ticket, room::delete_ticket))
+        .routes(routes!(room::post_verify))
+        .routes(routes!(room::post_release))
+        .routes(routes!(room::get_pass_keys, room::post_pass_key))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
@@ -61,8 +71,15 @@ pub fn openapi_json() -> String {
 }
 
 /// The rows that pages of a named origin may call. Nothing else ever says that it may be read from elsewhere.
-const PUBLIC_ROWS: [(Method, &str); 2] =
-    [(Method::GET, "/v1/coupons/{coupon}"), (Method::POST, "/v1/coupons/{coupon}/claims")];
+const PUBLIC_ROWS: [(Method, &str); 7] = [
+    (Method::GET, "/v1/coupons/{coupon}"),
+    (Method::POST, "/v1/coupons/{coupon}/claims"),
+    (Method::GET, "/v1/rooms/{room}"),
+    (Method::POST, "/v1/rooms/{room}/tickets"),
+    (Method::GET, "/v1/rooms/{room}/tickets/{ticket}"),
+    (Method::DELETE, "/v1/rooms/{room}/tickets/{ticket}"),
+    (Method::GET, "/v1/pass-keys"),
+];
 
 fn is_public_row(request: &Parts) -> bool {
     let asked = request.headers.get(header::ACCESS_CONTROL_REQUEST_METHOD);
@@ -73,7 +90,9 @@ fn is_public_row(request: &Parts) -> bool {
     PUBLIC_ROWS.iter().any(|(known, template)| {
         let segments = template.split('/').map(Some).chain([None]);
         let given = request.uri.path().split('/').map(Some).chain([None]);
-        let same = |(known, given): (Option<&str>, Option<&str>)| known == given || known == Some("{coupon}");
+        let same = |(known, given): (Option<&str>, Option<&str>)| {
+            known == given || given.is_some() && known.is_some_and(|known| known.starts_with('{'))
+        };
         known.as_str().as_bytes() == method && segments.zip(given).all(same)
     })
 }
@@ -82,7 +101,7 @@ fn cors(origins: &[HeaderValue]) -> CorsLayer {
     let origins = origins.to_vec();
     CorsLayer::new()
         .allow_origin(AllowOrigin::predicate(move |origin, request| origins.contains(origin) && is_public_row(request)))
-        .allow_methods([Method::GET, Method::POST])
+        .allow_methods([Method::GET, Method::POST, Method::DELETE])
         .allow_headers([header::CONTENT_TYPE, PASS_HEADER, IDEMPOTENCY_KEY])
         .expose_headers([header::RETRY_AFTER])
         .max_age(Duration::from_secs(600))
@@ -118,6 +137,19 @@ pub fn admin_router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed))
         .with_state(app)
 }
+
+/// Waits for the store, but no longer than a caller should. Whoever is told "unknown" may ask again safely.
+async fn answered<T, R>(
+    app: &App,
+    answer: impl Future<Output = Result<Result<T, R>, StoreError>>,
+) -> Result<Result<T, R>, Problem> {
+    match tokio::time::timeout(app.config.limits.answer, answer).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(StoreError::Unknown.into()),
+    }
+}
+
+const NO_STORE: [(HeaderName, &str); 1] = [(header::CACHE_CONTROL, "no-store")];
 
 /// Answers a call and counts it.
 pub(crate) async fn measured<T: IntoResponse>(

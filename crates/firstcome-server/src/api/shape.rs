@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use utoipa::ToSchema;
 
-fn read_instant(field: &str, text: Option<&str>) -> Result<Option<Timestamp>, Refusal> {
+pub(super) fn read_instant(field: &str, text: Option<&str>) -> Result<Option<Timestamp>, Refusal> {
     let Some(text) = text else { return Ok(None) };
     let wrong = || format!("{field} must be an RFC 3339 time, such as 2030-01-01T00:00:00Z");
     rfc3339::parse(text).map(Some).ok_or_else(|| Refusal::field(Code::InvalidField, field, wrong()))
@@ -153,10 +153,10 @@ impl<'a> Coupon<'a> {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct ClaimBody<'a> {
-    /// Who claims
+    /// Who claims; left out by a pass without a user
     #[serde(borrow)]
-    #[schema(value_type = String, example = "ann")]
-    pub(crate) user: Cow<'a, str>,
+    #[schema(value_type = Option<String>, example = "ann")]
+    pub(crate) user: Option<Cow<'a, str>>,
     /// A JSON object of at most 1 KiB that stays with the claim
     #[serde(borrow)]
     #[schema(value_type = Option<Object>)]

@@ -245,8 +245,8 @@ pub(crate) async fn a_mistake_is_told_by_its_own_field_whatever_comes_beside_it(
     service.make("launch", json!({"limit": 9})).await;
     for (body, field, detail) in [
         (json!({"attributes": {"a": 1}, "user": 7}), "user", "user must be a string"),
-        (json!({"attributes": {"a": 1}}), "user", "missing field `user`"),
-        (json!({"user": null}), "user", "user must be a string"),
+        (json!({"attributes": {"a": 1}}), "user", "user must be given"),
+        (json!({"user": null}), "user", "user must be given"),
         (json!({"user": ["ann"]}), "user", "user must be a string"),
     ] {
         service.send(claim("launch", "").json(&body)).await.refused(400, "invalid_field").about(field, detail);

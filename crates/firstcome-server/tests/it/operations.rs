@@ -109,7 +109,7 @@ async fn buckets_of_a_histogram_rise_to_its_count() {
             (before, histograms) = (0.0, histograms + 1);
         }
     }
-    assert_eq!(histograms, 9, "one for each of 7 routes, 2 of the store");
+    assert_eq!(histograms, 19, "one for each of 17 routes, 2 of the store");
 }
 
 #[tokio::test]

@@ -31,6 +31,16 @@ fn routes() -> Vec<Route> {
         route(Method::GET, "/v1/coupons/{coupon}/claims", Scope::Admin, None, 200),
         route(Method::GET, "/v1/coupons/{coupon}/claims/{user}", Scope::Service, None, 200),
         route(Method::POST, "/v1/coupons/{coupon}/redemptions", Scope::Service, Some(json!({"code": "x"})), 404),
+        route(Method::PUT, "/v1/rooms/{room}", Scope::Admin, Some(json!({"max_active": 1})), 200),
+        route(Method::GET, "/v1/rooms/{room}", Scope::Public, None, 200),
+        route(Method::DELETE, "/v1/rooms/{room}", Scope::Admin, None, 204),
+        route(Method::POST, "/v1/rooms/{room}/tickets", Scope::Public, Some(json!({})), 201),
+        route(Method::GET, "/v1/rooms/{room}/tickets/{ticket}", Scope::Public, None, 200),
+        route(Method::DELETE, "/v1/rooms/{room}/tickets/{ticket}", Scope::Public, None, 204),
+        route(Method::POST, "/v1/rooms/{room}/passes/verify", Scope::Service, Some(json!({"pass": "x"})), 200),
+        route(Method::POST, "/v1/rooms/{room}/passes/release", Scope::Service, Some(json!({"pass": "x"})), 403),
+        route(Method::GET, "/v1/pass-keys", Scope::Public, None, 200),
+        route(Method::POST, "/v1/pass-keys", Scope::Admin, None, 201),
         route(Method::GET, "/metrics", Scope::Admin, None, 200),
         open("/healthz"),
         open("/readyz"),
@@ -76,15 +86,22 @@ async fn fresh() -> Service {
     let service = Service::memory();
     service.make("launch", json!({"limit": 9})).await;
     service.claim("launch", "ann").await.is(201);
+    service.send(Ask::put("/v1/rooms/sale").by(ADMIN).json(&json!({"max_active": 1}))).await.is(201);
     service
+}
+
+/// A ticket of the room.
+async fn ticket(service: &Service) -> String {
+    service.send(Ask::post("/v1/rooms/sale/tickets").by(SERVICE).json(&json!({"user": "ann"}))).await.text("ticket")
 }
 
 #[tokio::test]
 async fn every_route_answers_every_kind_of_caller_as_its_scope_says() {
     for route in routes() {
-        let path = route.template.replace("{coupon}", "launch").replace("{user}", "ann");
         for (authorization, scope) in callers() {
             let service = fresh().await;
+            let path = route.template.replace("{coupon}", "launch").replace("{user}", "ann").replace("{room}", "sale");
+            let path = if path.contains("{ticket}") { path.replace("{ticket}", &ticket(&service).await) } else { path };
             let mut ask = Ask::new(route.method.clone(), &path);
             if let Some(body) = &route.body {
                 ask = ask.json(body);
@@ -102,7 +119,18 @@ async fn every_route_answers_every_kind_of_caller_as_its_scope_says() {
             let caller = authorization.map(|value| String::from_utf8_lossy(&value).into_owned());
             assert_eq!(answer.status, wanted, "{} {} by {caller:?}", route.method, route.template);
             if [401, 403].contains(&wanted) {
-                assert_eq!(answer.text("code"), if wanted == 401 { "unauthorized" } else { "forbidden" });
+                let code = answer.text("code");
+                let may = scope.is_some_and(|scope| route.scope <= scope);
+                assert_eq!(
+                    code,
+                    if wanted == 401 {
+                        "unauthorized"
+                    } else if may {
+                        "invalid_pass"
+                    } else {
+                        "forbidden"
+                    }
+                );
                 let view = service.show("launch").await.json();
                 assert_eq!((&view["issued"], &view["state"]), (&json!(1), &json!("open")), "nothing happened");
             }

@@ -9,7 +9,7 @@ use firstcome::core::time::Timestamp;
 use firstcome::edge::ManualClock;
 use firstcome::{CouponStore, Embedded};
 use firstcome_server::auth::KeyDigest;
-use firstcome_server::{App, Config, Keys, Limits, Scope, api};
+use firstcome_server::{App, Config, Keys, Scope, api};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(crate) fn keys() -> Keys {
 
 /// The settings of a service with keys and the limits of production.
 pub(crate) fn config() -> Config {
-    Config { keys: keys(), allow_origins: Vec::new(), limits: Limits::default() }
+    Config::with_keys(keys())
 }
 
 /// A service without a port.

@@ -7,15 +7,16 @@
 //! - After a failed commit nothing is written any more: memory then knows of claims that the disk may not have.
 
 use super::coupon::Cell;
-use super::journal::{Change, CouponId, CouponPut, Journal, Outcome};
-use super::{Command, PutCommand, Reply, Shared};
+use super::journal::{Change, CouponId, CouponPut, Journal, Outcome, RoomId};
+use super::room::{self, RoomCell};
+use super::{Command, PutCommand, Reply, RoomJob, Shared};
 use crate::edge::Stopwatch;
 use crate::error::{Fault, StoreError};
 use crate::port::Put;
 use crate::voucher::VoucherKey;
 use firstcome_core::coupon::{Claim, Coupon, CouponSettings, Effect, Issued, Redeem, Redeemed, Rejection, Serial};
 use firstcome_core::id::CouponName;
-use firstcome_core::time::Timestamp;
+use firstcome_core::time::{Now, Steady};
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,37 +39,54 @@ pub(super) struct ClaimCommand {
 
 /// Owns the state and the journal. Whoever holds it is the one writer.
 pub struct Engine {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     journal: Box<dyn Journal>,
-    hasher: RandomState,
+    pub(super) hasher: RandomState,
     next_coupon: u32,
-    changes: Vec<Change>,
+    pub(super) next_room: u32,
+    pub(super) next_pass_secret: u32,
+    pub(super) changes: Vec<Change>,
     told: Vec<Told>,
     touched: Vec<Arc<Cell>>,
+    pub(super) told_rooms: Vec<room::Told>,
+    told_ticks: Vec<Reply<()>>,
+    pub(super) touched_rooms: Vec<Arc<RoomCell>>,
+    pub(super) room_changes: Vec<firstcome_core::room::Change>,
+    pub(super) clock_stored: Option<Steady>,
+}
+
+/// The numbers that the next things get.
+#[derive(Clone, Copy)]
+pub(super) struct Next {
+    pub(super) coupon: CouponId,
+    pub(super) room: RoomId,
+    pub(super) pass_secret: u32,
 }
 
 impl Engine {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        journal: Box<dyn Journal>,
-        hasher: RandomState,
-        next_coupon: CouponId,
-    ) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, journal: Box<dyn Journal>, hasher: RandomState, next: Next) -> Self {
         Self {
             shared,
             journal,
             hasher,
-            next_coupon: next_coupon.0,
+            next_coupon: next.coupon.0,
+            next_room: next.room.0,
+            next_pass_secret: next.pass_secret,
             changes: Vec::new(),
             told: Vec::new(),
             touched: Vec::new(),
+            told_rooms: Vec::new(),
+            told_ticks: Vec::new(),
+            touched_rooms: Vec::new(),
+            room_changes: Vec::new(),
+            clock_stored: None,
         }
     }
 
     /// Runs all commands in order and answers each. The batch is empty afterwards.
     pub(super) fn run(&mut self, batch: &mut Vec<Command>) {
         let watch = Stopwatch::start();
-        let now = self.shared.clock.now();
+        let now = self.shared.both();
         #[cfg(feature = "planted-bugs")]
         swap_neighbours(batch);
         let mut batch = batch.drain(..).peekable();
@@ -83,24 +101,58 @@ impl Engine {
                     });
                     self.claims(&cell, std::iter::once(first).chain(rest).take(CLAIMS_PER_HOLD), now);
                 }
+                Command::Room(first) => {
+                    let cell = first.cell;
+                    let same = |next: &Command| matches!(next, Command::Room(next) if Arc::ptr_eq(&next.cell, &cell));
+                    let rest = std::iter::from_fn(|| match batch.next_if(same) {
+                        Some(Command::Room(RoomJob { order, .. })) => Some(order),
+                        _ => None,
+                    });
+                    self.orders(&cell, std::iter::once(first.order).chain(rest).take(CLAIMS_PER_HOLD), now);
+                }
                 Command::Redeem { cell, redeem, reply } => self.redeem(&cell, &redeem, reply, now),
+                Command::Tick(reply) => {
+                    self.tick(now);
+                    self.told_ticks.extend(reply);
+                }
                 // Nobody waits for it any more: it is not done, as if it had never come.
                 Command::PutCoupon(put) if put.reply.is_closed() => {}
                 Command::DeleteCoupon { reply, .. } if reply.is_closed() => {}
+                Command::PutRoom(put) if put.reply.is_closed() => {}
+                Command::CloseRoom { reply, .. } if reply.is_closed() => {}
+                Command::RotatePassSecret { reply, .. } if reply.is_closed() => {}
                 Command::PutCoupon(put) => {
-                    self.finish();
+                    self.finish(now);
                     let PutCommand { name, settings, voucher_key, reply } = *put;
                     reply.send(self.put_coupon(name, settings, voucher_key, now));
                 }
                 Command::DeleteCoupon { cell, reply } => {
-                    self.finish();
+                    self.finish(now);
                     let answer = self.delete_coupon(&cell, now);
                     reply.send(answer);
                 }
+                other => {
+                    self.finish(now);
+                    self.run_rare(other, now);
+                }
             }
         }
-        self.finish();
+        self.finish(now);
         self.shared.measure(watch.elapsed());
+    }
+
+    fn run_rare(&mut self, command: Command, now: Now) {
+        match command {
+            Command::PutRoom(put) => {
+                let mut put = *put;
+                let reply = std::mem::replace(&mut put.reply, Reply::nobody());
+                reply.send(self.put_room(put, now));
+            }
+            Command::CloseRoom { cell, reply } => reply.send(self.close_room(&cell, now)),
+            Command::RotatePassSecret { bytes, reply } => reply.send(self.sign_with(bytes, now).map(Ok)),
+            // The others are run where they are met.
+            _ => {}
+        }
     }
 
     /// Puts things in order before a proper end.
@@ -110,7 +162,7 @@ impl Engine {
         }
     }
 
-    fn claims(&mut self, cell: &Arc<Cell>, run: impl Iterator<Item = ClaimCommand>, now: Timestamp) {
+    fn claims(&mut self, cell: &Arc<Cell>, run: impl Iterator<Item = ClaimCommand>, now: Now) {
         let fault = self.shared.fault();
         let changes = self.changes.len();
         let mut coupon = cell.coupon.write();
@@ -123,7 +175,7 @@ impl Engine {
                 reply.send(Err(StoreError::Unavailable(Arc::clone(fault))));
                 continue;
             }
-            let answer = coupon.claim(&claim, now);
+            let answer = coupon.claim(&claim, now.wall);
             if let Ok(Effect::New(issued)) = answer {
                 self.changes.push(Change::Claimed { id: cell.id, issued, claim });
             }
@@ -139,7 +191,7 @@ impl Engine {
         }
     }
 
-    fn redeem(&mut self, cell: &Arc<Cell>, redeem: &Redeem, reply: Reply<Effect<Redeemed>>, now: Timestamp) {
+    fn redeem(&mut self, cell: &Arc<Cell>, redeem: &Redeem, reply: Reply<Effect<Redeemed>>, now: Now) {
         if reply.is_closed() {
             return;
         }
@@ -149,7 +201,7 @@ impl Engine {
         }
         let answer = {
             let mut coupon = cell.coupon.write();
-            let answer = coupon.redeem(redeem, now);
+            let answer = coupon.redeem(redeem, now.wall);
             if let Ok(Effect::New(redeemed)) = answer {
                 cell.redeeming.lock().insert(redeemed.serial);
             }
@@ -167,7 +219,7 @@ impl Engine {
         name: CouponName,
         settings: CouponSettings,
         voucher_key: VoucherKey,
-        at: Timestamp,
+        at: Now,
     ) -> Result<Result<Put, Rejection>, StoreError> {
         // After a failed commit memory knows of claims that may not be stored: no refusal may rest on them.
         if let Some(fault) = self.shared.fault() {
@@ -182,7 +234,7 @@ impl Engine {
         let (id, voucher_key) = known
             .as_ref()
             .map_or((CouponId(self.next_coupon), voucher_key), |cell| (cell.id, cell.voucher_key.clone()));
-        let put = CouponPut { id, name, settings, voucher_key, at };
+        let put = CouponPut { id, name, settings, voucher_key, at: at.wall };
         self.commit(Change::CouponPut(Box::new(put.clone())))?;
         let CouponPut { name, settings, voucher_key, .. } = put;
         if let Some(cell) = known {
@@ -195,29 +247,33 @@ impl Engine {
         Ok(Ok(Put::Created))
     }
 
-    fn delete_coupon(&mut self, cell: &Cell, at: Timestamp) -> Result<Result<(), Rejection>, StoreError> {
+    fn delete_coupon(&mut self, cell: &Cell, at: Now) -> Result<Result<(), Rejection>, StoreError> {
         if !cell.coupon.read().is_deleted() {
-            self.commit(Change::CouponDeleted { id: cell.id, at })?;
+            self.commit(Change::CouponDeleted { id: cell.id, at: at.wall })?;
             cell.coupon.write().delete();
         }
         Ok(Ok(()))
     }
 
     /// Writes one change on its own.
-    fn commit(&mut self, change: Change) -> Result<(), StoreError> {
+    pub(super) fn commit(&mut self, change: Change) -> Result<(), StoreError> {
         self.changes.push(change);
         self.write_changes()
     }
 
     /// Commits what was decided, lets readers see it, and answers.
-    fn finish(&mut self) {
+    fn finish(&mut self, now: Now) {
+        self.note_clocks(now);
         if let Err(error) = self.write_changes() {
-            for told in self.told.drain(..) {
-                told.refuse(&error);
-            }
+            self.told.drain(..).for_each(|told| told.refuse(&error));
+            self.told_rooms.drain(..).for_each(|told| told.refuse(&error));
+            self.told_ticks.drain(..).for_each(|reply| reply.send(Err(error.clone())));
             self.touched.clear();
+            // What is unsettled stays so: it may or may not be stored, and nobody is told either.
+            self.touched_rooms.clear();
             return;
         }
+        self.touched_rooms.drain(..).for_each(|cell| cell.settle());
         for cell in self.touched.drain(..) {
             let issued = cell.coupon.read().issued();
             cell.durable.store(issued, Ordering::Release);
@@ -233,6 +289,8 @@ impl Engine {
                 Told::Redeem(reply, answer) => reply.send(Ok(answer)),
             }
         }
+        self.told_rooms.drain(..).for_each(room::Told::tell);
+        self.told_ticks.drain(..).for_each(|reply| reply.send(Ok(Ok(()))));
     }
 
     fn write_changes(&mut self) -> Result<(), StoreError> {

@@ -1,10 +1,12 @@
 //! Where the engine writes what it decided, before anybody is told.
 
 use crate::error::{Fault, StoreError};
+use crate::ticket::TicketKey;
 use crate::voucher::VoucherKey;
 use firstcome_core::coupon::{Attributes, Claim, CouponSettings, Issued, Redeemed, Serial};
-use firstcome_core::id::{CouponName, RequestId};
-use firstcome_core::time::Timestamp;
+use firstcome_core::id::{CouponName, RequestId, RoomName};
+use firstcome_core::room::{self, Number, RoomSettings};
+use firstcome_core::time::{Now, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -32,6 +34,49 @@ pub struct CouponPut {
     pub voucher_key: VoucherKey,
     /// When it was decided.
     pub at: Timestamp,
+}
+
+/// The store's own number for a room. Never given twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RoomId(pub u32);
+
+impl RoomId {
+    /// The key of a ticket's row, and of its slot's: room above, number below.
+    pub const fn row(self, number: Number) -> i64 {
+        (self.0 as i64) << 32 | number.get() as i64
+    }
+}
+
+/// A room that is new, has new settings, or is open again.
+#[derive(Clone, Debug)]
+pub struct RoomPut {
+    /// Which.
+    pub id: RoomId,
+    /// Its name; fixed for a given id.
+    pub name: RoomName,
+    /// The settings from now on.
+    pub settings: RoomSettings,
+    /// The secret of its tickets; fixed for a given id.
+    pub ticket_key: TicketKey,
+    /// When it was decided.
+    pub at: Timestamp,
+}
+
+/// A secret that signs passes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct PassSecret {
+    /// Its number, which passes name. Never given twice.
+    pub id: u32,
+    /// 32 secret random bytes.
+    pub bytes: [u8; 32],
+    /// Since when it signs.
+    pub created_at: Timestamp,
+}
+
+impl std::fmt::Debug for PassSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PassSecret({}, secret)", self.id)
+    }
 }
 
 /// One thing that the rules decided.
@@ -63,6 +108,33 @@ pub enum Change {
         redeemed: Redeemed,
         /// The request, if it carried a key.
         request: Option<RequestId>,
+    },
+    /// A room is new, has new settings, or is open again.
+    RoomPut(Box<RoomPut>),
+    /// A room is closed: all its tickets are void.
+    RoomClosed {
+        /// Which.
+        id: RoomId,
+        /// The number that would have been drawn next; the ones before it are void.
+        first: u32,
+        /// When it was decided.
+        at: Timestamp,
+    },
+    /// Something happened in a room.
+    Room {
+        /// In which.
+        id: RoomId,
+        /// What.
+        change: room::Change,
+    },
+    /// What both clocks showed: so that time-outs go on after a restart as if no clock had been set.
+    Clock(Now),
+    /// From now on passes are signed with this secret; those of it and of `kept` are valid.
+    PassSecret {
+        /// The new one.
+        fresh: PassSecret,
+        /// The oldest one whose passes may still be alive.
+        oldest_kept: u32,
     },
 }
 

@@ -8,20 +8,27 @@ mod coupon;
 pub mod engine;
 pub mod journal;
 mod lane;
+mod room;
+mod rooms;
 
 use crate::edge::{Clock, SystemClock, draw_hasher, draw_secret};
 use crate::error::{Fault, StoreError};
 use crate::port::{Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest};
 use crate::stats::WriterStats;
+use crate::ticket::TicketKey;
 use crate::voucher::VoucherKey;
 use coupon::Cell;
-use engine::{ClaimCommand, Engine};
+use engine::{ClaimCommand, Engine, Next};
 use firstcome_core::coupon::{Claim, Coupon, CouponSettings, Effect, Redeem, Redeemed, Rejection, Serial};
-use firstcome_core::id::CouponName;
-use journal::{CouponId, Journal, Memory, Rows};
+use firstcome_core::id::{CouponName, RoomName};
+use firstcome_core::room::{self as room_rules, Room, RoomSettings};
+use firstcome_core::time::{Now, Steady};
+use journal::{CouponId, Journal, Memory, PassSecret, RoomId, Rows};
 use lane::Lane;
 pub use lane::Stepper;
 use parking_lot::{Mutex, RwLock};
+use room::{Order, RoomCell};
+use rooms::Ticker;
 use std::collections::HashMap;
 use std::hash::RandomState;
 use std::sync::atomic::Ordering;
@@ -41,6 +48,18 @@ pub struct StoredCoupon {
     pub coupon: Coupon,
 }
 
+/// A room as it comes back from where it was stored.
+pub struct StoredRoom {
+    /// The store's number for it.
+    pub id: RoomId,
+    /// Its name.
+    pub name: RoomName,
+    /// The secret of its tickets.
+    pub ticket_key: TicketKey,
+    /// Settings, tickets and slots.
+    pub room: Room,
+}
+
 /// Where an embedded store reads and writes.
 pub struct Backing {
     /// Writes.
@@ -51,6 +70,12 @@ pub struct Backing {
     pub durability: Durability,
     /// What was stored before.
     pub coupons: Vec<StoredCoupon>,
+    /// Rooms that were stored before.
+    pub rooms: Vec<StoredRoom>,
+    /// Secrets of passes, the newest last.
+    pub pass_secrets: Vec<PassSecret>,
+    /// How the store's steady time goes on from that of its clock.
+    pub timeline: Timeline,
     /// Seeds the indexes. Must be secret.
     pub hasher: RandomState,
 }
@@ -64,13 +89,43 @@ impl Backing {
             rows: Arc::new(memory),
             durability: Durability::Memory,
             coupons: Vec::new(),
+            rooms: Vec::new(),
+            pass_secrets: Vec::new(),
+            timeline: Timeline::default(),
             hasher: draw_hasher(),
         }
     }
 }
 
+/// How the store's steady time goes on from that of its clock, which may begin anywhere in every process.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Timeline {
+    ahead_us: i64,
+}
+
+impl Timeline {
+    /// Goes on from what both clocks showed when something was last stored: the time since then is what the wall says,
+    /// and whatever somebody did to the wall before that is forgotten. Without it steady time begins at the wall's.
+    pub fn after(last: Option<Now>, clock: &dyn Clock) -> Self {
+        let Now { wall, steady } = clock.both();
+        let from = last.map_or(wall.as_us(), |last| {
+            last.steady.as_us().saturating_add(wall.as_us().saturating_sub(last.wall.as_us()).max(0))
+        });
+        Self { ahead_us: from.saturating_sub(steady.as_us()) }
+    }
+
+    /// What time it is for the store.
+    pub fn now(self, clock: &dyn Clock) -> Now {
+        let Now { wall, steady } = clock.both();
+        Now { wall, steady: Steady::from_us(steady.as_us().saturating_add(self.ahead_us)) }
+    }
+}
+
 pub(crate) struct Shared {
     coupons: RwLock<HashMap<CouponName, Arc<Cell>>>,
+    rooms: RwLock<HashMap<RoomName, Arc<RoomCell>>>,
+    pass_secrets: RwLock<Vec<PassSecret>>,
+    timeline: Timeline,
     clock: Arc<dyn Clock>,
     rows: Arc<dyn Rows>,
     fault: OnceLock<Arc<Fault>>,
@@ -86,6 +141,10 @@ impl Shared {
 
     fn add(&self, name: CouponName, cell: Cell) {
         self.coupons.write().insert(name, Arc::new(cell));
+    }
+
+    fn both(&self) -> Now {
+        self.timeline.now(self.clock.as_ref())
     }
 
     fn fault(&self) -> Option<Arc<Fault>> {
@@ -115,6 +174,27 @@ enum Command {
     Redeem { cell: Arc<Cell>, redeem: Redeem, reply: Reply<Effect<Redeemed>> },
     PutCoupon(Box<PutCommand>),
     DeleteCoupon { cell: Arc<Cell>, reply: Reply<()> },
+    Room(RoomJob),
+    PutRoom(Box<PutRoomCommand>),
+    CloseRoom { cell: Arc<RoomCell>, reply: Reply<(), room_rules::Rejection> },
+    RotatePassSecret { bytes: [u8; 32], reply: Reply<PassSecret> },
+    Tick(Option<Reply<()>>),
+}
+
+/// Something about a ticket of one room.
+struct RoomJob {
+    cell: Arc<RoomCell>,
+    order: Order,
+}
+
+/// A room's settings on their way.
+struct PutRoomCommand {
+    name: RoomName,
+    settings: RoomSettings,
+    ticket_key: TicketKey,
+    /// For the first room of a store.
+    pass_secret: [u8; 32],
+    reply: Reply<Put, room_rules::Rejection>,
 }
 
 /// Settings on their way. In a box of their own: commands are moved around by the thousand, and claims are small.
@@ -125,18 +205,23 @@ struct PutCommand {
     reply: Reply<Put>,
 }
 
-type Judged<T> = Result<Result<T, Rejection>, StoreError>;
+type Judged<T, R = Rejection> = Result<Result<T, R>, StoreError>;
 
 /// Where an answer goes. Whoever asked may have gone away.
-struct Reply<T>(oneshot::Sender<Judged<T>>);
+struct Reply<T, R = Rejection>(oneshot::Sender<Judged<T, R>>);
 
-impl<T> Reply<T> {
-    fn pair() -> (Self, oneshot::Receiver<Judged<T>>) {
+impl<T, R> Reply<T, R> {
+    fn pair() -> (Self, oneshot::Receiver<Judged<T, R>>) {
         let (sender, receiver) = oneshot::channel();
         (Self(sender), receiver)
     }
 
-    fn send(self, answer: Judged<T>) {
+    /// An answer for nobody.
+    fn nobody() -> Self {
+        Self::pair().0
+    }
+
+    fn send(self, answer: Judged<T, R>) {
         // An error means that nobody waits any more. The effect stands: a repeat will find it.
         let _ = self.0.send(answer);
     }
@@ -156,11 +241,29 @@ struct Inner {
     shared: Arc<Shared>,
     lane: Lane,
     durability: Durability,
+    /// Makes the rooms admit; absent where somebody else does.
+    ticker: OnceLock<Ticker>,
+}
+
+impl Inner {
+    fn new(shared: Arc<Shared>, lane: Lane, durability: Durability) -> Arc<Self> {
+        Arc::new(Self { shared, lane, durability, ticker: OnceLock::new() })
+    }
+
+    fn tick(self: &Arc<Self>) -> std::io::Result<()> {
+        let ticker = Ticker::start(self)?;
+        // It is set once, here.
+        let _ = self.ticker.set(ticker);
+        Ok(())
+    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         self.lane.close();
+        if let Some(ticker) = self.ticker.get() {
+            ticker.wake();
+        }
     }
 }
 
@@ -176,7 +279,10 @@ impl Embedded {
         let durability = backing.durability;
         let (shared, engine) = assemble(backing, clock);
         let lane = Lane::inline(Arc::clone(&shared), engine);
-        Self { inner: Arc::new(Inner { shared, lane, durability }) }
+        let inner = Inner::new(shared, lane, durability);
+        // Without a thread nobody is admitted but by `RoomStore::tick`: coupons need none.
+        let _ = inner.tick();
+        Self { inner }
     }
 
     /// A store over any journal, with a writer thread of its own.
@@ -184,7 +290,9 @@ impl Embedded {
         let durability = backing.durability;
         let (shared, engine) = assemble(backing, clock);
         let lane = Lane::thread(Arc::clone(&shared), engine)?;
-        Ok(Self { inner: Arc::new(Inner { shared, lane, durability }) })
+        let inner = Inner::new(shared, lane, durability);
+        inner.tick()?;
+        Ok(Self { inner })
     }
 
     /// A store over any journal whose writer runs only when it is stepped: the simulator's.
@@ -192,7 +300,7 @@ impl Embedded {
         let durability = backing.durability;
         let (shared, engine) = assemble(backing, clock);
         let (lane, stepper) = Lane::stepped(Arc::clone(&shared), engine);
-        (Self { inner: Arc::new(Inner { shared, lane, durability }) }, stepper)
+        (Self { inner: Inner::new(shared, lane, durability) }, stepper)
     }
 
     /// What stopped the writes, if anything did. Reads go on.
@@ -220,7 +328,7 @@ impl Embedded {
         self.inner.lane.close();
     }
 
-    async fn ask<T>(&self, command: Command, answer: oneshot::Receiver<Judged<T>>) -> Judged<T> {
+    async fn ask<T, R>(&self, command: Command, answer: oneshot::Receiver<Judged<T, R>>) -> Judged<T, R> {
         self.inner.lane.submit(command)?;
         // The writer drops a reply unsent only when it panics in the middle of a batch.
         answer.await.unwrap_or(Err(StoreError::Unknown))
@@ -237,8 +345,17 @@ fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
         let cell = Cell::new(stored.id, stored.voucher_key, stored.coupon);
         (stored.name, Arc::new(cell))
     });
+    let next_room = backing.rooms.iter().map(|stored| stored.id.0 + 1).max().unwrap_or(1);
+    let rooms = backing.rooms.into_iter().map(|stored| {
+        let cell = RoomCell::new(stored.id, stored.ticket_key, stored.room);
+        (stored.name, Arc::new(cell))
+    });
+    let next_pass_secret = backing.pass_secrets.iter().map(|secret| secret.id + 1).max().unwrap_or(1);
     let shared = Arc::new(Shared {
         coupons: RwLock::new(cells.collect()),
+        rooms: RwLock::new(rooms.collect()),
+        pass_secrets: RwLock::new(backing.pass_secrets),
+        timeline: backing.timeline,
         clock,
         rows: backing.rows,
         fault: OnceLock::new(),
@@ -246,7 +363,8 @@ fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
         batch_ns: Mutex::new(0.0),
     });
     shared.stats.queue_limit.store(lane::QUEUE_COMMANDS_MAX as u64, Ordering::Relaxed);
-    let engine = Engine::new(Arc::clone(&shared), backing.journal, backing.hasher, CouponId(next));
+    let next = Next { coupon: CouponId(next), room: RoomId(next_room), pass_secret: next_pass_secret };
+    let engine = Engine::new(Arc::clone(&shared), backing.journal, backing.hasher, next);
     (shared, engine)
 }
 

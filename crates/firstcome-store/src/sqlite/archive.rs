@@ -97,7 +97,7 @@ impl Archive {
         for row in coupons(&self.connection)? {
             let mut stopped = None;
             let walked = for_each_claim(&self.connection, Some(row.id), |claim| {
-                let user = UserId::parse(claim.user).map_err(|error| coupon::damaged(format!("user {error}")))?;
+                let user = UserId::restore(claim.user).map_err(|error| coupon::damaged(format!("user {error}")))?;
                 let archived = ArchivedClaim {
                     coupon: row.name.clone(),
                     issued: claim.issued,

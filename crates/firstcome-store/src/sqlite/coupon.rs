@@ -1,6 +1,7 @@
 //! Rows of coupons: written in the order in which they were decided, read back through the rules.
 
 use super::faults::fault;
+use super::room;
 use crate::embedded::StoredCoupon;
 use crate::embedded::journal::{Change, CouponId, CouponPut};
 use crate::error::{Fault, FaultKind};
@@ -53,6 +54,11 @@ pub(super) fn write(connection: &Connection, changes: &[Change]) -> rusqlite::Re
             Change::CouponDeleted { id, at } => {
                 connection.prepare_cached(DELETE_COUPON)?.execute(params![id.0, at.as_us()])?;
             }
+            Change::Room { id, change } => room::write(connection, *id, change)?,
+            Change::RoomPut(put) => room::put_room(connection, put)?,
+            Change::RoomClosed { id, first, at } => room::close_room(connection, *id, *first, *at)?,
+            Change::Clock(now) => room::put_clock(connection, *now)?,
+            Change::PassSecret { fresh, oldest_kept } => room::put_secret(connection, *fresh, *oldest_kept)?,
         }
     }
     Ok(())
@@ -76,7 +82,7 @@ fn put_coupon(connection: &Connection, put: &CouponPut) -> rusqlite::Result<()> 
     Ok(())
 }
 
-fn request_columns(request: Option<RequestId>) -> (Option<[u8; 16]>, Option<i64>) {
+pub(super) fn request_columns(request: Option<RequestId>) -> (Option<[u8; 16]>, Option<i64>) {
     (request.map(|request| request.key.to_be_bytes()), request.map(|request| request.body.cast_signed()))
 }
 
@@ -85,7 +91,7 @@ pub(super) fn damaged(what: impl Into<String>) -> Fault {
     Fault::new(FaultKind::Damaged, what)
 }
 
-fn request_of(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<RequestId>> {
+pub(super) fn request_of(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<RequestId>> {
     let key: Option<[u8; 16]> = row.get(first)?;
     let body: Option<i64> = row.get(first + 1)?;
     Ok(key.zip(body).map(|(key, body)| RequestId { key: u128::from_be_bytes(key), body: body.cast_unsigned() }))
@@ -116,7 +122,7 @@ pub(super) struct RedemptionRow {
     pub(super) request: Option<RequestId>,
 }
 
-fn instant(us: i64) -> Result<Timestamp, Fault> {
+pub(super) fn instant(us: i64) -> Result<Timestamp, Fault> {
     Timestamp::from_us(us).ok_or_else(|| damaged(format!("{us} is not an instant")))
 }
 
@@ -231,7 +237,7 @@ pub(super) fn load(connection: &Connection, hasher: &RandomState) -> Result<Vec<
     };
     for_each_claim(connection, None, |claim| {
         let stored = &mut loaded[*place.get(&claim.coupon).ok_or_else(|| stray(claim.coupon))?];
-        let user = UserId::parse(claim.user).map_err(|error| {
+        let user = UserId::restore(claim.user).map_err(|error| {
             damaged(format!("coupon {}, serial {}: user {error}", stored.name, claim.issued.serial.get()))
         })?;
         let restored = stored.coupon.restore_claim(claim.issued, &user, claim.request);

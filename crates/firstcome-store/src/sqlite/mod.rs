@@ -16,6 +16,7 @@
 mod archive;
 mod coupon;
 mod faults;
+mod room;
 mod schema;
 mod verify;
 
@@ -24,7 +25,7 @@ pub use verify::{Check, verify};
 
 use crate::edge::{Clock, draw_hasher};
 use crate::embedded::journal::{Change, CouponId, Journal, JournalError, Outcome, Rows};
-use crate::embedded::{Backing, Embedded};
+use crate::embedded::{Backing, Embedded, Timeline};
 use crate::error::{Fault, FaultKind, StoreError};
 use crate::port::Durability;
 use faults::{fault, io_fault};
@@ -61,12 +62,18 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
     let connection = connect(directory)?;
     let hasher = draw_hasher();
     let coupons = coupon::load(&connection, &hasher)?;
+    let timeline = Timeline::after(room::clock(&connection)?, clock.as_ref());
+    let rooms = room::load(&connection, &hasher, timeline.now(clock.as_ref()))?;
+    let pass_secrets = room::secrets(&connection)?;
     let reader = open_reader(directory)?;
     let backing = Backing {
         journal: Box::new(Sqlite { connection, pages: 0, _lock: lock }),
         rows: Arc::new(Reader { connection: Mutex::new(reader) }),
         durability: Durability::Disk,
         coupons,
+        rooms,
+        pass_secrets,
+        timeline,
         hasher,
     };
     Embedded::start(backing, clock).map_err(|error| io_fault(&error, "cannot start the writer"))

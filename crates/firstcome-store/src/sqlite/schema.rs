@@ -7,7 +7,7 @@ use rusqlite::{Connection, TransactionBehavior};
 const APPLICATION_ID: i32 = 0x4643_4f4d;
 
 /// Step N brings a file of version N to version N + 1. Steps are never changed once released, only added.
-const STEPS: [&str; 1] = [include_str!("0001_coupons.sql")];
+const STEPS: [&str; 2] = [include_str!("0001_coupons.sql"), include_str!("0002_rooms.sql")];
 
 /// The version that this program writes.
 pub(super) const VERSION: i32 = STEPS.len() as i32;

@@ -76,7 +76,8 @@ pub fn verify(directory: &Path) -> Result<Vec<Check>, Fault> {
         checks.gapless.check(serial == coupon.issued + 1, here);
         checks.ordered.check(coupon.last_issued_at <= Some(claim.issued.issued_at), here);
         checks.once.check(coupon.users.insert(claim.user.into()), || format!("{}: user {}", here(), claim.user));
-        let fits = UserId::parse(claim.user).is_ok() && claim.attributes.is_none_or(|it| Attributes::new(it).is_some());
+        let fits =
+            UserId::restore(claim.user).is_ok() && claim.attributes.is_none_or(|it| Attributes::new(it).is_some());
         checks.valid.check(fits, here);
         if let Some(request) = claim.request {
             checks.keys.check(coupon.keys.insert(request.key), here);

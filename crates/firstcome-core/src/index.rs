@@ -1,0 +1,124 @@
+//! Hash tables that grow without a pause, and an index of numbers that keeps no copy of what it indexes.
+//!
+//! Split into shards that grow one at a time: doubling one table of ten million entries would stop the writer for half
+//! a second. The index holds numbers with half of the hash of what they stand for: a lookup compares with the thing
+//! itself, so that no hash can confuse two, and growth need not read the things again.
+
+use hashbrown::HashTable;
+
+const SHARDS: usize = 256;
+
+/// A hash table in [`SHARDS`] parts, without memory until the first entry.
+pub(crate) struct Sharded<T> {
+    shards: Vec<HashTable<T>>,
+}
+
+impl<T> Sharded<T> {
+    pub(crate) const fn new() -> Self {
+        Self { shards: Vec::new() }
+    }
+
+    // The table below uses the low and the top bits of the hash: the shard takes some from the middle.
+    fn shard(hash: u64) -> usize {
+        (hash >> 32) as usize % SHARDS
+    }
+
+    pub(crate) fn find(&self, hash: u64, equals: impl FnMut(&T) -> bool) -> Option<&T> {
+        self.shards.get(Self::shard(hash))?.find(hash, equals)
+    }
+
+    /// Adds what is known to be absent.
+    pub(crate) fn insert(&mut self, hash: u64, value: T, hasher: impl Fn(&T) -> u64) {
+        if self.shards.is_empty() {
+            self.shards.resize_with(SHARDS, HashTable::new);
+        }
+        self.shards[Self::shard(hash)].insert_unique(hash, value, hasher);
+    }
+
+    /// Takes out the entry that `equals` knows.
+    pub(crate) fn remove(&mut self, hash: u64, equals: impl FnMut(&T) -> bool) {
+        if let Some(shard) = self.shards.get_mut(Self::shard(hash))
+            && let Ok(entry) = shard.find_entry(hash, equals)
+        {
+            entry.remove();
+        }
+    }
+}
+
+/// A number in the index.
+#[derive(Clone, Copy)]
+struct Place {
+    tag: u32,
+    number: u32,
+}
+
+/// The hash under which a tag is kept: spread over all bits, and made of nothing but the tag.
+const fn spread(tag: u32) -> u64 {
+    (tag as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Numbers by the tag of what they stand for: 9 bytes each at 7/16 to 7/8 load.
+pub(crate) struct Places {
+    places: Sharded<Place>,
+}
+
+impl Places {
+    pub(crate) const fn new() -> Self {
+        Self { places: Sharded::new() }
+    }
+
+    /// The number with this tag that `is` recognises.
+    pub(crate) fn find(&self, tag: u32, is: impl Fn(u32) -> bool) -> Option<u32> {
+        let same = |place: &Place| place.tag == tag && is(place.number);
+        self.places.find(spread(tag), same).map(|place| place.number)
+    }
+
+    /// Adds a number that is not in the index.
+    pub(crate) fn insert(&mut self, tag: u32, number: u32) {
+        self.places.insert(spread(tag), Place { tag, number }, |place| spread(place.tag));
+    }
+
+    /// Takes a number out; nothing happens if it is not there.
+    pub(crate) fn remove(&mut self, tag: u32, number: u32) {
+        self.places.remove(spread(tag), |place| place.number == number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_spread_over_all_shards_so_that_none_grows_alone() {
+        // Any odd multiplier spreads consecutive numbers over the middle bits.
+        let hash = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut table = Sharded::new();
+        for number in 0..25_600 {
+            table.insert(hash(number), number, |&number| hash(number));
+        }
+        assert_eq!(table.shards.len(), SHARDS);
+        for shard in &table.shards {
+            assert!((50..200).contains(&shard.len()), "{} of 25 600 entries in one of 256 shards", shard.len());
+        }
+        assert!((0..25_600).all(|number| table.find(hash(number), |&known| known == number).is_some()));
+    }
+
+    #[test]
+    fn places_spread_over_all_shards_and_can_be_taken_out() {
+        let mut places = Places::new();
+        for number in 0..25_600_u32 {
+            places.insert(number.wrapping_mul(0x85eb_ca6b), number);
+        }
+        for shard in &places.places.shards {
+            assert!((50..200).contains(&shard.len()), "{} of 25 600 places in one of 256 shards", shard.len());
+        }
+        for number in (0..25_600_u32).step_by(2) {
+            places.remove(number.wrapping_mul(0x85eb_ca6b), number);
+        }
+        for number in 0..25_600_u32 {
+            let found = places.find(number.wrapping_mul(0x85eb_ca6b), |known| known == number);
+            assert_eq!(found, (number % 2 == 1).then_some(number));
+        }
+        places.remove(7, 25_601);
+    }
+}

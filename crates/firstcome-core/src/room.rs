@@ -1,0 +1,517 @@
+//! Admits people in the order of their arrival, no faster and no more at once than what is behind can carry.
+//!
+//! A pure state machine. Whoever owns it applies commands one at a time and passes in `now`; joining draws the next
+//! number, and numbers are the order. Each command answers, and adds to `changes` what became different: these are to
+//! be durable before the answer is told. [`Room::poll`] changes nothing that has to be kept; where something has to be
+//! decided it says so ([`Poll::Decide`]).
+//!
+//! # Invariants
+//! - A number is drawn once, for ever.
+//! - A ticket is in line, in a slot, or gone: exactly one of them, and it goes once.
+//! - In any window no more are admitted than the rate allows in it, and one slice of 250 ms (at least one person).
+//!   Active slots never exceed the cap of the settings under which they were given.
+//! - Among those present the lowest number is admitted first; the absent are passed over, keep their number, and are
+//!   next when they come back.
+//! - A position never rises: it counts those between the number that the line has reached and one's own, and nobody
+//!   ever enters there.
+//! - A pass is bound to one admission, and valid only while that slot lives.
+//!
+//! Leases and time-outs run on the steady clock, so nothing jumps when somebody sets the clock; only `opens_at` is
+//! judged by the wall.
+
+mod answers;
+mod line;
+mod pace;
+mod settings;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+use crate::limits::ROOM_NUMBER_MAX;
+use crate::time::{Now, Steady, Timestamp};
+pub use answers::{
+    Change, Damage, Departure, Join, Joined, Number, Poll, Rejection, RoomState, RoomView, TicketState, TicketView,
+};
+use line::{Line, Place, SEARCH_TICKETS_MAX};
+use pace::{Bucket, Meter};
+pub use settings::{Admit, RoomSettings};
+use slots::Slots;
+pub use slots::{Hold, Slot};
+use std::collections::BTreeSet;
+use std::hash::RandomState;
+
+/// How often somebody is told to ask: never sooner, never later, and in between a third of what is left to wait.
+const POLL_MS_MIN: u64 = 2_000;
+const POLL_MS_MAX: u64 = 60_000;
+/// How often somebody asks whose wait nobody can tell.
+const POLL_MS_UNKNOWN: u64 = 15_000;
+/// Slots whose end one tick looks at: a bound for its time.
+const ENDS_PER_TICK_MAX: usize = 4_096;
+
+/// One room with all its tickets.
+pub struct Room {
+    settings: RoomSettings,
+    closed: bool,
+    line: Line,
+    /// Passed over, and seen again since then.
+    returned: BTreeSet<u32>,
+    slots: Slots,
+    admissions: u64,
+    bucket: Option<Bucket>,
+    meter: Meter,
+    ticked: Steady,
+    was_open: bool,
+    ends: Vec<u32>,
+}
+
+impl Room {
+    /// A room without tickets. `hasher` carries the seed that protects the index against chosen collisions.
+    pub fn new(settings: RoomSettings, hasher: RandomState, now: Now) -> Self {
+        Self::restoring(settings, hasher, now, 1)
+    }
+
+    /// A room to which stored tickets come back. Numbers before `first` are void.
+    pub fn restoring(settings: RoomSettings, hasher: RandomState, now: Now, first: u32) -> Self {
+        let bucket = settings.admit.map(|admit| Bucket::new(admit, now.steady));
+        let slots = Slots::new(hasher.clone(), settings.idle_ttl_ms);
+        Self {
+            settings,
+            closed: false,
+            line: Line::new(hasher, first.max(1)),
+            returned: BTreeSet::new(),
+            slots,
+            admissions: 0,
+            bucket,
+            meter: Meter::new(now.steady),
+            ticked: now.steady,
+            was_open: false,
+            ends: Vec::new(),
+        }
+    }
+
+    /// The settings in force.
+    pub const fn settings(&self) -> &RoomSettings {
+        &self.settings
+    }
+
+    /// Whether there is anything that time could change.
+    pub fn is_idle(&self) -> bool {
+        self.line.waiting() == 0 && self.slots.count() == 0
+    }
+
+    /// How many tickets were drawn.
+    pub const fn drawn(&self) -> u32 {
+        self.line.next() - 1
+    }
+
+    /// Where the room stands.
+    pub fn state(&self, now: Timestamp) -> RoomState {
+        if self.closed {
+            RoomState::Closed
+        } else if self.settings.paused {
+            RoomState::Paused
+        } else if self.settings.opens_at.is_some_and(|opens_at| now < opens_at) {
+            RoomState::Scheduled
+        } else {
+            RoomState::Open
+        }
+    }
+
+    /// The room as everybody may see it.
+    pub fn view(&self, now: Now) -> RoomView {
+        RoomView {
+            state: self.state(now.wall),
+            waiting: self.line.waiting(),
+            active: self.slots.count(),
+            serving: self.line.reached() - 1,
+            rate: self.meter.rate(now.steady),
+            wait_at_tail_ms: self.wait_ms(self.line.ahead(self.line.next() - 1).saturating_add(1), now),
+        }
+    }
+
+    /// New settings, from now on. Slots that were given keep their ends; a closed room opens again.
+    pub fn replace_settings(&mut self, settings: RoomSettings, now: Now) {
+        if self.settings.admit != settings.admit {
+            // What was earned at another rate is forfeited: neither rate is exceeded in any window.
+            self.bucket = settings.admit.map(|admit| Bucket::new(admit, now.steady));
+        }
+        if self.settings.admit != settings.admit || self.settings.max_active != settings.max_active {
+            self.meter.reset(now.steady);
+        }
+        if settings.waiting_ttl_ms < self.settings.waiting_ttl_ms {
+            self.line.sweep_again(now.steady);
+        }
+        self.slots.set_idle_ttl(settings.idle_ttl_ms, now.steady);
+        self.settings = settings;
+        self.closed = false;
+    }
+
+    /// Closes the room: all tickets and passes are void from now on.
+    pub fn close(&mut self) {
+        self.closed = true;
+        self.line = self.line.emptied();
+        self.returned.clear();
+        self.slots.clear();
+    }
+
+    /// What stands against a new place in line.
+    pub fn judge_room(&self, now: Now) -> Result<(), Rejection> {
+        if self.closed {
+            return Err(Rejection::Closed);
+        }
+        if self.settings.max_waiting <= self.line.waiting() || ROOM_NUMBER_MAX < self.line.next() {
+            // Somebody has to be admitted first.
+            let retry_after_ms = self.wait_ms(1, now).unwrap_or(POLL_MS_UNKNOWN).max(1_000);
+            return Err(Rejection::Full { retry_after_ms });
+        }
+        Ok(())
+    }
+
+    /// Draws the next number, or finds the place that the same request or the same user has.
+    ///
+    /// Order of checks: idempotency key → the user's living place → closed → full.
+    pub fn join(&mut self, join: &Join, now: Now, changes: &mut Vec<Change>) -> Result<Joined, Rejection> {
+        if let Some(request) = join.request
+            && let Some((number, known)) = self.line.of_request(request.key)
+        {
+            if known.body != request.body {
+                return Err(Rejection::KeyReused(Number(number)));
+            }
+            return Ok(Joined::SameRequest(self.look(number, now, changes)));
+        }
+        if let Some(number) = join.user.as_ref().and_then(|user| self.line.of_user(user.as_str())) {
+            let view = self.look(number, now, changes);
+            if !matches!(view.state, TicketState::Gone(_)) {
+                return Ok(Joined::SameUser(view));
+            }
+        }
+        self.judge_room(now)?;
+        #[cfg(feature = "planted-bugs")]
+        if crate::planted::is(crate::planted::Bug::NumberTwice) && self.line.next() % 100 == 0 {
+            let number = self.line.push(join.user.as_ref(), join.request, now.steady);
+            changes.push(Change::Joined { number: Number(number), join: join.clone(), joined_at: now.wall });
+            return Ok(Joined::New(self.tell_waiting(number - 1, now)));
+        }
+        let number = self.line.push(join.user.as_ref(), join.request, now.steady);
+        assert!(self.line.reached() <= number, "nobody enters before the number that the line has reached");
+        changes.push(Change::Joined { number: Number(number), join: join.clone(), joined_at: now.wall });
+        Ok(Joined::New(self.tell_waiting(number, now)))
+    }
+
+    /// What the holder of a ticket sees. Counts as a contact. `None` for a number that was never drawn.
+    pub fn poll(&mut self, number: Number, now: Now) -> Option<Poll> {
+        let told = |state| Poll::Told(TicketView { number, state, poll_after_ms: 0 });
+        Some(match self.line.place(number.0)? {
+            Place::Gone(how) => told(TicketState::Gone(how)),
+            Place::Slot => {
+                let (slot, until) = self.slots.get(number.0)?;
+                if until <= now.steady || matches!(slot.hold, Hold::Offered { .. }) {
+                    return Some(Poll::Decide);
+                }
+                Poll::Told(self.tell_admitted(number.0, now)?)
+            }
+            Place::Waiting if self.settings.waiting_ttl_ms <= self.line.silent_ms(number.0, now.steady) => Poll::Decide,
+            Place::Waiting => Poll::Told(self.tell_waiting(number.0, now)),
+        })
+    }
+
+    /// [`Self::poll`], deciding what has to be decided: takes a slot that is offered, ends what is over.
+    pub fn decide(&mut self, number: Number, now: Now, changes: &mut Vec<Change>) -> Option<TicketView> {
+        self.line.place(number.0)?;
+        Some(self.look(number.0, now, changes))
+    }
+
+    fn look(&mut self, number: u32, now: Now, changes: &mut Vec<Change>) -> TicketView {
+        self.settle(number, now, changes);
+        if let Some((slot, _)) = self.slots.get(number)
+            && let Hold::Offered { .. } = slot.hold
+        {
+            let until = now.steady.plus_ms(self.settings.active_ttl_ms);
+            self.slots.put(number, Slot { hold: Hold::Taken { until }, ..slot }, now.steady);
+            changes.push(Change::Taken { number: Number(number), until });
+        }
+        match self.line.place(number) {
+            Some(Place::Waiting) => self.tell_waiting(number, now),
+            Some(Place::Gone(how)) => gone(number, how),
+            _ => self.tell_admitted(number, now).unwrap_or_else(|| gone(number, Departure::Expired)),
+        }
+    }
+
+    /// Ends what is over: a slot, an offer, a wait in silence.
+    fn settle(&mut self, number: u32, now: Now, changes: &mut Vec<Change>) {
+        match self.line.place(number) {
+            Some(Place::Slot) => self.end_slot(number, now, changes),
+            Some(Place::Waiting) if self.settings.waiting_ttl_ms <= self.line.silent_ms(number, now.steady) => {
+                self.depart(number, Departure::Expired, now, changes);
+            }
+            _ => {}
+        }
+    }
+
+    fn end_slot(&mut self, number: u32, now: Now, changes: &mut Vec<Change>) {
+        let Some((slot, until)) = self.slots.get(number) else { return };
+        if now.steady < until {
+            return;
+        }
+        if matches!(slot.hold, Hold::Taken { .. }) {
+            self.depart(number, Departure::Expired, now, changes);
+            return;
+        }
+        #[cfg(feature = "planted-bugs")]
+        if crate::planted::is(crate::planted::Bug::SlotLost) {
+            return;
+        }
+        self.slots.remove(number);
+        self.line.back(number);
+        changes.push(Change::Lapsed { number: Number(number) });
+    }
+
+    fn depart(&mut self, number: u32, how: Departure, now: Now, changes: &mut Vec<Change>) {
+        if self.line.place(number) == Some(Place::Waiting) && self.line.reached() <= number {
+            self.meter.departed(now.steady);
+        }
+        self.returned.remove(&number);
+        self.slots.remove(number);
+        self.line.go(number, how);
+        changes.push(Change::Gone { number: Number(number), how });
+    }
+
+    /// Gives up a ticket: its place in line, or its slot, which is free at once. A second time has no effect.
+    pub fn leave(&mut self, number: Number, now: Now, changes: &mut Vec<Change>) -> Result<(), Rejection> {
+        match self.line.place(number.0).ok_or(Rejection::UnknownTicket)? {
+            Place::Gone(_) => {}
+            Place::Waiting | Place::Slot => self.depart(number.0, Departure::Left, now, changes),
+        }
+        Ok(())
+    }
+
+    /// Gives up the slot of one admission. Nothing happens if that is over.
+    pub fn release(&mut self, number: Number, admission: u64, now: Now, changes: &mut Vec<Change>) {
+        if self.pass_until(number, admission, now).is_some() {
+            self.depart(number.0, Departure::Left, now, changes);
+        }
+    }
+
+    /// Until when the pass of this admission is valid, if it is. Counts as a contact.
+    pub fn check_pass(&mut self, number: Number, admission: u64, now: Now) -> Option<Steady> {
+        let until = self.pass_until(number, admission, now)?;
+        self.slots.touch(number.0, now.steady);
+        Some(self.slots.get(number.0).map_or(until, |(_, until)| until))
+    }
+
+    fn pass_until(&self, number: Number, admission: u64, now: Now) -> Option<Steady> {
+        #[cfg(feature = "planted-bugs")]
+        if crate::planted::is(crate::planted::Bug::PassOutlivesSlot) && number.0 < self.line.next() {
+            return Some(now.steady.plus_ms(1_000));
+        }
+        let (slot, until) = self.slots.get(number.0)?;
+        let taken = matches!(slot.hold, Hold::Taken { .. });
+        (taken && slot.admission == admission && now.steady < until).then_some(until)
+    }
+
+    /// Does what time has made due: frees slots, ends who is long silent, admits.
+    ///
+    /// To be called several times per slice of 250 ms; a rarer tick admits less than the rate, never more. Costs as much
+    /// as it changes, whatever waits.
+    pub fn tick(&mut self, now: Now, changes: &mut Vec<Change>) {
+        let mut ends = std::mem::take(&mut self.ends);
+        self.slots.due(now.steady, ENDS_PER_TICK_MAX, &mut ends);
+        ends.sort_unstable();
+        for number in ends.drain(..) {
+            self.end_slot(number, now, changes);
+        }
+        let mut silent = ends;
+        self.line.sweep(now.steady, self.settings.waiting_ttl_ms, |number| silent.push(number));
+        for number in silent.drain(..) {
+            self.depart(number, Departure::Expired, now, changes);
+        }
+        self.ends = silent;
+        self.admit(now, changes);
+        self.ticked = self.ticked.max(now.steady);
+    }
+
+    fn admit(&mut self, now: Now, changes: &mut Vec<Change>) {
+        let is_open = self.state(now.wall) == RoomState::Open;
+        if is_open && !self.was_open {
+            self.meter.reset(now.steady);
+        }
+        self.was_open = is_open;
+        if let Some(bucket) = &mut self.bucket {
+            bucket.earn(now.steady);
+        }
+        if !is_open {
+            return;
+        }
+        let reached = self.line.reached();
+        let mut moved = 0;
+        let free = self.settings.max_active.map_or(u32::MAX, |cap| cap.saturating_sub(self.slots.count()));
+        let due = self.bucket.as_ref().map_or(u32::MAX, Bucket::affords).min(free);
+        let mut looked_left = SEARCH_TICKETS_MAX;
+        for _ in 0..due {
+            let Some(number) = self.next_present(now.steady, &mut looked_left, &mut moved) else { break };
+            self.offer(number, now, changes);
+        }
+        if self.line.reached() != reached {
+            changes.push(Change::Reached(self.line.reached()));
+        }
+        if self.line.ahead(self.line.next()) != 0 {
+            let busy_us = now.steady.since_us(self.ticked);
+            self.meter.moved(now.steady, moved, busy_us);
+        }
+    }
+
+    /// The next to be admitted: the lowest number that came back, else the next present one in line.
+    fn next_present(&mut self, now: Steady, looked_left: &mut u32, moved: &mut u32) -> Option<u32> {
+        while let Some(number) = self.returned.pop_first() {
+            // Gone silent again: its next poll brings it back.
+            if self.line.is_present(number, now) {
+                return Some(number);
+            }
+        }
+        let search = self.line.search(now, *looked_left);
+        *looked_left = looked_left.saturating_sub(search.passed + 1);
+        *moved += search.passed + u32::from(search.found.is_some());
+        search.found
+    }
+
+    fn offer(&mut self, number: u32, now: Now, changes: &mut Vec<Change>) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.spend();
+        }
+        let cap = self.settings.max_active.unwrap_or(u32::MAX);
+        assert!(self.slots.count() < cap, "active slots never exceed the cap");
+        assert!(self.slots.get(number).is_none() || in_both_sets(), "one slot each");
+        self.line.take(number);
+        self.admissions += 1;
+        let until = now.steady.plus_ms(self.settings.claim_window_ms);
+        let slot = Slot { admission: self.admissions, admitted_at: now.wall, hold: Hold::Offered { until } };
+        self.slots.put(number, slot, now.steady);
+        self.meter.admitted(now.steady);
+        changes.push(Change::Admitted { number: Number(number), slot });
+    }
+
+    fn wait_ms(&self, ahead: u32, now: Now) -> Option<u64> {
+        let settings = &self.settings;
+        let by_slots = settings.max_active.map(|cap| f64::from(cap) * 1_000.0 / settings.active_ttl_ms as f64);
+        let assumed = settings.admit.map(Admit::per_second).or(by_slots);
+        let wait_ms = self.meter.speed(now.steady, assumed).wait_ms(ahead, self.line.waiting());
+        match (self.state(now.wall), settings.opens_at) {
+            (RoomState::Scheduled, Some(opens_at)) => {
+                let until_open_ms = (opens_at.as_us() - now.wall.as_us()).max(0).unsigned_abs().div_ceil(1_000);
+                wait_ms.map(|wait_ms| wait_ms + until_open_ms)
+            }
+            (RoomState::Paused | RoomState::Closed, _) => None,
+            _ => wait_ms,
+        }
+    }
+
+    fn tell_waiting(&mut self, number: u32, now: Now) -> TicketView {
+        if number < self.line.reached() {
+            self.returned.insert(number);
+        }
+        let position = self.line.ahead(number);
+        let wait_ms = self.wait_ms(position.saturating_add(1), now);
+        let poll_after_ms = poll_after_ms(wait_ms, number);
+        self.line.touch(number, now.steady, poll_after_ms);
+        TicketView { number: Number(number), state: TicketState::Waiting { position, wait_ms }, poll_after_ms }
+    }
+
+    fn tell_admitted(&mut self, number: u32, now: Now) -> Option<TicketView> {
+        self.slots.touch(number, now.steady);
+        let (slot, until) = self.slots.get(number)?;
+        let left_ms = until.since_us(now.steady) / 1_000;
+        let poll_after_ms = (left_ms / 3).clamp(POLL_MS_MIN, POLL_MS_MAX) as u32;
+        Some(TicketView { number: Number(number), state: TicketState::Admitted { slot, until }, poll_after_ms })
+    }
+
+    /// The user of a living ticket, if it has one.
+    pub fn user(&self, number: Number) -> Option<&str> {
+        match self.line.place(number.0)? {
+            Place::Gone(_) => None,
+            Place::Waiting | Place::Slot => self.line.user(number.0),
+        }
+    }
+
+    /// Takes back a stored ticket. To be called in the order of numbers, before [`Self::restore_reached`].
+    pub fn restore_ticket(
+        &mut self,
+        number: Number,
+        join: &Join,
+        gone: Option<Departure>,
+        now: Now,
+    ) -> Result<(), Damage> {
+        // Whoever is gone holds neither user nor key.
+        let (user, request) = if gone.is_none() { (join.user.as_ref(), join.request) } else { (None, None) };
+        if !self.line.restore(number.0, user, request, now.steady) {
+            return Err(Damage::Ticket);
+        }
+        if let Some(how) = gone {
+            self.line.go(number.0, how);
+        }
+        Ok(())
+    }
+
+    /// Takes back how far the line was, and how many were admitted. All tickets count as just seen, so those who were
+    /// passed over are next.
+    pub fn restore_reached(&mut self, reached: u32, admissions: u64) -> Result<(), Damage> {
+        if self.line.next() < reached {
+            return Err(Damage::Reached);
+        }
+        self.line.restore_reached(reached);
+        self.admissions = admissions;
+        Ok(())
+    }
+
+    /// Takes back a stored slot, after [`Self::restore_reached`].
+    pub fn restore_slot(&mut self, number: Number, slot: Slot, now: Now) -> Result<(), Damage> {
+        if self.line.place(number.0) != Some(Place::Waiting) || self.admissions < slot.admission {
+            return Err(Damage::Slot);
+        }
+        if self.line.reached() <= number.0 {
+            return Err(Damage::Reached);
+        }
+        if !in_both_sets() {
+            self.line.take(number.0);
+        }
+        self.slots.put(number.0, slot, now.steady);
+        Ok(())
+    }
+
+    /// Ends a restore: who was passed over counts as come back.
+    pub fn restored(&mut self, standing: Standing) {
+        self.closed = standing == Standing::Closed;
+        self.returned = self.line.passed_over().collect();
+    }
+}
+
+/// Whether an operator closed a stored room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// People may join.
+    Running,
+    /// Nobody may.
+    Closed,
+}
+
+#[cfg(feature = "planted-bugs")]
+fn in_both_sets() -> bool {
+    crate::planted::is(crate::planted::Bug::InBothSets)
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+const fn in_both_sets() -> bool {
+    false
+}
+
+const fn gone(number: u32, how: Departure) -> TicketView {
+    TicketView { number: Number(number), state: TicketState::Gone(how), poll_after_ms: 0 }
+}
+
+/// When to ask again: a third of what is left to wait, spread by a fifth either way, so that a crowd that came together
+/// does not ask together.
+fn poll_after_ms(wait_ms: Option<u64>, number: u32) -> u32 {
+    let base_ms = wait_ms.map_or(POLL_MS_UNKNOWN, |wait_ms| wait_ms / 3).clamp(POLL_MS_MIN, POLL_MS_MAX);
+    let spread = u64::from(number.wrapping_mul(0x9e37_79b9) >> 22);
+    let told_ms = base_ms * (4 * 1_024 + 2 * spread) / (5 * 1_024);
+    told_ms.next_multiple_of(100) as u32
+}

@@ -1,0 +1,533 @@
+//! The line of one room: who waits, who is present, how many are ahead of whom.
+//!
+//! Tickets are dense numbers, so the line is a bitmap beside compact columns, in segments of 4 096 tickets. A ticket
+//! costs its user's bytes, 10 bytes of columns and about 13 of index. Asking for a position adds up counts of segments
+//! and the bits of two of them; nothing is ever sorted, moved or copied when somebody joins, leaves or is admitted.
+//!
+//! # Invariants
+//! - A ticket is in exactly one place: in line, in a slot, left, or expired ([`Place`]).
+//! - `waiting` is the number of tickets in line; every segment's and group's count is that of its bits.
+//! - Nobody below [`Line::reached`] is counted by [`Line::ahead`], so a position never rises: tickets come back into
+//!   line only below it.
+
+use super::Departure;
+use crate::id::{RequestId, UserId};
+use crate::index::Places;
+use crate::time::Steady;
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
+
+const SEGMENT: u32 = 4_096;
+const WORDS: usize = SEGMENT as usize / 64;
+/// Segments whose counts are added up together.
+const GROUP: usize = 64;
+/// Whoever was seen so recently is present, however often they were told to ask.
+const PRESENT_MS_MIN: u32 = 30_000;
+/// Polls that somebody may miss before they count as absent.
+const PRESENT_POLLS: u32 = 3;
+/// What a told interval is counted in.
+const TOLD_MS: u32 = 100;
+/// Segments that one sweep looks at: a bound for its time.
+const SWEEP_SEGMENTS_MAX: usize = 4;
+/// Tickets that one search passes over: a bound for its time.
+pub(super) const SEARCH_TICKETS_MAX: u32 = 65_536;
+
+type Bits = [u64; WORDS];
+
+fn bit(at: usize) -> (usize, u64) {
+    (at / 64, 1 << (at % 64))
+}
+
+/// Bits of a word below a position, 0 to 64.
+const fn below(at: u32) -> u64 {
+    if at < 64 { (1 << at) - 1 } else { u64::MAX }
+}
+
+/// Where a ticket is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    Waiting,
+    Slot,
+    Gone(Departure),
+}
+
+/// What is kept of tickets of which one is still alive.
+struct Columns {
+    epoch: Steady,
+    /// Milliseconds from `epoch` to the last contact.
+    seen: Vec<u32>,
+    /// The interval that was told last, in units of [`TOLD_MS`].
+    told: Vec<u16>,
+    users: String,
+    ends: Vec<u32>,
+    /// Requests with a key, in the order of their tickets.
+    requests: Vec<(u16, RequestId)>,
+    /// Nobody in this segment is present after this: an upper bound.
+    present_until: u32,
+}
+
+impl Columns {
+    fn clock(&self, now: Steady) -> u32 {
+        u32::try_from(now.since_us(self.epoch) / 1_000).unwrap_or(u32::MAX)
+    }
+
+    fn window(&self, at: usize) -> u32 {
+        PRESENT_MS_MIN.max(PRESENT_POLLS * u32::from(self.told[at]) * TOLD_MS)
+    }
+
+    fn is_present(&self, at: usize, clock: u32) -> bool {
+        clock.saturating_sub(self.seen[at]) <= self.window(at)
+    }
+
+    fn user(&self, at: usize) -> &str {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
+        &self.users[start..self.ends[at] as usize]
+    }
+
+    fn request(&self, at: usize) -> Option<RequestId> {
+        let found = self.requests.binary_search_by_key(&at, |(at, _)| usize::from(*at)).ok()?;
+        Some(self.requests[found].1)
+    }
+
+    fn touch(&mut self, at: usize, now: Steady, told_ms: u32) {
+        self.seen[at] = self.clock(now);
+        self.told[at] = u16::try_from(told_ms.div_ceil(TOLD_MS)).unwrap_or(u16::MAX);
+        self.present_until = self.present_until.max(self.seen[at].saturating_add(self.window(at)));
+    }
+
+    /// Moves the epoch, so that milliseconds since then fit in 32 bits however long somebody waits.
+    fn rebase(&mut self, now: Steady) {
+        let shift = self.clock(now) / 2;
+        if shift < u32::MAX / 4 {
+            return;
+        }
+        self.epoch = self.epoch.plus_ms(u64::from(shift));
+        self.seen.iter_mut().for_each(|seen| *seen = seen.saturating_sub(shift));
+        self.present_until = self.present_until.saturating_sub(shift);
+    }
+}
+
+struct Segment {
+    waiting: Bits,
+    gone: Bits,
+    left: Bits,
+    waiting_count: u32,
+    living_count: u32,
+    drawn: u32,
+    /// Absent once all its tickets are gone.
+    columns: Option<Box<Columns>>,
+    /// Whether a sweep will come.
+    swept: bool,
+}
+
+impl Segment {
+    fn new(epoch: Steady) -> Self {
+        let columns = Columns {
+            epoch,
+            seen: Vec::new(),
+            told: Vec::new(),
+            users: String::new(),
+            ends: Vec::new(),
+            requests: Vec::new(),
+            present_until: 0,
+        };
+        let none = [0; WORDS];
+        Self {
+            waiting: none,
+            gone: none,
+            left: none,
+            waiting_count: 0,
+            living_count: 0,
+            drawn: 0,
+            columns: Some(Box::new(columns)),
+            swept: false,
+        }
+    }
+
+    fn waiting_below(&self, at: u32) -> u32 {
+        let word = (at / 64) as usize;
+        let whole: u32 = self.waiting[..word].iter().map(|bits| bits.count_ones()).sum();
+        let rest = self.waiting.get(word).map_or(0, |bits| (bits & below(at % 64)).count_ones());
+        whole + rest
+    }
+}
+
+/// The line of one room.
+pub(super) struct Line {
+    hasher: RandomState,
+    /// The number of the first ticket of the first segment; those before it have expired.
+    first: u32,
+    next: u32,
+    reached: u32,
+    segments: Vec<Segment>,
+    groups: Vec<u32>,
+    waiting: u32,
+    users: Places,
+    requests: Places,
+    sweeps: BTreeSet<(Steady, u32)>,
+}
+
+/// What a search found, and how many it passed over.
+pub(super) struct Search {
+    pub(super) found: Option<u32>,
+    pub(super) passed: u32,
+}
+
+impl Line {
+    /// A line whose next number is `first`.
+    pub(super) fn new(hasher: RandomState, first: u32) -> Self {
+        Self {
+            hasher,
+            first,
+            next: first,
+            reached: first,
+            segments: Vec::new(),
+            groups: Vec::new(),
+            waiting: 0,
+            users: Places::new(),
+            requests: Places::new(),
+            sweeps: BTreeSet::new(),
+        }
+    }
+
+    /// An empty line whose numbers go on after this one's.
+    pub(super) fn emptied(&self) -> Self {
+        Self::new(self.hasher.clone(), self.next)
+    }
+
+    pub(super) const fn waiting(&self) -> u32 {
+        self.waiting
+    }
+
+    /// The number that the next ticket gets.
+    pub(super) const fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// The lowest number that the line has not reached.
+    pub(super) const fn reached(&self) -> u32 {
+        self.reached
+    }
+
+    fn spot(&self, number: u32) -> (usize, usize) {
+        let index = number - self.first;
+        ((index / SEGMENT) as usize, (index % SEGMENT) as usize)
+    }
+
+    fn columns(&self, number: u32) -> Option<(&Columns, usize)> {
+        let (segment, at) = self.spot(number);
+        self.segments[segment].columns.as_deref().map(|columns| (columns, at))
+    }
+
+    /// Where a ticket is; `None` for a number that was never drawn.
+    pub(super) fn place(&self, number: u32) -> Option<Place> {
+        if number == 0 || self.next <= number {
+            return None;
+        }
+        if number < self.first {
+            return Some(Place::Gone(Departure::Expired));
+        }
+        let (segment, at) = self.spot(number);
+        let segment = &self.segments[segment];
+        let (word, mask) = bit(at);
+        Some(if segment.waiting[word] & mask != 0 {
+            Place::Waiting
+        } else if segment.gone[word] & mask == 0 {
+            Place::Slot
+        } else if segment.left[word] & mask != 0 {
+            Place::Gone(Departure::Left)
+        } else {
+            Place::Gone(Departure::Expired)
+        })
+    }
+
+    fn tag(&self, text: &str) -> u32 {
+        self.hasher.hash_one(text) as u32
+    }
+
+    /// The living ticket of a user.
+    pub(super) fn of_user(&self, user: &str) -> Option<u32> {
+        self.users.find(self.tag(user), |number| self.user(number) == Some(user))
+    }
+
+    /// The living ticket that a request drew, and that request.
+    pub(super) fn of_request(&self, key: u128) -> Option<(u32, RequestId)> {
+        let request = |number| self.columns(number).and_then(|(columns, at)| columns.request(at));
+        let number = self.requests.find(key as u32, |number| request(number).is_some_and(|known| known.key == key))?;
+        Some((number, request(number)?))
+    }
+
+    /// The user of a living ticket, if it has one.
+    pub(super) fn user(&self, number: u32) -> Option<&str> {
+        let (columns, at) = self.columns(number)?;
+        Some(columns.user(at)).filter(|user| !user.is_empty())
+    }
+
+    /// Draws the next number; its ticket waits at the end of the line.
+    pub(super) fn push(&mut self, user: Option<&UserId>, request: Option<RequestId>, now: Steady) -> u32 {
+        let number = self.next;
+        let (segment, at) = self.spot(number);
+        if segment == self.segments.len() {
+            self.segments.push(Segment::new(now));
+            self.groups.resize(segment / GROUP + 1, 0);
+        }
+        self.next += 1;
+        let page = &mut self.segments[segment];
+        page.drawn += 1;
+        page.living_count += 1;
+        if let Some(columns) = &mut page.columns {
+            columns.users.push_str(user.map_or("", UserId::as_str));
+            columns.ends.push(columns.users.len() as u32);
+            columns.requests.extend(request.map(|request| (at as u16, request)));
+            columns.seen.push(0);
+            columns.told.push(0);
+            columns.touch(at, now, 0);
+            if page.drawn == SEGMENT {
+                columns.users.shrink_to_fit();
+                columns.requests.shrink_to_fit();
+            }
+        }
+        if let Some(user) = user {
+            let tag = self.tag(user.as_str());
+            self.users.insert(tag, number);
+        }
+        if let Some(request) = request {
+            self.requests.insert(request.key as u32, number);
+        }
+        self.enter(number);
+        number
+    }
+
+    /// Notes that somebody was here, and when they were told to ask again.
+    pub(super) fn touch(&mut self, number: u32, now: Steady, told_ms: u32) {
+        let (segment, at) = self.spot(number);
+        if let Some(columns) = &mut self.segments[segment].columns {
+            columns.touch(at, now, told_ms);
+        }
+    }
+
+    pub(super) fn is_present(&self, number: u32, now: Steady) -> bool {
+        self.columns(number).is_some_and(|(columns, at)| columns.is_present(at, columns.clock(now)))
+    }
+
+    /// Milliseconds since the last contact of a living ticket.
+    pub(super) fn silent_ms(&self, number: u32, now: Steady) -> u64 {
+        let silent = |(columns, at): (&Columns, usize)| columns.clock(now).saturating_sub(columns.seen[at]);
+        self.columns(number).map_or(u64::MAX, |it| silent(it).into())
+    }
+
+    fn enter(&mut self, number: u32) {
+        let (segment, at) = self.spot(number);
+        let (word, mask) = bit(at);
+        let page = &mut self.segments[segment];
+        page.waiting[word] |= mask;
+        page.waiting_count += 1;
+        self.groups[segment / GROUP] += 1;
+        self.waiting += 1;
+    }
+
+    fn leave_line(&mut self, number: u32) {
+        let (segment, at) = self.spot(number);
+        let (word, mask) = bit(at);
+        let page = &mut self.segments[segment];
+        page.waiting[word] &= !mask;
+        page.waiting_count -= 1;
+        self.groups[segment / GROUP] -= 1;
+        self.waiting -= 1;
+    }
+
+    /// Takes a ticket out of the line, into a slot.
+    pub(super) fn take(&mut self, number: u32) {
+        assert_eq!(self.place(number), Some(Place::Waiting), "only who waits is admitted");
+        self.leave_line(number);
+    }
+
+    /// Puts a ticket whose slot was not taken up back into line.
+    pub(super) fn back(&mut self, number: u32) {
+        assert_eq!(self.place(number), Some(Place::Slot), "only who has a slot comes back");
+        assert!(number < self.reached, "nobody comes back where it would make a position rise");
+        self.enter(number);
+    }
+
+    /// Ends a living ticket.
+    pub(super) fn go(&mut self, number: u32, how: Departure) {
+        let place = self.place(number);
+        assert!(matches!(place, Some(Place::Waiting | Place::Slot)), "a ticket goes once");
+        if place == Some(Place::Waiting) {
+            self.leave_line(number);
+        }
+        if let Some(tag) = self.user(number).map(|user| self.tag(user)) {
+            self.users.remove(tag, number);
+        }
+        if let Some(request) = self.columns(number).and_then(|(columns, at)| columns.request(at)) {
+            self.requests.remove(request.key as u32, number);
+        }
+        let (segment, at) = self.spot(number);
+        let (word, mask) = bit(at);
+        let page = &mut self.segments[segment];
+        page.gone[word] |= mask;
+        if how == Departure::Left {
+            page.left[word] |= mask;
+        }
+        page.living_count -= 1;
+        if page.living_count == 0 && page.drawn == SEGMENT {
+            page.columns = None;
+        }
+    }
+
+    /// How many wait between the number that the line has reached and this one.
+    pub(super) fn ahead(&self, number: u32) -> u32 {
+        if number <= self.reached {
+            return 0;
+        }
+        #[cfg(feature = "planted-bugs")]
+        if crate::planted::is(crate::planted::Bug::DepartedCounted) {
+            return number - self.reached;
+        }
+        let (from, from_at) = self.spot(self.reached);
+        let (to, to_at) = self.spot(number);
+        let before = self.segments[to].waiting_below(to_at as u32);
+        if from == to {
+            return before - self.segments[from].waiting_below(from_at as u32);
+        }
+        let rest = self.segments[from].waiting_count - self.segments[from].waiting_below(from_at as u32);
+        let count = |segments: &[Segment]| -> u32 { segments.iter().map(|segment| segment.waiting_count).sum() };
+        let (first_group, last_group) = ((from + 1).div_ceil(GROUP), to / GROUP);
+        let between = if first_group < last_group {
+            let groups: u32 = self.groups[first_group..last_group].iter().sum();
+            count(&self.segments[from + 1..first_group * GROUP])
+                + groups
+                + count(&self.segments[last_group * GROUP..to])
+        } else {
+            count(&self.segments[from + 1..to])
+        };
+        rest + between + before
+    }
+
+    /// Goes on to the first ticket not yet reached that is present, passing over the absent. Bounded: a long row of
+    /// absent people is passed in several searches.
+    pub(super) fn search(&mut self, now: Steady, looked_max: u32) -> Search {
+        let mut search = Search { found: None, passed: 0 };
+        let mut looked = 0;
+        while self.reached < self.next && looked < looked_max {
+            let (segment, at) = self.spot(self.reached);
+            let start = self.reached - at as u32;
+            let page = &self.segments[segment];
+            let Some(columns) = page.columns.as_deref().filter(|it| it.clock(now) <= it.present_until) else {
+                // Nobody here is present, or alive.
+                search.passed += page.waiting_count.saturating_sub(page.waiting_below(at as u32));
+                self.reached = (start + page.drawn).min(self.next);
+                looked += WORDS as u32;
+                continue;
+            };
+            let clock = columns.clock(now);
+            for word in at / 64..WORDS {
+                let skip = if word == at / 64 { below(at as u32 % 64) } else { 0 };
+                let mut bits = page.waiting[word] & !skip;
+                while bits != 0 {
+                    let candidate = word * 64 + bits.trailing_zeros() as usize;
+                    looked += 1;
+                    if columns.is_present(candidate, clock) || absent_admitted() {
+                        self.reached = start + candidate as u32 + 1;
+                        search.found = Some(start + candidate as u32);
+                        return search;
+                    }
+                    search.passed += 1;
+                    bits &= bits - 1;
+                }
+            }
+            self.reached = (start + page.drawn).min(self.next);
+        }
+        search
+    }
+
+    /// Marks as reached what a journal says was reached.
+    pub(super) fn restore_reached(&mut self, reached: u32) {
+        self.reached = reached.clamp(self.first, self.next);
+    }
+
+    /// Draws a number of a stored ticket; numbers that are missing before it have expired.
+    pub(super) fn restore(
+        &mut self,
+        number: u32,
+        user: Option<&UserId>,
+        request: Option<RequestId>,
+        now: Steady,
+    ) -> bool {
+        if number < self.next || user.is_some_and(|user| self.of_user(user.as_str()).is_some()) {
+            return false;
+        }
+        if request.is_some_and(|request| self.of_request(request.key).is_some()) {
+            return false;
+        }
+        while self.next < number {
+            let missing = self.push(None, None, now);
+            self.go(missing, Departure::Expired);
+        }
+        self.push(user, request, now);
+        true
+    }
+
+    /// The numbers of all who wait below the reached one.
+    pub(super) fn passed_over(&self) -> impl Iterator<Item = u32> {
+        (self.first..self.reached).filter(|&number| self.place(number) == Some(Place::Waiting))
+    }
+
+    /// Finds who has been silent for `ttl_ms`, in a few segments at a time. Each segment is looked at about once in that
+    /// time, whatever its people do.
+    pub(super) fn sweep(&mut self, now: Steady, ttl_ms: u64, mut expired: impl FnMut(u32)) {
+        // Whatever was drawn since the last time: its first sweep is due when its oldest could have expired.
+        for segment in (0..self.segments.len()).rev() {
+            let page = &mut self.segments[segment];
+            if page.swept {
+                break;
+            }
+            page.swept = true;
+            self.sweeps.insert((now.plus_ms(ttl_ms), segment as u32));
+        }
+        for _ in 0..SWEEP_SEGMENTS_MAX {
+            let Some(&(due, segment)) = self.sweeps.first() else { return };
+            if now < due {
+                return;
+            }
+            self.sweeps.pop_first();
+            let start = self.first + segment * SEGMENT;
+            let page = &mut self.segments[segment as usize];
+            // All are gone, and nobody is added to a full segment.
+            let Some(columns) = &mut page.columns else { continue };
+            columns.rebase(now);
+            let clock = columns.clock(now);
+            let mut oldest_ms = 0;
+            for (word, &bits) in page.waiting.iter().enumerate() {
+                let mut bits = bits;
+                while bits != 0 {
+                    let at = word * 64 + bits.trailing_zeros() as usize;
+                    let silent_ms = u64::from(clock.saturating_sub(columns.seen[at]));
+                    if ttl_ms <= silent_ms {
+                        expired(start + at as u32);
+                    } else {
+                        oldest_ms = silent_ms.max(oldest_ms);
+                    }
+                    bits &= bits - 1;
+                }
+            }
+            self.sweeps.insert((now.plus_ms(ttl_ms - oldest_ms), segment));
+        }
+    }
+
+    /// Sweeps everything anew: the time-out may be shorter now.
+    pub(super) fn sweep_again(&mut self, now: Steady) {
+        self.sweeps = (0..self.segments.len() as u32).map(|segment| (now, segment)).collect();
+        self.segments.iter_mut().for_each(|page| page.swept = true);
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+fn absent_admitted() -> bool {
+    crate::planted::is(crate::planted::Bug::AbsentAdmitted)
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+const fn absent_admitted() -> bool {
+    false
+}

@@ -1,0 +1,170 @@
+//! How fast a room admits, and how fast its line moves.
+
+use super::Admit;
+use crate::time::Steady;
+
+/// A room never admits more than this much of its rate at once.
+const SLICE_US: u128 = 250_000;
+/// How far back the line's speed is measured.
+const MEASURED_S: usize = 32;
+/// The configured rate counts as if it had been measured for this long: an estimate for the first seconds.
+const ASSUMED_S: f64 = 4.0;
+
+/// A token bucket in whole numbers, so that nothing is lost or won by rounding: one microsecond earns the count,
+/// one admission costs the period in microseconds (both tenfold). It holds one slice of the rate, or one admission if that is more;
+/// so in any window at most the rate and one slice are admitted.
+pub(super) struct Bucket {
+    admit: Admit,
+    credit: u128,
+    at: Steady,
+}
+
+impl Bucket {
+    /// An empty bucket: what was admitted before is not known here.
+    pub(super) const fn new(admit: Admit, now: Steady) -> Self {
+        Self { admit, credit: 0, at: now }
+    }
+
+    fn cost(&self) -> u128 {
+        u128::from(self.admit.every_ms) * 1_000 * 10
+    }
+
+    fn earned_per_us(&self) -> u128 {
+        #[cfg(feature = "planted-bugs")]
+        if crate::planted::is(crate::planted::Bug::RateTooHigh) {
+            return u128::from(self.admit.count) * 11;
+        }
+        u128::from(self.admit.count) * 10
+    }
+
+    /// Earns what is due since the last time.
+    pub(super) fn earn(&mut self, now: Steady) {
+        let holds = self.cost().max(self.earned_per_us() * SLICE_US);
+        let elapsed_us = u128::from(now.since_us(self.at));
+        self.credit = (self.credit + elapsed_us * self.earned_per_us()).min(holds);
+        self.at = self.at.max(now);
+    }
+
+    /// How many may be admitted now.
+    pub(super) fn affords(&self) -> u32 {
+        u32::try_from(self.credit / self.cost()).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn spend(&mut self) {
+        assert!(self.cost() <= self.credit, "nobody is admitted before the rate allows it");
+        self.credit -= self.cost();
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Second {
+    second: i64,
+    admitted: u32,
+    /// Microseconds in which somebody was left waiting: only these tell how fast the line moves.
+    busy_us: u64,
+    moved: u32,
+    departed: u32,
+}
+
+/// What happened in the last seconds: admissions, how far the line moved, how many left it from within.
+pub(super) struct Meter {
+    seconds: [Second; MEASURED_S],
+    since: Steady,
+}
+
+/// The line's speed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Speed {
+    /// People per second that the front moves past.
+    pub(super) moved: f64,
+    /// People per second who leave the line from anywhere.
+    pub(super) departed: f64,
+}
+
+impl Meter {
+    pub(super) fn new(now: Steady) -> Self {
+        Self { seconds: [Second::default(); MEASURED_S], since: now }
+    }
+
+    fn second(now: Steady) -> i64 {
+        now.as_us().div_euclid(1_000_000)
+    }
+
+    fn current(&mut self, now: Steady) -> &mut Second {
+        let second = Self::second(now);
+        let place = &mut self.seconds[second.rem_euclid(MEASURED_S as i64) as usize];
+        if place.second != second {
+            *place = Second { second, ..Second::default() };
+        }
+        place
+    }
+
+    pub(super) fn admitted(&mut self, now: Steady) {
+        self.current(now).admitted += 1;
+    }
+
+    /// The front moved past so many people in this time, and somebody still waits.
+    pub(super) fn moved(&mut self, now: Steady, count: u32, busy_us: u64) {
+        let second = self.current(now);
+        second.moved += count;
+        second.busy_us += busy_us;
+    }
+
+    pub(super) fn departed(&mut self, now: Steady) {
+        self.current(now).departed += 1;
+    }
+
+    /// Begins anew: what was measured under other conditions says nothing.
+    pub(super) fn reset(&mut self, now: Steady) {
+        *self = Self::new(now);
+    }
+
+    fn sum(&self, now: Steady) -> (f64, Second) {
+        let second = Self::second(now);
+        let within = |it: &&Second| it.second <= second && second - it.second < MEASURED_S as i64;
+        let sum = self.seconds.iter().filter(within).fold(Second::default(), |sum, it| Second {
+            second,
+            admitted: sum.admitted + it.admitted,
+            busy_us: sum.busy_us + it.busy_us,
+            moved: sum.moved + it.moved,
+            departed: sum.departed + it.departed,
+        });
+        let part = now.as_us().rem_euclid(1_000_000) as f64 / 1e6;
+        let measured_s = (now.since_us(self.since) as f64 / 1e6).min((MEASURED_S - 1) as f64 + part);
+        (measured_s, sum)
+    }
+
+    /// Admissions per second lately.
+    pub(super) fn rate(&self, now: Steady) -> f64 {
+        let (measured_s, sum) = self.sum(now);
+        if measured_s < 0.001 { 0.0 } else { f64::from(sum.admitted) / measured_s.max(1.0) }
+    }
+
+    /// The line's speed, with what is assumed of it mixed in while little was measured.
+    pub(super) fn speed(&self, now: Steady, assumed: Option<f64>) -> Speed {
+        let (_, sum) = self.sum(now);
+        let measured_s = sum.busy_us as f64 / 1e6;
+        let assumed_s = if assumed.is_some() { (ASSUMED_S - measured_s / 4.0).max(0.0) } else { 0.0 };
+        let total_s = (measured_s + assumed_s).max(0.001);
+        let moved = (f64::from(sum.moved) + assumed.unwrap_or(0.0) * assumed_s) / total_s;
+        Speed { moved, departed: f64::from(sum.departed) / total_s }
+    }
+}
+
+impl Speed {
+    /// Milliseconds until so many people ahead are gone, of `waiting` from whom departures come; `None` if the line
+    /// does not move. Departures are proportional to those who wait, so the wait is `ln(1 + λ·ahead ÷ moved) ÷ λ`
+    /// with `λ` departures per person and second; without departures that is `ahead ÷ moved`.
+    pub(super) fn wait_ms(self, ahead: u32, waiting: u32) -> Option<u64> {
+        if ahead == 0 {
+            return Some(0);
+        }
+        let each = if waiting == 0 { 0.0 } else { self.departed / f64::from(waiting) };
+        if self.moved <= 0.0 {
+            return None;
+        }
+        let plain_s = f64::from(ahead) / self.moved;
+        let wait_s = if each * plain_s < 1e-6 { plain_s } else { (each * plain_s).ln_1p() / each };
+        Some((wait_s * 1_000.0).ceil() as u64)
+    }
+}

@@ -1,0 +1,375 @@
+//! The room rows of the contract.
+
+use super::body::{self, PathName};
+use super::room_shape::{PassBody, PassKey, PassKeyList, PassVerdict, Room, RoomBody, Ticket, TicketBody};
+use super::shape::Problem as ProblemShape;
+use super::{NO_STORE, answered, measured};
+use crate::accept::Peer;
+use crate::auth::Scope;
+use crate::error::{Code, Problem};
+use crate::metrics::Route;
+use crate::pass::{DOMAIN, Grant};
+use crate::rfc3339::format as instant;
+use crate::state::App;
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use firstcome::core::id::{RoomName, UserId};
+use firstcome::core::room::{Join, Number, Rejection, TicketState};
+use firstcome::core::time::Timestamp;
+use firstcome::{Joining, PassCheck, Put, RoomStore, StoreError, TicketAnswer};
+use std::sync::Arc;
+
+/// A room and one of its tickets, as a path names them.
+type PathTicket = Result<Path<(String, String)>, PathRejection>;
+
+/// What a rule's refusal looks like over HTTP.
+fn refused(rejection: Rejection) -> Problem {
+    match rejection {
+        Rejection::UnknownRoom => Code::UnknownRoom.into(),
+        Rejection::UnknownTicket => Code::UnknownTicket.into(),
+        Rejection::KeyReused(_) => Code::IdempotencyKeyReused.into(),
+        Rejection::Closed => Code::RoomClosed.into(),
+        Rejection::Full { retry_after_ms } => Problem::new(Code::RoomFull).retry_after_ms(retry_after_ms),
+        // A rule that this service does not know yet: its caller must not take it for a yes.
+        _ => Code::OutcomeUnknown.into(),
+    }
+}
+
+/// A pass ends on a whole second: not later than its slot, and the same pass whenever it is asked for.
+fn whole_second(until: Timestamp) -> Timestamp {
+    Timestamp::clamped_us(until.as_us().div_euclid(1_000_000) * 1_000_000)
+}
+
+/// The pass of an admitted ticket.
+fn pass_of(app: &App, room: &RoomName, answer: &TicketAnswer) -> Result<Option<(String, Timestamp)>, Problem> {
+    let (TicketState::Admitted { slot, .. }, Some(until)) = (answer.state, answer.until) else { return Ok(None) };
+    let user = answer.user.as_deref().and_then(|user| UserId::parse(user).ok());
+    let grant = Grant {
+        room: room.clone(),
+        number: answer.number.get(),
+        slot: slot.admission,
+        user,
+        issued_at: slot.admitted_at,
+        expires_at: whole_second(until),
+    };
+    // A room comes with its first secret.
+    let passes = app.passes().ok_or(StoreError::Unknown)?;
+    Ok(Some((passes.mint(&grant), grant.expires_at)))
+}
+
+/// Whether a pass of this room is valid now, or why not.
+pub(super) async fn judge_pass(
+    app: &App,
+    room: &RoomName,
+    pass: &str,
+) -> Result<Result<(Grant, PassCheck), &'static str>, Problem> {
+    let Some(passes) = app.passes() else { return Ok(Err("unknown_key")) };
+    let grant = match passes.read(pass) {
+        Ok(grant) if grant.room == *room => grant,
+        Ok(_) => return Ok(Err("other_room")),
+        Err(error) => return Ok(Err(error.code())),
+    };
+    let Some(number) = Number::new(grant.number) else { return Ok(Err("malformed")) };
+    let over = if grant.expired(app.store.now()) { "expired" } else { "over" };
+    match answered(app, app.store.check_pass(room, number, grant.slot)).await? {
+        Ok(Some(check)) => Ok(Ok((grant, check))),
+        Ok(None) | Err(_) => Ok(Err(over)),
+    }
+}
+
+/// Create a room or replace its settings
+///
+/// All settings are replaced: what is left out gets its default. A closed room opens again; its numbers go on, and its
+/// earlier tickets and passes stay void. Slots that were given keep their ends.
+#[utoipa::path(put, path = "/v1/rooms/{room}", tag = "Rooms", security(("admin" = [])),
+    params(("room" = String, Path, description = "Name of the room")), request_body = RoomBody,
+    responses(
+        (status = 200, description = "Settings replaced", body = Room),
+        (status = 201, description = "Created", body = Room),
+        (status = 400, description = "`invalid_json` `invalid_field` `invalid_name`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 403, description = "`forbidden`", body = ProblemShape),
+        (status = 408, description = "`request_timeout`", body = ProblemShape),
+        (status = 413, description = "`body_too_large`", body = ProblemShape),
+        (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn put_room(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
+    let call = async {
+        let (parts, body) = request.into_parts();
+        app.caller(&parts.headers)?.require(Scope::Admin)?;
+        let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
+        let bytes = body::read(&parts.headers, body, app.config.limits.body).await?;
+        let settings = body::parse::<RoomBody>(&bytes)?.settings()?;
+        let put = answered(&app, app.store.put_room(&room, settings)).await?.map_err(refused)?;
+        app.refresh_passes();
+        let status = if put == Put::Created { StatusCode::CREATED } else { StatusCode::OK };
+        Ok((status, show(&app, &room).await?))
+    };
+    measured(&app, Route::PutRoom, call).await
+}
+
+async fn show(app: &App, room: &RoomName) -> Result<Response, Problem> {
+    let summary = answered(app, app.store.room(room)).await?.map_err(refused)?;
+    Ok((NO_STORE, Json(Room::new(room, &summary))).into_response())
+}
+
+/// Show a room
+#[utoipa::path(get, path = "/v1/rooms/{room}", tag = "Rooms",
+    params(("room" = String, Path, description = "Name of the room")),
+    responses(
+        (status = 200, description = "The room", body = Room),
+        (status = 400, description = "`invalid_name`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`: a key came along that is none", body = ProblemShape),
+        (status = 404, description = "`unknown_room`", body = ProblemShape),
+        (status = 503, description = "`outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn get_room(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
+    let call = async {
+        app.caller(&headers)?;
+        show(&app, &body::room(&path.map_err(|_| body::undecodable())?.0)?).await
+    };
+    measured(&app, Route::GetRoom, call).await
+}
+
+/// Close a room
+///
+/// All its tickets and passes are void. A second time has no effect.
+#[utoipa::path(delete, path = "/v1/rooms/{room}", tag = "Rooms", security(("admin" = [])),
+    params(("room" = String, Path, description = "Name of the room")),
+    responses(
+        (status = 204, description = "Closed"),
+        (status = 400, description = "`invalid_name`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 403, description = "`forbidden`", body = ProblemShape),
+        (status = 404, description = "`unknown_room`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn delete_room(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
+    let call = async {
+        app.caller(&headers)?.require(Scope::Admin)?;
+        let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
+        answered(&app, app.store.close_room(&room)).await?.map_err(refused)?;
+        Ok(StatusCode::NO_CONTENT)
+    };
+    measured(&app, Route::DeleteRoom, call).await
+}
+
+/// Join the line
+///
+/// Draws the next number; the answer comes after it is durable. Anybody may join without a user; with one a service key
+/// is needed, and the user has at most one living place: a repeat is 200 with the same ticket. With an
+/// `Idempotency-Key` a repeat is 201 with the same ticket. Order of refusals: `rate_limited`, `unknown_room`,
+/// `idempotency_key_reused`, `room_closed`, `room_full`.
+#[utoipa::path(post, path = "/v1/rooms/{room}/tickets", tag = "Rooms",
+    params(("room" = String, Path, description = "Name of the room"),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible ASCII characters; on public calls at least 22 of base64url")),
+    request_body = TicketBody,
+    responses(
+        (status = 200, description = "The place that the user has already", body = Ticket),
+        (status = 201, description = "A place in line", body = Ticket),
+        (status = 400, description = "`invalid_json` `invalid_field` `invalid_name` `invalid_idempotency_key`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`: a user needs a service key", body = ProblemShape),
+        (status = 404, description = "`unknown_room`", body = ProblemShape),
+        (status = 408, description = "`request_timeout`", body = ProblemShape),
+        (status = 409, description = "`room_full`", body = ProblemShape),
+        (status = 410, description = "`room_closed`", body = ProblemShape),
+        (status = 413, description = "`body_too_large`", body = ProblemShape),
+        (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
+        (status = 422, description = "`idempotency_key_reused`", body = ProblemShape),
+        (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn post_ticket(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
+    let call = async {
+        let (parts, body) = request.into_parts();
+        let caller = app.caller(&parts.headers)?;
+        let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
+        let bytes = body::read(&parts.headers, body, app.config.limits.body).await?;
+        let wanted = body::parse::<TicketBody<'_>>(&bytes)?;
+        let user = wanted.user.as_deref().map(body::user).transpose()?;
+        if user.is_some() {
+            caller.require(Scope::Service)?;
+        } else if caller.scope == Scope::Public {
+            app.may_join(parts.extensions.get::<Peer>().map(|peer| peer.0), &parts.headers)?;
+        }
+        let meaning = [user.as_ref().map_or("", UserId::as_str).as_bytes()];
+        let request = body::request(&parts.headers, caller, (room.as_str(), "tickets"), &meaning)?;
+        let joined = answered(&app, app.store.join(&room, Join { user, request })).await?;
+        let (joining, answer) = joined.map_err(refused)?;
+        let status = if joining == Joining::SameUser { StatusCode::OK } else { StatusCode::CREATED };
+        let ticket = Ticket::new(&answer, pass_of(&app, &room, &answer)?).with_ticket(&answer.ticket);
+        Ok((status, NO_STORE, Json(ticket)).into_response())
+    };
+    measured(&app, Route::PostTicket, call).await
+}
+
+/// Show one's own place
+///
+/// To be asked again when the answer says: who is silent for three times that (at least 30 s) is passed over, and is next on
+/// coming back. The first call after the admission takes the slot and brings the pass.
+#[utoipa::path(get, path = "/v1/rooms/{room}/tickets/{ticket}", tag = "Rooms",
+    params(("room" = String, Path, description = "Name of the room"), ("ticket" = String, Path, description = "What joining returned")),
+    responses(
+        (status = 200, description = "The place", body = Ticket),
+        (status = 400, description = "`invalid_name`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`: a key came along that is none", body = ProblemShape),
+        (status = 404, description = "`unknown_room` `unknown_ticket`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn get_ticket(State(app): State<Arc<App>>, path: PathTicket, headers: HeaderMap) -> Response {
+    let call = async {
+        app.caller(&headers)?;
+        let Path((room, ticket)) = path.map_err(|_| body::undecodable())?;
+        let room = body::room(&room)?;
+        let answer = answered(&app, app.store.poll(&room, &ticket)).await?.map_err(refused)?;
+        let pass = pass_of(&app, &room, &answer)?;
+        Ok((NO_STORE, Json(Ticket::new(&answer, pass))).into_response())
+    };
+    measured(&app, Route::GetTicket, call).await
+}
+
+/// Leave
+///
+/// Gives up the place, or the slot, which is free at once. A second time has no effect.
+#[utoipa::path(delete, path = "/v1/rooms/{room}/tickets/{ticket}", tag = "Rooms",
+    params(("room" = String, Path, description = "Name of the room"), ("ticket" = String, Path, description = "What joining returned")),
+    responses(
+        (status = 204, description = "Left"),
+        (status = 400, description = "`invalid_name`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`: a key came along that is none", body = ProblemShape),
+        (status = 404, description = "`unknown_room` `unknown_ticket`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn delete_ticket(State(app): State<Arc<App>>, path: PathTicket, headers: HeaderMap) -> Response {
+    let call = async {
+        app.caller(&headers)?;
+        let Path((room, ticket)) = path.map_err(|_| body::undecodable())?;
+        let room = body::room(&room)?;
+        answered(&app, app.store.leave(&room, &ticket)).await?.map_err(refused)?;
+        Ok(StatusCode::NO_CONTENT)
+    };
+    measured(&app, Route::DeleteTicket, call).await
+}
+
+/// Whether a pass is valid now
+///
+/// Judged by the slot itself: a pass is over the moment its slot is given up. Counts as a contact for the idle time-out.
+#[utoipa::path(post, path = "/v1/rooms/{room}/passes/verify", tag = "Rooms", security(("service" = [])),
+    params(("room" = String, Path, description = "Name of the room")), request_body = PassBody,
+    responses(
+        (status = 200, description = "The verdict", body = PassVerdict),
+        (status = 400, description = "`invalid_json` `invalid_field` `invalid_name`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 404, description = "`unknown_room`", body = ProblemShape),
+        (status = 408, description = "`request_timeout`", body = ProblemShape),
+        (status = 413, description = "`body_too_large`", body = ProblemShape),
+        (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn post_verify(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
+    let call = async {
+        let (room, bytes) = service_call(&app, path, request).await?;
+        let wanted = body::parse::<PassBody<'_>>(&bytes)?;
+        answered(&app, app.store.room(&room)).await?.map_err(refused)?;
+        let verdict = match judge_pass(&app, &room, &wanted.pass).await? {
+            Ok((grant, check)) => PassVerdict {
+                valid: true,
+                reason: None,
+                number: Some(grant.number),
+                user: check.user.map(Into::into),
+                expires_at: Some(instant(check.until)),
+            },
+            Err(reason) => PassVerdict { reason: Some(reason), ..PassVerdict::default() },
+        };
+        Ok((NO_STORE, Json(verdict)))
+    };
+    measured(&app, Route::PostVerify, call).await
+}
+
+/// What a call of one's own back end about a room begins with.
+async fn service_call(app: &App, path: PathName, request: Request) -> Result<(RoomName, bytes::Bytes), Problem> {
+    let (parts, body) = request.into_parts();
+    app.caller(&parts.headers)?.require(Scope::Service)?;
+    let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
+    let bytes = body::read(&parts.headers, body, app.config.limits.body).await?;
+    Ok((room, bytes))
+}
+
+/// Give a slot back
+///
+/// For one's own back end: the visit is over, the payment done. The slot is free at once. A second time has no effect.
+#[utoipa::path(post, path = "/v1/rooms/{room}/passes/release", tag = "Rooms", security(("service" = [])),
+    params(("room" = String, Path, description = "Name of the room")), request_body = PassBody,
+    responses(
+        (status = 204, description = "The slot is free"),
+        (status = 400, description = "`invalid_json` `invalid_field` `invalid_name`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 403, description = "`invalid_pass`: none of this room", body = ProblemShape),
+        (status = 404, description = "`unknown_room`", body = ProblemShape),
+        (status = 408, description = "`request_timeout`", body = ProblemShape),
+        (status = 413, description = "`body_too_large`", body = ProblemShape),
+        (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn post_release(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
+    let call = async {
+        let (room, bytes) = service_call(&app, path, request).await?;
+        let wanted = body::parse::<PassBody<'_>>(&bytes)?;
+        answered(&app, app.store.room(&room)).await?.map_err(refused)?;
+        let invalid = |reason| Problem::new(Code::InvalidPass).with("reason", reason);
+        let passes = app.passes().ok_or_else(|| invalid("unknown_key"))?;
+        let grant = passes.read(&wanted.pass).map_err(|error| invalid(error.code()))?;
+        if grant.room != room {
+            return Err(invalid("other_room"));
+        }
+        let number = Number::new(grant.number).ok_or_else(|| invalid("malformed"))?;
+        answered(&app, app.store.release(&room, number, grant.slot)).await?.map_err(refused)?;
+        Ok(StatusCode::NO_CONTENT)
+    };
+    measured(&app, Route::PostRelease, call).await
+}
+
+fn key_list(app: &App) -> PassKeyList {
+    let keys = app.passes().map(|passes| passes.keys().public_keys()).unwrap_or_default();
+    let items = keys.into_iter().map(|(kid, public_key)| PassKey { kid: kid.to_string(), public_key }).collect();
+    PassKeyList { items, implicit_assertion: DOMAIN }
+}
+
+/// The keys that verify passes
+///
+/// For whoever verifies passes without asking (PASETO v4.public). Such a verifier does not see that a slot was given up
+/// before its end.
+#[utoipa::path(get, path = "/v1/pass-keys", tag = "Rooms", responses(
+    (status = 200, description = "The keys, the signing one first", body = PassKeyList),
+    (status = 401, description = "`unauthorized`: a key came along that is none", body = ProblemShape)
+))]
+pub(crate) async fn get_pass_keys(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    let call = async {
+        app.caller(&headers)?;
+        Ok(Json(key_list(&app)))
+    };
+    measured(&app, Route::GetPassKeys, call).await
+}
+
+/// Sign passes with a new key from now on
+///
+/// Passes that were signed before stay valid until their slots end.
+#[utoipa::path(post, path = "/v1/pass-keys", tag = "Rooms", security(("admin" = [])), responses(
+    (status = 201, description = "The keys, the signing one first", body = PassKeyList),
+    (status = 401, description = "`unauthorized`", body = ProblemShape),
+    (status = 403, description = "`forbidden`", body = ProblemShape),
+    (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+))]
+pub(crate) async fn post_pass_key(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    let call = async {
+        app.caller(&headers)?.require(Scope::Admin)?;
+        app.store.rotate_pass_secret().await?;
+        app.refresh_passes();
+        Ok((StatusCode::CREATED, Json(key_list(&app))))
+    };
+    measured(&app, Route::PostPassKey, call).await
+}

@@ -1,0 +1,242 @@
+//! What goes over the wire about waiting rooms. Names and units are the contract's.
+
+use super::shape::read_instant;
+use crate::error::{Code, Problem as Refusal};
+use crate::rfc3339::format as instant;
+use firstcome::core::id::RoomName;
+use firstcome::core::room::{Admit as AdmitRate, Departure, RoomSettings, TicketState};
+use firstcome::core::time::Timestamp;
+use firstcome::{RoomSummary, TicketAnswer};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use utoipa::ToSchema;
+
+/// People per time
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "an object with count and every_ms")]
+pub(crate) struct Admit {
+    /// How many
+    #[schema(minimum = 1, maximum = 1_000_000, example = 100)]
+    count: u32,
+    /// In which time
+    #[schema(minimum = 100, maximum = 86_400_000, example = 1_000)]
+    every_ms: u64,
+}
+
+/// Settings of a room; `admit`, `max_active` or both
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+pub(crate) struct RoomBody {
+    /// How fast people are admitted
+    admit: Option<Admit>,
+    /// How many are admitted at once
+    #[schema(minimum = 1, maximum = 10_000_000)]
+    max_active: Option<u32>,
+    /// How many may wait; 1000000 without it
+    #[schema(minimum = 1, maximum = 100_000_000)]
+    max_waiting: Option<u32>,
+    /// Who is silent for so long loses the place; 3600000 without it
+    #[schema(minimum = 100, maximum = 604_800_000)]
+    waiting_ttl_ms: Option<u64>,
+    /// How long a slot lasts; 1800000 without it
+    #[schema(minimum = 100, maximum = 86_400_000)]
+    active_ttl_ms: Option<u64>,
+    /// How long an admission waits to be taken up; 60000 without it
+    #[schema(minimum = 100, maximum = 86_400_000)]
+    claim_window_ms: Option<u64>,
+    /// A slot without any contact for so long ends; never without it
+    #[schema(minimum = 100, maximum = 86_400_000)]
+    idle_ttl_ms: Option<u64>,
+    /// People may join before, and are admitted from then on
+    #[schema(format = DateTime)]
+    opens_at: Option<String>,
+    /// Admit nobody for now
+    paused: Option<bool>,
+    /// For the people in line
+    message: Option<String>,
+    /// Where people go once they are admitted
+    target_url: Option<String>,
+}
+
+impl RoomBody {
+    pub(crate) fn settings(self) -> Result<RoomSettings, Refusal> {
+        let defaults = RoomSettings::defaults();
+        let settings = RoomSettings {
+            admit: self.admit.map(|admit| AdmitRate { count: admit.count, every_ms: admit.every_ms }),
+            max_active: self.max_active,
+            max_waiting: self.max_waiting.unwrap_or(defaults.max_waiting),
+            waiting_ttl_ms: self.waiting_ttl_ms.unwrap_or(defaults.waiting_ttl_ms),
+            active_ttl_ms: self.active_ttl_ms.unwrap_or(defaults.active_ttl_ms),
+            claim_window_ms: self.claim_window_ms.unwrap_or(defaults.claim_window_ms),
+            idle_ttl_ms: self.idle_ttl_ms,
+            opens_at: read_instant("opens_at", self.opens_at.as_deref())?,
+            paused: self.paused.unwrap_or_default(),
+            message: self.message.map(Into::into),
+            target_url: self.target_url.map(Into::into),
+        };
+        settings.check().map_err(|(field, says)| Refusal::field(Code::InvalidField, field, says))?;
+        Ok(settings)
+    }
+}
+
+/// A room
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Room<'a> {
+    room: &'a str,
+    /// People in line
+    waiting: u32,
+    /// Slots that are offered or taken
+    active: u32,
+    /// The number that the line has reached
+    serving: u32,
+    /// Admissions per second lately
+    rate: f64,
+    /// How long somebody who joins now is going to wait; null if nobody can tell
+    eta_ms_at_tail: Option<u64>,
+    /// open, paused, scheduled or closed
+    #[schema(example = "open")]
+    state: &'static str,
+    #[schema(format = DateTime)]
+    as_of: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    opens_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_url: Option<&'a str>,
+}
+
+impl<'a> Room<'a> {
+    pub(crate) fn new(name: &'a RoomName, summary: &'a RoomSummary) -> Self {
+        let RoomSummary { settings, view, as_of } = summary;
+        Self {
+            room: name.as_str(),
+            waiting: view.waiting,
+            active: view.active,
+            serving: view.serving,
+            rate: (view.rate * 1_000.0).round() / 1_000.0,
+            eta_ms_at_tail: view.wait_at_tail_ms,
+            state: view.state.as_str(),
+            as_of: instant(*as_of),
+            opens_at: settings.opens_at.map(instant),
+            message: settings.message.as_deref(),
+            target_url: settings.target_url.as_deref(),
+        }
+    }
+}
+
+/// A request for a place in line
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+pub(crate) struct TicketBody<'a> {
+    /// Whose place it is (needs a service key); without it, that of whoever has the ticket
+    #[serde(borrow)]
+    #[schema(value_type = Option<String>, example = "ann")]
+    pub(crate) user: Option<Cow<'a, str>>,
+}
+
+/// A place in line
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Ticket<'a> {
+    /// Who has this has the place
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ticket: Option<&'a str>,
+    number: u32,
+    /// waiting, admitted, expired or left
+    #[schema(example = "waiting")]
+    state: &'static str,
+    /// How many people are ahead; 0 is next
+    position: u32,
+    /// How long it is going to take; null if nobody can tell
+    eta_ms: Option<u64>,
+    /// When to ask again
+    poll_after_ms: u32,
+    /// When this was true
+    #[schema(format = DateTime)]
+    as_of: String,
+    /// Since when it is admitted
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    admitted_at: Option<String>,
+    /// What opens the door
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pass: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pass_expires_at: Option<String>,
+}
+
+impl<'a> Ticket<'a> {
+    /// `pass` and its end come with a ticket that is admitted.
+    pub(crate) fn new(answer: &TicketAnswer, pass: Option<(String, Timestamp)>) -> Self {
+        let (state, position, eta_ms, admitted_at) = match answer.state {
+            TicketState::Waiting { position, wait_ms } => ("waiting", position, wait_ms, None),
+            TicketState::Admitted { slot, .. } => ("admitted", 0, Some(0), Some(instant(slot.admitted_at))),
+            TicketState::Gone(Departure::Left) => ("left", 0, None, None),
+            TicketState::Gone(Departure::Expired) => ("expired", 0, None, None),
+        };
+        let (pass, pass_expires_at) = pass.map(|(pass, until)| (pass, instant(until))).unzip();
+        Self {
+            ticket: None,
+            number: answer.number.get(),
+            state,
+            position,
+            eta_ms,
+            poll_after_ms: answer.poll_after_ms,
+            as_of: instant(answer.as_of),
+            admitted_at,
+            pass,
+            pass_expires_at,
+        }
+    }
+
+    /// The same with the ticket itself.
+    pub(crate) fn with_ticket(self, ticket: &'a str) -> Self {
+        Self { ticket: Some(ticket), ..self }
+    }
+}
+
+/// A pass that is asked about
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+pub(crate) struct PassBody<'a> {
+    /// The pass
+    #[serde(borrow)]
+    #[schema(value_type = String)]
+    pub(crate) pass: Cow<'a, str>,
+}
+
+/// What is known of a pass
+#[derive(Serialize, ToSchema, Default)]
+pub(crate) struct PassVerdict {
+    pub(crate) valid: bool,
+    /// Why not: malformed, unknown_key, forged, other_room, expired, or over (its slot was given up or has ended)
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) number: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) user: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub(crate) expires_at: Option<String>,
+}
+
+/// A key that verifies passes
+#[derive(Serialize, ToSchema)]
+pub(crate) struct PassKey {
+    /// What the footer of a pass names
+    pub(crate) kid: String,
+    /// PASERK of an Ed25519 public key
+    #[schema(example = "k4.public.…")]
+    pub(crate) public_key: String,
+}
+
+/// The keys that verify passes, the signing one first
+#[derive(Serialize, ToSchema)]
+pub(crate) struct PassKeyList {
+    pub(crate) items: Vec<PassKey>,
+    /// What is signed along with every pass: the implicit assertion of PASETO v4
+    pub(crate) implicit_assertion: &'static str,
+}

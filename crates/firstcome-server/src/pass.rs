@@ -1,0 +1,339 @@
+//! Passes: what a waiting room gives to whoever was admitted, and what a coupon asks for.
+//!
+//! A pass is a PASETO of version 4 for the public (`v4.public`: Ed25519, no choice of algorithm to get wrong). Its
+//! claims are the fields of a [`Grant`], its footer is `{"kid":"<number of the key>"}`, and its implicit assertion is
+//! [`DOMAIN`]: a token that the same key signed for another purpose is no pass.
+//!
+//! # What it promises
+//! - Only who holds the secret makes a pass. Who holds the public key ([`PassKeys::public_keys`]) can verify one.
+//! - One grant under one key is one text, bit for bit: no claim that is unknown, missing, doubled or spelt otherwise.
+//! - No input breaks it, and none longer than [`TOKEN_BYTES_MAX`] is looked at.
+//! - A pass outlives the change of the key that signs, as long as its own key is among the older ones.
+//! - Once a key is gone its passes are void, also those that were verified before.
+//!
+//! # What it does not promise
+//! - That a pass still counts. Whether it has expired ([`Grant::expired`]), whether the slot lives, and whether it is
+//!   the room that was asked for: each call judges that anew, with what the store knows.
+//! - Secrecy. Everybody who sees a pass can read it and use it.
+//!
+//! A forged pass with the number of a known key costs one verification, some tens of microseconds. What limits callers
+//! limits that too.
+
+mod cache;
+
+use crate::rfc3339;
+use cache::Cache;
+use ed25519_compact::{KeyPair, Seed};
+use firstcome::core::id::{RoomName, UserId};
+use firstcome::core::time::Timestamp;
+use parking_lot::{Mutex, RwLock};
+use pasetors::keys::{AsymmetricPublicKey, AsymmetricSecretKey};
+use pasetors::paserk::FormatAsPaserk;
+use pasetors::token::{Public, UntrustedToken};
+use pasetors::version4::{PublicToken, V4};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::sync::Arc;
+
+/// Bytes of a pass. The longest names make 653.
+pub const TOKEN_BYTES_MAX: usize = 1_024;
+
+/// What is signed along with every pass and is not part of it. Whoever verifies elsewhere needs it: it is the
+/// "implicit assertion" there.
+pub const DOMAIN: &str = "firstcome pass v1";
+
+/// What a pass says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Grant {
+    /// The room that admitted.
+    pub room: RoomName,
+    /// The number in its line.
+    pub number: u32,
+    /// The store's number of this admission: it tells the slots apart that one ticket had one after the other.
+    pub slot: u64,
+    /// Whose it is, if the ticket was taken for somebody.
+    pub user: Option<UserId>,
+    /// Since when it is good. Not judged: the room made it after the admission.
+    pub issued_at: Timestamp,
+    /// Until when it is good, this instant not included.
+    pub expires_at: Timestamp,
+}
+
+impl Grant {
+    /// Whether it is over by then.
+    pub fn expired(&self, now: Timestamp) -> bool {
+        self.expires_at <= now
+    }
+}
+
+/// Why a text is no pass of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PassError {
+    /// It does not have the form of a pass.
+    Malformed,
+    /// It names a key that is not, or no longer, among ours.
+    UnknownKey,
+    /// The key that it names has not signed it.
+    Forged,
+}
+
+impl PassError {
+    /// The reason as programs read it. Codes never change.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::UnknownKey => "unknown_key",
+            Self::Forged => "forged",
+        }
+    }
+}
+
+impl fmt::Display for PassError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}
+
+impl std::error::Error for PassError {}
+
+/// Why keys cannot be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The secret is all zeros: nobody drew that.
+    NotSecret,
+    /// Two keys have the same number.
+    DuplicateId(u32),
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSecret => f.write_str("the secret of a pass key is all zeros"),
+            Self::DuplicateId(id) => write!(f, "two pass keys have the number {id}"),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+/// One key, by its number.
+#[derive(Clone)]
+pub struct PassKey {
+    id: u32,
+    footer: String,
+    secret: AsymmetricSecretKey<V4>,
+    public: AsymmetricPublicKey<V4>,
+}
+
+impl fmt::Debug for PassKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PassKey({}, secret)", self.id)
+    }
+}
+
+impl PassKey {
+    /// The key of 32 secret random bytes: the seed of RFC 8032. A number is never given to another key, so that
+    /// "unknown key" and "forged" stay true for old passes.
+    pub fn new(id: u32, seed: [u8; 32]) -> Result<Self, KeyError> {
+        let pair = KeyPair::try_from_seed(Seed::new(seed)).map_err(|_| KeyError::NotSecret)?;
+        let secret = AsymmetricSecretKey::from(&*pair.sk).map_err(|_| KeyError::NotSecret)?;
+        let public = AsymmetricPublicKey::from(&*pair.pk).map_err(|_| KeyError::NotSecret)?;
+        Ok(Self { id, footer: footer(id), secret, public })
+    }
+
+    /// Its number.
+    pub const fn id(&self) -> u32 {
+        self.id
+    }
+
+    fn mint(&self, grant: &Grant) -> String {
+        let (claims, footer) = (payload(grant), self.footer.as_bytes());
+        #[expect(clippy::expect_used, reason = "the key was checked when it was made, and a payload is never empty")]
+        PublicToken::sign(&self.secret, claims.as_bytes(), Some(footer), Some(DOMAIN.as_bytes())).expect("a good key")
+    }
+}
+
+/// The keys of a service: one that signs, and older ones whose passes still count.
+#[derive(Clone, Debug)]
+pub struct PassKeys {
+    /// The first one signs.
+    keys: Vec<PassKey>,
+}
+
+impl PassKeys {
+    /// Signs with `current`; passes of all are good.
+    pub fn new(current: PassKey, older: Vec<PassKey>) -> Result<Self, KeyError> {
+        let mut keys = vec![current];
+        for key in older {
+            if keys.iter().any(|known| known.id == key.id) {
+                return Err(KeyError::DuplicateId(key.id));
+            }
+            keys.push(key);
+        }
+        Ok(Self { keys })
+    }
+
+    /// The public keys, the signing one first: number and PASERK (`k4.public.…`), for who verifies elsewhere.
+    pub fn public_keys(&self) -> Vec<(u32, String)> {
+        let paserk = |key: &PassKey| {
+            let mut text = String::new();
+            // Writing to a text does not fail.
+            let _ = key.public.fmt(&mut text);
+            (key.id, text)
+        };
+        self.keys.iter().map(paserk).collect()
+    }
+
+    /// Makes the pass of a grant. The same grant gives the same pass until the signing key changes.
+    pub fn mint(&self, grant: &Grant) -> String {
+        self.keys[0].mint(grant)
+    }
+
+    /// Reads a pass. Order of checks: form of the token, key, signature, form of the claims.
+    pub fn read(&self, token: &str) -> Result<Grant, PassError> {
+        self.verify(token).map(|(_, grant)| grant)
+    }
+
+    fn verify(&self, token: &str) -> Result<(&PassKey, Grant), PassError> {
+        check_bounds(token)?;
+        let untrusted = UntrustedToken::<Public, V4>::try_from(token).map_err(|_| PassError::Malformed)?;
+        let id = key_id(untrusted.untrusted_footer()).ok_or(PassError::Malformed)?;
+        let key = self.keys.iter().find(|key| key.id == id).ok_or(PassError::UnknownKey)?;
+        let (footer, domain) = (Some(key.footer.as_bytes()), Some(DOMAIN.as_bytes()));
+        let trusted = PublicToken::verify(&key.public, &untrusted, footer, domain).map_err(|_| PassError::Forged)?;
+        let grant = grant(trusted.payload()).ok_or(PassError::Malformed)?;
+        Ok((key, grant))
+    }
+
+    fn holds(&self, signer: &Signer) -> bool {
+        self.keys.iter().any(|key| key.id == signer.id && key.public.as_bytes() == signer.public)
+    }
+}
+
+/// Which key signed. The number alone would not do: what was verified must stay void when a number comes back.
+#[derive(Clone, Copy)]
+struct Signer {
+    id: u32,
+    public: [u8; 32],
+}
+
+impl Signer {
+    fn of(key: &PassKey) -> Self {
+        let mut public = [0; 32];
+        public.copy_from_slice(key.public.as_bytes());
+        Self { id: key.id, public }
+    }
+}
+
+/// Mints passes, and reads them with a memory: a pass comes many times, and one verification costs as much as a
+/// hundred look-ups.
+///
+/// Remembered is only that a key signed a grant: at most 32 768 passes, the least used half forgotten at a time. Texts
+/// that are no pass are never remembered, so nobody can wash the memory out with them.
+pub struct Passes {
+    keys: RwLock<Arc<PassKeys>>,
+    cache: Mutex<Cache>,
+}
+
+impl Passes {
+    /// Works with these keys, and remembers nothing yet.
+    pub fn new(keys: PassKeys) -> Self {
+        Self { keys: RwLock::new(Arc::new(keys)), cache: Mutex::default() }
+    }
+
+    /// The keys as they are now.
+    pub fn keys(&self) -> Arc<PassKeys> {
+        Arc::clone(&self.keys.read())
+    }
+
+    /// Works with other keys from now on. Calls that began before may still go by the old ones.
+    pub fn replace_keys(&self, keys: PassKeys) {
+        *self.keys.write() = Arc::new(keys);
+    }
+
+    /// See [`PassKeys::mint`].
+    pub fn mint(&self, grant: &Grant) -> String {
+        self.keys().mint(grant)
+    }
+
+    /// Answers as [`PassKeys::read`] does.
+    pub fn read(&self, token: &str) -> Result<Grant, PassError> {
+        check_bounds(token)?;
+        let keys = self.keys();
+        let digest = Sha256::digest(token.as_bytes()).into();
+        let remembered = self.cache.lock().get(&digest);
+        // Judged by the keys of now, so that no order of events lets a pass outlive its key.
+        if let Some((signer, grant)) = remembered
+            && keys.holds(&signer)
+        {
+            return Ok(Grant::clone(&grant));
+        }
+        let (key, grant) = keys.verify(token)?;
+        self.cache.lock().put(digest, Signer::of(key), Arc::new(grant.clone()));
+        Ok(grant)
+    }
+}
+
+/// The claims as they stand in a pass, in this order.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Claims<'a> {
+    room: &'a str,
+    number: u32,
+    slot: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
+    iat: &'a str,
+    exp: &'a str,
+}
+
+/// What is signed for a grant.
+fn payload(grant: &Grant) -> String {
+    let claims = Claims {
+        room: grant.room.as_str(),
+        number: grant.number,
+        slot: grant.slot,
+        user: grant.user.as_ref().map(UserId::as_str),
+        iat: &rfc3339::format(grant.issued_at),
+        exp: &rfc3339::format(grant.expires_at),
+    };
+    // Numbers and texts always have a JSON form.
+    serde_json::to_string(&claims).unwrap_or_default()
+}
+
+/// The grant of which this is the payload.
+fn grant(text: &str) -> Option<Grant> {
+    let claims: Claims<'_> = serde_json::from_str(text).ok()?;
+    let grant = Grant {
+        room: RoomName::parse(claims.room).ok()?,
+        number: claims.number,
+        slot: claims.slot,
+        user: claims.user.map(UserId::parse).transpose().ok()?,
+        issued_at: rfc3339::parse(claims.iat)?,
+        expires_at: rfc3339::parse(claims.exp)?,
+    };
+    // One grant, one text: otherwise two readers could differ about what an odd one means.
+    (payload(&grant) == text).then_some(grant)
+}
+
+fn footer(id: u32) -> String {
+    format!("{{\"kid\":\"{id}\"}}")
+}
+
+/// The number in a footer that is written just as [`footer`] writes it.
+fn key_id(text: &[u8]) -> Option<u32> {
+    let digits = text.strip_prefix(b"{\"kid\":\"")?.strip_suffix(b"\"}")?;
+    let id = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    (footer(id).as_bytes() == text).then_some(id)
+}
+
+/// Before any work: could this be a pass at all?
+fn check_bounds(token: &str) -> Result<(), PassError> {
+    let fits = token.len() <= TOKEN_BYTES_MAX && token.starts_with(PublicToken::HEADER);
+    if fits { Ok(()) } else { Err(PassError::Malformed) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,405 @@
+//! A limit per client address, in a table of fixed size.
+//!
+//! The rule is the generic cell rate algorithm in its form of virtual scheduling (ITU-T I.371, annex A; ATM Forum
+//! Traffic Management 4.1, section 4.4.5): every address has the instant until which its calls are paid for. A call
+//! pays for one more interval; it passes unless the address would then be more than a burst ahead of the clock.
+//!
+//! # What it promises
+//! - In any window of w an address passes at most `burst + per_minute * w` times. With a burst of two or more, one that
+//!   keeps calling passes exactly so often: instants are kept in fractions of a microsecond, nothing is rounded.
+//! - Who is told to come again after `retry_after_ms` passes then, unless the address called in between.
+//! - An IPv6 address counts as its /64, since that is what one subscriber is given. An IPv4 address counts alone.
+//! - The table is allocated once, about 1 MiB. One call costs one hash and one look at eight entries.
+//! - A flood from many addresses does not free one that is limited: in a full set the entry that is least limited makes
+//!   room, and that is always one of the flood's as long as fewer than eight of the set are limited more.
+//!
+//! # What it does not promise
+//! - To stop who has more addresses than the table has places, or a whole /48: an address that was forgotten begins anew.
+//! - Fairness among people behind one address. They share its limit.
+//! - Anything across a restart, or across several servers.
+//!
+//! A clock that stands still gives a burst and no more. One that jumps back costs an address at most a burst's time.
+
+use firstcome::core::time::Timestamp;
+use parking_lot::Mutex;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+
+/// Addresses that are remembered at once.
+pub const ADDRESSES_MAX: usize = SETS * WAYS;
+
+const SETS: usize = 8_192;
+const WAYS: usize = 8;
+const MINUTE_US: u32 = 60_000_000;
+
+/// How often one address may call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RateLimit {
+    /// Calls per minute in the long run.
+    pub per_minute: NonZeroU32,
+    /// Calls at once after a time of silence.
+    pub burst: NonZeroU32,
+}
+
+impl Default for RateLimit {
+    fn default() -> Self {
+        const PER_MINUTE: NonZeroU32 = NonZeroU32::new(120).unwrap();
+        const BURST: NonZeroU32 = NonZeroU32::new(30).unwrap();
+        Self { per_minute: PER_MINUTE, burst: BURST }
+    }
+}
+
+/// The address has called too often.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limited {
+    /// After this time one call passes, if there is none in between. At least 1.
+    pub retry_after_ms: u64,
+}
+
+/// Counts the calls of every address.
+pub struct Limiter {
+    /// `None` where nothing is limited: then there is no table either.
+    limited: Option<(Pace, Box<[Mutex<Set>]>)>,
+    hasher: RandomState,
+}
+
+impl Limiter {
+    /// A limiter that has seen nobody; `None` lets everybody pass. The seed of the hasher must be secret: who knows it
+    /// can choose addresses that share a set.
+    pub fn new(limit: Option<RateLimit>, hasher: RandomState) -> Self {
+        let table = || (0..SETS).map(|_| Mutex::new([Entry::EMPTY; WAYS])).collect();
+        Self { limited: limit.map(|limit| (Pace::new(limit), table())), hasher }
+    }
+
+    /// Counts one call of this address, or says when it may come again. A call that is refused is not counted.
+    pub fn check(&self, address: IpAddr, now: Timestamp) -> Result<(), Limited> {
+        let Some((pace, table)) = &self.limited else { return Ok(()) };
+        let (set, tag) = self.place(address);
+        let mut entries = table[set].lock();
+        let at = match entries.iter().position(|entry| entry.tag == tag) {
+            Some(at) => at,
+            None => {
+                let at = least_limited(&entries, pace, now);
+                entries[at] = Entry { tag, ..Entry::EMPTY };
+                at
+            }
+        };
+        pace.call(&mut entries[at], now)
+    }
+
+    /// The set of an address, and what tells it from others in the set. Two addresses of one set share a tag with a
+    /// chance of 2^-32: then they share a limit, too.
+    fn place(&self, address: IpAddr) -> (usize, u32) {
+        let hash = self.hasher.hash_one(match address.to_canonical() {
+            IpAddr::V4(address) => (4_u8, u64::from(address.to_bits())),
+            IpAddr::V6(address) => (6_u8, (address.to_bits() >> 64) as u64),
+        });
+        (hash as usize % SETS, (hash >> 32) as u32)
+    }
+}
+
+type Set = [Entry; WAYS];
+
+/// One address. An entry that owes nothing is as good as none: so there is no mark for "free".
+#[derive(Clone, Copy)]
+struct Entry {
+    tag: u32,
+    /// What `paid_until_us` leaves over, in the pace's units.
+    fraction: u32,
+    paid_until_us: i64,
+}
+
+impl Entry {
+    const EMPTY: Self = Self { tag: 0, fraction: 0, paid_until_us: i64::MIN };
+}
+
+const _: () = assert!(size_of::<Entry>() == 16 && SETS.is_power_of_two() && SETS <= 1 << 32);
+
+/// The entry that has the most credit left.
+fn least_limited(entries: &Set, pace: &Pace, now: Timestamp) -> usize {
+    let debts = entries.iter().map(|entry| pace.debt(entry, now));
+    debts.enumerate().min_by_key(|&(_, debt)| debt).map_or(0, |(at, _)| at)
+}
+
+/// The limit in units in which the interval between two calls is a whole number: `unit_per_us` of them make a
+/// microsecond. 7 calls per minute are one in 60 000 000 sevenths of a microsecond.
+struct Pace {
+    unit_per_us: i64,
+    interval: i64,
+    /// A burst's worth of intervals: so far an address may be ahead of the clock.
+    ahead_max: i64,
+}
+
+impl Pace {
+    fn new(limit: RateLimit) -> Self {
+        let (per_minute, burst) = (limit.per_minute.get(), limit.burst.get());
+        let shared = greatest_common_divisor(per_minute, MINUTE_US);
+        let interval = i64::from(MINUTE_US / shared);
+        // At most 60 000 000 * 2^32: far below what an i64 holds.
+        Self { unit_per_us: i64::from(per_minute / shared), interval, ahead_max: interval * i64::from(burst) }
+    }
+
+    /// How far the entry is ahead of the clock, in units: from 0 to a burst.
+    fn debt(&self, entry: &Entry, now: Timestamp) -> i64 {
+        let ahead_us = entry.paid_until_us.saturating_sub(now.as_us());
+        if ahead_us < 0 {
+            return 0;
+        }
+        // More than a burst is only there after the clock was set back. It counts as a burst, and the product is small.
+        if self.ahead_max / self.unit_per_us < ahead_us {
+            return self.ahead_max;
+        }
+        (ahead_us * self.unit_per_us + i64::from(entry.fraction)).min(self.ahead_max)
+    }
+
+    fn call(&self, entry: &mut Entry, now: Timestamp) -> Result<(), Limited> {
+        let debt = self.debt(entry, now);
+        let over = debt + self.interval - self.ahead_max;
+        let paid = if over <= 0 { debt + self.interval } else { debt };
+        // Written also when refused: after a jump back of the clock the debt must begin to fall.
+        entry.paid_until_us = now.as_us() + paid / self.unit_per_us;
+        entry.fraction = (paid % self.unit_per_us) as u32;
+        if over <= 0 {
+            return Ok(());
+        }
+        let wait_us = over.unsigned_abs().div_ceil(self.unit_per_us.unsigned_abs());
+        Err(Limited { retry_after_ms: wait_us.div_ceil(1_000) })
+    }
+}
+
+const fn greatest_common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firstcome::edge::draw_hasher;
+    use proptest::prelude::*;
+
+    const START_US: i64 = 1_790_000_000_000_003;
+
+    fn limiter(per_minute: u32, burst: u32) -> Limiter {
+        let [per_minute, burst] = [per_minute, burst].map(|count| NonZeroU32::new(count).unwrap());
+        Limiter::new(Some(RateLimit { per_minute, burst }), draw_hasher())
+    }
+
+    /// An instant this long after the start.
+    fn at(since_us: i64) -> Timestamp {
+        Timestamp::from_us(START_US + since_us).unwrap()
+    }
+
+    fn address(number: u32) -> IpAddr {
+        IpAddr::V4(number.into())
+    }
+
+    fn wait(retry_after_ms: u64) -> Result<(), Limited> {
+        Err(Limited { retry_after_ms })
+    }
+
+    #[test]
+    fn a_burst_passes_at_once_and_then_one_per_interval_to_the_microsecond() {
+        let limiter = limiter(120, 3); // one in 500 ms
+        let rows = [
+            (0, Ok(())),
+            (0, Ok(())),
+            (0, Ok(())),
+            (0, wait(500)),
+            (1, wait(500)),
+            (1_000, wait(499)),
+            (499_000, wait(1)),
+            (499_999, wait(1)),
+            (500_000, Ok(())),
+            (500_000, wait(500)),
+            (999_999, wait(1)),
+            // Silence fills up to a burst and no further: 1.5 s of it are three calls.
+            (2_500_000, Ok(())),
+            (2_500_000, Ok(())),
+            (2_500_000, Ok(())),
+            (2_500_000, wait(500)),
+            (3_999_999, Ok(())),
+            (3_999_999, Ok(())),
+            (3_999_999, wait(1)),
+            (4_000_000, Ok(())),
+            (90_000_000, Ok(())),
+            (90_000_000, Ok(())),
+            (90_000_000, Ok(())),
+            (90_000_000, wait(500)),
+        ];
+        for (row, (since_us, expected)) in rows.into_iter().enumerate() {
+            assert_eq!(limiter.check(address(1), at(since_us)), expected, "row {row}, at {since_us}");
+        }
+    }
+
+    #[test]
+    fn an_interval_that_is_no_whole_number_is_not_rounded() {
+        let limiter = limiter(7, 2); // one in 8 571 428.57… µs
+        assert_eq!(limiter.check(address(1), at(0)), Ok(()));
+        assert_eq!(limiter.check(address(1), at(0)), Ok(()));
+        // Called at the first whole microsecond at which it passes, every call pays from its exact instant.
+        for call in 1..=7_000_i64 {
+            let due_us = (call * 60_000_000 + 6) / 7;
+            assert_eq!(limiter.check(address(1), at(due_us - 1)), wait(1), "call {call}");
+            assert_eq!(limiter.check(address(1), at(due_us)), Ok(()), "call {call}");
+        }
+    }
+
+    #[test]
+    fn over_ten_minutes_exactly_the_burst_and_the_rate_pass() {
+        for (per_minute, burst) in [(120, 30), (7, 3), (1, 2), (59_999, 1_000)] {
+            let limiter = limiter(per_minute, burst);
+            let step_us = 997; // Called all the time, at instants that fit nothing.
+            let mut passed = 0;
+            for tick in 0..=600_000_000 / step_us {
+                passed += (0..).take_while(|_| limiter.check(address(1), at(tick * step_us)).is_ok()).count();
+            }
+            let last_us = 600_000_000 / step_us * step_us;
+            let paid = last_us as usize * per_minute as usize / 60_000_000;
+            assert_eq!(passed, burst as usize + paid, "{per_minute} per minute, burst {burst}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_stands_still_gives_one_burst() {
+        let limiter = Limiter::new(Some(RateLimit::default()), draw_hasher());
+        let passed = (0..1_000_000).filter(|_| limiter.check(address(1), at(0)).is_ok()).count();
+        assert_eq!(passed, 30);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_back_costs_no_more_than_a_burst() {
+        let limiter = limiter(60, 2);
+        assert_eq!(limiter.check(address(1), at(3_600_000_000)), Ok(()));
+        assert_eq!(limiter.check(address(1), at(0)), wait(1_000));
+        assert_eq!(limiter.check(address(1), at(999_999)), wait(1));
+        assert_eq!(limiter.check(address(1), at(1_000_000)), Ok(()));
+        assert_eq!(limiter.check(address(2), Timestamp::MAX), Ok(()));
+        assert_eq!(limiter.check(address(2), Timestamp::MIN), wait(1_000));
+    }
+
+    #[test]
+    fn addresses_are_independent_and_an_ipv6_network_counts_once() {
+        let limiter = limiter(60, 1);
+        let rows = [
+            ("192.0.2.1", Ok(())),
+            ("192.0.2.1", wait(1_000)),
+            ("::ffff:192.0.2.1", wait(1_000)),
+            ("192.0.2.2", Ok(())),
+            ("2001:db8:0:1::1", Ok(())),
+            ("2001:db8:0:1::1", wait(1_000)),
+            ("2001:db8:0:1:ffff:ffff:ffff:ffff", wait(1_000)),
+            ("2001:db8:0:2::1", Ok(())),
+            ("2001:db8:1:1::1", Ok(())),
+            // The network 0:0:c000:201::/64 has the bits of 192.0.2.1 and is not that address.
+            ("0:0:c000:201::1", Ok(())),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(limiter.check(text.parse().unwrap(), at(0)), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_flood_from_a_million_addresses_frees_nobody_who_is_limited() {
+        let limiter = limiter(60, 30);
+        let hot = address(u32::MAX);
+        for _ in 0..30 {
+            assert_eq!(limiter.check(hot, at(0)), Ok(()));
+        }
+        let hot_checks = (0..1_000_000).filter(|&number| {
+            assert_eq!(limiter.check(address(number), at(0)), Ok(()), "{number}");
+            limiter.check(hot, at(0)).is_ok()
+        });
+        assert_eq!(hot_checks.count(), 0);
+        // It is as limited as if there had been no flood, and free when it would have been.
+        assert_eq!(limiter.check(hot, at(999_999)), wait(1));
+        assert_eq!(limiter.check(hot, at(1_000_000)), Ok(()));
+        let (_, table) = limiter.limited.as_ref().unwrap();
+        assert_eq!(table.len() * WAYS, ADDRESSES_MAX);
+    }
+
+    #[test]
+    fn a_newcomer_begins_anew_also_where_everybody_is_limited() {
+        let limiter = limiter(60, 1);
+        for number in 0..300_000 {
+            assert_eq!(limiter.check(address(number), at(0)), Ok(()), "{number}");
+        }
+    }
+
+    #[test]
+    fn in_a_full_set_the_least_limited_makes_room() {
+        let pace = Pace::new(RateLimit::default());
+        let entry = |tag: u32, since_us| Entry { tag, fraction: 0, paid_until_us: START_US + since_us };
+        let mut set: Set = std::array::from_fn(|way| entry(way as u32, 9_000_000 - way as i64));
+        assert_eq!(least_limited(&set, &pace, at(0)), 7);
+        set[2].paid_until_us = START_US + 1;
+        assert_eq!(least_limited(&set, &pace, at(0)), 2);
+        set[5] = Entry::EMPTY;
+        assert_eq!(least_limited(&set, &pace, at(0)), 5);
+        // All are free by then: any will do.
+        assert_eq!(least_limited(&set, &pace, at(9_000_000)), 0);
+    }
+
+    #[test]
+    fn without_a_limit_everybody_passes_and_nothing_is_allocated() {
+        let limiter = Limiter::new(None, draw_hasher());
+        assert!((0..10_000).all(|_| limiter.check(address(1), at(0)).is_ok()));
+        assert!(limiter.limited.is_none());
+    }
+
+    #[test]
+    fn calls_at_once_from_several_threads_pass_no_more_often() {
+        let limiter = limiter(60, 1_000);
+        let passed = || (0..1_000).filter(|_| limiter.check(address(1), at(0)).is_ok()).count();
+        let total: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(passed)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(total, 1_000);
+    }
+
+    proptest! {
+        #[test]
+        fn no_window_holds_more_than_the_limit_and_who_waits_as_told_passes(
+            per_minute in 1..200_000_u32,
+            burst in 1..50_u32,
+            steps in proptest::collection::vec((0..3_000_000_i64, any::<bool>()), 1..200),
+        ) {
+            let limiter = limiter(per_minute, burst);
+            let mut now_us = 0;
+            let mut passed_us = Vec::new();
+            for (step_us, waits) in steps {
+                now_us += step_us;
+                match limiter.check(address(1), at(now_us)) {
+                    Ok(()) => passed_us.push(now_us),
+                    Err(Limited { retry_after_ms }) => {
+                        prop_assert!(1 <= retry_after_ms);
+                        if waits {
+                            now_us += retry_after_ms as i64 * 1_000;
+                            prop_assert_eq!(limiter.check(address(1), at(now_us)), Ok(()));
+                            passed_us.push(now_us);
+                        }
+                    }
+                }
+            }
+            for (first, &from_us) in passed_us.iter().enumerate() {
+                for (last, &to_us) in passed_us.iter().enumerate().skip(first) {
+                    let allowed = i64::from(burst) + (to_us - from_us) * i64::from(per_minute) / 60_000_000;
+                    prop_assert!((last - first + 1) as i64 <= allowed, "{} calls in {} us", last - first + 1, to_us - from_us);
+                }
+            }
+        }
+
+        #[test]
+        fn no_instant_and_no_limit_overflows(
+            per_minute in 1..=u32::MAX,
+            burst in 1..=u32::MAX,
+            instants in proptest::collection::vec(any::<i64>(), 1..50),
+        ) {
+            let limiter = limiter(per_minute, burst);
+            for us in instants {
+                let _ = limiter.check(address(1), Timestamp::clamped_us(us));
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The port for waiting rooms over the embedded store, and the clockwork that makes its rooms admit.
+
+use super::journal::PassSecret;
+use super::room::{Order, RoomCell, no_secret};
+use super::{Command, Embedded, Inner, PutRoomCommand, Reply, RoomJob};
+use crate::edge::draw_secret;
+use crate::error::StoreError;
+use crate::port::Put;
+use crate::room::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
+use crate::ticket::TicketKey;
+use firstcome_core::id::RoomName;
+use firstcome_core::room::{Join, Number, Rejection, RoomSettings};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::Thread;
+use std::time::Duration;
+
+/// How often rooms are looked at in which anybody waits or is admitted: several times per slice of 250 ms.
+const TICK: Duration = Duration::from_millis(50);
+
+/// A thread that ticks while any room has somebody in it, and sleeps while none has.
+pub(super) struct Ticker {
+    thread: Thread,
+    sleeps: Arc<AtomicBool>,
+}
+
+impl Ticker {
+    pub(super) fn start(inner: &Arc<Inner>) -> std::io::Result<Self> {
+        let sleeps = Arc::new(AtomicBool::new(false));
+        let (inner, seen) = (Arc::downgrade(inner), Arc::clone(&sleeps));
+        let ticker = std::thread::Builder::new().name("firstcome-ticker".into());
+        let thread = ticker.spawn(move || run(&inner, &seen))?.thread().clone();
+        Ok(Self { thread, sleeps })
+    }
+
+    /// To be called after somebody has come into a room.
+    fn somebody_came(&self) {
+        if self.sleeps.load(Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    pub(super) fn wake(&self) {
+        self.thread.unpark();
+    }
+}
+
+fn run(inner: &Weak<Inner>, sleeps: &AtomicBool) {
+    while let Some(inner) = inner.upgrade() {
+        // Said before it is looked at: whoever comes after the look finds it said.
+        sleeps.store(true, Ordering::SeqCst);
+        if inner.shared.rooms.read().values().all(|cell| cell.is_idle()) {
+            drop(inner);
+            std::thread::park();
+            continue;
+        }
+        sleeps.store(false, Ordering::SeqCst);
+        let (reply, done) = Reply::<()>::pair();
+        let submitted = inner.lane.submit(Command::Tick(Some(reply)));
+        drop(inner);
+        if submitted.is_ok() {
+            // The next tick is asked for once this one is done: a slow disk is not given more to do. An error means
+            // that the writer is gone or takes no writes, which the next round will see.
+            let _ = done.blocking_recv();
+        }
+        std::thread::park_timeout(TICK);
+    }
+}
+
+impl Embedded {
+    fn room_cell(&self, room: &RoomName) -> Result<Arc<RoomCell>, Rejection> {
+        self.inner.shared.room(room.as_str()).ok_or(Rejection::UnknownRoom)
+    }
+
+    async fn order<T>(&self, cell: Arc<RoomCell>, order: impl FnOnce(Reply<T, Rejection>) -> Order) -> RoomAnswer<T> {
+        let (reply, answer) = Reply::pair();
+        self.ask(Command::Room(RoomJob { cell, order: order(reply) }), answer).await
+    }
+
+    /// How many rooms there are, closed ones included.
+    pub fn room_count(&self) -> usize {
+        self.inner.shared.rooms.read().len()
+    }
+
+    /// People in line and slots in use, over all rooms.
+    pub fn room_people(&self) -> (u64, u64) {
+        let now = self.inner.shared.both();
+        let rooms: Vec<Arc<RoomCell>> = self.inner.shared.rooms.read().values().map(Arc::clone).collect();
+        rooms.iter().map(|cell| cell.summary(now).view).fold((0, 0), |(waiting, active), view| {
+            (waiting + u64::from(view.waiting), active + u64::from(view.active))
+        })
+    }
+}
+
+impl RoomStore for Embedded {
+    async fn put_room(&self, room: &RoomName, settings: RoomSettings) -> RoomAnswer<Put> {
+        let (reply, answer) = Reply::pair();
+        let ticket_key = TicketKey::new(draw_secret().map_err(no_secret)?);
+        let pass_secret = draw_secret().map_err(no_secret)?;
+        let command = PutRoomCommand { name: room.clone(), settings, ticket_key, pass_secret, reply };
+        self.ask(Command::PutRoom(Box::new(command)), answer).await
+    }
+
+    async fn close_room(&self, room: &RoomName) -> RoomAnswer<()> {
+        let cell = match self.room_cell(room) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        let (reply, answer) = Reply::pair();
+        self.ask(Command::CloseRoom { cell, reply }, answer).await
+    }
+
+    async fn room(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
+        let now = self.inner.shared.both();
+        Ok(self.room_cell(room).map(|cell| cell.summary(now)))
+    }
+
+    async fn join(&self, room: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {
+        let cell = match self.room_cell(room) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        if let Some(rejection) = cell.refuses_joins(&join, self.inner.shared.both()) {
+            return Ok(Err(rejection));
+        }
+        let answer = self.order(cell, |reply| Order::Join(join, reply)).await;
+        if let Some(ticker) = self.inner.ticker.get() {
+            ticker.somebody_came();
+        }
+        answer
+    }
+
+    async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
+        let (cell, number) = {
+            let rooms = self.inner.shared.rooms.read();
+            let Some(cell) = rooms.get(room.as_str()) else { return Ok(Err(Rejection::UnknownRoom)) };
+            let Some(number) = cell.ticket_key.number(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
+            if let Some(answer) = cell.poll(number, ticket, self.inner.shared.both()) {
+                return Ok(answer);
+            }
+            (Arc::clone(cell), number)
+        };
+        let mut answer = self.order(cell, |reply| Order::Look(number, reply)).await;
+        if let Ok(Ok(told)) = &mut answer {
+            // Of a ticket that is gone the user is not kept: it stays the ticket that was shown.
+            told.ticket = ticket.into();
+        }
+        answer
+    }
+
+    async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {
+        let cell = match self.room_cell(room) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        let Some(number) = cell.ticket_key.number(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
+        self.order(cell, |reply| Order::Leave(number, reply)).await
+    }
+
+    async fn release(&self, room: &RoomName, number: Number, admission: u64) -> RoomAnswer<()> {
+        match self.room_cell(room) {
+            Ok(cell) => self.order(cell, |reply| Order::Release(number, admission, reply)).await,
+            Err(rejection) => Ok(Err(rejection)),
+        }
+    }
+
+    async fn check_pass(&self, room: &RoomName, number: Number, admission: u64) -> RoomAnswer<Option<PassCheck>> {
+        let cell = match self.room_cell(room) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        match cell.check(number, admission, self.inner.shared.both()) {
+            Some(check) => Ok(Ok(check)),
+            None => self.order(cell, |reply| Order::Check(number, admission, reply)).await,
+        }
+    }
+
+    async fn tick(&self) -> Result<(), StoreError> {
+        let (reply, answer) = Reply::pair();
+        // A tick refuses nothing.
+        self.ask(Command::Tick(Some(reply)), answer).await.map(drop)
+    }
+
+    fn pass_secrets(&self) -> Vec<PassSecret> {
+        self.inner.shared.pass_secrets.read().clone()
+    }
+
+    async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
+        let bytes = draw_secret().map_err(no_secret)?;
+        let (reply, answer) = Reply::pair();
+        match self.ask(Command::RotatePassSecret { bytes, reply }, answer).await? {
+            Ok(secret) => Ok(secret),
+            // No rule refuses a rotation.
+            Err(_) => Err(StoreError::Unknown),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Tickets of waiting rooms: signed, so that nobody can make one up or guess another's from a number.
+//!
+//! A ticket is `number ‖ MAC ‖ user` in base64url without padding. The MAC is the first 128 bits of HMAC-SHA-256 under a
+//! key of the room's own over number and user: a ticket of one room never fits another, and no bit of it can change.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use firstcome_core::limits::NAME_BYTES_MAX;
+use firstcome_core::room::Number;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use std::fmt;
+use subtle::ConstantTimeEq;
+
+const NUMBER_BYTES: usize = 4;
+const MAC_BYTES: usize = 16;
+const BYTES_MAX: usize = NUMBER_BYTES + MAC_BYTES + NAME_BYTES_MAX;
+const CHARS_MAX: usize = BYTES_MAX.div_ceil(3) * 4;
+/// Keeps these MACs apart from all others that might ever be made with the same key.
+const DOMAIN: &[u8] = b"firstcome ticket 1\0";
+
+/// The secret from which a room's tickets are made.
+#[derive(Clone)]
+pub struct TicketKey {
+    bytes: [u8; 32],
+    mac: Hmac<Sha256>,
+}
+
+impl fmt::Debug for TicketKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TicketKey(secret)")
+    }
+}
+
+impl TicketKey {
+    /// A key from 32 secret random bytes.
+    pub fn new(bytes: [u8; 32]) -> Self {
+        #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
+        let mut mac = Hmac::<Sha256>::new_from_slice(&bytes).expect("HMAC takes keys of any length");
+        mac.update(DOMAIN);
+        Self { bytes, mac }
+    }
+
+    /// The secret bytes, to be stored where only the operator can read them.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.bytes
+    }
+
+    fn mac(&self, number: [u8; NUMBER_BYTES], user: &[u8]) -> [u8; MAC_BYTES] {
+        let mut mac = self.mac.clone();
+        // The number has a fixed length, so number and user cannot be confused.
+        mac.update(&number);
+        mac.update(user);
+        let digest = mac.finalize().into_bytes();
+        let mut head = [0; MAC_BYTES];
+        head.copy_from_slice(&digest[..MAC_BYTES]);
+        head
+    }
+
+    /// The ticket of a number, and of its user if it has one.
+    pub fn ticket(&self, number: Number, user: Option<&str>) -> String {
+        let number = number.get().to_be_bytes();
+        let user = user.unwrap_or_default().as_bytes();
+        let bytes = [&number[..], &self.mac(number, user), user].concat();
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// The number of a ticket; `None` if it is not one of ours. Takes the same time for every wrong one of its length.
+    pub fn number(&self, ticket: &str) -> Option<Number> {
+        if CHARS_MAX < ticket.len() {
+            return None;
+        }
+        let mut bytes = [0; CHARS_MAX / 4 * 3];
+        let length = URL_SAFE_NO_PAD.decode_slice(ticket, &mut bytes).ok()?;
+        let (number, rest) = bytes[..length].split_first_chunk::<NUMBER_BYTES>()?;
+        let (mac, user) = rest.split_first_chunk::<MAC_BYTES>()?;
+        let genuine = bool::from(self.mac(*number, user).ct_eq(mac));
+        Number::new(u32::from_be_bytes(*number)).filter(|_| genuine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(seed: u8) -> TicketKey {
+        TicketKey::new([seed; 32])
+    }
+
+    #[test]
+    fn a_ticket_leads_back_to_its_number_and_to_no_other_room() {
+        let longest = "u".repeat(NAME_BYTES_MAX);
+        for user in [None, Some("ann"), Some(longest.as_str())] {
+            for number in [1, 2, 4_096, u32::MAX - 1] {
+                let number = Number::new(number).unwrap();
+                let ticket = key(1).ticket(number, user);
+                assert!(ticket.len() <= CHARS_MAX);
+                assert_eq!(key(1).number(&ticket), Some(number));
+                assert_eq!(key(2).number(&ticket), None);
+            }
+        }
+    }
+
+    #[test]
+    fn no_changed_ticket_is_one() {
+        let ticket = key(1).ticket(Number::new(7).unwrap(), Some("ann"));
+        for at in 0..ticket.len() {
+            for other in b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+/ ." {
+                let mut bytes = ticket.clone().into_bytes();
+                if bytes[at] == *other {
+                    continue;
+                }
+                bytes[at] = *other;
+                let changed = String::from_utf8(bytes).unwrap();
+                assert_eq!(key(1).number(&changed), None, "{changed}");
+            }
+            assert_eq!(key(1).number(&ticket[..at]), None);
+        }
+        for wrong in [format!("{ticket}A"), format!("{ticket}="), "A".repeat(CHARS_MAX + 1), "é".repeat(10)] {
+            assert_eq!(key(1).number(&wrong), None);
+        }
+    }
+
+    #[test]
+    fn a_user_cannot_be_shifted_into_the_number_or_left_out() {
+        let number = Number::new(7).unwrap();
+        let with = key(1).ticket(number, Some("ann"));
+        let without = key(1).ticket(number, None);
+        assert_ne!(with[..27], without[..27], "the user is part of what is signed");
+        assert_eq!(format!("{:?}", key(1)), "TicketKey(secret)");
+    }
+}
