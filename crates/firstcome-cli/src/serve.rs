@@ -120,6 +120,16 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
     })
 }
 
+/// Plants the bug that a drill is to find out.
+#[cfg(feature = "planted-bugs")]
+fn plant() -> Outcome {
+    let Ok(name) = std::env::var("FIRSTCOME_PLANTED") else { return Ok(()) };
+    if firstcome::core::planted::plant_everywhere(&name) {
+        return Ok(());
+    }
+    Err(Failure::Usage(anyhow!("no bug is called {name:?}")))
+}
+
 /// Runs the service until SIGTERM or SIGINT.
 pub(crate) fn run(args: ServeArgs) -> Outcome {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FIRSTCOME_LOG");
@@ -130,6 +140,8 @@ pub(crate) fn run(args: ServeArgs) -> Outcome {
         .with_writer(std::io::stderr)
         .init();
     let plan = plan(args)?;
+    #[cfg(feature = "planted-bugs")]
+    plant()?;
     let store = firstcome::sqlite::open(&plan.data, Arc::new(SystemClock::default())).map_err(Failure::Store)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(serve(&plan, store.clone()));

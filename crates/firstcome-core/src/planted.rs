@@ -1,9 +1,10 @@
 //! Deliberate bugs, compiled in only by the test-only feature `planted-bugs`.
 //!
 //! A checker that never saw a bug proves nothing. Each bug here breaks one promise on purpose; the simulator must
-//! name the invariant that it breaks, else its checker is blind. At most one is planted at a time, per thread.
+//! name the invariant that it breaks, else its checker is blind. At most one is planted at a time.
 
 use std::cell::Cell;
+use std::sync::OnceLock;
 
 /// One deliberate bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +65,16 @@ pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
 }
 
-/// Whether this bug is planted in this thread.
+static EVERYWHERE: OnceLock<Bug> = OnceLock::new();
+
+/// Plants a bug in the whole process for good, by its name in [`Bug::ALL`]: for a service that a drill is to find out.
+/// False if there is no such bug, or another one is planted already.
+pub fn plant_everywhere(name: &str) -> bool {
+    let known = Bug::ALL.iter().find(|(_, known)| *known == name);
+    known.is_some_and(|(bug, _)| EVERYWHERE.set(*bug).is_ok())
+}
+
+/// Whether this bug is planted in this thread, or in the whole process.
 pub fn is(bug: Bug) -> bool {
-    PLANTED.get() == Some(bug)
+    PLANTED.get() == Some(bug) || EVERYWHERE.get() == Some(&bug)
 }

@@ -1,7 +1,7 @@
 //! The same over HTTP: a service of our own as a child process, and plain axum beside it.
 
 use super::coupons::{Scratch, claim_by, disk, name, put};
-use super::load::{Load, Shot, fire, once};
+use super::load::{Aim, Load, Shot, fire, once};
 use super::report::{Report, Row, Target};
 use crate::Outcome;
 use anyhow::{Context, anyhow, bail};
@@ -16,19 +16,19 @@ use tokio::runtime::Runtime;
 
 /// Rounds over all kinds of request. Rates are compared within a round, since the machine's speed drifts, and the median
 /// of these ratios counts.
-const ROUNDS: usize = 5;
-const KEY: &str = "bench-key-of-a-scratch-service";
+pub(super) const ROUNDS: usize = 5;
+pub(super) const KEY: &str = "bench-key-of-a-scratch-service";
 
 /// A child that is ended with the benchmark.
-struct Service {
+pub(super) struct Service {
     child: Child,
-    address: SocketAddr,
-    started: Duration,
+    pub(super) address: SocketAddr,
+    pub(super) started: Duration,
 }
 
 impl Service {
     /// Starts this program and waits for the line that names its address.
-    fn start(arguments: &[&str]) -> anyhow::Result<Self> {
+    pub(super) fn start(arguments: &[&str]) -> anyhow::Result<Self> {
         let watch = Stopwatch::start();
         let mut command = Command::new(std::env::current_exe()?);
         command.args(arguments).env("FIRSTCOME_ADMIN_KEY", KEY).env("FIRSTCOME_LOG", "error");
@@ -44,7 +44,7 @@ impl Service {
     }
 
     /// Memory of the process that is in use, in bytes.
-    fn rss(&self) -> anyhow::Result<u64> {
+    pub(super) fn rss(&self) -> anyhow::Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
         let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse()?;
@@ -72,7 +72,7 @@ pub(crate) fn serve_empty_route() -> Outcome {
     })
 }
 
-fn no_body(_: usize, _: usize) -> String {
+pub(super) fn no_body(_: usize, _: usize) -> String {
     String::new()
 }
 
@@ -80,17 +80,17 @@ fn fixed_body(_: usize, _: usize) -> String {
     r#"{"user":"somebody-too-late"}"#.into()
 }
 
-fn fresh_body(connection: usize, number: usize) -> String {
+pub(super) fn fresh_body(connection: usize, number: usize) -> String {
     format!(r#"{{"user":"user-{connection:03}-{number:08}"}}"#)
 }
 
-fn get(path: &str) -> Shot {
-    Shot { method: "GET", path: path.into(), key: None, body: no_body }
+pub(super) fn get(path: &str) -> Shot {
+    Shot { method: "GET", aim: Aim::One(path.into()), key: None, body: no_body }
 }
 
 fn claims(coupon: &str, body: fn(usize, usize) -> String) -> Shot {
-    let path = format!("/v1/coupons/{coupon}/claims");
-    Shot { method: "POST", path, key: Some(KEY.into()), body }
+    let aim = Aim::One(format!("/v1/coupons/{coupon}/claims"));
+    Shot { method: "POST", aim, key: Some(KEY.into()), body }
 }
 
 /// The kinds of request, each with the status that it must have.
@@ -137,12 +137,7 @@ pub(crate) fn measure(data: &Path, connections: usize, time: Duration, report: &
             loads.push(load);
         }
     }
-    let ratio = |above: usize, below: usize| {
-        let pairs = loads[above].iter().zip(&loads[below]);
-        let mut ratios: Vec<f64> = pairs.map(|(above, below)| above.per_second() / below.per_second()).collect();
-        ratios.sort_by(f64::total_cmp);
-        ratios[ROUNDS / 2]
-    };
+    let ratio = |above: usize, below: usize| median_ratio(&loads[above], &loads[below]);
     let [empty, health, durable, sold_out, unknown] = [0, 1, 2, 3, 4];
     report.targets.extend([
         Target::at_least("HTTP: /healthz ÷ empty axum route", ratio(health, empty), 0.9),
@@ -150,12 +145,25 @@ pub(crate) fn measure(data: &Path, connections: usize, time: Duration, report: &
         Target::at_least("HTTP: sold out ÷ /healthz", ratio(sold_out, health), 0.65),
         Target::at_least("HTTP: sold out ÷ unknown coupon", ratio(sold_out, unknown), 0.9),
     ]);
-    for (kind, mut loads) in kinds(0).iter().zip(loads) {
-        loads.sort_by(|a, b| a.per_second().total_cmp(&b.per_second()));
-        let load = loads.swap_remove(ROUNDS / 2);
-        report.rows.push(Row::new(kind.name, load.times.len(), load.elapsed).latencies(&load.times));
+    for (kind, loads) in kinds(0).iter().zip(loads) {
+        report.rows.push(middle_row(kind.name, loads));
     }
     Ok(())
+}
+
+/// The median of the ratios within each round.
+pub(super) fn median_ratio(above: &[Load], below: &[Load]) -> f64 {
+    let pairs = above.iter().zip(below);
+    let mut ratios: Vec<f64> = pairs.map(|(above, below)| above.per_second() / below.per_second()).collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios[ratios.len() / 2]
+}
+
+/// The row of the round in the middle.
+pub(super) fn middle_row(name: &str, mut loads: Vec<Load>) -> Row {
+    loads.sort_by(|a, b| a.per_second().total_cmp(&b.per_second()));
+    let load = loads.swap_remove(loads.len() / 2);
+    Row::new(name, load.times.len(), load.elapsed).latencies(&load.times)
 }
 
 /// Measures memory per claim and how fast a full store starts. Users have 16 bytes; every claim has a key.

@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use firstcome::edge::Stopwatch;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -23,11 +24,30 @@ impl Load {
     }
 }
 
-/// One kind of request: everything but the body, which may differ from request to request.
+/// What is asked for.
+#[derive(Clone)]
+pub(crate) enum Aim {
+    /// The same every time.
+    One(String),
+    /// One of these, another every time.
+    Many(Arc<[String]>),
+}
+
+impl Aim {
+    fn path(&self, connection: usize, number: usize) -> &str {
+        match self {
+            Self::One(path) => path,
+            // A large prime, so that neighbours in time are none in the list.
+            Self::Many(paths) => &paths[(connection * 104_729 + number * 15_485_863) % paths.len()],
+        }
+    }
+}
+
+/// One kind of request; its path and its body may differ from request to request.
 #[derive(Clone)]
 pub(crate) struct Shot {
     pub(crate) method: &'static str,
-    pub(crate) path: String,
+    pub(crate) aim: Aim,
     pub(crate) key: Option<String>,
     pub(crate) body: fn(connection: usize, number: usize) -> String,
 }
@@ -35,8 +55,8 @@ pub(crate) struct Shot {
 impl Shot {
     /// The request as it goes over the wire.
     fn bytes(&self, connection: usize, number: usize) -> String {
-        let Self { method, path, key, body } = self;
-        let body = body(connection, number);
+        let Self { method, aim, key, body } = self;
+        let (path, body) = (aim.path(connection, number), body(connection, number));
         let key = key.as_ref().map_or(String::new(), |key| format!("authorization: Bearer {key}\r\n"));
         let content = if body.is_empty() {
             String::new()

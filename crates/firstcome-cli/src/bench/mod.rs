@@ -7,6 +7,7 @@ mod http;
 mod load;
 mod redis_set;
 mod report;
+mod rooms;
 
 use crate::Outcome;
 use clap::Subcommand;
@@ -15,6 +16,8 @@ use clap::Subcommand;
 pub(crate) enum BenchCommand {
     /// Limited coupons: one commit per claim, group commit, memory, a Redis set; in process and over HTTP
     Coupons(coupons::CouponsArgs),
+    /// Waiting rooms: polls and joins over HTTP, what a tick and a waiting person cost, how exact admission is
+    Rooms(rooms::RoomsArgs),
     /// Serve one empty route with plain axum: what the HTTP figures are compared with
     #[command(hide = true)]
     EmptyRoute,
@@ -23,6 +26,7 @@ pub(crate) enum BenchCommand {
 pub(crate) fn run(command: BenchCommand) -> Outcome {
     match command {
         BenchCommand::Coupons(args) => coupons::run(&args),
+        BenchCommand::Rooms(args) => rooms::run(&args),
         BenchCommand::EmptyRoute => http::serve_empty_route(),
     }
 }

@@ -386,7 +386,8 @@ impl Line {
         }
         let (from, from_at) = self.spot(self.reached);
         let (to, to_at) = self.spot(number);
-        let before = self.segments[to].waiting_below(to_at as u32);
+        // The number that is drawn next may begin a segment that is not there yet.
+        let before = self.segments.get(to).map_or(0, |page| page.waiting_below(to_at as u32));
         if from == to {
             return before - self.segments[from].waiting_below(from_at as u32);
         }

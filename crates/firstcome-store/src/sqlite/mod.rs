@@ -19,6 +19,7 @@ mod faults;
 mod room;
 mod schema;
 mod verify;
+mod verify_room;
 
 pub use archive::{Archive, ArchivedClaim, ArchivedCoupon, ImportError, Importer, IncomingClaim};
 pub use verify::{Check, verify};

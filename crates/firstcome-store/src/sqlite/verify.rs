@@ -2,7 +2,7 @@
 
 use super::coupon::{CouponRow, coupons, for_each_claim, for_each_redemption};
 use super::faults::fault;
-use super::open_reader;
+use super::{open_reader, verify_room};
 use crate::embedded::journal::CouponId;
 use crate::error::Fault;
 use firstcome_core::coupon::Attributes;
@@ -29,11 +29,11 @@ pub struct Check {
 }
 
 impl Check {
-    const fn new(invariant: &'static str) -> Self {
+    pub(super) const fn new(invariant: &'static str) -> Self {
         Self { invariant, checked: 0, breaches: 0, examples: Vec::new() }
     }
 
-    fn check(&mut self, holds: bool, breach: impl FnOnce() -> String) {
+    pub(super) fn check(&mut self, holds: bool, breach: impl FnOnce() -> String) {
         self.checked += 1;
         if !holds {
             self.breaches += 1;
@@ -102,7 +102,8 @@ pub fn verify(directory: &Path) -> Result<Vec<Check>, Fault> {
         let here = || format!("coupon {}: {} of {}", coupon.name, coupon.issued_at.len(), coupon.limit);
         checks.limit.check(coupon.issued_at.len() <= coupon.limit as usize, here);
     }
-    Ok(std::iter::once(file).chain(checks.all()).collect())
+    let rooms = verify_room::check(&snapshot)?;
+    Ok(std::iter::once(file).chain(checks.all()).chain(rooms).collect())
 }
 
 fn remember(row: &CouponRow) -> (CouponId, Seen) {
