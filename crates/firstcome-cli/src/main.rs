@@ -4,7 +4,6 @@
 
 mod archive;
 mod bench;
-#[expect(dead_code, reason = "the subcommand that calls it comes next")]
 mod drill;
 mod keys;
 mod output;
@@ -39,6 +38,9 @@ enum Command {
     /// Measure on this machine
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Play an event against a real service, and audit every answer
+    #[command(subcommand)]
+    Drill(drill::DrillCommand),
     /// Print a completion script for a shell
     Completions {
         /// Which shell
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
         Command::Import(args) => archive::import(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Bench(command) => bench::run(command),
+        Command::Drill(command) => drill::run(&command),
         Command::Completions { shell } => completions(shell),
         Command::Man => man(),
     };

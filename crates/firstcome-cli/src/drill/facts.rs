@@ -53,6 +53,7 @@ pub(crate) struct Latency {
 }
 
 /// Evenly spaced samples, `step_s` apart, beginning at 0.
+#[derive(Default)]
 pub(crate) struct Series {
     pub(crate) step_s: f64,
     pub(crate) arrivals_per_s: Vec<f64>,

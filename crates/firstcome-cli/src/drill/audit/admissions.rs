@@ -1,0 +1,223 @@
+//! How fast and how many: the rate of admissions, and the slots at once.
+
+use super::super::facts::AuditCheck;
+use super::super::record::{Admission, History, Record, Reply, RoomSeen};
+use super::tickets::{Life, NEVER, Tickets};
+use super::{PRESENT_US, Tally, seconds};
+
+/// Slots in use beyond this share of the limit: the limit may be what admissions wait for.
+const CAP_SHARE: f64 = 0.95;
+/// How much of an observation may be due to reading two clocks.
+const CLOCKS_S: f64 = 0.01;
+
+/// Every admission once, as the room dates it; with the instant at which it was heard of first.
+fn once(history: &History) -> Vec<Admission> {
+    let mut admissions = history.admissions.clone();
+    admissions.sort_unstable_by_key(|seen| (seen.number, seen.admitted_us, seen.received_us));
+    admissions.dedup_by_key(|seen| (seen.number, seen.admitted_us));
+    admissions
+}
+
+/// In any window: at most the rate times its length, and one slice. By the room's instants, and by our own clock.
+pub(crate) fn admission_rate(history: &History) -> AuditCheck {
+    let says = "admissions in any window are at most rate x window + one slice, by the room's clock and by ours";
+    let mut tally = Tally::new("admission_rate", says);
+    let rules = &history.rules;
+    let (rate, slice) = (rules.rate_per_s, rules.slice);
+    let mut admissions = once(history);
+    admissions.sort_unstable_by_key(|seen| seen.admitted_us);
+    // The count up to here less what the rate allows: a window is too full if that rose by more than a slice in it.
+    let (mut lowest, mut from_us) = (f64::INFINITY, 0);
+    let reading = rate * rules.reading_us as f64 / 1e6;
+    for (at, seen) in admissions.iter().enumerate() {
+        let ahead = at as f64 - rate * seen.admitted_us as f64 / 1e6;
+        if ahead < lowest {
+            (lowest, from_us) = (ahead, seen.admitted_us);
+        }
+        // The smallest excess over every window that ends here.
+        let excess = ahead + 1.0 - lowest - slice - reading;
+        tally.check(excess <= 1e-6, || {
+            format!("{excess:.2} too many between {} and {}", seconds(from_us), seconds(seen.admitted_us))
+        });
+        tally.check(rules.opens_us <= seen.admitted_us + rules.reading_us, || {
+            format!("number {} was admitted at {}, before the opening", seen.number, seconds(seen.admitted_us))
+        });
+    }
+    admissions.sort_unstable_by_key(|seen| seen.received_us);
+    for (before, seen) in admissions.iter().enumerate() {
+        let open_s = seen.received_us.saturating_sub(rules.opens_us) as f64 / 1e6 + CLOCKS_S;
+        let (count, most) = (before as f64 + 1.0, rate * open_s + slice);
+        tally.check(count <= most, || {
+            format!("{count} admissions were known at {}, at most {most:.2} fit", seconds(seen.received_us))
+        });
+    }
+    tally.done()
+}
+
+/// The slots in use: as told by the room, and as they follow from the answers.
+pub(crate) fn active_cap(tickets: &Tickets<'_>) -> AuditCheck {
+    let mut tally =
+        Tally::new("active_cap", "slots in use never exceed max_active, as told and as counted from outside");
+    let history = tickets.history;
+    let most = history.rules.active_max;
+    for seen in &history.rooms {
+        tally.check(seen.active <= most, || {
+            format!("{} of {most} slots in use at {}", seen.active, seconds(seen.received_us))
+        });
+    }
+    let mut changes: Vec<(u64, i64)> = Vec::new();
+    for (_, life) in tickets.lives() {
+        if let Some((from_us, to_us)) = certain_slot(life, history.rules.reading_us) {
+            changes.extend([(from_us, 1), (to_us, -1)]);
+        }
+    }
+    // At the same instant ends come before beginnings.
+    changes.sort_unstable();
+    let mut alive = 0;
+    for (at_us, change) in changes {
+        alive += change;
+        if 0 < change {
+            tally.check(alive <= most as i64, || format!("{alive} slots are certainly in use at {}", seconds(at_us)));
+        }
+    }
+    tally.done()
+}
+
+/// From when to when a ticket certainly had a slot.
+fn certain_slot(life: &Life, reading_us: u64) -> Option<(u64, u64)> {
+    let from_us = (life.admitted_us != NEVER).then(|| life.admitted_us + reading_us)?;
+    let to_us = life.over_sent_us.min(life.expires_first_us.saturating_sub(reading_us)).min(life.ended_us);
+    (from_us < to_us).then_some((from_us, to_us))
+}
+
+/// How fast the line really moved while nothing but the rate held it back.
+pub(crate) struct Speed {
+    pub(crate) per_s: f64,
+    pub(crate) of_set: f64,
+}
+
+/// Measures over the longest time in which people waited, slots were free and the server was up: those who were seen
+/// admitted, and those whom the line passed while they were present but did not ask any more.
+pub(crate) fn admission_speed(history: &History) -> Option<Speed> {
+    let rate = history.rules.rate_per_s;
+    // Once people hear that all is gone they go home, and those who are counted as waiting are not there any more.
+    let is_gone = |record: &&Record| matches!(record.reply, Reply::SoldOut | Reply::CouponSoldOut);
+    let gone_us = history.records.iter().find(is_gone).map_or(u64::MAX, Record::received_us);
+    let steady = |seen: &RoomSeen| {
+        rate * 2.0 < seen.waiting as f64
+            && seen.received_us < gone_us
+            && (seen.active as f64) < CAP_SHARE * history.rules.active_max as f64
+            && history.rules.opens_us + 1_000_000 < seen.about_us
+    };
+    let broken = |pair: &[RoomSeen]| history.restarted_within(pair[0].about_us, pair[1].received_us);
+    let (mut best, mut start): (&[RoomSeen], usize) = (&[], 0);
+    for (at, seen) in history.rooms.iter().enumerate() {
+        if !steady(seen) || (0 < at && broken(&history.rooms[at - 1..=at])) {
+            start = at + usize::from(!steady(seen));
+        } else if best.len() < at + 1 - start {
+            best = &history.rooms[start..=at];
+        }
+    }
+    let (first, last) = (best.first()?, best.last()?);
+    let window_s = last.received_us.checked_sub(first.received_us).filter(|window_us| 1_000_000 < *window_us)? as f64;
+    let within = |at_us: u64| first.received_us < at_us && at_us <= last.received_us;
+    let seen = once(history).iter().filter(|seen| within(seen.admitted_us)).count();
+    let silent = silently_admitted(&Tickets::of(history), best);
+    let per_s = (seen + silent) as f64 / (window_s / 1e6);
+    Some(Speed { per_s, of_set: per_s / rate })
+}
+
+/// How many the line reached in this time who were present then and were never seen admitted.
+fn silently_admitted(tickets: &Tickets<'_>, rooms: &[RoomSeen]) -> usize {
+    let mut count = 0;
+    for pair in rooms.windows(2) {
+        let reached = pair[0].serving + 1..=pair[1].serving;
+        for number in reached.filter_map(|number| u32::try_from(number).ok()) {
+            let life = tickets.life(number);
+            if !life.is_told() || life.admitted_us != NEVER || life.over_sent_us < pair[1].received_us {
+                continue;
+            }
+            let seen = tickets.records(number).rev().find(|record| record.is_contact());
+            let present = |contact: &Record| {
+                let stays_us = PRESENT_US.max(3_000 * u64::from(contact.poll_after_ms));
+                pair[1].received_us < contact.received_us() + stays_us
+            };
+            count += usize::from(seen.is_some_and(present));
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::story::Story;
+    use super::*;
+
+    /// Admissions at these milliseconds, each heard of at once.
+    fn at_ms(times_ms: &[u64]) -> History {
+        let mut story = Story::new();
+        for (number, &at_ms) in (1..).zip(times_ms) {
+            story.admitted(number, at_ms * 1_000, at_ms * 1_000 + 500, at_ms * 1_000, 90_000_000);
+        }
+        story.history
+    }
+
+    #[test]
+    fn a_window_holds_what_the_rate_allows_and_one_slice() {
+        // 10 per second and a slice of 2.5: two at once, then one every 100 ms, is the fastest there is.
+        assert_eq!(admission_rate(&at_ms(&[0, 0, 100, 200, 300, 400])).breaches, 0);
+        assert!(0 < admission_rate(&at_ms(&[0, 0, 0])).breaches);
+        assert!(0 < admission_rate(&at_ms(&[0, 5_000, 5_000, 5_040, 5_080])).breaches);
+        assert_eq!(admission_rate(&at_ms(&[0, 5_000, 5_000, 5_100, 5_200])).breaches, 0);
+    }
+
+    #[test]
+    fn nobody_is_let_in_before_the_opening_and_our_clock_counts_too() {
+        let mut early = at_ms(&[900]);
+        early.rules.opens_us = 1_000_000;
+        assert_eq!(admission_rate(&early).breaches, 1);
+        // A room that dates its admissions into the past is caught by when they were heard of.
+        let mut lying = at_ms(&[0, 1, 2, 3, 4, 5]);
+        lying.admissions.iter_mut().enumerate().for_each(|(at, seen)| seen.admitted_us = at as u64 * 1_000_000);
+        assert!(0 < admission_rate(&lying).breaches);
+        // The same admission told twice is one.
+        let mut twice = at_ms(&[0, 0]);
+        twice.admissions.extend(twice.admissions.clone());
+        assert_eq!(admission_rate(&twice).breaches, 0);
+    }
+
+    #[test]
+    fn slots_are_counted_from_the_answers_too() {
+        let mut story = Story::new();
+        for number in 1..=3 {
+            story.join(number - 1, number, 0, 1);
+            story.admitted(number, 10, 20, 10 * u64::from(number), 9_000_000);
+        }
+        assert_eq!(active_cap(&Tickets::of(&story.history)).breaches, 1);
+        // The first had left before the third came.
+        story.leaves(1, 25, 40);
+        assert_eq!(active_cap(&Tickets::of(&story.history)).breaches, 0);
+        story.history.rooms.push(RoomSeen { active: 3, ..RoomSeen::default() });
+        assert_eq!(active_cap(&Tickets::of(&story.history)).breaches, 1);
+    }
+
+    #[test]
+    fn the_speed_counts_those_who_were_let_in_unseen() {
+        let mut history = at_ms(&[2_000, 2_100, 2_200, 2_300, 2_400, 2_500, 2_600, 2_700, 2_800, 2_900]);
+        let room = |at_ms: u64, serving| RoomSeen {
+            received_us: at_ms * 1_000,
+            about_us: at_ms * 1_000,
+            waiting: 50,
+            active: 0,
+            serving,
+            rate_per_s: 10.0,
+        };
+        history.rooms = vec![room(1_500, 0), room(2_000, 1), room(3_500, 15)];
+        let mut story = Story { history };
+        for number in 1..=15 {
+            story.join(number - 1, number, 0, 1);
+        }
+        let speed = admission_speed(&story.history).unwrap();
+        assert!((speed.per_s - 7.5).abs() < 1e-9, "{}", speed.per_s);
+    }
+}

@@ -1,0 +1,98 @@
+//! The audit: judges every answer that was kept, from the outside. Only what is certain counts: an effect happened
+//! somewhere between sent and received, and a lost request may or may not have had one.
+
+mod admissions;
+mod answers;
+mod claims;
+mod fenwick;
+mod numbers;
+mod order;
+mod positions;
+mod slots;
+#[cfg(test)]
+mod story;
+mod tickets;
+
+use super::facts::AuditCheck;
+use super::record::History;
+pub(crate) use admissions::admission_speed;
+use firstcome::sqlite::Check;
+use tickets::Tickets;
+
+/// Examples that a check keeps.
+const EXAMPLES_MAX: usize = 5;
+
+/// How long somebody without any contact is present at least.
+pub(crate) const PRESENT_US: u64 = 30_000_000;
+
+/// One check while it counts.
+pub(crate) struct Tally(AuditCheck);
+
+impl Tally {
+    pub(crate) const fn new(invariant: &'static str, says: &'static str) -> Self {
+        Self(AuditCheck { invariant, says, checked: 0, breaches: 0, examples: Vec::new() })
+    }
+
+    /// Counts one case, and keeps its words if it is a breach.
+    pub(crate) fn check(&mut self, fine: bool, example: impl FnOnce() -> String) {
+        self.0.checked += 1;
+        if !fine {
+            self.0.breaches += 1;
+            if self.0.examples.len() < EXAMPLES_MAX {
+                self.0.examples.push(example());
+            }
+        }
+    }
+
+    pub(crate) fn done(self) -> AuditCheck {
+        self.0
+    }
+}
+
+/// Seconds since the start, as examples tell them.
+pub(crate) fn seconds(at_us: u64) -> String {
+    format!("{:.6} s", at_us as f64 / 1e6)
+}
+
+/// Every check of an event, with or without a room.
+pub(crate) fn all(history: &History, room: bool) -> Vec<AuditCheck> {
+    let mut checks = vec![
+        claims::no_oversell(history),
+        claims::one_each(history),
+        claims::fifo_serials(history),
+        answers::cheats_refused(history),
+        answers::answers_known(history, room),
+    ];
+    let tickets = Tickets::of(history);
+    checks.push(answers::acknowledged_stays(history));
+    if room {
+        checks.extend([
+            numbers::number_once(history),
+            numbers::fifo_numbers(&tickets),
+            positions::position_falls(&tickets),
+            positions::position_true(&tickets),
+            admissions::admission_rate(history),
+            admissions::active_cap(&tickets),
+            order::admitted_in_order(&tickets),
+            order::absent_not_admitted(&tickets),
+            slots::one_state(&tickets),
+            slots::pass_lives_with_slot(&tickets),
+            slots::pass_dies_with_slot(&tickets),
+            slots::slot_returns(history),
+        ]);
+    }
+    checks
+}
+
+/// What the offline check of the data directory found.
+pub(crate) fn stored(stored: Vec<Check>) -> AuditCheck {
+    let mut tally = Tally::new("verify", "every stored invariant holds in the data directory after the event");
+    for check in stored {
+        tally.0.checked += check.checked;
+        tally.0.breaches += check.breaches;
+        if 0 < check.breaches && tally.0.examples.len() < EXAMPLES_MAX {
+            tally.0.examples.push(format!("{}: {}", check.invariant, check.examples.join("; ")));
+        }
+    }
+    tally.done()
+}

@@ -1,0 +1,125 @@
+//! Positions: they fall, and they are neither too high nor too low for what else is known.
+
+use super::super::facts::AuditCheck;
+use super::super::record::{Call, Record, Reply};
+use super::fenwick::Fenwick;
+use super::tickets::{NEVER, Tickets};
+use super::{Tally, seconds};
+
+fn is_waiting(record: &&Record) -> bool {
+    record.call == Call::Poll && record.reply == Reply::Waiting
+}
+
+/// The position of a ticket never rises, except across a restart.
+pub(crate) fn position_falls(tickets: &Tickets<'_>) -> AuditCheck {
+    let mut tally =
+        Tally::new("position_falls", "the position that a ticket is told never rises, except across a restart");
+    for (number, _) in tickets.lives() {
+        let mut before: Option<&Record> = None;
+        for record in tickets.records(number).filter(is_waiting) {
+            if let Some(before) = before.filter(|before| before.received_us() <= record.sent_us)
+                && !tickets.history.restarted_within(before.about_us(), record.received_us())
+            {
+                tally.check(record.value <= before.value, || {
+                    let (first, then) = (seconds(before.sent_us), seconds(record.sent_us));
+                    format!("number {number} had {} at {first} and {} at {then}", before.value, record.value)
+                });
+            }
+            before = Some(record);
+        }
+    }
+    tally.done()
+}
+
+/// The position is at most the number of tickets ahead that could still be in line, and at least the number of those
+/// that certainly were.
+pub(crate) fn position_true(tickets: &Tickets<'_>) -> AuditCheck {
+    let says = "a position is at most the tickets ahead that could be in line, and at least those that certainly are";
+    let mut tally = Tally::new("position_true", says);
+    let mut polls: Vec<&Record> =
+        tickets.history.records.iter().filter(is_waiting).filter(|record| 0 < record.number).collect();
+    not_too_high(tickets, &mut polls, &mut tally);
+    not_too_low(tickets, &mut polls, &mut tally);
+    tally.done()
+}
+
+fn not_too_high(tickets: &Tickets<'_>, polls: &mut [&Record], tally: &mut Tally) {
+    let mut gone: Vec<(u64, u32)> = tickets.lives().map(|(number, life)| (life.gone_us, number)).collect();
+    gone.retain(|(gone_us, _)| *gone_us != NEVER);
+    gone.sort_unstable();
+    polls.sort_unstable_by_key(|record| record.about_us());
+    let mut tree = Fenwick::new(tickets.highest() as usize);
+    let mut at = 0;
+    for record in polls.iter() {
+        while at < gone.len() && gone[at].0 < record.about_us() {
+            tree.add(gone[at].1);
+            at += 1;
+        }
+        let most = record.number - 1 - tree.below(record.number);
+        tally.check(record.value <= most, || {
+            let (number, told, at) = (record.number, record.value, seconds(record.sent_us));
+            format!("number {number} was told position {told} at {at}, but at most {most} could be ahead")
+        });
+    }
+}
+
+fn not_too_low(tickets: &Tickets<'_>, polls: &mut [&Record], tally: &mut Tally) {
+    let mut steady: Vec<(u64, u32)> = tickets.lives().map(|(number, life)| (life.steady_until_us, number)).collect();
+    steady.retain(|(until_us, _)| 0 < *until_us);
+    steady.sort_unstable();
+    polls.sort_unstable_by_key(|record| record.received_us());
+    let mut tree = Fenwick::new(tickets.highest() as usize);
+    steady.iter().for_each(|(_, number)| tree.add(*number));
+    let mut at = 0;
+    for record in polls.iter() {
+        // Numbers are drawn in order, so whoever has a lower one was in line before this one asked.
+        while at < steady.len() && steady[at].0 < record.received_us() {
+            tree.remove(steady[at].1);
+            at += 1;
+        }
+        let least = tree.below(record.number);
+        tally.check(least <= record.value, || {
+            let (number, told, at) = (record.number, record.value, seconds(record.sent_us));
+            format!("number {number} was told position {told} at {at}, but at least {least} were ahead")
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::story::Story;
+    use super::*;
+
+    #[test]
+    fn a_position_falls_unless_a_restart_lies_between() {
+        let mut story = Story::new();
+        story.join(0, 9, 0, 10).waits(9, 100, 110, 8).waits(9, 200, 210, 8).waits(9, 300, 310, 3);
+        assert_eq!(position_falls(&Tickets::of(&story.history)).breaches, 0);
+        story.waits(9, 400, 410, 4);
+        assert_eq!(position_falls(&Tickets::of(&story.history)).breaches, 1);
+        story.restart(320, 390);
+        assert_eq!(position_falls(&Tickets::of(&story.history)).breaches, 0);
+    }
+
+    #[test]
+    fn a_position_is_not_higher_than_what_could_be_ahead() {
+        let mut story = Story::new();
+        story.join(0, 1, 0, 1).join(1, 2, 2, 3).join(2, 3, 4, 5);
+        // One left, and that was acknowledged before the third asked; the other asked at the same time.
+        story.leaves(1, 10, 20).leaves(2, 25, 60).waits(3, 30, 40, 1);
+        assert_eq!(position_true(&Tickets::of(&story.history)).breaches, 0);
+        story.waits(3, 70, 80, 1);
+        assert_eq!(position_true(&Tickets::of(&story.history)).breaches, 1);
+    }
+
+    #[test]
+    fn a_position_is_not_lower_than_who_was_certainly_ahead() {
+        let mut story = Story::new();
+        story.join(0, 1, 0, 1).join(1, 2, 2, 3).join(2, 3, 4, 5);
+        story.waits(1, 100, 110, 0).waits(2, 300, 310, 1).waits(3, 200, 210, 1);
+        // At 200 the second was in line for certain, and the first perhaps not any more.
+        assert_eq!(position_true(&Tickets::of(&story.history)).breaches, 0);
+        story.waits(3, 250, 260, 0);
+        assert_eq!(position_true(&Tickets::of(&story.history)).breaches, 1);
+    }
+}

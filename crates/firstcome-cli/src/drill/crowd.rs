@@ -1,0 +1,213 @@
+//! The crowd: one queue of what people mean to do and when, and what the connections tell about it.
+
+use super::clock::RunClock;
+use super::people::People;
+use super::record::{Call, History};
+use std::cell::{Cell, RefCell, RefMut};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use tokio::sync::Notify;
+
+/// How long after the event's end what has an effect is still brought to its end.
+const GRACE_US: u64 = 30_000_000;
+
+/// What somebody does next.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Act {
+    Join,
+    /// The second of two clicks.
+    JoinTwin,
+    /// Sends and goes away before the answer.
+    JoinHangUp,
+    Poll,
+    Leave,
+    Claim,
+    ClaimTwin,
+    ClaimHangUp,
+    Release,
+    Verify,
+    Look,
+    Cheat,
+}
+
+impl Act {
+    pub(crate) const fn hangs_up(self) -> bool {
+        matches!(self, Self::JoinHangUp | Self::ClaimHangUp)
+    }
+
+    pub(crate) const fn call(self) -> Call {
+        match self {
+            Self::Join | Self::JoinTwin | Self::JoinHangUp => Call::Join,
+            Self::Poll => Call::Poll,
+            Self::Leave => Call::Leave,
+            Self::Claim | Self::ClaimTwin | Self::ClaimHangUp => Call::Claim,
+            Self::Release => Call::Release,
+            Self::Verify => Call::Verify,
+            Self::Look => Call::Look,
+            Self::Cheat => Call::Cheat,
+        }
+    }
+
+    /// Nobody waits for what becomes of it.
+    pub(crate) const fn is_side(self) -> bool {
+        matches!(self, Self::JoinTwin | Self::ClaimTwin)
+    }
+}
+
+/// One request that is to be sent. Ordered by when it is due.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Step {
+    pub(crate) due_us: u64,
+    /// When it was meant to be sent at first: latencies count from here, over all repeats.
+    pub(crate) intended_us: u64,
+    pub(crate) person: u32,
+    pub(crate) act: Act,
+}
+
+impl Step {
+    pub(crate) const fn new(person: u32, act: Act, due_us: u64) -> Self {
+        Self { due_us, intended_us: due_us, person, act }
+    }
+}
+
+/// What is to come, by time.
+#[derive(Default)]
+pub(crate) struct Agenda {
+    later: BinaryHeap<Reverse<Step>>,
+    pub(crate) now_us: u64,
+}
+
+impl Agenda {
+    pub(crate) fn push(&mut self, step: Step) {
+        self.later.push(Reverse(step));
+    }
+
+    /// This person does this in so many microseconds.
+    pub(crate) fn after(&mut self, person: u32, act: Act, delay_us: u64) {
+        self.push(Step::new(person, act, self.now_us + delay_us));
+    }
+}
+
+/// Everything that the connections share, on one thread.
+pub(crate) struct Crowd {
+    pub(crate) clock: RunClock,
+    ends_us: u64,
+    people: RefCell<People>,
+    agenda: RefCell<Agenda>,
+    ready: RefCell<VecDeque<Step>>,
+    wake: Notify,
+    up: Cell<bool>,
+    in_flight: Cell<u64>,
+    late_us: Cell<u64>,
+    /// Those who only wait have been sent home.
+    closed: Cell<bool>,
+}
+
+impl Crowd {
+    pub(crate) fn new(clock: RunClock, people: People, agenda: Agenda, ends_us: u64) -> Self {
+        Self {
+            clock,
+            ends_us,
+            people: RefCell::new(people),
+            agenda: RefCell::new(agenda),
+            ready: RefCell::default(),
+            wake: Notify::new(),
+            up: Cell::new(true),
+            in_flight: Cell::new(0),
+            late_us: Cell::new(0),
+            closed: Cell::new(false),
+        }
+    }
+
+    pub(crate) const fn is_up(&self) -> bool {
+        self.up.get()
+    }
+
+    pub(crate) fn set_up(&self, up: bool) {
+        self.up.set(up);
+    }
+
+    pub(crate) const fn in_flight(&self) -> u64 {
+        self.in_flight.get()
+    }
+
+    /// How late a request was sent at worst.
+    pub(crate) const fn latest_us(&self) -> u64 {
+        self.late_us.get()
+    }
+
+    pub(crate) fn into_people(self) -> People {
+        self.people.into_inner()
+    }
+
+    pub(crate) fn history(&self) -> RefMut<'_, History> {
+        RefMut::map(self.people.borrow_mut(), |people| &mut people.history)
+    }
+
+    /// Everybody is home, or the time is up and what had an effect has had its time too.
+    pub(crate) fn is_over(&self) -> bool {
+        self.up.get() && (self.people.borrow().all_home() || self.ends_us + GRACE_US < self.clock.now_us())
+    }
+
+    pub(crate) fn take_due(&self) {
+        let now_us = self.clock.now_us();
+        let (mut agenda, mut ready) = (self.agenda.borrow_mut(), self.ready.borrow_mut());
+        if self.ends_us <= now_us && !self.closed.replace(true) {
+            let steps = std::mem::take(&mut agenda.later).into_iter().map(|Reverse(step)| step).collect();
+            agenda.later = self.people.borrow_mut().close(steps).into_iter().map(Reverse).collect();
+        }
+        while let Some(Reverse(step)) = agenda.later.peek().copied() {
+            if now_us < step.due_us {
+                break;
+            }
+            agenda.later.pop();
+            ready.push_back(step);
+            self.wake.notify_one();
+        }
+    }
+
+    pub(crate) fn next_step(&self) -> Option<Step> {
+        let step = self.ready.borrow_mut().pop_front()?;
+        Some(self.people.borrow().resolve(step))
+    }
+
+    pub(crate) async fn wait(&self) {
+        self.wake.notified().await;
+    }
+
+    /// Writes the step's request. False if its person has gone home instead.
+    pub(crate) fn write_request(&self, step: &Step, out: &mut Vec<u8>) -> bool {
+        let now_us = self.clock.now_us();
+        self.people.borrow_mut().write_request(step, now_us, self.ends_us <= now_us, out)
+    }
+
+    /// Says when the request is sent.
+    pub(crate) fn sending(&self) -> u64 {
+        self.in_flight.set(self.in_flight.get() + 1);
+        self.clock.now_us()
+    }
+
+    pub(crate) fn not_sent(&self, step: Step) {
+        let mut agenda = self.agenda.borrow_mut();
+        agenda.now_us = self.clock.now_us();
+        let due_us = agenda.now_us + 50_000 + u64::from(step.person % 200) * 1_000;
+        agenda.push(Step { due_us, ..step });
+    }
+
+    pub(crate) fn lost(&self, step: &Step, sent_us: u64) {
+        self.in_flight.set(self.in_flight.get() - 1);
+        let mut agenda = self.agenda.borrow_mut();
+        agenda.now_us = self.clock.now_us();
+        self.people.borrow_mut().lost(step, sent_us, &mut agenda);
+    }
+
+    pub(crate) fn answered(&self, step: &Step, sent_us: u64, status: u16, body: &[u8]) {
+        self.in_flight.set(self.in_flight.get() - 1);
+        if step.due_us == step.intended_us {
+            self.late_us.set(self.late_us.get().max(sent_us.saturating_sub(step.due_us)));
+        }
+        let mut agenda = self.agenda.borrow_mut();
+        agenda.now_us = self.clock.now_us();
+        self.people.borrow_mut().answered(step, sent_us, status, body, &mut agenda);
+    }
+}

@@ -1,0 +1,264 @@
+//! One event from the first arrival to the last look: who does what to the service besides the crowd.
+
+use super::chaos::{SharedServer, kill_at, moments_us};
+use super::client::{connection, dispatch};
+use super::clock::RunClock;
+use super::crowd::{Agenda, Crowd};
+use super::people::{People, Stage};
+use super::plan::arrivals_us;
+use super::record::{History, ListedClaim, Rules, SlotReturn};
+use super::sampler::Sampler;
+use super::server::{KeyPair, Server, call};
+use super::wire::{Body, ClaimPage, Request, hash, holder};
+use anyhow::{Context, bail};
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::interval;
+
+/// Tickets and passes of the other room.
+const FOREIGN: u32 = 6;
+
+/// Everything that is settled before the event.
+#[derive(Clone)]
+pub(crate) struct Setting {
+    pub(crate) event: &'static str,
+    pub(crate) people: u32,
+    pub(crate) stock: u32,
+    pub(crate) seconds: u64,
+    pub(crate) seed: u64,
+    pub(crate) kills: u32,
+    pub(crate) connections: usize,
+    pub(crate) opens_us: u64,
+    /// Admissions in a second; 0 at a sale without room.
+    pub(crate) admit: u32,
+    pub(crate) active_max: u64,
+    pub(crate) claim_window_ms: u64,
+    pub(crate) active_ttl_ms: u64,
+    pub(crate) room: Option<String>,
+    pub(crate) coupon: String,
+    pub(crate) keys: KeyPair,
+}
+
+/// What is left of an event when everybody is home.
+pub(crate) struct Played {
+    pub(crate) people: People,
+    pub(crate) arrivals_us: Vec<u64>,
+    pub(crate) took_us: u64,
+    pub(crate) latest_us: u64,
+    pub(crate) rss_max: u64,
+    pub(crate) started_at: String,
+}
+
+/// The one who runs the shop.
+struct Admin<'a> {
+    address: SocketAddr,
+    setting: &'a Setting,
+}
+
+impl Admin<'_> {
+    async fn send(&self, method: &str, path: &[&str], body: &str) -> anyhow::Result<(u16, Vec<u8>)> {
+        let key = Some(self.setting.keys.admin.as_str());
+        let body: &[&str] = if body.is_empty() { &[] } else { &[body] };
+        call(self.address, &Request { method, path, key, body, ..Request::default() }).await
+    }
+
+    /// A call that must work.
+    async fn must(&self, method: &str, path: &[&str], body: &str) -> anyhow::Result<Vec<u8>> {
+        let (status, bytes) = self.send(method, path, body).await?;
+        if 300 <= status {
+            bail!("{method} {}: {status} {}", path.concat(), String::from_utf8_lossy(&bytes));
+        }
+        Ok(bytes)
+    }
+
+    /// The settings of the room; a PUT replaces them all.
+    fn room_settings(&self, opens_at: &str, paused: bool) -> String {
+        let Setting { admit, active_max, claim_window_ms, active_ttl_ms, .. } = self.setting;
+        format!(
+            "{{\"admit\":{{\"count\":{admit},\"every_ms\":1000}},\"max_active\":{active_max},\"max_waiting\":1000000,\
+             \"claim_window_ms\":{claim_window_ms},\"active_ttl_ms\":{active_ttl_ms},\"opens_at\":\"{opens_at}\",\
+             \"paused\":{paused}}}"
+        )
+    }
+
+    /// Another room, with tickets and passes that must be worth nothing in the first.
+    async fn foreign(&self, room: &str) -> anyhow::Result<Vec<(String, String)>> {
+        let side = format!("{room}-side");
+        self.must("PUT", &["/v1/rooms/", &side], "{\"admit\":{\"count\":1000,\"every_ms\":1000}}").await?;
+        let mut foreign = Vec::new();
+        for person in 0..FOREIGN {
+            let key = Some(self.setting.keys.service.as_str());
+            let user = format!("{{\"user\":\"stranger-{person}\"}}");
+            let (path, body) = (["/v1/rooms/", side.as_str(), "/tickets"], [user.as_str()]);
+            let join = Request { method: "POST", path: &path, key, body: &body, ..Request::default() };
+            let (_, bytes) = call(self.address, &join).await?;
+            let ticket = Body::parse(&bytes).and_then(|body| body.ticket.map(str::to_owned));
+            let ticket = ticket.with_context(|| format!("no ticket: {}", String::from_utf8_lossy(&bytes)))?;
+            let mut ticks = interval(Duration::from_millis(50));
+            let mut pass = None;
+            for _ in 0..200 {
+                ticks.tick().await;
+                let bytes = self.must("GET", &["/v1/rooms/", &side, "/tickets/", &ticket], "").await?;
+                pass = Body::parse(&bytes).and_then(|body| body.pass.map(str::to_owned));
+                if pass.is_some() {
+                    break;
+                }
+            }
+            foreign.push((ticket, pass.context("the other room admits nobody")?));
+        }
+        Ok(foreign)
+    }
+
+    /// The line stands still, so that every slot comes back by itself; waits for that.
+    async fn slots_return(&self, room: &str, opens_at: &str, clock: RunClock) -> anyhow::Result<SlotReturn> {
+        self.must("PUT", &["/v1/rooms/", room], &self.room_settings(opens_at, true)).await?;
+        let started_us = clock.now_us();
+        let longest_ms = self.setting.claim_window_ms.max(self.setting.active_ttl_ms) + self.setting.claim_window_ms;
+        let deadline_us = started_us + (longest_ms + 5_000) * 1_000;
+        let mut ticks = interval(Duration::from_millis(100));
+        loop {
+            ticks.tick().await;
+            let bytes = self.must("GET", &["/v1/rooms/", room], "").await?;
+            let active = Body::parse(&bytes).and_then(|body| body.active).context("the room names no slots")?;
+            let took_us = clock.now_us() - started_us;
+            if active == 0 || deadline_us < clock.now_us() {
+                // Every slot has ended by its own time at the latest.
+                return Ok(SlotReturn { active, alive: 0, took_us });
+            }
+        }
+    }
+
+    async fn list_claims(&self) -> anyhow::Result<Vec<ListedClaim>> {
+        let (mut listed, mut after) = (Vec::new(), 0_u32);
+        loop {
+            let query = format!("/claims?after={after}&limit=1000");
+            let bytes = self.must("GET", &["/v1/coupons/", &self.setting.coupon, &query], "").await?;
+            let page: ClaimPage<'_> = serde_json::from_slice(&bytes).context("a page of claims")?;
+            listed.extend(page.items.iter().map(|claim| ListedClaim {
+                serial: claim.serial,
+                code_hash: hash(claim.code),
+                holder: holder(claim.user),
+            }));
+            match page.next {
+                Some(next) if after < next => after = next,
+                Some(next) => bail!("the list of claims goes on at {next} after {after}"),
+                None => return Ok(listed),
+            }
+        }
+    }
+}
+
+/// Plays the event to its end.
+pub(crate) async fn play(setting: &Setting, address: SocketAddr, server: Option<Server>) -> anyhow::Result<Played> {
+    let server: Option<SharedServer> = server.map(|server| Arc::new(Mutex::new(server)));
+    let admin = Admin { address, setting };
+    let mut foreign = Vec::new();
+    if let Some(room) = &setting.room {
+        foreign = admin.foreign(room).await?;
+    }
+    let clock = RunClock::start();
+    let opens_at = clock.text_of(setting.opens_us);
+    let mut coupon = format!("{{\"limit\":{}", setting.stock);
+    if let Some(room) = &setting.room {
+        admin.must("PUT", &["/v1/rooms/", room], &admin.room_settings(&opens_at, false)).await?;
+        coupon.push_str(&format!(",\"room\":\"{room}\"}}"));
+    } else {
+        coupon.push_str(&format!(",\"opens_at\":\"{opens_at}\"}}"));
+    }
+    admin.must("PUT", &["/v1/coupons/", &setting.coupon], &coupon).await?;
+    let (crowd, arrivals_us) = gather(setting, clock, foreign);
+    let rss_max = Rc::new(Cell::new(0));
+    event(setting, address, &crowd, server.as_ref(), &rss_max).await?;
+    let took_us = clock.now_us();
+    if let Some(room) = &setting.room {
+        let returned = admin.slots_return(room, &opens_at, clock).await?;
+        crowd.history().returned = Some(returned);
+    }
+    let listed = admin.list_claims().await?;
+    crowd.history().listed = listed;
+    drop(server);
+    let latest_us = crowd.latest_us();
+    let crowd = Rc::try_unwrap(crowd).ok().context("a connection still runs")?;
+    let people = crowd.into_people();
+    let started_at = clock.text_of(0);
+    Ok(Played { people, arrivals_us, took_us, latest_us, rss_max: rss_max.get(), started_at })
+}
+
+/// Makes the people and writes down when each comes.
+fn gather(setting: &Setting, clock: RunClock, foreign: Vec<(String, String)>) -> (Rc<Crowd>, Vec<u64>) {
+    let rate_per_s = f64::from(setting.admit);
+    let stage = Stage {
+        clock,
+        seed: setting.seed,
+        room: setting.room.clone(),
+        coupon: setting.coupon.clone(),
+        keys: setting.keys.clone(),
+        foreign,
+        rate_per_s,
+        claim_window_us: setting.claim_window_ms * 1_000,
+    };
+    let rules = Rules {
+        stock: setting.stock,
+        people: setting.people,
+        opens_us: setting.opens_us,
+        rate_per_s,
+        slice: (rate_per_s * 0.25).max(1.0),
+        active_max: setting.active_max,
+        claim_window_us: setting.claim_window_ms * 1_000,
+        reading_us: 2_000,
+    };
+    let people = People::new(stage, setting.people, History { rules, ..History::default() });
+    let seconds = setting.seconds as f64;
+    let arrivals = arrivals_us(setting.seed, setting.people, seconds, setting.opens_us as f64 / 1e6);
+    let mut agenda = Agenda::default();
+    for (person, &at_us) in arrivals.iter().enumerate() {
+        people.arrive(person as u32, at_us, &mut agenda);
+    }
+    (Rc::new(Crowd::new(clock, people, agenda, setting.seconds * 1_000_000)), arrivals)
+}
+
+/// The crowd, the sampler and the kills, until everybody is home.
+async fn event(
+    setting: &Setting,
+    address: SocketAddr,
+    crowd: &Rc<Crowd>,
+    server: Option<&SharedServer>,
+    rss_max: &Rc<Cell<u64>>,
+) -> anyhow::Result<()> {
+    let connections = (0..setting.connections).map(|_| spawn_local(connection(Rc::clone(crowd), address)));
+    let mut tasks: Vec<JoinHandle<()>> = connections.collect();
+    let sampler = Sampler {
+        crowd: Rc::clone(crowd),
+        address,
+        server: server.cloned(),
+        room: setting.room.clone(),
+        admin: setting.keys.admin.clone(),
+        rss_max: Rc::clone(rss_max),
+        seconds: setting.seconds,
+    };
+    tasks.push(spawn_local(sampler.run()));
+    let kills = async {
+        if let Some(server) = server {
+            let moments = moments_us(setting.seed, setting.kills, setting.opens_us, setting.seconds * 1_000_000);
+            kill_at(Rc::clone(crowd), Arc::clone(server), moments).await?;
+        }
+        // The kills are over; the crowd is not.
+        std::future::pending::<anyhow::Result<()>>().await
+    };
+    let outcome = tokio::select! {
+        failed = kills => failed,
+        () = dispatch(crowd) => Ok(()),
+    };
+    for task in &tasks {
+        task.abort();
+    }
+    for task in tasks {
+        // Every one of them was told to stop.
+        let _ = task.await;
+    }
+    outcome
+}

@@ -1,0 +1,341 @@
+//! The people: what each of them has, asks next, and makes of the answer.
+
+use super::clock::RunClock;
+use super::crowd::{Act, Agenda, Step};
+use super::plan::{Cheat, Role, role, role_at_counter};
+use super::record::{Admission, Call, History, Holder, Record, Reply, ToldClaim};
+use super::rng::Rng;
+use super::server::KeyPair;
+use super::wire::{Body, classify, hash, holder};
+use hdrhistogram::Histogram;
+
+/// Strange answers that are kept in words.
+const STRANGE_MAX: usize = 20;
+/// People whose way is shown.
+pub(crate) const SAMPLES: u32 = 8;
+
+/// Where somebody is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    Unborn,
+    Waiting,
+    Admitted,
+    /// The slot is over, by release, leave or time.
+    Over,
+    Home,
+}
+
+/// What became of somebody.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Fate {
+    Underway,
+    GotOne,
+    SoldOut,
+    CameTooLate,
+    WalkedAway,
+    LeftPolitely,
+    NeverCame,
+    DidNotBuy,
+    LostSlot,
+    TurnedAway,
+    StillThere,
+}
+
+impl Fate {
+    pub(crate) const ALL: [(Self, &'static str); 11] = [
+        (Self::GotOne, "got one"),
+        (Self::SoldOut, "sold out while in line or at the counter"),
+        (Self::CameTooLate, "came when all was gone"),
+        (Self::WalkedAway, "walked away without a word"),
+        (Self::LeftPolitely, "left the line"),
+        (Self::NeverCame, "not there at their turn"),
+        (Self::DidNotBuy, "had a pass and did not buy"),
+        (Self::LostSlot, "lost the slot by time"),
+        (Self::TurnedAway, "turned away"),
+        (Self::StillThere, "still there at the end"),
+        (Self::Underway, "outcome unknown"),
+    ];
+}
+
+/// One of up to a million: keep it small.
+pub(crate) struct Person {
+    pub(crate) ticket: Option<Box<str>>,
+    pub(crate) pass: Option<Box<str>>,
+    pub(crate) expires_us: u64,
+    pub(crate) number: u32,
+    /// Of its latest admission, in the history.
+    pub(crate) admission: u32,
+    pub(crate) polls: u16,
+    pub(crate) role: Role,
+    pub(crate) phase: Phase,
+    pub(crate) fate: Fate,
+    /// Did once what its role does once.
+    pub(crate) acted: bool,
+    /// Asked whether anything is left, and there was.
+    pub(crate) looked: bool,
+    /// Steps after the slot was over.
+    pub(crate) afterlife: u8,
+}
+
+/// What everybody knows.
+pub(crate) struct Stage {
+    pub(crate) clock: RunClock,
+    pub(crate) seed: u64,
+    /// None at a sale without room.
+    pub(crate) room: Option<String>,
+    pub(crate) coupon: String,
+    pub(crate) keys: KeyPair,
+    /// Tickets and passes of the other room.
+    pub(crate) foreign: Vec<(String, String)>,
+    pub(crate) rate_per_s: f64,
+    pub(crate) claim_window_us: u64,
+}
+
+impl Stage {
+    /// Whether the shop's back end joins for this person, by name.
+    pub(crate) fn by_shop(&self, person: u32) -> bool {
+        self.room.is_none() || Rng::of(self.seed, person, 2).chance(100)
+    }
+
+    /// Whether this person's claims, and joins by the shop, carry an idempotency key.
+    pub(crate) const fn keyed(person: u32) -> bool {
+        person.is_multiple_of(2)
+    }
+}
+
+/// One of those whose way is shown.
+#[derive(Default)]
+pub(crate) struct Sample {
+    pub(crate) person: u32,
+    pub(crate) positions: Vec<(f64, u32)>,
+}
+
+/// Everybody, and what they heard.
+pub(crate) struct People {
+    pub(crate) stage: Stage,
+    pub(crate) all: Vec<Person>,
+    pub(crate) history: History,
+    pub(crate) latencies: Vec<Histogram<u64>>,
+    pub(crate) samples: Vec<Sample>,
+    home: usize,
+    /// Somebody heard that all is gone, and the news spreads.
+    pub(crate) sold_out: bool,
+    pub(crate) answers: u64,
+}
+
+impl People {
+    pub(crate) fn new(stage: Stage, count: u32, history: History) -> Self {
+        let sort = if stage.room.is_some() { role } else { role_at_counter };
+        let person = |at| Person {
+            ticket: None,
+            pass: None,
+            expires_us: 0,
+            number: 0,
+            admission: u32::MAX,
+            polls: 0,
+            role: sort(stage.seed, at),
+            phase: Phase::Unborn,
+            fate: Fate::Underway,
+            acted: false,
+            looked: false,
+            afterlife: 0,
+        };
+        let all = (0..count).map(person).collect();
+        let every = (count / SAMPLES).max(1);
+        let samples = (0..count.min(SAMPLES)).map(|at| Sample { person: at * every + every / 2, ..Sample::default() });
+        // The bounds are constants that the library accepts.
+        let latencies = || Histogram::new_with_bounds(1, 600_000_000, 3).unwrap_or_else(|_| unreachable!());
+        let latencies = Call::ALL.map(|_| latencies()).into();
+        Self { samples: samples.collect(), stage, all, history, latencies, home: 0, sold_out: false, answers: 0 }
+    }
+
+    pub(crate) fn all_home(&self) -> bool {
+        self.home == self.all.len()
+    }
+
+    /// How somebody begins.
+    pub(crate) fn arrive(&self, person: u32, at_us: u64, agenda: &mut Agenda) {
+        let room = self.stage.room.is_some();
+        let (once, twin, hang_up) = if room {
+            (Act::Join, Act::JoinTwin, Act::JoinHangUp)
+        } else {
+            (Act::Claim, Act::ClaimTwin, Act::ClaimHangUp)
+        };
+        match self.all[person as usize].role {
+            Role::DoubleClicks => {
+                agenda.push(Step::new(person, once, at_us));
+                agenda.push(Step::new(person, twin, at_us));
+            }
+            Role::HangsUp => agenda.push(Step::new(person, hang_up, at_us)),
+            Role::Cheats(_) if !room => agenda.push(Step::new(person, Act::Cheat, at_us)),
+            _ => agenda.push(Step::new(person, once, at_us)),
+        }
+    }
+
+    pub(crate) fn go_home(&mut self, person: u32, fate: Fate) {
+        let one = &mut self.all[person as usize];
+        if one.phase != Phase::Home {
+            one.phase = Phase::Home;
+            self.home += 1;
+            if one.fate == Fate::Underway {
+                one.fate = fate;
+            }
+            one.ticket = None;
+            one.pass = None;
+        }
+    }
+
+    /// What a step really is now: when the news has spread, people look first whether anything is left.
+    pub(crate) fn resolve(&self, step: Step) -> Step {
+        let one = &self.all[step.person as usize];
+        let in_line = matches!(one.phase, Phase::Unborn | Phase::Waiting) && self.stage.room.is_some();
+        if self.sold_out && !one.looked && in_line && matches!(step.act, Act::Join | Act::Poll) {
+            Step { act: Act::Look, ..step }
+        } else {
+            step
+        }
+    }
+
+    const fn record(&self, call: Call, step: &Step, sent_us: u64, now_us: u64) -> Record {
+        let took_us = now_us.saturating_sub(sent_us);
+        Record {
+            sent_us,
+            took_us: if took_us < u32::MAX as u64 { took_us as u32 } else { u32::MAX },
+            person: step.person,
+            number: 0,
+            value: 0,
+            poll_after_ms: 0,
+            age_ms: 0,
+            call,
+            reply: Reply::Lost,
+        }
+    }
+
+    /// No answer came: whatever it was is done again, unless nobody waits for it.
+    pub(crate) fn lost(&mut self, step: &Step, sent_us: u64, agenda: &mut Agenda) {
+        let now_us = agenda.now_us;
+        let call = step.act.call();
+        let mut record = self.record(call, step, sent_us, now_us);
+        record.number = self.all[step.person as usize].number;
+        if let (Call::Cheat, Role::Cheats(cheat)) = (call, self.all[step.person as usize].role) {
+            record.value = cheat as u32;
+        }
+        self.history.records.push(record);
+        if !step.act.is_side() {
+            self.again(step, Reply::Lost, None, agenda);
+        }
+    }
+
+    /// Somebody who hung up tries again a little later; whoever was told to wait does so.
+    pub(crate) fn again(&mut self, step: &Step, reply: Reply, retry_after_ms: Option<u64>, agenda: &mut Agenda) {
+        let mut rng = Rng::of(self.stage.seed, step.person, agenda.now_us);
+        let delay_us = retry_after_ms.unwrap_or(100) * 1_000 + rng.range(50_000, 400_000);
+        let due_us = agenda.now_us + delay_us;
+        let act = match step.act {
+            Act::JoinHangUp => Act::Join,
+            Act::ClaimHangUp => Act::Claim,
+            act => act,
+        };
+        // A server that says when to come again has answered; one that is silent has not.
+        let intended_us = if reply == Reply::Lost && act == step.act { step.intended_us } else { due_us };
+        agenda.push(Step { due_us, intended_us, person: step.person, act });
+    }
+
+    pub(crate) fn answered(&mut self, step: &Step, sent_us: u64, status: u16, bytes: &[u8], agenda: &mut Agenda) {
+        let now_us = agenda.now_us;
+        let call = step.act.call();
+        let body = Body::parse(bytes);
+        let reply = body.as_ref().map_or(Reply::Unexpected, |body| classify(call, status, body));
+        let body = body.unwrap_or_default();
+        let mut record = self.record(call, step, sent_us, now_us);
+        record.reply = reply;
+        self.answers += 1;
+        self.latencies[call as usize].saturating_record(now_us.saturating_sub(step.intended_us));
+        self.fill(&mut record, &body);
+        self.history.records.push(record);
+        if reply == Reply::Unexpected && self.history.strange.len() < STRANGE_MAX {
+            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(300)]);
+            self.history.strange.push(format!("{}: {status} {text}", call.name()));
+        }
+        if !step.act.is_side() && self.all[step.person as usize].phase != Phase::Home {
+            self.advance(step, call, reply, &body, agenda);
+        }
+    }
+
+    /// Keeps what the answer says.
+    fn fill(&mut self, record: &mut Record, body: &Body<'_>) {
+        let clock = self.stage.clock;
+        let one = &mut self.all[record.person as usize];
+        if let (Call::Join, Reply::Joined | Reply::JoinedAgain, Some(number)) = (record.call, record.reply, body.number)
+        {
+            record.number = number;
+        } else {
+            record.number = one.number;
+        }
+        record.poll_after_ms = body.poll_after_ms.unwrap_or(0);
+        if let Some(as_of_us) = body.as_of.and_then(|text| clock.of_text(text)) {
+            let age_ms = record.sent_us.saturating_sub(as_of_us) / 1_000;
+            record.age_ms = u16::try_from(age_ms).unwrap_or(u16::MAX);
+        }
+        match record.reply {
+            Reply::Waiting | Reply::Joined | Reply::JoinedAgain => record.value = body.position.unwrap_or(0),
+            Reply::Admitted if record.call == Call::Poll => record.value = self.keep_admission(record, body),
+            Reply::Issued | Reply::AlreadyIssued => {
+                if let Some(claim) = body.claimed() {
+                    record.value = claim.serial;
+                    let by_name = self.stage.by_shop(record.person);
+                    self.history.told.push(ToldClaim {
+                        received_us: record.received_us(),
+                        serial: claim.serial,
+                        code_hash: hash(claim.code),
+                        holder: holder(claim.user),
+                        expected: if by_name { Holder::User(record.person) } else { Holder::Pass(record.number) },
+                    });
+                }
+            }
+            _ => {}
+        }
+        if record.call == Call::Cheat
+            && let Role::Cheats(cheat) = self.all[record.person as usize].role
+        {
+            record.value = cheat as u32;
+            // The slot may have ended by itself meanwhile: then another refusal is right.
+            record.poll_after_ms =
+                u32::from(self.all[record.person as usize].expires_us.saturating_sub(1_000_000) < record.received_us());
+        }
+        if matches!(record.reply, Reply::Waiting)
+            && let Some(sample) = self.samples.iter_mut().find(|sample| sample.person == record.person)
+        {
+            sample.positions.push((record.received_us() as f64 / 1e6, record.value));
+        }
+    }
+
+    /// The index of the admission that was told; a new one if it was not told before.
+    fn keep_admission(&mut self, record: &Record, body: &Body<'_>) -> u32 {
+        let clock = self.stage.clock;
+        let instant = |text: Option<&str>| text.and_then(|text| clock.of_text(text)).unwrap_or(0);
+        let (admitted_us, expires_us) = (instant(body.admitted_at), instant(body.pass_expires_at));
+        let one = &mut self.all[record.person as usize];
+        let known = self.history.admissions.get(one.admission as usize);
+        if known.is_none_or(|known| (known.admitted_us, known.expires_us) != (admitted_us, expires_us)) {
+            one.admission = self.history.admissions.len() as u32;
+            one.expires_us = expires_us;
+            self.history.admissions.push(Admission {
+                number: one.number,
+                admitted_us,
+                received_us: record.received_us(),
+                expires_us,
+            });
+        }
+        one.admission
+    }
+
+    /// The cheat of this person, if it is one.
+    pub(crate) fn cheat_of(&self, person: u32) -> Option<Cheat> {
+        match self.all[person as usize].role {
+            Role::Cheats(cheat) => Some(cheat),
+            _ => None,
+        }
+    }
+}

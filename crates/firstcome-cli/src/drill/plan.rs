@@ -1,0 +1,191 @@
+//! The plan of an event, made before it: who comes when, and what sort of person it is.
+
+use super::rng::Rng;
+
+/// How many arrivals per second a plan has at most, on average over the rush: more is a test of the generator alone.
+const RUSH_PER_S: f64 = 6_000.0;
+/// The shares of arrivals before the opening and in the rush; the rest comes late.
+const EARLY: f64 = 0.30;
+const RUSH: f64 = 0.45;
+
+/// What somebody does who is not simply patient.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    Patient,
+    /// Joins twice at the same time with the same key.
+    DoubleClicks,
+    /// Hangs up right after sending the join, and tries again.
+    HangsUp,
+    /// Stops to poll without a word.
+    WalksAway,
+    /// Leaves politely while waiting.
+    Leaves,
+    /// Is away for longer than anybody counts as present, and comes back.
+    ComesBack,
+    /// Is not there when its turn comes, and never again.
+    NeverComes,
+    /// Is not there when its turn comes, and polls again after it lost the slot.
+    ComesTooLate,
+    /// Has a pass, and has the shop release it without a claim.
+    ReleasesUnused,
+    /// Has a pass, and leaves without a claim.
+    LeavesAdmitted,
+    /// Has a pass and never uses it: the slot ends by itself.
+    BrowsesAway,
+    Cheats(Cheat),
+}
+
+/// What must not work.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub(crate) enum Cheat {
+    ForgedTicket,
+    FlippedTicket,
+    ForeignTicket,
+    NoPass,
+    ForgedPass,
+    ForeignPass,
+    VerifyForged,
+    VerifyForeign,
+    FlippedPass,
+    OtherUser,
+    ReleasedPass,
+    LeftPass,
+    SharedPass,
+    NoKey,
+    WrongKey,
+}
+
+impl Cheat {
+    pub(crate) const ALL: [Self; 15] = [
+        Self::ForgedTicket,
+        Self::FlippedTicket,
+        Self::ForeignTicket,
+        Self::NoPass,
+        Self::ForgedPass,
+        Self::ForeignPass,
+        Self::VerifyForged,
+        Self::VerifyForeign,
+        Self::FlippedPass,
+        Self::OtherUser,
+        Self::ReleasedPass,
+        Self::LeftPass,
+        Self::SharedPass,
+        Self::NoKey,
+        Self::WrongKey,
+    ];
+    /// Those of a concert come first.
+    const CONCERT: usize = 13;
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::ForgedTicket => "a forged ticket",
+            Self::FlippedTicket => "a ticket with one flipped character",
+            Self::ForeignTicket => "a ticket of another room",
+            Self::NoPass => "a claim without pass",
+            Self::ForgedPass => "a claim with a forged pass",
+            Self::ForeignPass => "a claim with a pass of another room",
+            Self::VerifyForged => "a forged pass to verify",
+            Self::VerifyForeign => "a pass of another room to verify",
+            Self::FlippedPass => "a claim with one flipped character in the pass",
+            Self::OtherUser => "a claim for somebody else than the pass's user",
+            Self::ReleasedPass => "a claim with a released pass",
+            Self::LeftPass => "a claim with a pass whose holder left",
+            Self::SharedPass => "a second claim with a shared pass",
+            Self::NoKey => "a claim without key",
+            Self::WrongKey => "a claim with a wrong key",
+        }
+    }
+
+    /// Whether it is tried while waiting, before there is a pass.
+    pub(crate) const fn is_early(self) -> bool {
+        (self as u8) < Self::FlippedPass as u8
+    }
+}
+
+/// The sort of person number `person` of a concert.
+pub(crate) const fn role(seed: u64, person: u32) -> Role {
+    let mut rng = Rng::of(seed, person, 1);
+    match rng.below(1_000) {
+        0..50 => Role::DoubleClicks,
+        50..90 => Role::HangsUp,
+        90..140 => Role::WalksAway,
+        140..190 => Role::Leaves,
+        190..220 => Role::ComesBack,
+        220..240 => Role::NeverComes,
+        240..265 => Role::ComesTooLate,
+        265..295 => Role::ReleasesUnused,
+        295..320 => Role::LeavesAdmitted,
+        320..350 => Role::BrowsesAway,
+        350..430 => Role::Cheats(Cheat::ALL[rng.below(Cheat::CONCERT as u64) as usize]),
+        _ => Role::Patient,
+    }
+}
+
+/// The sort of person of a sale without a room.
+pub(crate) const fn role_at_counter(seed: u64, person: u32) -> Role {
+    let mut rng = Rng::of(seed, person, 1);
+    match rng.below(1_000) {
+        0..80 => Role::DoubleClicks,
+        80..150 => Role::HangsUp,
+        150..170 => Role::Cheats(if rng.chance(500) { Cheat::NoKey } else { Cheat::WrongKey }),
+        _ => Role::Patient,
+    }
+}
+
+/// Of those who are admitted, how many claim: the stock and this give the admission rate.
+pub(crate) const CLAIMING_SHARE: f64 = 0.85;
+
+/// When people arrive, in microseconds since the start, in order: a ramp up to the opening, a rush from then on that
+/// dies away, and late-comers.
+pub(crate) fn arrivals_us(seed: u64, people: u32, seconds: f64, opens_s: f64) -> Vec<u64> {
+    let mut rng = Rng::from_seed(seed);
+    let rush_s = (f64::from(people) * RUSH / RUSH_PER_S).max(2.0).min(seconds * 0.5);
+    let first_s = 0.2;
+    let mut arrivals: Vec<u64> = (0..people)
+        .map(|_| {
+            let (kind, at) = (rng.unit(), rng.unit());
+            let at_s = if kind < EARLY {
+                // More and more, the nearer the opening.
+                first_s + (opens_s - first_s) * at.sqrt()
+            } else if kind < EARLY + RUSH {
+                opens_s + rush_s * at * at.sqrt()
+            } else {
+                opens_s + (seconds * 0.85 - opens_s).max(0.0) * at
+            };
+            (at_s * 1e6) as u64
+        })
+        .collect();
+    arrivals.sort_unstable();
+    arrivals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_always_gives_the_same_plan_with_a_rush_at_the_opening() {
+        let arrivals = arrivals_us(7, 10_000, 60.0, 9.0);
+        assert_eq!(arrivals, arrivals_us(7, 10_000, 60.0, 9.0));
+        assert_ne!(arrivals, arrivals_us(8, 10_000, 60.0, 9.0));
+        let early = arrivals.partition_point(|&at| at < 9_000_000);
+        let rush = arrivals.partition_point(|&at| at < 11_000_000) - early;
+        assert!((2_700..3_300).contains(&early), "{early}");
+        assert!((4_200..5_000).contains(&rush), "{rush}");
+        assert!(arrivals.is_sorted() && arrivals[9_999] < 51_000_000);
+    }
+
+    #[test]
+    fn every_sort_of_person_and_every_cheat_is_there() {
+        let roles: Vec<Role> = (0..20_000).map(|person| role(3, person)).collect();
+        for cheat in &Cheat::ALL[..Cheat::CONCERT] {
+            assert!(roles.contains(&Role::Cheats(*cheat)), "{cheat:?}");
+        }
+        for wanted in [Role::Patient, Role::ComesBack, Role::NeverComes, Role::BrowsesAway, Role::HangsUp] {
+            assert!(roles.contains(&wanted), "{wanted:?}");
+        }
+        let at_counter: Vec<Role> = (0..5_000).map(|person| role_at_counter(3, person)).collect();
+        assert!(at_counter.contains(&Role::Cheats(Cheat::NoKey)) && at_counter.contains(&Role::DoubleClicks));
+    }
+}

@@ -1,0 +1,58 @@
+//! Chance from a seed: the same seed gives the same plan on every machine.
+
+/// `SplitMix64`: one word of state, every seed equally good.
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) const fn from_seed(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A generator that depends on nothing but these: what a person does next must not hang on what others draw.
+    pub(crate) const fn of(seed: u64, person: u32, salt: u64) -> Self {
+        Self(mix(seed ^ mix((person as u64) << 20 ^ salt)))
+    }
+
+    pub(crate) const fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        mix(self.0)
+    }
+
+    /// A number of `0..end`; `end` must not be 0. The bias of the remainder is of no concern here.
+    pub(crate) const fn below(&mut self, end: u64) -> u64 {
+        self.bits() % end
+    }
+
+    /// A number of `first..=last`.
+    pub(crate) const fn range(&mut self, first: u64, last: u64) -> u64 {
+        first + self.below(last - first + 1)
+    }
+
+    pub(crate) const fn chance(&mut self, per_mille: u64) -> bool {
+        self.below(1_000) < per_mille
+    }
+
+    /// A number of `0.0..1.0`.
+    pub(crate) const fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// Spreads a word over all 64 bits (the finalizer of `SplitMix64`).
+pub(crate) const fn mix(word: u64) -> u64 {
+    let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    word ^ (word >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stream_of_a_seed_never_changes() {
+        let mut rng = Rng::from_seed(0);
+        let stream = [rng.bits(), rng.bits(), rng.bits()];
+        assert_eq!(stream, [0xE220_A839_7B1D_CDAF, 0x6E78_9E6A_A1B9_65F4, 0x06C4_5D18_8009_454F]);
+    }
+}

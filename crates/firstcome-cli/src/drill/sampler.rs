@@ -1,0 +1,101 @@
+//! What the room and the coupon say about themselves, four times a second, and how much memory the server takes.
+
+use super::chaos::SharedServer;
+use super::crowd::Crowd;
+use super::record::RoomSeen;
+use super::server::call_on;
+use super::wire::{Body, Request};
+use crate::output::grouped;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::cell::Cell;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// Time between two looks.
+pub(crate) const STEP_MS: u64 = 250;
+
+/// What is looked at.
+pub(crate) struct Sampler {
+    pub(crate) crowd: Rc<Crowd>,
+    pub(crate) address: SocketAddr,
+    pub(crate) server: Option<SharedServer>,
+    pub(crate) room: Option<String>,
+    pub(crate) admin: String,
+    pub(crate) rss_max: Rc<Cell<u64>>,
+    pub(crate) seconds: u64,
+}
+
+/// A line on standard error while it is a terminal; nothing elsewhere.
+pub(crate) fn line(seconds: u64) -> ProgressBar {
+    let target =
+        if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(Some(seconds), target);
+    if let Ok(style) = ProgressStyle::with_template("[{bar:24}] {pos}/{len} s  {msg}") {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar
+}
+
+impl Sampler {
+    /// Looks for ever.
+    pub(crate) async fn run(self) {
+        let bar = line(self.seconds);
+        let mut stream = None;
+        let mut ticks = interval(Duration::from_millis(STEP_MS));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            ticks.tick().await;
+            // A restart holds the lock; there is no memory to read then.
+            if let Some(Ok(server)) = self.server.as_ref().map(|server| server.try_lock()) {
+                self.rss_max.set(self.rss_max.get().max(server.rss().unwrap_or(0)));
+            }
+            if self.crowd.is_up() {
+                if let Some(seen) = self.look(&mut stream).await {
+                    self.crowd.history().rooms.push(seen);
+                }
+            } else {
+                stream = None;
+            }
+            self.show(&bar);
+        }
+    }
+
+    fn show(&self, bar: &ProgressBar) {
+        bar.set_position(self.crowd.clock.now_us() / 1_000_000);
+        let history = self.crowd.history();
+        let seen = history.rooms.last().copied().unwrap_or_default();
+        let (waiting, active) = (grouped(seen.waiting), grouped(seen.active));
+        let (told, kills) = (grouped(history.told.len() as u64), history.restarts.len());
+        bar.set_message(format!("waiting {waiting}  active {active}  claims {told}  kills {kills}"));
+    }
+
+    async fn look(&self, slot: &mut Option<TcpStream>) -> Option<RoomSeen> {
+        let room = self.room.as_deref()?;
+        let path = &["/v1/rooms/", room];
+        let request = Request { method: "GET", path, key: Some(&self.admin), ..Request::default() };
+        let work = async {
+            let mut stream = match slot.take() {
+                Some(stream) => stream,
+                None => TcpStream::connect(self.address).await?,
+            };
+            let sent_us = self.crowd.clock.now_us();
+            let (status, bytes) = call_on(&mut stream, &request).await?;
+            let received_us = self.crowd.clock.now_us();
+            *slot = Some(stream);
+            let body = Body::parse(&bytes).filter(|_| status == 200);
+            anyhow::Ok(body.map(|body| RoomSeen {
+                received_us,
+                about_us: body.as_of.and_then(|text| self.crowd.clock.of_text(text)).unwrap_or(sent_us).min(sent_us),
+                waiting: body.waiting.unwrap_or(0),
+                active: body.active.unwrap_or(0),
+                serving: body.serving.unwrap_or(0),
+                rate_per_s: body.rate.unwrap_or(0.0),
+            }))
+        };
+        timeout(Duration::from_secs(5), work).await.ok()?.ok()?
+    }
+}
