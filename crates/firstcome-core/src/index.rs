@@ -85,6 +85,15 @@ impl Places {
 }
 
 #[cfg(test)]
+impl Places {
+    /// Bytes on the heap.
+    pub(crate) fn bytes(&self) -> usize {
+        let shards = &self.places.shards;
+        shards.capacity() * size_of::<HashTable<Place>>() + shards.iter().map(HashTable::allocation_size).sum::<usize>()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

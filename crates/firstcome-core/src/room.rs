@@ -40,7 +40,10 @@ pub use slots::{Hold, Slot};
 use std::collections::BTreeSet;
 use std::hash::RandomState;
 
-/// How often somebody is told to ask: never sooner, never later, and in between a third of what is left to wait.
+/// In what is left to wait somebody is told to ask so many times: so three missed polls are well before their turn, and
+/// who has gone away silently is passed over instead of wasting a slot.
+const POLLS_LEFT: u64 = 5;
+/// How often somebody is told to ask: never sooner, never later.
 const POLL_MS_MIN: u64 = 2_000;
 const POLL_MS_MAX: u64 = 60_000;
 /// How often somebody asks whose wait nobody can tell.
@@ -61,6 +64,8 @@ pub struct Room {
     meter: Meter,
     ticked: Steady,
     was_open: bool,
+    /// Whether the last tick left people in line whom it had not reached.
+    was_busy: bool,
     ends: Vec<u32>,
 }
 
@@ -85,6 +90,7 @@ impl Room {
             meter: Meter::new(now.steady),
             ticked: now.steady,
             was_open: false,
+            was_busy: false,
             ends: Vec::new(),
         }
     }
@@ -125,7 +131,7 @@ impl Room {
             active: self.slots.count(),
             serving: self.line.reached() - 1,
             rate: self.meter.rate(now.steady),
-            wait_at_tail_ms: self.wait_ms(self.line.ahead(self.line.next() - 1).saturating_add(1), now),
+            wait_at_tail_ms: self.wait_ms(self.line.ahead(self.line.next()).saturating_add(1), now),
         }
     }
 
@@ -169,15 +175,19 @@ impl Room {
 
     /// Draws the next number, or finds the place that the same request or the same user has.
     ///
-    /// Order of checks: idempotency key → the user's living place → closed → full.
+    /// Order of checks: idempotency key of a living place → the user's living place → closed → full.
     pub fn join(&mut self, join: &Join, now: Now, changes: &mut Vec<Change>) -> Result<Joined, Rejection> {
         if let Some(request) = join.request
             && let Some((number, known)) = self.line.of_request(request.key)
         {
-            if known.body != request.body {
+            self.settle(number, now, changes);
+            let lives = !matches!(self.line.place(number), Some(Place::Gone(_)));
+            if lives && known.body != request.body {
                 return Err(Rejection::KeyReused(Number(number)));
             }
-            return Ok(Joined::SameRequest(self.look(number, now, changes)));
+            if lives {
+                return Ok(Joined::SameRequest(self.look(number, now, changes)));
+            }
         }
         if let Some(number) = join.user.as_ref().and_then(|user| self.line.of_user(user.as_str())) {
             let view = self.look(number, now, changes);
@@ -187,11 +197,13 @@ impl Room {
         }
         self.judge_room(now)?;
         #[cfg(feature = "planted-bugs")]
-        if crate::planted::is(crate::planted::Bug::NumberTwice) && self.line.next() % 100 == 0 {
+        if crate::planted::is(crate::planted::Bug::NumberTwice) && self.line.next().is_multiple_of(100) {
             let number = self.line.push(join.user.as_ref(), join.request, now.steady);
             changes.push(Change::Joined { number: Number(number), join: join.clone(), joined_at: now.wall });
             return Ok(Joined::New(self.tell_waiting(number - 1, now)));
         }
+        // Nobody has ticked while nobody was here.
+        self.was_busy &= !self.is_idle();
         let number = self.line.push(join.user.as_ref(), join.request, now.steady);
         assert!(self.line.reached() <= number, "nobody enters before the number that the line has reached");
         changes.push(Change::Joined { number: Number(number), join: join.clone(), joined_at: now.wall });
@@ -267,7 +279,8 @@ impl Room {
     }
 
     fn depart(&mut self, number: u32, how: Departure, now: Now, changes: &mut Vec<Change>) {
-        if self.line.place(number) == Some(Place::Waiting) && self.line.reached() <= number {
+        // Only while the line moves: departures and speed are told for the same time.
+        if self.was_busy && self.line.place(number) == Some(Place::Waiting) && self.line.reached() <= number {
             self.meter.departed(now.steady);
         }
         self.returned.remove(&number);
@@ -309,6 +322,13 @@ impl Room {
         (taken && slot.admission == admission && now.steady < until).then_some(until)
     }
 
+    /// How long after the last tick the next one should be at the latest, where the rate is so slow that admissions would
+    /// be lost by a later one. `None` if it does not matter.
+    pub fn next_tick_us(&self) -> Option<u64> {
+        let is_moving = self.was_open && self.line.waiting() != 0;
+        self.bucket.as_ref().filter(|_| is_moving).and_then(Bucket::until_full_us)
+    }
+
     /// Does what time has made due: frees slots, ends who is long silent, admits.
     ///
     /// To be called several times per slice of 250 ms; a rarer tick admits less than the rate, never more. Costs as much
@@ -332,6 +352,7 @@ impl Room {
 
     fn admit(&mut self, now: Now, changes: &mut Vec<Change>) {
         let is_open = self.state(now.wall) == RoomState::Open;
+        let was_busy = std::mem::take(&mut self.was_busy);
         if is_open && !self.was_open {
             self.meter.reset(now.steady);
         }
@@ -354,7 +375,9 @@ impl Room {
         if self.line.reached() != reached {
             changes.push(Change::Reached(self.line.reached()));
         }
-        if self.line.ahead(self.line.next()) != 0 {
+        self.was_busy = self.line.ahead(self.line.next()) != 0;
+        // A line that was empty before says nothing about its speed: nobody ticks while nobody is there.
+        if was_busy && self.was_busy {
             let busy_us = now.steady.since_us(self.ticked);
             self.meter.moved(now.steady, moved, busy_us);
         }
@@ -362,7 +385,10 @@ impl Room {
 
     /// The next to be admitted: the lowest number that came back, else the next present one in line.
     fn next_present(&mut self, now: Steady, looked_left: &mut u32, moved: &mut u32) -> Option<u32> {
-        while let Some(number) = self.returned.pop_first() {
+        while *looked_left != 0
+            && let Some(number) = self.returned.pop_first()
+        {
+            *looked_left -= 1;
             // Gone silent again: its next poll brings it back.
             if self.line.is_present(number, now) {
                 return Some(number);
@@ -375,12 +401,15 @@ impl Room {
     }
 
     fn offer(&mut self, number: u32, now: Now, changes: &mut Vec<Change>) {
+        if in_both_sets() && self.slots.get(number).is_some() {
+            return;
+        }
         if let Some(bucket) = &mut self.bucket {
             bucket.spend();
         }
         let cap = self.settings.max_active.unwrap_or(u32::MAX);
         assert!(self.slots.count() < cap, "active slots never exceed the cap");
-        assert!(self.slots.get(number).is_none() || in_both_sets(), "one slot each");
+        assert!(self.slots.get(number).is_none(), "one slot each");
         self.line.take(number);
         self.admissions += 1;
         let until = now.steady.plus_ms(self.settings.claim_window_ms);
@@ -392,13 +421,16 @@ impl Room {
 
     fn wait_ms(&self, ahead: u32, now: Now) -> Option<u64> {
         let settings = &self.settings;
-        let by_slots = settings.max_active.map(|cap| f64::from(cap) * 1_000.0 / settings.active_ttl_ms as f64);
-        let assumed = settings.admit.map(Admit::per_second).or(by_slots);
-        let wait_ms = self.meter.speed(now.steady, assumed).wait_ms(ahead, self.line.waiting());
+        let by_slots = |cap| f64::from(cap) * 1_000.0 / settings.active_ttl_ms as f64;
+        let speed = match (settings.admit, settings.max_active) {
+            (Some(admit), cap) => self.meter.speed(now.steady, admit.per_second(), cap.is_none()),
+            (None, cap) => self.meter.speed(now.steady, by_slots(cap.unwrap_or(u32::MAX)), false),
+        };
+        let wait_ms = speed.wait_ms(ahead, self.line.waiting());
         match (self.state(now.wall), settings.opens_at) {
             (RoomState::Scheduled, Some(opens_at)) => {
                 let until_open_ms = (opens_at.as_us() - now.wall.as_us()).max(0).unsigned_abs().div_ceil(1_000);
-                wait_ms.map(|wait_ms| wait_ms + until_open_ms)
+                wait_ms.map(|wait_ms| wait_ms.saturating_add(until_open_ms))
             }
             (RoomState::Paused | RoomState::Closed, _) => None,
             _ => wait_ms,
@@ -470,7 +502,7 @@ impl Room {
         if self.line.reached() <= number.0 {
             return Err(Damage::Reached);
         }
-        if !in_both_sets() {
+        if !in_both_sets() || matches!(slot.hold, Hold::Offered { .. }) {
             self.line.take(number.0);
         }
         self.slots.put(number.0, slot, now.steady);
@@ -507,10 +539,10 @@ const fn gone(number: u32, how: Departure) -> TicketView {
     TicketView { number: Number(number), state: TicketState::Gone(how), poll_after_ms: 0 }
 }
 
-/// When to ask again: a third of what is left to wait, spread by a fifth either way, so that a crowd that came together
+/// When to ask again: a fifth of what is left to wait, spread by a fifth either way, so that a crowd that came together
 /// does not ask together.
 fn poll_after_ms(wait_ms: Option<u64>, number: u32) -> u32 {
-    let base_ms = wait_ms.map_or(POLL_MS_UNKNOWN, |wait_ms| wait_ms / 3).clamp(POLL_MS_MIN, POLL_MS_MAX);
+    let base_ms = wait_ms.map_or(POLL_MS_UNKNOWN, |wait_ms| wait_ms / POLLS_LEFT).clamp(POLL_MS_MIN, POLL_MS_MAX);
     let spread = u64::from(number.wrapping_mul(0x9e37_79b9) >> 22);
     let told_ms = base_ms * (4 * 1_024 + 2 * spread) / (5 * 1_024);
     told_ms.next_multiple_of(100) as u32

@@ -227,7 +227,7 @@ pub enum Joined {
 pub enum Damage {
     /// A number stands twice, or out of order, or a user or a request has two living tickets.
     Ticket,
-    /// A slot without its ticket, of a ticket that is gone, or an admission that stands twice.
+    /// A slot without its ticket, of a ticket that is gone, or an admission that was never counted.
     Slot,
     /// More was reached than drawn, or a slot beyond what was reached.
     Reached,
@@ -238,7 +238,7 @@ impl Damage {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ticket => "a number stands twice, or a user or an idempotency key has two living tickets",
-            Self::Slot => "a slot without its living ticket, or an admission that stands twice",
+            Self::Slot => "a slot without its living ticket, or an admission that was never counted",
             Self::Reached => "the line has reached more than was drawn",
         }
     }

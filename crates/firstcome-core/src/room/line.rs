@@ -10,9 +10,13 @@
 //! - Nobody below [`Line::reached`] is counted by [`Line::ahead`], so a position never rises: tickets come back into
 //!   line only below it.
 
+#[cfg(test)]
+mod tests;
+
 use super::Departure;
 use crate::id::{RequestId, UserId};
 use crate::index::Places;
+use crate::limits::WAITING_TTL_MS_MAX;
 use crate::time::Steady;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
@@ -31,6 +35,10 @@ const TOLD_MS: u32 = 100;
 const SWEEP_SEGMENTS_MAX: usize = 4;
 /// Tickets that one search passes over: a bound for its time.
 pub(super) const SEARCH_TICKETS_MAX: u32 = 65_536;
+
+/// What an epoch is moved to before now: longer than any time-out of somebody in line.
+const REBASED_MS: u32 = u32::MAX / 4;
+const _: () = assert!(WAITING_TTL_MS_MAX < REBASED_MS as u64);
 
 type Bits = [u64; WORDS];
 
@@ -90,18 +98,22 @@ impl Columns {
     }
 
     fn touch(&mut self, at: usize, now: Steady, told_ms: u32) {
+        // A room without people is not swept: its last segment may be of any age.
+        self.rebase(now);
         self.seen[at] = self.clock(now);
         self.told[at] = u16::try_from(told_ms.div_ceil(TOLD_MS)).unwrap_or(u16::MAX);
         self.present_until = self.present_until.max(self.seen[at].saturating_add(self.window(at)));
     }
 
-    /// Moves the epoch, so that milliseconds since then fit in 32 bits however long somebody waits.
+    /// Moves the epoch, so that milliseconds since then fit in 32 bits however long somebody waits. Whoever was silent
+    /// for longer than [`REBASED_MS`] counts as silent for that long, which is longer than anybody may be.
     fn rebase(&mut self, now: Steady) {
-        let shift = self.clock(now) / 2;
-        if shift < u32::MAX / 4 {
+        if self.clock(now) < 2 * REBASED_MS {
             return;
         }
-        self.epoch = self.epoch.plus_ms(u64::from(shift));
+        let shift_ms = now.since_us(self.epoch) / 1_000 - u64::from(REBASED_MS);
+        self.epoch = self.epoch.plus_ms(shift_ms);
+        let shift = u32::try_from(shift_ms).unwrap_or(u32::MAX);
         self.seen.iter_mut().for_each(|seen| *seen = seen.saturating_sub(shift));
         self.present_until = self.present_until.saturating_sub(shift);
     }
@@ -375,7 +387,7 @@ impl Line {
         }
     }
 
-    /// How many wait between the number that the line has reached and this one.
+    /// How many wait between the number that the line has reached and this one, which may be the next to be drawn.
     pub(super) fn ahead(&self, number: u32) -> u32 {
         if number <= self.reached {
             return 0;
@@ -386,7 +398,7 @@ impl Line {
         }
         let (from, from_at) = self.spot(self.reached);
         let (to, to_at) = self.spot(number);
-        // The number that is drawn next may begin a segment that is not there yet.
+        // The next number may be the first one of a segment that does not exist yet.
         let before = self.segments.get(to).map_or(0, |page| page.waiting_below(to_at as u32));
         if from == to {
             return before - self.segments[from].waiting_below(from_at as u32);
@@ -437,6 +449,7 @@ impl Line {
                     bits &= bits - 1;
                 }
             }
+            looked += WORDS as u32;
             self.reached = (start + page.drawn).min(self.next);
         }
         search

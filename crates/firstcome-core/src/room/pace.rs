@@ -9,10 +9,14 @@ const SLICE_US: u128 = 250_000;
 const MEASURED_S: usize = 32;
 /// The configured rate counts as if it had been measured for this long: an estimate for the first seconds.
 const ASSUMED_S: f64 = 4.0;
+/// And for as long as it takes to admit so many, where nothing else limits the line: a slow rate is hardly seen in what
+/// was measured.
+const ASSUMED_PEOPLE: f64 = 4.0;
 
 /// A token bucket in whole numbers, so that nothing is lost or won by rounding: one microsecond earns the count,
-/// one admission costs the period in microseconds (both tenfold). It holds one slice of the rate, or one admission if that is more;
-/// so in any window at most the rate and one slice are admitted.
+/// one admission costs the period in microseconds (both tenfold). It holds one slice of the rate, or one admission if
+/// that is more; so in any window at most the rate and one slice are admitted. That has a price: below four admissions
+/// per second each one that falls due between two ticks is late, and the time until its tick is lost.
 pub(super) struct Bucket {
     admit: Admit,
     credit: u128,
@@ -39,7 +43,7 @@ impl Bucket {
 
     /// Earns what is due since the last time.
     pub(super) fn earn(&mut self, now: Steady) {
-        let holds = self.cost().max(self.earned_per_us() * SLICE_US);
+        let holds = self.holds();
         let elapsed_us = u128::from(now.since_us(self.at));
         self.credit = (self.credit + elapsed_us * self.earned_per_us()).min(holds);
         self.at = self.at.max(now);
@@ -48,6 +52,20 @@ impl Bucket {
     /// How many may be admitted now.
     pub(super) fn affords(&self) -> u32 {
         u32::try_from(self.credit / self.cost()).unwrap_or(u32::MAX)
+    }
+
+    /// Microseconds until one more is earned, if the bucket cannot hold a second one: then whatever is earned after that
+    /// is lost. `None` if one is there.
+    pub(super) fn until_full_us(&self) -> Option<u64> {
+        if self.cost() <= self.credit || 2 * self.cost() <= self.holds() {
+            return None;
+        }
+        let missing = self.cost().saturating_sub(self.credit);
+        Some(u64::try_from(missing.div_ceil(self.earned_per_us())).unwrap_or(u64::MAX))
+    }
+
+    fn holds(&self) -> u128 {
+        self.cost().max(self.earned_per_us() * SLICE_US)
     }
 
     pub(super) fn spend(&mut self) {
@@ -140,13 +158,14 @@ impl Meter {
         if measured_s < 0.001 { 0.0 } else { f64::from(sum.admitted) / measured_s.max(1.0) }
     }
 
-    /// The line's speed, with what is assumed of it mixed in while little was measured.
-    pub(super) fn speed(&self, now: Steady, assumed: Option<f64>) -> Speed {
+    /// The line's speed, with what is assumed of it mixed in while little was measured; for ever a bit if it `rules`.
+    pub(super) fn speed(&self, now: Steady, assumed: f64, rules: bool) -> Speed {
         let (_, sum) = self.sum(now);
         let measured_s = sum.busy_us as f64 / 1e6;
-        let assumed_s = if assumed.is_some() { (ASSUMED_S - measured_s / 4.0).max(0.0) } else { 0.0 };
+        let assumed_s_min = if rules { ASSUMED_PEOPLE / assumed } else { 0.0 };
+        let assumed_s = (ASSUMED_S - measured_s / 4.0).max(assumed_s_min);
         let total_s = (measured_s + assumed_s).max(0.001);
-        let moved = (f64::from(sum.moved) + assumed.unwrap_or(0.0) * assumed_s) / total_s;
+        let moved = (f64::from(sum.moved) + assumed * assumed_s) / total_s;
         Speed { moved, departed: f64::from(sum.departed) / total_s }
     }
 }

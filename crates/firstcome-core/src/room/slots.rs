@@ -102,33 +102,26 @@ impl Slots {
         self.kept.remove(&number).map(|kept| kept.slot)
     }
 
-    /// Collects slots whose end has come, at most about `count_max`.
-    pub(super) fn due(&mut self, now: Steady, count_max: usize, found: &mut Vec<u32>) {
-        while let Some(mut step) = self.ends.first_entry() {
-            if Self::step(now) < *step.key() || count_max <= found.len() {
-                return;
+    /// Collects slots whose end has come. Looks at most at `look_max` of them, so that it takes several calls when very
+    /// many end together.
+    pub(super) fn due(&mut self, now: Steady, look_max: usize, found: &mut Vec<u32>) {
+        let mut later = Vec::new();
+        for _ in 0..look_max {
+            let Some(mut step) = self.ends.first_entry().filter(|step| *step.key() <= Self::step(now)) else { break };
+            let Some((number, admission)) = step.get_mut().pop() else {
+                step.remove();
+                continue;
+            };
+            let Some(kept) = self.kept.get(&number).filter(|kept| kept.slot.admission == admission) else { continue };
+            let end = kept.end(self.idle_ttl_ms);
+            if end <= now {
+                found.push(number);
+            } else {
+                later.push((number, admission, end));
             }
-            let key = *step.key();
-            let entries = std::mem::take(step.get_mut());
-            step.remove();
-            let mut later = Vec::new();
-            for (number, admission) in entries {
-                let Some(kept) = self.kept.get(&number).filter(|kept| kept.slot.admission == admission) else {
-                    continue;
-                };
-                let end = kept.end(self.idle_ttl_ms);
-                if end <= now {
-                    found.push(number);
-                } else if Self::step(end) == key {
-                    later.push((number, admission));
-                } else {
-                    Self::enter(&mut self.ends, end, number, admission);
-                }
-            }
-            if !later.is_empty() {
-                self.ends.insert(key, later);
-                return;
-            }
+        }
+        for (number, admission, end) in later {
+            Self::enter(&mut self.ends, end, number, admission);
         }
     }
 
@@ -144,6 +137,12 @@ impl Slots {
             let end = kept.end(idle_ttl_ms);
             Self::enter(&mut self.ends, end, number, kept.slot.admission);
         }
+    }
+
+    /// Entries in the calendar of ends.
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> usize {
+        self.ends.values().map(Vec::len).sum()
     }
 
     pub(super) fn clear(&mut self) {

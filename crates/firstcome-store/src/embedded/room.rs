@@ -164,6 +164,10 @@ impl RoomCell {
         self.kept.lock().room.is_idle()
     }
 
+    pub(super) fn next_tick_us(&self) -> Option<u64> {
+        self.kept.lock().room.next_tick_us()
+    }
+
     /// The batch is durable: everybody may be told.
     pub(super) fn settle(&self) {
         self.kept.lock().unsettled.clear();

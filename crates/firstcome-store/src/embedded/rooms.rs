@@ -18,6 +18,9 @@ use std::time::Duration;
 /// How often rooms are looked at in which anybody waits or is admitted: several times per slice of 250 ms.
 const TICK: Duration = Duration::from_millis(50);
 
+/// How often at most, for a rate whose next admission is due.
+const TICK_MIN: Duration = Duration::from_millis(2);
+
 /// A thread that ticks while any room has somebody in it, and sleeps while none has.
 pub(super) struct Ticker {
     thread: Thread,
@@ -56,14 +59,14 @@ fn run(inner: &Weak<Inner>, sleeps: &AtomicBool) {
         }
         sleeps.store(false, Ordering::SeqCst);
         let (reply, done) = Reply::<()>::pair();
-        let submitted = inner.lane.submit(Command::Tick(Some(reply)));
-        drop(inner);
-        if submitted.is_ok() {
+        if inner.lane.submit(Command::Tick(Some(reply))).is_ok() {
             // The next tick is asked for once this one is done: a slow disk is not given more to do. An error means
             // that the writer is gone or takes no writes, which the next round will see.
             let _ = done.blocking_recv();
         }
-        std::thread::park_timeout(TICK);
+        let next_us = inner.shared.rooms.read().values().filter_map(|cell| cell.next_tick_us()).min();
+        drop(inner);
+        std::thread::park_timeout(next_us.map_or(TICK, |us| Duration::from_micros(us).clamp(TICK_MIN, TICK)));
     }
 }
 

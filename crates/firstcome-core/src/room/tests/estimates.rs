@@ -1,0 +1,254 @@
+//! How long it is going to take, compared with how long it took.
+
+use super::*;
+use std::collections::BTreeMap;
+
+/// People who ask when they were told to, and leave at random; and some who vanish without a word.
+struct Crowd {
+    play: Play,
+    chance: Chance,
+    /// What happens when, in milliseconds.
+    polls: BTreeMap<u64, Vec<u32>>,
+    leaves: BTreeMap<u64, Vec<u32>>,
+    leaves_after_ms: Option<f64>,
+    told: BTreeMap<u32, (u64, u64)>,
+    errors: Vec<f64>,
+}
+
+impl Crowd {
+    fn new(settings: RoomSettings, leaves_after_ms: Option<f64>) -> Self {
+        Self {
+            play: Play::new(settings),
+            chance: Chance(11),
+            polls: BTreeMap::new(),
+            leaves: BTreeMap::new(),
+            leaves_after_ms,
+            told: BTreeMap::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    fn join(&mut self, vanishes: bool) -> TicketView {
+        let view = self.play.stranger();
+        let (now, ticket) = (self.play.passed_ms(), view.number.get());
+        if !vanishes {
+            self.polls.entry(now + u64::from(view.poll_after_ms)).or_default().push(ticket);
+        }
+        if let Some(after_ms) = self.leaves_after_ms {
+            let at = now + (-self.chance.part().ln() * after_ms) as u64;
+            self.leaves.entry(at).or_default().push(ticket);
+        }
+        view
+    }
+
+    fn many_join(&mut self, count: u32) {
+        for _ in 0..count {
+            self.join(false);
+        }
+    }
+
+    /// Remembers what this ticket was told, to be compared with the truth.
+    fn remember(&mut self, view: TicketView) {
+        if let TicketState::Waiting { wait_ms: Some(wait_ms), .. } = view.state {
+            self.told.insert(view.number.get(), (self.play.passed_ms(), wait_ms));
+        }
+    }
+
+    fn step(&mut self) {
+        self.play.pass_ms(50);
+        let now = self.play.passed_ms();
+        while let Some(polls) = self.polls.first_entry().filter(|polls| *polls.key() <= now) {
+            for ticket in polls.remove() {
+                let Some(view) = self.play.view(ticket) else { continue };
+                if let TicketState::Waiting { .. } = view.state {
+                    self.polls.entry(now + u64::from(view.poll_after_ms)).or_default().push(ticket);
+                }
+            }
+        }
+        while let Some(leaves) = self.leaves.first_entry().filter(|leaves| *leaves.key() <= now) {
+            for ticket in leaves.remove() {
+                if self.play.room.line.place(ticket) == Some(Place::Waiting) {
+                    self.play.leave(ticket);
+                }
+            }
+        }
+        self.play.changes.clear();
+        self.play.room.tick(self.play.now, &mut self.play.changes);
+        for change in self.play.changes.drain(..) {
+            if let Change::Admitted { number, .. } = change
+                && let Some((then, told_ms)) = self.told.remove(&number.get())
+            {
+                let true_ms = (now - then) as f64;
+                self.errors.push((told_ms as f64 - true_ms).abs() / true_ms);
+            }
+        }
+    }
+
+    fn run_s(&mut self, seconds: u64) {
+        (0..seconds * 20).for_each(|_| self.step());
+    }
+
+    /// The error in the middle.
+    fn median(&mut self) -> f64 {
+        self.errors.sort_by(f64::total_cmp);
+        self.errors[self.errors.len() / 2]
+    }
+}
+
+#[test]
+fn in_steady_flow_the_first_told_wait_is_right_within_a_tenth() {
+    // 50 per second are admitted, 20 of 20 000 leave per second, and 70 come.
+    let mut crowd = Crowd::new(RoomSettings::with_rate(50, 1_000), Some(1_000_000.0));
+    crowd.many_join(20_000);
+    for second in 0..90 {
+        for _ in 0..70 {
+            let view = crowd.join(false);
+            if 30 <= second {
+                crowd.remember(view);
+            }
+        }
+        crowd.run_s(1);
+    }
+    let waiting = crowd.play.counts().0;
+    assert!((18_000..22_000).contains(&waiting), "steady: {waiting}");
+    crowd.run_s(450);
+    assert!(2_500 < crowd.errors.len(), "{} were admitted", crowd.errors.len());
+    let median = crowd.median();
+    assert!(median <= 0.1, "{median}");
+}
+
+#[test]
+fn with_half_of_the_people_absent_the_told_wait_is_right_after_half_a_minute_of_flow() {
+    let settings = RoomSettings::with_rate(50, 1_000);
+    let mut crowd = Crowd::new(paused(settings.clone()), Some(2_000_000.0));
+    // Whoever vanished did so before the room opens.
+    for ticket in 0..20_000 {
+        crowd.join(ticket % 2 == 0);
+    }
+    crowd.run_s(240);
+    crowd.play.put(&settings);
+    crowd.run_s(30);
+    for ticket in 1..=20_000 {
+        if ticket % 2 == 0
+            && let Some(view) = crowd.play.view(ticket)
+        {
+            crowd.remember(view);
+        }
+    }
+    crowd.run_s(300);
+    assert!(5_000 < crowd.errors.len(), "{} were admitted", crowd.errors.len());
+    let median = crowd.median();
+    assert!(median <= 0.1, "{median}");
+}
+
+#[test]
+fn before_anything_was_measured_the_settings_tell() {
+    let mut play = Play::new(ten_per_second());
+    play.strangers(99);
+    let wait_ms = |view: TicketView| match view.state {
+        TicketState::Waiting { wait_ms, .. } => wait_ms,
+        other => panic!("{other:?}"),
+    };
+    let last = play.stranger();
+    assert_eq!(wait_ms(last), Some(10_000));
+    let mut play = Play::new(RoomSettings { active_ttl_ms: 60_000, ..RoomSettings::with_slots(6) });
+    let first = play.stranger();
+    assert_eq!(wait_ms(first), Some(10_000), "as if every slot lasted to its end");
+}
+
+#[test]
+fn a_slow_rate_tells_a_wait_at_any_time() {
+    for every_s in [10, 60, 300] {
+        let mut crowd = Crowd::new(RoomSettings::with_rate(1, every_s * 1_000), None);
+        crowd.many_join(20);
+        for _ in 0..10 {
+            crowd.run_s(every_s / 2 + 1);
+            let waiting = crowd.play.counts().0;
+            let told_ms = crowd.play.room.view(crowd.play.now).wait_at_tail_ms.expect("the rate is known");
+            let true_s = every_s * (u64::from(waiting) + 1);
+            let error = (told_ms as f64 / 1_000.0 - true_s as f64).abs() / true_s as f64;
+            assert!(error <= 0.25, "one per {every_s} s: {told_ms} ms, not {true_s} s");
+        }
+    }
+}
+
+#[test]
+fn a_room_that_was_empty_for_hours_is_not_taken_for_a_slow_one() {
+    // Nobody ticks while nobody is there, so the first tick comes hours after the one before it.
+    // Whether nobody ever came, or the last ones left, or were sent away, while the line stood.
+    for before in 0..3 {
+        let mut crowd = Crowd::new(RoomSettings::with_rate(100, 1_000), None);
+        if before != 0 {
+            crowd.many_join(3);
+        }
+        crowd.play.room.tick(crowd.play.now, &mut crowd.play.changes);
+        match before {
+            1 => (1..=3).for_each(|ticket| assert!(crowd.play.leave(ticket).ends_with(&format!("left {ticket}")))),
+            2 => {
+                crowd.play.room.close();
+                crowd.play.put(&RoomSettings::with_rate(100, 1_000));
+            }
+            _ => {}
+        }
+        assert!(crowd.play.room.is_idle());
+        crowd.play.pass_ms(5 * HOUR_MS);
+        crowd.many_join(2_000);
+        for _ in 0..10 {
+            crowd.run_s(1);
+            let waiting = u64::from(crowd.play.counts().0);
+            let told_ms = crowd.play.room.view(crowd.play.now).wait_at_tail_ms.unwrap();
+            let true_ms = waiting * 10;
+            assert!(told_ms.abs_diff(true_ms) * 10 <= true_ms, "{told_ms} ms for {waiting}");
+        }
+    }
+}
+
+#[test]
+fn a_line_that_does_not_move_tells_no_wait() {
+    let mut play = Play::with_slot_taken(RoomSettings::with_slots(1));
+    play.strangers(2);
+    play.run_ms(20_000);
+    assert_eq!(play.view(2).map(|view| view.state), Some(TicketState::Waiting { position: 0, wait_ms: None }));
+    let told = play.view(2).map_or(0, |view| view.poll_after_ms);
+    assert!((12_000..=18_100).contains(&told), "{told}");
+}
+
+#[test]
+fn the_rate_that_is_shown_is_what_was_admitted_lately() {
+    let mut play = Play::new(ten_per_second());
+    assert!(play.room.view(play.now).rate.abs() < 1e-9);
+    play.strangers(500);
+    // For half a minute all count as present.
+    play.run_ms(28_000);
+    let rate = play.room.view(play.now).rate;
+    assert!((9.5..10.5).contains(&rate), "{rate}");
+    play.put(&paused(ten_per_second()));
+    play.run_ms(40_000);
+    assert!(play.room.view(play.now).rate.abs() < 1e-9);
+}
+
+#[test]
+fn who_leaves_before_the_opening_does_not_make_the_line_seem_faster() {
+    let opens_at = Some(Timestamp::clamped_us(WALL_US + 60_000_000));
+    let mut crowd = Crowd::new(RoomSettings { opens_at, ..ten_per_second() }, None);
+    crowd.many_join(1_000);
+    for ticket in 1..=300 {
+        crowd.play.leave(3 * ticket);
+        crowd.run_s(u64::from(ticket % 10 == 0));
+    }
+    let told_ms = crowd.play.room.view(crowd.play.now).wait_at_tail_ms;
+    assert_eq!(told_ms, Some(30_000 + 701 * 100));
+}
+
+#[test]
+fn a_pause_makes_what_was_measured_before_it_void() {
+    let mut play = Play::with_slot_taken(RoomSettings::with_slots(1));
+    play.strangers(1);
+    play.run_ms(20_000);
+    assert_eq!(play.room.view(play.now).wait_at_tail_ms, None, "it did not move");
+    play.put(&paused(RoomSettings::with_slots(1)));
+    play.run_ms(100);
+    play.put(&RoomSettings::with_slots(1));
+    play.run_ms(50);
+    assert_eq!(play.room.view(play.now).wait_at_tail_ms, Some(2 * 1_800_000));
+}

@@ -1,0 +1,555 @@
+//! Random commands on the room and on a model that is too simple to be wrong: a list of tickets, looked through from
+//! the front every time. Both must say the same and change the same, always.
+//!
+//! The model does not say how long somebody waits, and so takes over which interval they are told. When a tick notices
+//! that somebody is silent for too long may vary within bounds, which are checked.
+
+use super::*;
+use proptest::prelude::*;
+
+/// Milliseconds on the steady clock.
+type Ms = i64;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Stand {
+    Waits,
+    Offered { admission: u64, until: Ms },
+    Taken { admission: u64, until: Ms, contact: Ms },
+    Gone(Departure),
+}
+
+struct Ticket {
+    join: Join,
+    stand: Stand,
+    seen: Ms,
+    told_ms: Ms,
+    back: bool,
+    /// The first tick since it came into line, or came back into it.
+    ticked: Option<Ms>,
+    /// The last position that it was told.
+    position: u32,
+}
+
+struct Model {
+    settings: RoomSettings,
+    closed: bool,
+    tickets: Vec<Ticket>,
+    reached: usize,
+    admissions: u64,
+    /// What the bucket holds: thousandths of the count of a period times milliseconds.
+    credit: i64,
+    earned_at: Ms,
+    now: Now,
+    changes: Vec<Change>,
+}
+
+impl Model {
+    fn new(settings: RoomSettings) -> Self {
+        Self {
+            settings,
+            closed: false,
+            tickets: Vec::new(),
+            reached: 0,
+            admissions: 0,
+            credit: 0,
+            earned_at: 0,
+            now: start(),
+            changes: Vec::new(),
+        }
+    }
+
+    fn ms(&self) -> Ms {
+        (self.now.steady.as_us() - STEADY_US) / 1_000
+    }
+
+    fn steady(ms: Ms) -> Steady {
+        Steady::from_us(STEADY_US + ms * 1_000)
+    }
+
+    fn waiting(&self) -> usize {
+        self.tickets.iter().filter(|it| it.stand == Stand::Waits).count()
+    }
+
+    fn active(&self) -> usize {
+        self.tickets.iter().filter(|it| matches!(it.stand, Stand::Offered { .. } | Stand::Taken { .. })).count()
+    }
+
+    fn end(&self, at: usize) -> Ms {
+        match self.tickets[at].stand {
+            Stand::Offered { until, .. } => until,
+            Stand::Taken { until, contact, .. } => {
+                self.settings.idle_ttl_ms.map_or(until, |idle_ms| until.min(contact + idle_ms as Ms))
+            }
+            _ => Ms::MAX,
+        }
+    }
+
+    fn is_silent(&self, at: usize) -> bool {
+        self.settings.waiting_ttl_ms as Ms <= self.ms() - self.tickets[at].seen
+    }
+
+    fn is_present(&self, at: usize) -> bool {
+        let ticket = &self.tickets[at];
+        self.ms() - ticket.seen <= (3 * ticket.told_ms).max(30_000)
+    }
+
+    fn go(&mut self, at: usize, how: Departure) {
+        self.tickets[at].stand = Stand::Gone(how);
+        self.tickets[at].back = false;
+        self.changes.push(Change::Gone { number: number(at as u32 + 1), how });
+    }
+
+    fn end_slot(&mut self, at: usize) {
+        match self.tickets[at].stand {
+            Stand::Offered { .. } => {
+                self.tickets[at].stand = Stand::Waits;
+                self.tickets[at].ticked = None;
+                self.changes.push(Change::Lapsed { number: number(at as u32 + 1) });
+            }
+            _ => self.go(at, Departure::Expired),
+        }
+    }
+
+    fn settle(&mut self, at: usize) {
+        if self.end(at) <= self.ms() {
+            self.end_slot(at);
+        } else if self.tickets[at].stand == Stand::Waits && self.is_silent(at) {
+            self.go(at, Departure::Expired);
+        }
+    }
+
+    fn look(&mut self, at: usize) -> String {
+        self.settle(at);
+        let now = self.ms();
+        if let Stand::Offered { admission, .. } = self.tickets[at].stand {
+            let until = now + self.settings.active_ttl_ms as Ms;
+            self.tickets[at].stand = Stand::Taken { admission, until, contact: now };
+            self.changes.push(Change::Taken { number: number(at as u32 + 1), until: Self::steady(until) });
+        }
+        let ahead = self.tickets[self.reached.min(at)..at].iter().filter(|it| it.stand == Stand::Waits).count() as u32;
+        let ticket = &mut self.tickets[at];
+        match &mut ticket.stand {
+            Stand::Waits => {
+                ticket.seen = now;
+                ticket.back = at < self.reached;
+                assert!(ahead <= ticket.position, "the position rose");
+                ticket.position = ahead;
+                format!("waiting {ahead}")
+            }
+            Stand::Taken { contact, .. } => {
+                *contact = now;
+                "admitted".to_owned()
+            }
+            Stand::Gone(how) => tell_departure(*how).to_owned(),
+            Stand::Offered { .. } => unreachable!("taken above"),
+        }
+    }
+
+    fn lives(&self, at: usize) -> bool {
+        !matches!(self.tickets[at].stand, Stand::Gone(_))
+    }
+
+    fn find(&self, is: impl Fn(&Join) -> bool) -> Option<usize> {
+        (0..self.tickets.len()).find(|&at| self.lives(at) && is(&self.tickets[at].join))
+    }
+
+    fn join(&mut self, join: &Join) -> String {
+        let same_key = |it: &Join| it.request.is_some_and(|it| join.request.is_some_and(|mine| mine.key == it.key));
+        if let Some(at) = self.find(same_key) {
+            self.settle(at);
+            if self.lives(at) {
+                if self.tickets[at].join.request != join.request {
+                    return format!("idempotency_key_reused {}", at + 1);
+                }
+                return format!("same request {} {}", at + 1, self.look(at));
+            }
+        }
+        if let Some(at) = self.find(|it| it.user.is_some() && it.user == join.user) {
+            let told = self.look(at);
+            if self.lives(at) {
+                return format!("same user {} {told}", at + 1);
+            }
+        }
+        if self.closed {
+            return "room_closed".to_owned();
+        }
+        if self.settings.max_waiting as usize <= self.waiting() {
+            return "room_full".to_owned();
+        }
+        let at = self.tickets.len();
+        self.tickets.push(Ticket {
+            join: join.clone(),
+            stand: Stand::Waits,
+            seen: self.ms(),
+            told_ms: 0,
+            back: false,
+            ticked: None,
+            position: u32::MAX,
+        });
+        let joined_at = self.now.wall;
+        self.changes.push(Change::Joined { number: number(at as u32 + 1), join: join.clone(), joined_at });
+        format!("new {} {}", at + 1, self.look(at))
+    }
+
+    fn leave(&mut self, at: usize) -> String {
+        if self.tickets.len() <= at {
+            return "unknown_ticket".to_owned();
+        }
+        if self.lives(at) {
+            self.go(at, Departure::Left);
+        }
+        "done".to_owned()
+    }
+
+    fn pass_left_ms(&mut self, at: usize, admission: u64, touches: bool) -> Option<u64> {
+        let now = self.ms();
+        if self.tickets.len() <= at || self.end(at) <= now {
+            return None;
+        }
+        match &mut self.tickets[at].stand {
+            Stand::Taken { admission: bound, contact, .. } if *bound == admission => {
+                *contact = if touches { now } else { *contact };
+                Some((self.end(at) - now) as u64)
+            }
+            _ => None,
+        }
+    }
+
+    /// Ticks as the room did, of which `told` says who was found silent.
+    fn tick(&mut self, told: &[Change]) {
+        let now = self.ms();
+        for at in 0..self.tickets.len() {
+            if self.end(at) <= now {
+                self.end_slot(at);
+            }
+        }
+        let ttl_ms = self.settings.waiting_ttl_ms as Ms;
+        for at in 0..self.tickets.len() {
+            if self.tickets[at].stand != Stand::Waits {
+                continue;
+            }
+            let ticked = *self.tickets[at].ticked.get_or_insert(now);
+            let gone = Change::Gone { number: number(at as u32 + 1), how: Departure::Expired };
+            let found = told.contains(&gone);
+            assert!(!found || self.is_silent(at), "{} was not silent for so long", at + 1);
+            assert!(found || !self.is_silent(at) || now - ticked < ttl_ms, "{} was not found in time", at + 1);
+            if found {
+                self.go(at, Departure::Expired);
+            }
+        }
+        self.admit();
+    }
+
+    fn state(&self) -> RoomState {
+        match self.settings.opens_at {
+            _ if self.closed => RoomState::Closed,
+            _ if self.settings.paused => RoomState::Paused,
+            Some(opens_at) if self.now.wall < opens_at => RoomState::Scheduled,
+            _ => RoomState::Open,
+        }
+    }
+
+    fn admit(&mut self) {
+        let now = self.ms();
+        if let Some(Admit { count, every_ms }) = self.settings.admit {
+            let holds = (every_ms as i64).max(250 * i64::from(count));
+            self.credit = (self.credit + (now - self.earned_at) * i64::from(count)).min(holds);
+        }
+        self.earned_at = now;
+        if self.state() != RoomState::Open {
+            return;
+        }
+        let before = self.reached;
+        loop {
+            let afforded = self.settings.admit.is_none_or(|admit| admit.every_ms as i64 <= self.credit);
+            let free = self.settings.max_active.is_none_or(|cap| self.active() < cap as usize);
+            if !afforded || !free {
+                break;
+            }
+            let Some(at) = self.next_present() else { break };
+            self.credit -= self.settings.admit.map_or(0, |admit| admit.every_ms as i64);
+            self.admissions += 1;
+            let until = now + self.settings.claim_window_ms as Ms;
+            self.tickets[at].stand = Stand::Offered { admission: self.admissions, until };
+            let hold = Hold::Offered { until: Self::steady(until) };
+            let slot = Slot { admission: self.admissions, admitted_at: self.now.wall, hold };
+            self.changes.push(Change::Admitted { number: number(at as u32 + 1), slot });
+        }
+        if self.reached != before {
+            self.changes.push(Change::Reached(self.reached as u32 + 1));
+        }
+    }
+
+    fn next_present(&mut self) -> Option<usize> {
+        while let Some(at) = (0..self.tickets.len()).find(|&at| self.tickets[at].back) {
+            self.tickets[at].back = false;
+            if self.is_present(at) {
+                return Some(at);
+            }
+        }
+        while self.reached < self.tickets.len() {
+            let at = self.reached;
+            self.reached += 1;
+            if self.tickets[at].stand == Stand::Waits && self.is_present(at) {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    fn put(&mut self, settings: &RoomSettings) {
+        let now = self.ms();
+        if settings.admit != self.settings.admit {
+            (self.credit, self.earned_at) = (0, now);
+        }
+        if settings.idle_ttl_ms != self.settings.idle_ttl_ms {
+            for ticket in &mut self.tickets {
+                if let Stand::Taken { contact, .. } = &mut ticket.stand {
+                    *contact = now;
+                }
+            }
+        }
+        self.settings = settings.clone();
+        self.closed = false;
+    }
+
+    fn close(&mut self) {
+        self.closed = true;
+        for ticket in &mut self.tickets {
+            (ticket.stand, ticket.back) = (Stand::Gone(Departure::Expired), false);
+        }
+        self.reached = self.tickets.len();
+    }
+
+    /// A room from what a store would have kept.
+    fn restart(&mut self) -> Room {
+        let now = self.ms();
+        (self.credit, self.earned_at) = (0, now);
+        let mut room = Room::restoring(self.settings.clone(), hasher(), self.now, 1);
+        for (at, ticket) in self.tickets.iter_mut().enumerate() {
+            let gone = if let Stand::Gone(how) = ticket.stand { Some(how) } else { None };
+            room.restore_ticket(number(at as u32 + 1), &ticket.join, gone, self.now).unwrap();
+            ticket.back = ticket.stand == Stand::Waits && at < self.reached;
+            (ticket.seen, ticket.told_ms, ticket.ticked, ticket.position) = (now, 0, None, u32::MAX);
+        }
+        room.restore_reached(self.reached as u32 + 1, self.admissions).unwrap();
+        for (at, ticket) in self.tickets.iter_mut().enumerate() {
+            let (admission, hold) = match &mut ticket.stand {
+                Stand::Offered { admission, until } => (*admission, Hold::Offered { until: Self::steady(*until) }),
+                Stand::Taken { admission, until, contact } => {
+                    *contact = now;
+                    (*admission, Hold::Taken { until: Self::steady(*until) })
+                }
+                _ => continue,
+            };
+            let slot = Slot { admission, admitted_at: self.now.wall, hold };
+            room.restore_slot(number(at as u32 + 1), slot, self.now).unwrap();
+        }
+        room.restored(if self.closed { Standing::Closed } else { Standing::Running });
+        room
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Join(Join),
+    Look(u32),
+    Leave(u32),
+    Check(u32, u64),
+    Release(u32, u64),
+    Tick,
+    Run(u32),
+    Pass(u64),
+    SetWall(i64),
+    Put(RoomSettings),
+    Close,
+    Restart,
+}
+
+fn any_join() -> impl Strategy<Value = Join> {
+    let user = proptest::option::weighted(0.5, (0..6_u32).prop_map(|user| user_id(&format!("user{user}"))));
+    let request = (0..6_u128, 0..2_u64).prop_map(|(key, body)| RequestId { key: key << 31, body });
+    (user, proptest::option::weighted(0.3, request)).prop_map(|(user, request)| Join { user, request })
+}
+
+fn any_settings() -> impl Strategy<Value = RoomSettings> {
+    let rates = vec![(1, 100), (1, 10_000), (7, 3_000), (12, 116), (3, 1_000)];
+    let admit = proptest::sample::select(rates).prop_map(|(count, every_ms)| Admit { count, every_ms });
+    let limits = (proptest::option::of(admit), proptest::option::of(1..4_u32));
+    let times = (
+        proptest::sample::select(vec![5_000, 40_000, 100_000, 200_000_u64]),
+        proptest::sample::select(vec![1_000, 20_000, 50_000_u64]),
+        proptest::sample::select(vec![1_000, 35_000_u64]),
+        proptest::option::weighted(0.3, proptest::sample::select(vec![500, 10_000_u64])),
+    );
+    let opens_at = proptest::option::weighted(0.2, (-100_000..200_000_i64).prop_map(|ms| WALL_US + ms * 1_000));
+    let rest = (proptest::sample::select(vec![2, 6, 1_000_u32]), proptest::bool::weighted(0.1), opens_at);
+    (limits, times, rest).prop_map(|((admit, max_active), times, (max_waiting, paused, opens_at))| RoomSettings {
+        admit,
+        max_active: if admit.is_none() { max_active.or(Some(2)) } else { max_active },
+        max_waiting,
+        waiting_ttl_ms: times.0,
+        active_ttl_ms: times.1,
+        claim_window_ms: times.2,
+        idle_ttl_ms: times.3,
+        opens_at: opens_at.map(Timestamp::clamped_us),
+        paused,
+        ..RoomSettings::defaults()
+    })
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let ms = prop_oneof![0..300_u64, 0..3_000_u64, 0..40_000_u64, Just(30_000), Just(35_000), Just(5_000), Just(1_000)];
+    prop_oneof![
+        12 => any_join().prop_map(Step::Join),
+        14 => (0..30_u32).prop_map(Step::Look),
+        2 => (0..30_u32).prop_map(Step::Leave),
+        3 => (0..30_u32, 0..3_u64).prop_map(|(ticket, admission)| Step::Check(ticket, admission)),
+        2 => (0..30_u32, 0..3_u64).prop_map(|(ticket, admission)| Step::Release(ticket, admission)),
+        8 => Just(Step::Tick),
+        4 => (1..30_u32).prop_map(Step::Run),
+        14 => ms.prop_map(Step::Pass),
+        1 => (-3_600_000..3_600_000_i64).prop_map(Step::SetWall),
+        2 => any_settings().prop_map(Step::Put),
+        1 => Just(Step::Restart),
+        // Seldom, so that something happens in between.
+        1 => (0..4_u32).prop_map(|die| if die == 0 { Step::Close } else { Step::Tick }),
+    ]
+}
+
+/// The room and the model, side by side.
+struct Both {
+    play: Play,
+    model: Model,
+}
+
+impl Both {
+    /// Which ticket is meant: the later ones, where something happens.
+    fn at(&self, pick: u32) -> usize {
+        let count = self.model.tickets.len() + 1;
+        count - 1 - pick as usize % count.min(15)
+    }
+
+    /// An admission near that of the ticket.
+    fn admission(&self, at: usize, pick: u64) -> u64 {
+        match self.model.tickets.get(at).map(|ticket| ticket.stand) {
+            Some(Stand::Offered { admission, .. } | Stand::Taken { admission, .. }) if pick != 2 => admission,
+            _ => pick,
+        }
+    }
+
+    fn look(&mut self, at: usize) {
+        let told = self.play.look(at as u32 + 1);
+        let wanted = if at < self.model.tickets.len() { self.model.look(at) } else { "unknown".to_owned() };
+        assert_eq!(told, wanted, "ticket {}", at + 1);
+    }
+
+    /// The interval that is told depends on what was measured, which the model does not know.
+    fn take_over_told(&mut self, at: usize) {
+        if at < self.model.tickets.len() && self.model.tickets[at].stand == Stand::Waits {
+            let view = self.play.view(at as u32 + 1).expect("it was drawn");
+            self.model.tickets[at].told_ms = view.poll_after_ms.into();
+        }
+    }
+
+    fn tick(&mut self) {
+        self.play.room.tick(self.play.now, &mut self.play.changes);
+        self.model.tick(&self.play.changes);
+    }
+
+    fn pass_ms(&mut self, ms: u64) {
+        self.play.pass_ms(ms);
+        self.model.now = self.play.now;
+    }
+
+    fn step(&mut self, step: &Step) {
+        let number_of = |at: usize| at as u32 + 1;
+        match step {
+            Step::Join(join) => {
+                let told = self.play.try_join(join);
+                assert_eq!(told, self.model.join(join), "{join:?}");
+                let at = told.split(' ').find_map(|word| word.parse::<usize>().ok()).map(|number| number - 1);
+                if let Some(at) = at.filter(|_| !told.starts_with("idem")) {
+                    self.take_over_told(at);
+                }
+            }
+            Step::Look(pick) => {
+                let at = self.at(*pick);
+                self.look(at);
+                self.take_over_told(at);
+            }
+            Step::Leave(pick) => {
+                let at = self.at(*pick);
+                let left = self.play.room.leave(number(number_of(at)), self.play.now, &mut self.play.changes);
+                let told = left.map_or_else(|refusal| refusal.code(), |()| "done");
+                assert_eq!(told, self.model.leave(at));
+            }
+            Step::Check(pick, admission) => {
+                let at = self.at(*pick);
+                let admission = self.admission(at, *admission);
+                let told = self.play.pass_left_ms(number_of(at), admission);
+                let wanted = self.model.pass_left_ms(at, admission, true);
+                assert_eq!(told, wanted, "the pass of {}", at + 1);
+            }
+            Step::Release(pick, admission) => {
+                let at = self.at(*pick);
+                let admission = self.admission(at, *admission);
+                self.play.room.release(number(number_of(at)), admission, self.play.now, &mut self.play.changes);
+                if self.model.pass_left_ms(at, admission, false).is_some() {
+                    self.model.go(at, Departure::Left);
+                }
+            }
+            Step::Tick => self.tick(),
+            Step::Run(ticks) => {
+                for _ in 0..*ticks {
+                    self.pass_ms(50);
+                    self.tick();
+                    self.compare();
+                }
+            }
+            Step::Pass(ms) => self.pass_ms(*ms),
+            Step::SetWall(by_ms) => {
+                self.play.set_wall(*by_ms);
+                self.model.now = self.play.now;
+            }
+            Step::Put(settings) => {
+                self.play.put(settings);
+                self.model.put(settings);
+            }
+            Step::Close => {
+                self.play.room.close();
+                self.model.close();
+            }
+            Step::Restart => self.play.room = self.model.restart(),
+        }
+    }
+
+    fn compare(&mut self) {
+        assert_eq!(std::mem::take(&mut self.play.changes), std::mem::take(&mut self.model.changes), "changes");
+        let (view, model) = (self.play.room.view(self.play.now), &self.model);
+        assert_eq!(view.state, model.state());
+        let counts = (model.waiting() as u32, model.active() as u32, model.reached as u32);
+        assert_eq!((view.waiting, view.active, view.serving), counts);
+        assert_sound(&self.play.room);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn a_room_says_what_a_naive_model_says(
+        settings in any_settings(),
+        steps in proptest::collection::vec(any_step(), 1..150),
+    ) {
+        let mut both = Both { play: Play::new(settings.clone()), model: Model::new(settings) };
+        for step in &steps {
+            both.step(step);
+            both.compare();
+        }
+        for at in 0..both.model.tickets.len() {
+            both.look(at);
+        }
+        both.compare();
+    }
+}
