@@ -186,6 +186,11 @@ impl PassKeys {
         self.keys.iter().map(paserk).collect()
     }
 
+    /// The number of the key that signs.
+    pub fn signing_id(&self) -> u32 {
+        self.keys[0].id
+    }
+
     /// Makes the pass of a grant. The same grant gives the same pass until the signing key changes.
     pub fn mint(&self, grant: &Grant) -> String {
         self.keys[0].mint(grant)

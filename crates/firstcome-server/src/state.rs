@@ -9,6 +9,7 @@ use crate::metrics::Metrics;
 use crate::pass::{PassKey, PassKeys, Passes};
 use crate::rate::{Limiter, RateLimit};
 use axum::http::{HeaderMap, HeaderValue};
+use firstcome::core::time::Timestamp;
 use firstcome::edge::draw_hasher;
 use firstcome::{CouponStore, Embedded, RoomStore};
 use std::net::IpAddr;
@@ -61,13 +62,11 @@ impl App {
     pub fn new(store: Embedded, config: Config) -> Self {
         let metrics = Metrics::new(&store);
         let joins = Limiter::new(config.joins, draw_hasher());
-        let app = Self { store, config, metrics, joins, passes: OnceLock::new(), draining: AtomicBool::new(false) };
-        app.refresh_passes();
-        app
+        Self { store, config, metrics, joins, passes: OnceLock::new(), draining: AtomicBool::new(false) }
     }
 
     /// Takes over the secrets of passes that the store has now.
-    pub(crate) fn refresh_passes(&self) {
+    fn refresh_passes(&self) {
         let Some(keys) = pass_keys(&self.store) else { return };
         match self.passes.get() {
             Some(passes) => passes.replace_keys(keys),
@@ -77,7 +76,14 @@ impl App {
     }
 
     /// What makes and reads passes. There is none before the first room.
+    ///
+    /// Looks each time whether there is a newer secret: the call that brought it may have been given up before it was
+    /// done, and nobody else would tell.
     pub(crate) fn passes(&self) -> Option<&Passes> {
+        let known = self.passes.get().map(|passes| passes.keys().signing_id());
+        if known != self.store.newest_pass_secret() {
+            self.refresh_passes();
+        }
         self.passes.get()
     }
 
@@ -86,8 +92,10 @@ impl App {
         // Without a connection there is no address: a call within the process.
         let Some(peer) = peer else { return Ok(()) };
         let client = address::client(peer, headers, &self.config.proxies);
+        // By the clock that nobody sets: after the wall was set back it stands still, and would limit for as long.
+        let now = Timestamp::clamped_us(self.store.steady().as_us());
         self.joins
-            .check(client, self.store.now())
+            .check(client, now)
             .map_err(|limited| Problem::new(Code::RateLimited).retry_after_ms(limited.retry_after_ms))
     }
 

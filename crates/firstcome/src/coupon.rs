@@ -1,11 +1,12 @@
 //! Limited coupons over any store.
 
+use crate::WaitingRooms;
 use crate::request::request_id;
 use firstcome_store::core::coupon::{Attributes, Claim, CouponLimit, CouponSettings, Effect, Rejection, Serial};
 use firstcome_store::core::id::{CouponName, NameError, RequestId, UserId};
 use firstcome_store::{
     ClaimRecord, Claimed, CouponStore, CouponView, Durability, Embedded, Fault, Page, Put, RedeemRequest, Refused,
-    StoreError,
+    RoomStore, StoreError,
 };
 use std::sync::Arc;
 
@@ -34,6 +35,14 @@ pub enum Error {
         field: &'static str,
         /// What it must be.
         wanted: &'static str,
+    },
+    /// Settings of a room are outside their limits.
+    #[error("{says}")]
+    Settings {
+        /// Which of them.
+        field: &'static str,
+        /// What it must be.
+        says: String,
     },
     /// The store gave no answer.
     #[error(transparent)]
@@ -88,6 +97,13 @@ impl<S: CouponStore> Coupons<S> {
     pub fn coupon(&self, name: &str) -> Result<CouponHandle<S>, Error> {
         let name = CouponName::parse(name).map_err(|error| Error::Name { field: "coupon", error })?;
         Ok(CouponHandle { store: Arc::clone(&self.store), name })
+    }
+}
+
+impl<S: CouponStore + RoomStore> Coupons<S> {
+    /// The waiting rooms of the same store.
+    pub fn rooms(&self) -> WaitingRooms<S> {
+        WaitingRooms::sharing(Arc::clone(&self.store))
     }
 }
 

@@ -22,10 +22,34 @@
 //! # Ok(()) }
 //! ```
 //!
+//! Before the counter there may be a line: [`WaitingRooms`] let in as many people as what is behind can carry, in the
+//! order of their arrival. [`Coupons::rooms`] are those of the same store.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use firstcome::core::room::{RoomSettings, TicketState};
+//! use firstcome::{Coupons, Joining};
+//!
+//! let coupons = Coupons::memory();
+//! let sale = coupons.rooms().room("sale")?;
+//! sale.put(RoomSettings::with_rate(100, 1_000)).await?.unwrap(); // 100 people per second
+//!
+//! let (joining, place) = sale.join_user("ann")?.send().await?.unwrap();
+//! assert_eq!((joining, place.number.get()), (Joining::New, 1));
+//! match sale.poll(&place.ticket).await?.unwrap().state {
+//!     TicketState::Waiting { position, .. } => println!("{position} people are before you"),
+//!     TicketState::Admitted { until, .. } => println!("come in; until {until:?} the place is yours"),
+//!     TicketState::Gone(how) => println!("{how:?}"),
+//! }
+//! # Ok(()) }
+//! ```
+//!
 //! # What it promises
 //! - Exactly N: never one too many, and nobody is told "sold out" before all N are durably issued.
 //! - One each, and the same claim again for whoever asks again.
 //! - Serials 1..N without a gap, in the order in which claims were accepted.
+//! - Numbers of a room in the order in which joins were accepted, each once; admission in the order of numbers among
+//!   those present, within the rate and the slots that the room has.
 //! - Told means durable, as far as [`Durability`] says.
 //!
 //! # What it does not promise
@@ -38,6 +62,7 @@
 
 mod coupon;
 pub mod request;
+mod room;
 
 pub use coupon::{ClaimRequest, CouponHandle, Coupons, Error, Outcome};
 /// For stores of one's own, and for the simulator.
@@ -49,3 +74,4 @@ pub use firstcome_store::{
     PassCheck, Put, RedeemRequest, Refused, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer, TicketKey,
     VoucherCode, VoucherKey, core, edge, stats,
 };
+pub use room::{Admission, JoinRequest, WaitingRoom, WaitingRooms};

@@ -109,6 +109,8 @@ fn explain<'de, T: Deserialize<'de>>(bytes: &'de [u8], error: &serde_json::Error
     // What came is the caller's own text, as long as they like; what it must be is ours.
     let wanted = message.starts_with("invalid ").then(|| message.rsplit_once(", expected ")).flatten();
     let detail = match wanted {
+        // serde names its own types where it wants a number.
+        Some((_, "u32" | "u64")) => format!("{field} must be a whole number within its limits"),
         Some((_, wanted)) => format!("{field} must be {wanted}"),
         None if NAME_BYTES_MAX < named.map_or(0, str::len) => "unknown field".to_owned(),
         None => message.to_owned(),

@@ -105,7 +105,6 @@ pub(crate) async fn put_room(State(app): State<Arc<App>>, path: PathName, reques
         let bytes = body::read(&parts.headers, body, app.config.limits.body).await?;
         let settings = body::parse::<RoomBody>(&bytes)?.settings()?;
         let put = answered(&app, app.store.put_room(&room, settings)).await?.map_err(refused)?;
-        app.refresh_passes();
         let status = if put == Put::Created { StatusCode::CREATED } else { StatusCode::OK };
         Ok((status, show(&app, &room).await?))
     };
@@ -201,7 +200,7 @@ pub(crate) async fn post_ticket(State(app): State<Arc<App>>, path: PathName, req
         let joined = answered(&app, app.store.join(&room, Join { user, request })).await?;
         let (joining, answer) = joined.map_err(refused)?;
         let status = if joining == Joining::SameUser { StatusCode::OK } else { StatusCode::CREATED };
-        let ticket = Ticket::new(&answer, pass_of(&app, &room, &answer)?).with_ticket(&answer.ticket);
+        let ticket = Ticket::new(&answer, pass_of(&app, &room, &answer)?).with_ticket(&room, &answer.ticket);
         Ok((status, NO_STORE, Json(ticket)).into_response())
     };
     measured(&app, Route::PostTicket, call).await
@@ -367,8 +366,8 @@ pub(crate) async fn get_pass_keys(State(app): State<Arc<App>>, headers: HeaderMa
 pub(crate) async fn post_pass_key(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     let call = async {
         app.caller(&headers)?.require(Scope::Admin)?;
-        app.store.rotate_pass_secret().await?;
-        app.refresh_passes();
+        let rotated = async { app.store.rotate_pass_secret().await.map(Ok::<_, Rejection>) };
+        answered(&app, rotated).await?.map_err(refused)?;
         Ok((StatusCode::CREATED, Json(key_list(&app))))
     };
     measured(&app, Route::PostPassKey, call).await

@@ -7,13 +7,16 @@ use firstcome::core::id::RoomName;
 use firstcome::core::room::{Admit as AdmitRate, Departure, RoomSettings, TicketState};
 use firstcome::core::time::Timestamp;
 use firstcome::{RoomSummary, TicketAnswer};
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;
+use std::fmt;
 use utoipa::ToSchema;
 
 /// People per time
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, expecting = "an object with count and every_ms")]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Admit {
     /// How many
     #[schema(minimum = 1, maximum = 1_000_000, example = 100)]
@@ -23,11 +26,35 @@ pub(crate) struct Admit {
     every_ms: u64,
 }
 
+/// serde would take a list for an object whose fields come in order.
+struct AdmitVisitor;
+
+impl<'de> Visitor<'de> for AdmitVisitor {
+    type Value = Option<Admit>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with count and every_ms")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        Admit::deserialize(MapAccessDeserializer::new(map)).map(Some)
+    }
+}
+
+fn read_admit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Admit>, D::Error> {
+    deserializer.deserialize_any(AdmitVisitor)
+}
+
 /// Settings of a room; `admit`, `max_active` or both
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct RoomBody {
     /// How fast people are admitted
+    #[serde(default, deserialize_with = "read_admit")]
     admit: Option<Admit>,
     /// How many are admitted at once
     #[schema(minimum = 1, maximum = 10_000_000)]
@@ -139,6 +166,8 @@ pub(crate) struct TicketBody<'a> {
 /// A place in line
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Ticket<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    room: Option<&'a str>,
     /// Who has this has the place
     #[serde(skip_serializing_if = "Option::is_none")]
     ticket: Option<&'a str>,
@@ -178,6 +207,7 @@ impl<'a> Ticket<'a> {
         };
         let (pass, pass_expires_at) = pass.map(|(pass, until)| (pass, instant(until))).unzip();
         Self {
+            room: None,
             ticket: None,
             number: answer.number.get(),
             state,
@@ -191,9 +221,9 @@ impl<'a> Ticket<'a> {
         }
     }
 
-    /// The same with the ticket itself.
-    pub(crate) fn with_ticket(self, ticket: &'a str) -> Self {
-        Self { ticket: Some(ticket), ..self }
+    /// The same with the ticket itself, and where it is good.
+    pub(crate) fn with_ticket(self, room: &'a RoomName, ticket: &'a str) -> Self {
+        Self { room: Some(room.as_str()), ticket: Some(ticket), ..self }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Bodies that no honest client sends. Each is refused with its exact code, nothing happens, and the service goes on.
 
+use crate::rooms;
 use crate::service::{ADMIN, Ask, SERVICE, Service, claim, config, redeem};
 use axum::body::Body;
 use bytes::Bytes;
@@ -14,16 +15,29 @@ use std::time::Duration;
 const JSON: (u16, &str) = (400, "invalid_json");
 const FIELD: (u16, &str) = (400, "invalid_field");
 
-/// Sends bodies to all three rows that take one. Nothing may change, and the service must answer afterwards.
+/// Sends bodies to all rows that take one. Nothing may change, and the service must answer afterwards.
 async fn each_row_refuses(rows: &[(&[u8], (u16, &str))]) {
     let service = Service::memory();
     service.make("launch", json!({"limit": 9})).await;
     let code = service.claim_code("launch", "ann").await;
+    service.make_room("sale", json!({"max_active": 1})).await;
+    let pass = service.pass("sale").await;
     for (body, (status, wanted)) in rows {
         let shown = String::from_utf8_lossy(body);
-        for (path, key) in [("", ADMIN), ("/claims", SERVICE), ("/redemptions", SERVICE)] {
-            let path = format!("/v1/coupons/launch{path}");
-            let ask = if key == ADMIN { Ask::put(&path) } else { Ask::post(&path) };
+        for (path, key) in [
+            ("/v1/coupons/launch", ADMIN),
+            ("/v1/coupons/launch/claims", SERVICE),
+            ("/v1/coupons/launch/redemptions", SERVICE),
+            ("/v1/rooms/sale", ADMIN),
+            ("/v1/rooms/sale/tickets", SERVICE),
+            ("/v1/rooms/sale/passes/verify", SERVICE),
+            ("/v1/rooms/sale/passes/release", SERVICE),
+        ] {
+            // Whoever joins need say nothing about themselves.
+            if *body == b"{}" && path.ends_with("/tickets") {
+                continue;
+            }
+            let ask = if key == ADMIN { Ask::put(path) } else { Ask::post(path) };
             let answer = service.send(ask.by(key).raw(body.to_vec())).await;
             assert_eq!((answer.status, answer.text("code").as_str()), (*status, *wanted), "{path}: {shown}");
         }
@@ -31,6 +45,8 @@ async fn each_row_refuses(rows: &[(&[u8], (u16, &str))]) {
     let view = service.show("launch").await.is(200).json();
     assert_eq!((&view["limit"], &view["issued"]), (&json!(9), &json!(1)));
     service.redeem("launch", &code).await.is(201);
+    assert_eq!(service.wrong_with("sale", &pass).await, None);
+    assert_eq!(service.room("sale").await["waiting"], 0);
 }
 
 pub(crate) async fn what_is_not_json_is_refused() {
@@ -313,6 +329,9 @@ pub(crate) async fn a_body_has_at_most_64_kibibytes() {
     let settings = Ask::put("/v1/coupons/launch").by(ADMIN).raw(vec![b' '; 65_537]);
     service.send(settings).await.refused(413, "body_too_large");
     service.send(redeem("launch", &json!({})).raw(vec![b' '; 65_537])).await.refused(413, "body_too_large");
+    for ask in [rooms::join("sale"), rooms::verify("sale", ""), rooms::release("sale", "")] {
+        service.send(ask.raw(vec![b' '; 65_537])).await.refused(413, "body_too_large");
+    }
     assert_eq!(service.issued("launch").await, 2);
 }
 
@@ -324,7 +343,9 @@ pub(crate) async fn a_body_is_announced_as_json() {
         .chain(["application/jsonp", "application/json-patch+json", "text/json", "application/ json", "*/*", "\u{e9}"])
     {
         let rows = [claim("launch", "ann"), redeem("launch", &json!({"code": "x"})), Ask::put("/v1/coupons/launch")];
-        for ask in rows.into_iter().map(|ask| ask.by(ADMIN).header("content-type", kind)) {
+        let of_rooms =
+            [Ask::put("/v1/rooms/sale"), rooms::join("sale"), rooms::verify("sale", ""), rooms::release("sale", "")];
+        for ask in rows.into_iter().chain(of_rooms).map(|ask| ask.by(ADMIN).header("content-type", kind)) {
             service.send(ask).await.refused(415, "unsupported_media_type");
         }
     }
@@ -345,6 +366,10 @@ pub(crate) async fn a_body_that_does_not_come_is_not_waited_for() {
     service.send(claim("launch", "").raw(Parts::endless())).await.refused(408, "request_timeout");
     service.send(redeem("launch", &json!({})).raw(Parts::endless())).await.refused(408, "request_timeout");
     service.send(Ask::put("/v1/coupons/launch").by(ADMIN).raw(Parts::endless())).await.refused(408, "request_timeout");
+    service.send(Ask::put("/v1/rooms/sale").by(ADMIN).raw(Parts::endless())).await.refused(408, "request_timeout");
+    for ask in [rooms::join("sale"), rooms::verify("sale", ""), rooms::release("sale", "")] {
+        service.send(ask.raw(Parts::endless())).await.refused(408, "request_timeout");
+    }
     assert_eq!(service.issued("launch").await, 0);
 }
 

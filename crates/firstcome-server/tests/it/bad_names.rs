@@ -1,5 +1,6 @@
 //! Names at every boundary, in paths and in bodies.
 
+use crate::rooms;
 use crate::service::{ADMIN, Ask, SERVICE, Service, claim, redeem};
 use serde_json::json;
 
@@ -50,9 +51,30 @@ fn calls_about(coupon: &str) -> Vec<Ask> {
     .collect()
 }
 
+/// All calls whose path names a room.
+fn calls_about_room(room: &str) -> Vec<Ask> {
+    let path = format!("/v1/rooms/{room}");
+    vec![
+        Ask::get(&path),
+        Ask::put(&path).json(&json!({"max_active": 1})),
+        Ask::delete(&path),
+        rooms::join(room),
+        Ask::get(&rooms::place(room, "x")),
+        Ask::delete(&rooms::place(room, "x")),
+        rooms::verify(room, "x"),
+        rooms::release(room, "x"),
+    ]
+    .into_iter()
+    .map(|ask| ask.by(ADMIN))
+    .collect()
+}
+
 pub(crate) async fn a_path_with_a_wrong_name_is_refused() {
     let service = Service::memory();
     for (name, wrong) in wrong_names() {
+        for ask in calls_about_room(&encoded(&name)) {
+            service.send(ask).await.refused(400, "invalid_name").about("room", &format!("room {wrong}"));
+        }
         for ask in calls_about(&encoded(&name)) {
             let answer = service.send(ask).await.refused(400, "invalid_name");
             answer.about("coupon", &format!("coupon {wrong}"));
@@ -60,13 +82,13 @@ pub(crate) async fn a_path_with_a_wrong_name_is_refused() {
         let answer = service.send(Ask::get(&format!("/v1/coupons/a/claims/{}", encoded(&name))).by(SERVICE)).await;
         answer.refused(400, "invalid_name").about("user", &format!("user {wrong}"));
     }
-    assert_eq!(service.coupons().await, 0, "nothing was made");
+    assert_eq!((service.coupons().await, service.store.room_count()), (0, 0), "nothing was made");
 }
 
 pub(crate) async fn a_path_that_is_not_utf8_is_refused() {
     let service = Service::memory();
     for name in ["%FF", "a%FF", "%C0%80", "%ED%A0%80", "%80"] {
-        for ask in calls_about(name) {
+        for ask in calls_about(name).into_iter().chain(calls_about_room(name)) {
             service.send(ask).await.refused(400, "invalid_name");
         }
         let user = Ask::get(&format!("/v1/coupons/a/claims/{name}")).by(SERVICE);
@@ -75,7 +97,7 @@ pub(crate) async fn a_path_that_is_not_utf8_is_refused() {
     }
     // Not percent-encoding at all: taken as it stands, and then no name.
     for name in ["%", "%2", "%zz", "a%"] {
-        for ask in calls_about(name) {
+        for ask in calls_about(name).into_iter().chain(calls_about_room(name)) {
             service.send(ask).await.refused(400, "invalid_name");
         }
     }
@@ -84,6 +106,7 @@ pub(crate) async fn a_path_that_is_not_utf8_is_refused() {
 pub(crate) async fn a_body_with_a_wrong_name_is_refused() {
     let service = Service::memory();
     service.make("launch", json!({"limit": 9})).await;
+    service.make_room("sale", json!({"max_active": 1, "paused": true})).await;
     let users = wrong_names().into_iter().chain([
         (String::new(), "must not be empty"),
         ("pass:".into(), "must not begin with pass:"),
@@ -92,6 +115,7 @@ pub(crate) async fn a_body_with_a_wrong_name_is_refused() {
     for (name, wrong) in users {
         let (user, room) = (format!("user {wrong}"), format!("room {wrong}"));
         service.claim("launch", &name).await.refused(400, "invalid_name").about("user", &user);
+        service.send(rooms::join_as("sale", &name)).await.refused(400, "invalid_name").about("user", &user);
         let answer = service.send(redeem("launch", &json!({"code": "x", "user": name}))).await;
         answer.refused(400, "invalid_name").about("user", &user);
         if !name.starts_with("pass:") {
@@ -100,6 +124,7 @@ pub(crate) async fn a_body_with_a_wrong_name_is_refused() {
         }
     }
     assert_eq!(service.issued("launch").await, 0);
+    assert_eq!(service.room("sale").await["waiting"], 0);
     assert!(service.show("launch").await.json().get("room").is_none());
 }
 
@@ -110,6 +135,10 @@ pub(crate) async fn names_at_their_limits_are_taken() {
         assert_eq!(service.show(&name).await.is(200).text("coupon"), name);
         assert_eq!(service.claim(&name, &name).await.is(201).text("user"), name);
         assert_eq!(service.claim_of(&name, &name).await.is(200).text("user"), name);
+        service.make_room(&encoded(&name), json!({"max_active": 1})).await;
+        assert_eq!(service.room(&name).await["room"], name);
+        let pass = service.pass_of(&name, &name).await;
+        assert_eq!(service.send(rooms::verify(&name, &pass)).await.is(200).text("user"), name);
     }
     // Only users are reserved, and a name is another one in other letters.
     service.make("pass:7", json!({"limit": 9})).await;

@@ -1,10 +1,22 @@
 //! Pages of other origins: closed, unless an origin is named, and then the public rows only.
 
+use crate::rooms;
 use crate::service::{ADMIN, Answer, Ask, Service, claim, config};
 use axum::http::{HeaderValue, Method};
 use serde_json::json;
 
 const NAMED: &str = "https://shop.example";
+
+/// What pages of a named origin may call.
+const PUBLIC: [(&str, &str); 7] = [
+    ("/v1/coupons/launch", "GET"),
+    ("/v1/coupons/launch/claims", "POST"),
+    ("/v1/rooms/lobby", "GET"),
+    ("/v1/rooms/lobby/tickets", "POST"),
+    ("/v1/rooms/lobby/tickets/AAAA-_", "GET"),
+    ("/v1/rooms/lobby/tickets/AAAA-_", "DELETE"),
+    ("/v1/pass-keys", "GET"),
+];
 
 fn preflight(path: &str, method: &str, origin: &str) -> Ask {
     let ask = Ask::new(Method::OPTIONS, path).header("origin", origin);
@@ -17,6 +29,7 @@ async fn service(origins: &[&'static str]) -> Service {
     config.allow_origins = origins.iter().map(|origin| HeaderValue::from_static(origin)).collect();
     let service = Service::memory_with(config);
     service.make("launch", json!({"limit": 9, "room": "lobby"})).await;
+    service.make_room("lobby", json!({"max_active": 1})).await;
     service
 }
 
@@ -34,6 +47,11 @@ fn every_row(origin: &str) -> Vec<Ask> {
         Ask::get(&format!("{coupon}/claims")).by(ADMIN),
         Ask::get(&format!("{coupon}/claims/ann")).by(ADMIN),
         Ask::post(&format!("{coupon}/redemptions")).by(ADMIN).json(&json!({"code": "x"})),
+        Ask::put("/v1/rooms/lobby").by(ADMIN).json(&json!({"max_active": 1})),
+        rooms::verify("lobby", "x"),
+        rooms::release("lobby", "x"),
+        Ask::post("/v1/pass-keys").by(ADMIN),
+        Ask::delete("/v1/rooms/lobby").by(ADMIN),
         Ask::get("/metrics").by(ADMIN),
         Ask::get("/v1/nothing"),
         Ask::delete(coupon).by(ADMIN),
@@ -43,9 +61,19 @@ fn every_row(origin: &str) -> Vec<Ask> {
     .collect()
 }
 
-fn public_rows(origin: &str) -> [Ask; 2] {
+fn public_rows(origin: &str) -> [Ask; 7] {
     let public = claim("launch", "ann").without("authorization");
-    [Ask::get("/v1/coupons/launch"), public].map(|ask| ask.header("origin", origin))
+    let ticket = rooms::place("lobby", "x");
+    [
+        Ask::get("/v1/coupons/launch"),
+        public,
+        Ask::get("/v1/rooms/lobby"),
+        rooms::join("lobby"),
+        Ask::get(&ticket),
+        Ask::delete(&ticket),
+        Ask::get("/v1/pass-keys"),
+    ]
+    .map(|ask| ask.header("origin", origin))
 }
 
 #[tokio::test]
@@ -75,7 +103,7 @@ async fn pages_of_a_named_origin_may_make_public_calls() {
             assert!(answer.header("vary").is_some_and(|vary| vary.contains("origin")), "caches keep origins apart");
             assert_eq!(answer.header("access-control-allow-credentials"), None);
         }
-        for (path, method) in [("/v1/coupons/launch", "GET"), ("/v1/coupons/launch/claims", "POST")] {
+        for (path, method) in PUBLIC {
             let answer = service.send(preflight(path, method, origin)).await.is(200);
             assert_eq!(answer.header("access-control-allow-origin"), Some(origin));
             let methods = answer.header("access-control-allow-methods").expect("methods");
@@ -95,6 +123,13 @@ async fn pages_of_a_named_origin_may_make_no_other_call() {
         ("/v1/coupons/launch/claims", "GET"),
         ("/v1/coupons/launch/claims/ann", "GET"),
         ("/v1/coupons/launch/redemptions", "POST"),
+        ("/v1/rooms/lobby", "PUT"),
+        ("/v1/rooms/lobby", "DELETE"),
+        ("/v1/rooms/lobby/tickets", "GET"),
+        ("/v1/rooms/lobby/tickets/x", "POST"),
+        ("/v1/rooms/lobby/passes/verify", "POST"),
+        ("/v1/rooms/lobby/passes/release", "POST"),
+        ("/v1/pass-keys", "POST"),
         ("/metrics", "GET"),
     ] {
         let answer = service.send(preflight(path, method, NAMED)).await;
@@ -116,7 +151,7 @@ async fn pages_of_any_other_origin_may_make_no_call_at_all() {
         for ask in public_rows(origin) {
             assert_eq!(service.send(ask).await.header("access-control-allow-origin"), None, "{origin}");
         }
-        for (path, method) in [("/v1/coupons/launch", "GET"), ("/v1/coupons/launch/claims", "POST")] {
+        for (path, method) in PUBLIC {
             let answer = service.send(preflight(path, method, origin)).await;
             assert_eq!(answer.header("access-control-allow-origin"), None, "{origin}");
         }

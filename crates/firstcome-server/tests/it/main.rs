@@ -1,4 +1,4 @@
-//! The service over HTTP: every coupon row of the contract, every code, and everything that a hostile peer can send.
+//! The service over HTTP: every row of the contract, every code, and everything that a hostile peer can send.
 //!
 //! All answers come through [`service::Answer`], which holds each to what all answers promise (see `promises`).
 
@@ -16,6 +16,7 @@ mod operations;
 mod pages;
 mod promises;
 mod redemptions;
+mod rooms;
 mod running;
 mod scopes;
 mod secrets;

@@ -1,5 +1,6 @@
 //! Health and figures.
 
+use crate::rooms;
 use crate::service::{ADMIN, Ask, Service, claim, redeem, send};
 use firstcome_server::api::admin_router;
 use serde_json::json;
@@ -86,6 +87,63 @@ async fn figures_count_what_happened() {
 }
 
 #[tokio::test]
+async fn figures_count_what_happened_in_rooms() {
+    let service = Service::memory();
+    let before = samples(&service.metrics().await);
+    service.make_room("sale", json!({"max_active": 1, "claim_window_ms": 10_000, "active_ttl_ms": 60_000})).await;
+    let [first, second, third] =
+        [service.ticket("sale").await, service.ticket_of("sale", "ann").await, service.ticket("sale").await];
+    service.send(rooms::join_as("sale", "ann")).await.is(200);
+    service.tick().await;
+    // The first one does not come, the second one does and gives it back, the third one leaves.
+    service.pass_ms(10_000).await;
+    let pass = service.admitted("sale", &second).await;
+    let mid = samples(&service.metrics().await);
+    assert_eq!((mid["firstcome_room_waiting"], mid["firstcome_room_active"]), (2.0, 1.0));
+    service.leave("sale", &third).await.is(204);
+    service.send(rooms::verify("sale", &pass)).await.is(200);
+    service.send(rooms::release("sale", &pass)).await.is(204);
+    service.send(rooms::release("sale", "x")).await.refused(403, "invalid_pass");
+    service.poll("sale", "x").await.refused(404, "unknown_ticket");
+    // The first one comes back, is admitted, and stays to the end.
+    service.poll("sale", &first).await.is(200);
+    service.admitted("sale", &first).await;
+    service.pass_ms(60_000).await;
+    service.send(Ask::get("/v1/pass-keys")).await.is(200);
+    service.send(Ask::post("/v1/pass-keys").by(ADMIN)).await.is(201);
+    service.close_room("sale").await.is(204);
+    service.send(rooms::join("sale")).await.refused(410, "room_closed");
+    let after = samples(&service.metrics().await);
+    for (name, count) in [("joined", 3.0), ("admitted", 3.0), ("taken", 2.0), ("lapsed", 1.0), ("left", 2.0)] {
+        let name = format!("firstcome_room_{name}_total");
+        assert_eq!(after[&name] - before[&name], count, "{name}");
+    }
+    assert_eq!(after["firstcome_room_expired_total"], 1.0);
+    assert_eq!(after["firstcome_rooms"], 1.0);
+    assert_eq!((after["firstcome_room_waiting"], after["firstcome_room_active"]), (0.0, 0.0));
+    for (route, status, count) in [
+        ("put_room", 201, 1.0),
+        ("delete_room", 204, 1.0),
+        ("post_ticket", 201, 3.0),
+        ("post_ticket", 200, 1.0),
+        ("post_ticket", 410, 1.0),
+        ("get_ticket", 200, 3.0),
+        ("get_ticket", 404, 1.0),
+        ("delete_ticket", 204, 1.0),
+        ("post_verify", 200, 1.0),
+        ("post_release", 204, 1.0),
+        ("post_release", 403, 1.0),
+        ("get_pass_keys", 200, 1.0),
+        ("post_pass_key", 201, 1.0),
+    ] {
+        assert_eq!(requests(&after, route, status) - requests(&before, route, status), count, "{route} {status}");
+    }
+    for code in ["unknown_ticket", "room_closed", "invalid_pass"] {
+        assert_eq!(after[&format!("firstcome_refusals_total{{code=\"{code}\"}}")], 1.0, "{code}");
+    }
+}
+
+#[tokio::test]
 async fn buckets_of_a_histogram_rise_to_its_count() {
     let service = Service::memory();
     service.make("launch", json!({"limit": 9})).await;
@@ -124,6 +182,8 @@ async fn labels_come_from_fixed_lists_whatever_is_asked() {
         service.send(redeem(&coupon, &json!({"code": "labelcode", "user": user}))).await.refused(404, "unknown_code");
         service.send(Ask::get(&format!("/labelpath{number}"))).await.refused(404, "not_found");
         service.claim(&coupon, "label wrong").await.refused(400, "invalid_name");
+        service.make_room(&format!("labelroom{number}"), json!({"max_active": 1, "message": "labelmessage"})).await;
+        service.send(rooms::join_as(&format!("labelroom{number}"), &user)).await.is(201);
     }
     let metrics = service.metrics().await;
     assert_eq!(names(&metrics), before, "as many series as before");

@@ -4,9 +4,11 @@
 //! test. Here are the ways in which it would most likely come out.
 
 use crate::promises;
+use crate::rooms;
 use crate::service::{ADMIN, Answer, Ask, SERVICE, STRANGER, Service, claim, config, redeem};
 use crate::stores::{FAULT_DETAIL, Verdict, scripted};
 use axum::http::{HeaderMap, Method};
+use firstcome::RoomStore;
 use firstcome::embedded::journal::Outcome;
 use serde_json::json;
 
@@ -30,6 +32,16 @@ async fn keys_come_back_in_no_answer() {
             claim("launch", "dan").by(key).header("content-type", "text/plain"),
             redeem("launch", &json!({"code": "x"})).by(key),
             Ask::get("/v1/coupons/launch").by(key),
+            Ask::put("/v1/rooms/sale").by(key).json(&json!({"max_active": 1})),
+            rooms::join_as("sale", "ann").by(key),
+            rooms::join("sale").by(key).once(key),
+            rooms::join("none").by(key),
+            Ask::get(&rooms::place("sale", "x")).by(key),
+            rooms::verify("sale", key).by(key),
+            rooms::release("sale", key).by(key),
+            rooms::claim_by("launch", key).by(key),
+            Ask::get("/v1/pass-keys").by(key),
+            Ask::post("/v1/pass-keys").by(key),
             Ask::get("/v1/nothing").by(key),
             Ask::get("/").by(key),
             Ask::get("/docs").by(key),
@@ -70,5 +82,38 @@ async fn the_words_of_a_fault_come_out_nowhere() {
         ] {
             service.send(ask).await;
         }
+    }
+}
+
+#[tokio::test]
+async fn no_secret_of_a_room_comes_out_of_any_answer() {
+    let service = Service::memory();
+    service.make_room("sale", json!({"max_active": 9})).await;
+    let pass = service.pass_of("sale", "ann").await;
+    let secret = service.store.pass_secrets().remove(0).bytes;
+    let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    let numbers: Vec<String> = secret.iter().map(u8::to_string).collect();
+    for ask in [
+        Ask::get("/v1/pass-keys"),
+        Ask::get("/v1/rooms/sale"),
+        Ask::get("/metrics").by(ADMIN),
+        Ask::get("/"),
+        rooms::verify("sale", &pass),
+        rooms::join_as("sale", "ann"),
+    ] {
+        let answer = service.send(ask).await.is(200);
+        assert!(!answer.bytes.windows(32).any(|window| window == secret));
+        let text = answer.body().to_lowercase();
+        assert!(!text.contains(&hex) && !text.contains(&numbers.join(",")));
+    }
+    // What anybody may see is the public half.
+    let keys = service.send(Ask::get("/v1/pass-keys")).await.json();
+    assert!(keys["items"][0]["public_key"].as_str().is_some_and(|key| key.starts_with("k4.public.")));
+    // Neither tickets nor passes stand where everybody can read them.
+    let everybody = [Ask::get("/v1/rooms/sale"), Ask::get("/"), Ask::get("/metrics").by(ADMIN)];
+    let ticket = service.ticket("sale").await;
+    for ask in everybody {
+        let body = service.send(ask).await.is(200).body();
+        assert!(!body.contains(&pass) && !body.contains(&ticket) && !body.contains("ann"));
     }
 }

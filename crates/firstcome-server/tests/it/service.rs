@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, Request};
 use firstcome::core::time::Timestamp;
 use firstcome::edge::ManualClock;
 use firstcome::{CouponStore, Embedded};
+use firstcome_server::accept::Peer;
 use firstcome_server::auth::KeyDigest;
 use firstcome_server::{App, Config, Keys, Scope, api};
 use http_body_util::BodyExt;
@@ -171,11 +172,12 @@ pub(crate) struct Ask {
     path: String,
     headers: HeaderMap,
     body: Body,
+    peer: Option<Peer>,
 }
 
 impl Ask {
     pub(crate) fn new(method: Method, path: &str) -> Self {
-        Self { method, path: path.to_owned(), headers: HeaderMap::new(), body: Body::empty() }
+        Self { method, path: path.to_owned(), headers: HeaderMap::new(), body: Body::empty(), peer: None }
     }
 
     pub(crate) fn get(path: &str) -> Self {
@@ -211,6 +213,12 @@ impl Ask {
         self
     }
 
+    /// Over a connection from this address.
+    pub(crate) fn from(mut self, address: &str) -> Self {
+        self.peer = Some(Peer(address.parse().expect("an address")));
+        self
+    }
+
     /// With a key.
     pub(crate) fn by(self, key: &str) -> Self {
         self.header("authorization", format!("Bearer {key}"))
@@ -237,6 +245,9 @@ impl Ask {
         *request.method_mut() = self.method;
         *request.uri_mut() = self.path.parse().unwrap_or_else(|error| panic!("{}: {error}", self.path));
         *request.headers_mut() = self.headers;
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(peer);
+        }
         request
     }
 }

@@ -28,7 +28,7 @@ async fn service(answer: Duration) -> (Service, Script, String) {
 const LONG: Duration = Duration::from_secs(60);
 
 /// Sends a request until it waits for the store.
-async fn waits(answer: impl Future<Output = Answer> + 'static) -> Pin<Box<dyn Future<Output = Answer>>> {
+pub(crate) async fn waits(answer: impl Future<Output = Answer> + 'static) -> Pin<Box<dyn Future<Output = Answer>>> {
     let mut answer: Pin<Box<dyn Future<Output = Answer>>> = Box::pin(answer);
     poll_fn(|context| match answer.as_mut().poll(context) {
         Poll::Pending => Poll::Ready(()),

@@ -1,6 +1,10 @@
 //! The scenarios, each a test of its own, and one test that walks through all of them and demands every code.
 
 use crate::promises::seen;
+use crate::rooms::{
+    admissions, claims as pass_claims, clocks, doors, joins, keys, limits, passes, restarts, tickets,
+    trouble as room_trouble,
+};
 use crate::{
     bad_bodies, bad_names, claims, deadlines, dev_gate, idempotency, in_time, redemptions, scopes, settings, trouble,
 };
@@ -53,6 +57,44 @@ scenarios! {
     trouble: a_store_that_does_not_answer_leaves_the_outcome_unknown who_finds_the_queue_full_is_told_at_once
         a_store_that_has_failed_takes_no_writes_and_goes_on_reading rows_that_cannot_be_read_are_unavailable
         a_service_that_drains_is_not_ready_and_still_answers;
+    doors: a_room_is_created_shown_and_replaced a_room_counts_those_in_line_and_in_slots
+        the_state_of_a_room_follows_its_settings a_closed_room_voids_its_tickets_and_opens_again_with_its_numbers
+        settings_of_a_room_are_taken_at_their_limits_and_refused_beyond texts_times_and_targets_of_a_room_are_checked
+        a_room_has_a_rate_or_a_number_of_slots_and_no_unknown_field settings_change_while_people_wait;
+    joins: numbers_are_drawn_in_the_order_of_arrival a_user_has_one_living_place
+        a_repeated_join_leads_to_the_same_place_while_its_ticket_lives a_join_key_with_another_user_is_refused
+        a_key_that_a_stranger_could_guess_is_refused_on_public_joins only_a_back_end_joins_for_a_user
+        a_crowd_that_comes_together_gets_each_number_once a_full_line_says_when_to_come_back_and_draws_no_number;
+    limits: an_address_that_joins_too_often_is_told_when_to_come_again
+        a_flood_from_one_address_draws_no_more_than_its_limit neither_keys_nor_users_nor_polls_are_limited
+        an_address_that_a_client_invents_counts_only_from_a_trusted_proxy
+        a_connection_counts_with_the_address_that_it_comes_from a_wall_clock_that_stands_still_limits_nobody_longer;
+    tickets: no_altered_ticket_is_one a_ticket_is_good_in_its_room_and_its_service_only
+        who_leaves_frees_the_place_and_stays_gone;
+    admissions: the_first_poll_after_the_admission_brings_the_pass_and_later_ones_the_same
+        an_admission_that_nobody_takes_lapses_at_the_end_of_its_window a_lapsed_admission_frees_its_slot_for_the_next
+        a_slot_ends_at_its_end a_slot_without_contact_ends_after_its_idle_time
+        who_is_silent_is_passed_over_and_next_on_coming_back who_is_silent_for_the_whole_time_loses_the_place
+        a_rate_is_never_exceeded_and_is_kept slots_never_exceed_their_number_and_positions_never_rise;
+    passes: a_valid_pass_tells_whose_it_is_and_until_when no_altered_pass_is_one
+        a_pass_of_another_room_or_another_service_is_none_here a_pass_counts_only_for_the_slot_that_it_was_made_for
+        a_pass_ends_with_its_slot_however_that_ends a_released_slot_goes_to_the_next_and_not_back
+        bodies_about_passes_are_checked before_the_first_room_there_is_no_pass;
+    pass_claims: a_pass_of_a_user_claims_for_that_user_alone a_pass_without_a_user_claims_once_as_its_number
+        a_pass_that_is_sent_is_judged_whoever_sends_it a_repeated_claim_by_a_pass_is_answered_again
+        a_coupon_behind_a_room_that_was_never_made_takes_no_pass;
+    keys: anybody_verifies_a_pass_with_the_keys_that_are_shown
+        passes_stay_valid_when_the_key_changes_and_new_ones_name_the_new_key a_pass_of_a_forgotten_key_is_refused
+        a_pass_is_bound_to_the_key_that_it_names;
+    clocks: a_wall_clock_set_forward_ends_nothing a_wall_clock_set_back_prolongs_nothing
+        a_step_of_the_wall_clock_gives_no_admissions_away an_opening_is_judged_by_the_wall_clock;
+    restarts: tickets_slots_and_passes_survive_a_restart rotated_keys_and_what_they_signed_survive_a_restart
+        an_admission_that_was_not_taken_is_there_after_a_restart;
+    room_trouble: a_failed_store_lets_nobody_in_and_goes_on_telling_the_line
+        a_pass_is_shown_to_nobody_before_its_slot_is_durable
+        whoever_goes_away_while_joining_has_joined_or_not_and_never_twice
+        a_join_that_is_not_durable_is_told_to_nobody a_first_room_whose_answer_came_too_late_has_its_passes
+        a_change_of_keys_whose_answer_came_too_late_is_seen the_words_of_a_fault_stay_out_of_answers_about_rooms;
 }
 
 #[tokio::test]

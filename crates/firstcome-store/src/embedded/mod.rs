@@ -318,6 +318,11 @@ impl Embedded {
         self.inner.shared.clock.now()
     }
 
+    /// The store's steady clock.
+    pub fn steady(&self) -> Steady {
+        self.inner.shared.both().steady
+    }
+
     /// How many coupons there are, deleted ones included.
     pub fn coupon_count(&self) -> usize {
         self.inner.shared.coupons.read().len()

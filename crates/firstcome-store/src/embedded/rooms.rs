@@ -85,6 +85,11 @@ impl Embedded {
         self.inner.shared.rooms.read().len()
     }
 
+    /// The number of the secret that signs passes now. None before the first room.
+    pub fn newest_pass_secret(&self) -> Option<u32> {
+        self.inner.shared.pass_secrets.read().last().map(|secret| secret.id)
+    }
+
     /// People in line and slots in use, over all rooms.
     pub fn room_people(&self) -> (u64, u64) {
         let now = self.inner.shared.both();

@@ -1,0 +1,78 @@
+//! A ticket is whoever's who has it: nobody makes one up, alters one, or uses it elsewhere.
+
+use super::flipped;
+use crate::service::Service;
+use crate::stores::on_each;
+use serde_json::json;
+
+pub(crate) async fn no_altered_ticket_is_one() {
+    let service = Service::memory();
+    service.make_room("sale", json!({"max_active": 1, "paused": true})).await;
+    let longest = "u".repeat(128);
+    for ticket in [service.ticket("sale").await, service.ticket_of("sale", &longest).await] {
+        let shorter = (1..ticket.len()).map(|length| ticket[..length].to_owned());
+        let longer = ["A", "=", "AAAA", "%20", "%00", "."].map(|end| format!("{ticket}{end}"));
+        let others = ["x".into(), "%C3%A9".into(), "A".repeat(300), "A".repeat(9_000), format!("{ticket}{ticket}")];
+        for wrong in flipped(&ticket).chain(shorter).chain(longer).chain(others) {
+            service.poll("sale", &wrong).await.refused(404, "unknown_ticket");
+            service.leave("sale", &wrong).await.refused(404, "unknown_ticket");
+        }
+        assert_eq!(service.state("sale", &ticket).await, "waiting");
+    }
+    for wrong in ["%FF", "a%FF"] {
+        service.poll("sale", wrong).await.refused(400, "invalid_name");
+    }
+    assert_eq!(service.room("sale").await["waiting"], 2);
+}
+
+pub(crate) async fn a_ticket_is_good_in_its_room_and_its_service_only() {
+    on_each(async |service| {
+        let other = Service::memory();
+        for it in [service, &other] {
+            for room in ["sale", "sale2"] {
+                it.make_room(room, json!({"max_active": 1, "paused": true})).await;
+                it.ticket(room).await;
+            }
+        }
+        // The same number in another room, and the same room elsewhere.
+        let ticket = service.ticket("sale").await;
+        service.ticket("sale2").await;
+        other.ticket("sale").await;
+        for (elsewhere, room) in [(service, "sale2"), (&other, "sale"), (&other, "sale2")] {
+            elsewhere.poll(room, &ticket).await.refused(404, "unknown_ticket");
+            elsewhere.leave(room, &ticket).await.refused(404, "unknown_ticket");
+        }
+        assert_eq!(service.standing("sale", &ticket).await["number"], 2);
+    })
+    .await;
+}
+
+pub(crate) async fn who_leaves_frees_the_place_and_stays_gone() {
+    on_each(async |service| {
+        service.make_room("sale", json!({"max_active": 1})).await;
+        let [first, second, third] =
+            [service.ticket("sale").await, service.ticket("sale").await, service.ticket_of("sale", "ann").await];
+        let pass = service.admitted("sale", &first).await;
+        assert_eq!(service.standing("sale", &third).await["position"], 1);
+        for _ in 0..3 {
+            service.leave("sale", &second).await.is(204);
+        }
+        assert_eq!(service.standing("sale", &third).await["position"], 0);
+        // Out of a slot: it is free at once, and its pass is void.
+        for _ in 0..3 {
+            service.leave("sale", &first).await.is(204);
+        }
+        assert_eq!(service.wrong_with("sale", &pass).await.as_deref(), Some("over"));
+        service.admitted("sale", &third).await;
+        for ticket in [&first, &second] {
+            let gone = service.standing("sale", ticket).await;
+            assert_eq!((&gone["state"], &gone["position"], &gone["eta_ms"]), (&json!("left"), &json!(0), &json!(null)));
+            assert!(gone.get("pass").is_none() && gone.get("admitted_at").is_none(), "{gone}");
+            assert_eq!(gone["poll_after_ms"], 0, "there is nothing to ask for");
+        }
+        service.leave("sale", &third).await.is(204);
+        assert_eq!(service.state("sale", &third).await, "left");
+        assert_eq!(service.room("sale").await["active"], 0);
+    })
+    .await;
+}
