@@ -122,6 +122,7 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
 
 /// Plants the bug that a drill is to find out.
 #[cfg(feature = "planted-bugs")]
+#[expect(clippy::disallowed_methods, reason = "no setting: test only")]
 fn plant() -> Outcome {
     let Ok(name) = std::env::var("FIRSTCOME_PLANTED") else { return Ok(()) };
     if firstcome::core::planted::plant_everywhere(&name) {

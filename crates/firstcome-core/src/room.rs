@@ -300,8 +300,22 @@ impl Room {
 
     /// Gives up the slot of one admission. Nothing happens if that is over.
     pub fn release(&mut self, number: Number, admission: u64, now: Now, changes: &mut Vec<Change>) {
+        self.end_over(number, now, changes);
         if self.pass_until(number, admission, now).is_some() {
             self.depart(number.0, Departure::Left, now, changes);
+        }
+    }
+
+    /// Whether the time of a slot is over, and its end not yet kept: before anybody is told, [`Self::end_over`].
+    pub fn is_over(&self, number: Number, now: Now) -> bool {
+        self.slots.get(number.0).is_some_and(|(_, until)| until <= now.steady)
+    }
+
+    /// Ends a slot whose time is over, so that it stays over: other settings or a restart, after which all count as just
+    /// seen, would else give an idle one more time.
+    pub fn end_over(&mut self, number: Number, now: Now, changes: &mut Vec<Change>) {
+        if self.line.place(number.0) == Some(Place::Slot) {
+            self.end_slot(number.0, now, changes);
         }
     }
 

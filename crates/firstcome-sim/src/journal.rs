@@ -69,7 +69,13 @@ impl CommitFault {
         }
     }
 
-    const fn keeps(self) -> bool {
+    /// Draws how a commit goes that fails with this chance per thousand.
+    pub fn draw(rng: &mut Rng, fault_per_mille: u64) -> Self {
+        if rng.chance(fault_per_mille) { *rng.pick(&Self::FAULTS) } else { Self::Clean }
+    }
+
+    /// Whether what was committed is on disk afterwards.
+    pub const fn keeps(self) -> bool {
         matches!(self, Self::Clean | Self::UnknownKept | Self::CrashAfter)
     }
 }
@@ -120,8 +126,7 @@ impl Disk {
     }
 
     fn draw_fault(&mut self) -> CommitFault {
-        let fails = self.rng.chance(self.fault_per_mille);
-        let fault = if fails { *self.rng.pick(&CommitFault::FAULTS) } else { CommitFault::Clean };
+        let fault = CommitFault::draw(&mut self.rng, self.fault_per_mille);
         self.commits.push(fault);
         fault
     }

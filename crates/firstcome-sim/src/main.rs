@@ -111,7 +111,7 @@ fn as_table(total: &Report) -> String {
     let mut table = String::new();
     for ((what, how), count) in &total.counts {
         // Writing to a string cannot fail.
-        let _ = writeln!(table, "{what:<9} {how:<36} {count:>12}");
+        let _ = writeln!(table, "{what:<11} {how:<36} {count:>12}");
     }
     table
 }

@@ -95,7 +95,8 @@ pub trait RoomStore: Send + Sync {
     /// Gives up the slot of one admission; a second time has no effect. Refused: `unknown_room`.
     fn release(&self, room: &RoomName, number: Number, admission: u64) -> impl Future<Output = RoomAnswer<()>> + Send;
 
-    /// Whether the slot of this admission is alive; counts as a contact. No file access. Refused: `unknown_room`.
+    /// Whether the slot of this admission is alive; counts as a contact. No file access, unless its time is over and that
+    /// is not stored yet. Refused: `unknown_room`.
     fn check_pass(
         &self,
         room: &RoomName,

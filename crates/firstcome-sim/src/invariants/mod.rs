@@ -6,19 +6,32 @@
 //! | [`one_each`] | 6: one each |
 //! | [`gapless_in_order`] | 7: serials without gaps, in the order in which claims were accepted |
 //! | [`acknowledged_stays`] | 8: what was acknowledged is never lost, a refusal never contradicted |
+//! | [`acknowledged_rooms`] | 8, for rooms |
+//! | [`one_place`] | 9: a ticket is waiting, active, or gone, exactly one of them |
+//! | [`admission_pace`] | 10: admissions within rate and cap, present people only, the lowest number first |
+//! | [`position_falls`] | 11: a shown position never rises |
 //!
-//! Each judges the [`Evidence`]: what clients were told, and what is on disk after a crash. None of them looks into the
-//! store. Each has a test with a history that it must reject.
+//! Each judges the [`Evidence`] or the [`RoomEvidence`]: what clients were told, and what is on disk after a crash. None
+//! of them looks into the store. Each has a test with a history that it must reject.
 
+pub mod acknowledged_rooms;
 pub mod acknowledged_stays;
+pub mod admission_pace;
 pub mod gapless_in_order;
 pub mod no_oversell;
 pub mod one_each;
+pub mod one_place;
+pub mod position_falls;
+#[cfg(test)]
+mod room_story;
 #[cfg(test)]
 mod story;
 
 use crate::history::History;
 use crate::journal::Stored;
+use crate::rooms::history::History as RoomHistory;
+use crate::rooms::journal::Commit;
+use crate::rooms::ledger::Ledger;
 use firstcome_core::time::Timestamp;
 use std::fmt;
 
@@ -32,6 +45,16 @@ pub struct Evidence<'a> {
     pub stored: &'a Stored,
     /// Set once faults have ended and everybody has repeated what was unclear: from then on exactness is demanded.
     pub healed_at: Option<Timestamp>,
+}
+
+/// What an invariant of rooms is judged by.
+pub struct RoomEvidence<'a> {
+    /// Which run.
+    pub seed: u64,
+    /// What people asked and were told.
+    pub history: &'a RoomHistory,
+    /// Every commit that is on disk, in order. No process runs on it at this moment.
+    pub log: &'a [Commit],
 }
 
 /// A broken promise.
@@ -68,4 +91,13 @@ pub fn check(evidence: &Evidence<'_>) -> Result<(), Violation> {
     one_each::check(evidence)?;
     acknowledged_stays::check(evidence)?;
     no_oversell::check(evidence)
+}
+
+/// Judges all of rooms, with one reading of the log.
+pub fn check_rooms(evidence: &RoomEvidence<'_>) -> Result<(), Violation> {
+    let ledger = Ledger::read(evidence.log);
+    one_place::check(evidence, &ledger)?;
+    acknowledged_rooms::check(evidence, &ledger)?;
+    admission_pace::check(evidence, &ledger)?;
+    position_falls::check(evidence, &ledger)
 }

@@ -16,8 +16,10 @@
 //! - Nothing of the machine: no file, no clock, no network. A suite that hangs is stopped by the test that runs it.
 
 mod coupon;
+mod room;
 
 pub use coupon::{coupon, coupon_reopens};
+pub use room::{room, room_reopens};
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

@@ -154,7 +154,8 @@ impl RoomCell {
     /// Whether a pass is valid, if that rests on what is durable.
     pub(super) fn check(&self, number: Number, admission: u64, now: Now) -> Option<Option<PassCheck>> {
         let mut kept = self.kept.lock();
-        if kept.unsettled.contains(&number) {
+        // That a slot is over is told once it is kept: it would else be alive again after a restart.
+        if kept.unsettled.contains(&number) || kept.room.is_over(number, now) {
             return None;
         }
         Some(check(&mut kept.room, number, admission, now))
@@ -321,7 +322,10 @@ fn judge(cell: &RoomCell, room: &mut Room, order: Order, now: Now, changes: &mut
             room.release(number, admission, now, changes);
             Told::Done(reply, Ok(()))
         }
-        Order::Check(number, admission, reply) => Told::Check(reply, check(room, number, admission, now)),
+        Order::Check(number, admission, reply) => {
+            room.end_over(number, now, changes);
+            Told::Check(reply, check(room, number, admission, now))
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod durable;
 mod failing;
 mod memory;
 mod overload;
+mod rooms;
 mod scripted;
 #[cfg(feature = "sqlite")]
 mod sqlite;

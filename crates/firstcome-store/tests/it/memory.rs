@@ -7,3 +7,8 @@ use firstcome_store::{Embedded, conformance};
 async fn the_store_in_memory_keeps_every_promise_of_the_port() {
     in_time(conformance::coupon(|clock| async move { Embedded::memory_with(clock) })).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn rooms_in_memory_keep_every_promise_of_the_port() {
+    in_time(conformance::room(|clock| async move { Embedded::memory_with(clock) })).await;
+}

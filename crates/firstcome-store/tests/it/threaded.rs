@@ -13,3 +13,11 @@ async fn a_store_with_a_writer_thread_keeps_every_promise_of_the_port() {
     };
     in_time(conformance::coupon(open)).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn rooms_with_a_writer_thread_keep_every_promise_of_the_port() {
+    let open = |clock: Arc<ManualClock>| async move {
+        Embedded::start(Backing::memory(), clock).expect("threads can be started")
+    };
+    in_time(conformance::room(open)).await;
+}

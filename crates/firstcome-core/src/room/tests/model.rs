@@ -495,6 +495,9 @@ impl Both {
                 let at = self.at(*pick);
                 let admission = self.admission(at, *admission);
                 self.play.room.release(number(number_of(at)), admission, self.play.now, &mut self.play.changes);
+                if at < self.model.tickets.len() && self.model.end(at) <= self.model.ms() {
+                    self.model.end_slot(at);
+                }
                 if self.model.pass_left_ms(at, admission, false).is_some() {
                     self.model.go(at, Departure::Left);
                 }

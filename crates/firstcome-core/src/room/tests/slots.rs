@@ -188,7 +188,7 @@ fn a_release_frees_the_slot_at_once_and_a_second_one_does_nothing() {
 fn a_release_that_comes_after_the_end_does_not_rewrite_it() {
     let mut play = Play::with_slot_taken(short());
     play.pass_ms(20_000);
-    assert_eq!(play.release(1, 1), "");
+    assert_eq!(play.release(1, 1), "expired 1");
     assert_eq!(play.look(1), "expired");
 }
 

@@ -1,0 +1,342 @@
+//! Invariant 8, for rooms: what was told of a ticket, a slot, a pass or a room is on disk and stays true.
+//!
+//! - A number, a slot, a departure, settings, a secret that was told is stored, and says the same.
+//! - A pass that was told valid was in a slot that was taken and not over; after "not valid", and after a leave or a
+//!   release that was acknowledged, it never is again.
+//! - A ticket that was told is never called unknown.
+//! - The store's steady time goes on across a restart as if nobody had set the wall clock before the clocks were stored
+//!   last; within a life nothing moves it.
+
+use super::{RoomEvidence, Violation};
+use crate::rooms::history::{Command, Operation, Told};
+use crate::rooms::ledger::{Ledger, RoomStory};
+use firstcome_core::room::{Departure, Number, Rejection, TicketState};
+use firstcome_store::{Joining, TicketAnswer};
+
+const NAME: &str = "acknowledged_rooms";
+
+/// Looks for a word that was not kept.
+pub fn check(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), Violation> {
+    let found = |detail| Violation::new(NAME, evidence.seed, detail);
+    clocks_go_on(evidence, ledger).map_err(found)?;
+    let nothing = RoomStory::default();
+    for operation in evidence.history.operations() {
+        let Some(told) = operation.told() else { continue };
+        let room = ledger.rooms.get(&operation.room).unwrap_or(&nothing);
+        let kept = match told {
+            Told::Joined(joining, answer) => join_is_stored(operation, *joining, answer, room),
+            Told::Ticket(answer) => ticket_is_stored(operation, answer, room),
+            Told::Left => left_is_stored(operation, room),
+            Told::Released => release_is_stored(operation, room),
+            Told::Pass(check) => pass_is_alive(operation, check.is_some(), room),
+            Told::Put(_) | Told::Closed => operator_is_obeyed(operation, room),
+            Told::Rotated(secret) => {
+                match ledger.secrets.iter().any(|(at, it)| it == secret && *at <= operation.judged) {
+                    true => Ok(()),
+                    false => Err("a new secret was told and is not stored".into()),
+                }
+            }
+            Told::Secrets(secrets) => {
+                let stored = |secret| ledger.secrets.iter().any(|(at, it)| it == secret && *at <= operation.judged);
+                if secrets.iter().all(stored) { Ok(()) } else { Err("a secret in use is not stored".into()) }
+            }
+            Told::Refused(rejection) => refusal_is_right(evidence, operation, *rejection, room),
+            Told::View(_) | Told::Ticked => Ok(()),
+        };
+        kept.map_err(|detail| found(format!("{}: {detail}", operation.room)))?;
+    }
+    denials_stand(evidence).map_err(found)
+}
+
+fn join_is_stored(
+    operation: &Operation,
+    joining: Joining,
+    answer: &TicketAnswer,
+    room: &RoomStory,
+) -> Result<(), String> {
+    ticket_is_stored(operation, answer, room)?;
+    let Command::Join(asked) = &operation.command else { return Ok(()) };
+    let Some(ticket) = room.ticket(answer.number) else { return Ok(()) };
+    let same = match joining {
+        Joining::New => ticket.join == *asked,
+        Joining::SameRequest => ticket.join.request == asked.request,
+        Joining::SameUser => ticket.join.user == asked.user,
+    };
+    let number = answer.number.get();
+    if same { Ok(()) } else { Err(format!("number {number} is stored for another join than it was told for")) }
+}
+
+fn ticket_is_stored(operation: &Operation, answer: &TicketAnswer, room: &RoomStory) -> Result<(), String> {
+    let (number, at) = (answer.number.get(), operation.judged);
+    let Some(ticket) = room.ticket(answer.number).filter(|ticket| ticket.joined <= at) else {
+        return Err(format!("number {number} was told and is not stored"));
+    };
+    let stored = match answer.state {
+        TicketState::Waiting { .. } => ticket.waits_at(at),
+        TicketState::Admitted { slot, .. } => ticket.slot(slot.admission).is_some_and(|found| {
+            let taken = found
+                .taken
+                .is_some_and(|(taken, until)| taken <= at && slot.hold == firstcome_core::room::Hold::Taken { until });
+            taken && found.slot.admitted_at == slot.admitted_at && found.ended.is_none_or(|ended| at <= ended)
+        }),
+        TicketState::Gone(how) => ticket.gone.is_some_and(|(gone, stored)| {
+            // Of a room that was closed all tickets are void, whatever they were.
+            let void = room.closed.iter().any(|&closed| ticket.joined <= closed && closed <= at);
+            gone <= at && (stored == Some(how) || (void && how == Departure::Expired))
+        }),
+    };
+    if stored {
+        return Ok(());
+    }
+    Err(format!("number {number} was told {:?}, which is not stored: {ticket:?}", answer.state))
+}
+
+fn left_is_stored(operation: &Operation, room: &RoomStory) -> Result<(), String> {
+    let Command::Leave(_, Some(number)) = &operation.command else { return Ok(()) };
+    let gone = room.ticket(*number).and_then(|ticket| ticket.gone);
+    if gone.is_some_and(|(gone, _)| gone <= operation.end()) {
+        return Ok(());
+    }
+    Err(format!("number {} left, and is not stored as gone", number.get()))
+}
+
+fn release_is_stored(operation: &Operation, room: &RoomStory) -> Result<(), String> {
+    let Command::Release(number, admission) = operation.command else { return Ok(()) };
+    let slot = room.ticket(number).and_then(|ticket| ticket.slot(admission));
+    let open = slot.is_some_and(|slot| {
+        slot.taken.is_some_and(|(taken, _)| taken < operation.asked)
+            && slot.ended.is_none_or(|ended| operation.end() < ended)
+    });
+    if open { Err(format!("the slot of number {} was released and is still stored", number.get())) } else { Ok(()) }
+}
+
+fn pass_is_alive(operation: &Operation, told_valid: bool, room: &RoomStory) -> Result<(), String> {
+    let Command::Check(number, admission) = operation.command else { return Ok(()) };
+    let (from, to) = (operation.asked, operation.end());
+    let alive = room.ticket(number).is_some_and(|ticket| ticket.holds_within(admission, from, to));
+    if told_valid && !alive {
+        return Err(format!("the pass of number {} was told valid, and its slot is over or not stored", number.get()));
+    }
+    Ok(())
+}
+
+fn operator_is_obeyed(operation: &Operation, room: &RoomStory) -> Result<(), String> {
+    let (from, to) = (operation.asked, operation.end());
+    match &operation.command {
+        Command::Put(settings) => {
+            let stored = room.settings.iter().any(|(at, found)| from <= *at && *at <= to && found == settings);
+            if stored { Ok(()) } else { Err("settings were told to be in force and are not stored".into()) }
+        }
+        Command::Close if !room.is_closed_within(from, to) => Err("was told to be closed and is not".into()),
+        _ => Ok(()),
+    }
+}
+
+/// A refusal agrees with what is stored.
+fn refusal_is_right(
+    evidence: &RoomEvidence<'_>,
+    operation: &Operation,
+    rejection: Rejection,
+    room: &RoomStory,
+) -> Result<(), String> {
+    let (from, to) = (operation.asked, operation.end());
+    match rejection {
+        Rejection::UnknownRoom if is_known(evidence, operation, room) => Err("was put and is called unknown".into()),
+        Rejection::Closed if !room.is_closed_within(from, to) => Err("is called closed and is not".into()),
+        Rejection::UnknownTicket => {
+            let number = match operation.command {
+                Command::Poll(_, number) | Command::Leave(_, number) => number,
+                _ => None,
+            };
+            // The number stands in the command because somebody was told it.
+            let told = |number: &Number| {
+                evidence.history.operations().iter().any(|earlier| {
+                    earlier.room == operation.room
+                        && earlier.end() < from
+                        && earlier.ticket().is_some_and(|answer| answer.number == *number)
+                })
+            };
+            match number.filter(told) {
+                Some(number) => Err(format!("number {} was told and is called unknown", number.get())),
+                None => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a room had been put before somebody asked: acknowledged, or stored when this life began.
+fn is_known(evidence: &RoomEvidence<'_>, operation: &Operation, room: &RoomStory) -> bool {
+    let life = operation.life.checked_sub(1).and_then(|life| evidence.history.lives.get(life));
+    let stored = room.settings.first().zip(life).is_some_and(|((put, _), life)| put < life);
+    stored
+        || evidence.history.operations().iter().any(|put| {
+            put.room == operation.room && matches!(put.told(), Some(Told::Put(_))) && put.end() < operation.asked
+        })
+}
+
+/// A pass that was told over is never valid again, nor one that was released, nor any of a ticket that left.
+fn denials_stand(evidence: &RoomEvidence<'_>) -> Result<(), String> {
+    let operations = evidence.history.operations();
+    for (later_at, later) in operations.iter().enumerate() {
+        let (Command::Check(number, admission), Some(Told::Pass(Some(_)))) = (&later.command, later.told()) else {
+            continue;
+        };
+        for earlier in &operations[..later_at] {
+            if earlier.room != later.room || later.asked <= earlier.end() {
+                continue;
+            }
+            let denied = match (&earlier.command, earlier.told()) {
+                (Command::Check(other, which), Some(Told::Pass(None))) => {
+                    // What was never a pass may become one.
+                    (other, which) == (number, admission) && was_pass(operations, earlier)
+                }
+                (Command::Release(other, which), Some(Told::Released)) => {
+                    (other, which) == (number, admission) && was_pass(operations, earlier)
+                }
+                (Command::Leave(_, Some(other)), Some(Told::Left)) => other == number,
+                _ => false,
+            };
+            if denied {
+                let kind = earlier.command.kind();
+                let number = number.get();
+                return Err(format!("{}: the pass of number {number} is valid again after a {kind}", later.room));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the pass of a check or a release had been told before.
+fn was_pass(operations: &[Operation], about: &Operation) -> bool {
+    let (Command::Check(number, admission) | Command::Release(number, admission)) = about.command else { return false };
+    operations.iter().any(|earlier| {
+        let told = earlier.ticket().filter(|answer| answer.number == number).map(|answer| answer.state);
+        let told = matches!(told, Some(TicketState::Admitted { slot, .. }) if slot.admission == admission);
+        told && earlier.room == about.room && earlier.end() < about.asked
+    })
+}
+
+/// The store's steady clock is ahead of the world's by the same time throughout a life, and a restart adds to that only
+/// what somebody did to the wall clock after the clocks were stored last.
+fn clocks_go_on(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), String> {
+    let lives = &evidence.history.lives;
+    // Before anything is stored, steady time begins at the wall's.
+    let (mut stored_at, mut stored_ahead_us) = (i64::MIN, 0);
+    for (life, &from) in lives.iter().enumerate() {
+        let to = lives.get(life + 1).copied().unwrap_or(i64::MAX);
+        let steps = evidence.history.steps.iter().filter(|step| stored_at < step.at && step.at < from);
+        let wanted_us = stored_ahead_us + steps.map(|step| step.by_us).sum::<i64>();
+        for (at, now) in ledger.clocks.iter().filter(|(at, _)| from <= *at && *at < to) {
+            let ahead_us = now.steady.as_us() - at;
+            if ahead_us != wanted_us {
+                let jump_us = ahead_us - wanted_us;
+                return Err(format!("the store's steady clock jumped by {jump_us} us in life {}", life + 1));
+            }
+            (stored_at, stored_ahead_us) = (*at, ahead_us);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::room_story::Story;
+    use super::check;
+    use firstcome_core::room::{Departure, Rejection, RoomSettings};
+
+    #[test]
+    fn a_number_that_was_told_and_is_not_stored_is_found() {
+        let mut story = Story::with_slots(1);
+        story.told_new(1);
+        story.assert_found(check, "number 1 was told and is not stored");
+    }
+
+    #[test]
+    fn a_number_that_is_stored_for_somebody_else_is_found() {
+        let mut story = Story::with_slots(1);
+        story.joined_as(1, "ann").told_new(1);
+        story.assert_found(check, "for another join");
+    }
+
+    #[test]
+    fn a_slot_that_was_told_before_it_was_stored_is_found() {
+        let mut story = Story::with_slots(1);
+        story.joined(1).admitted(1).told_admitted(1);
+        story.assert_found(check, "which is not stored");
+        let mut story = Story::with_slots(1);
+        story.joined(1).admitted(1).taken(1).told_admitted(1);
+        story.assert_clean(check);
+    }
+
+    #[test]
+    fn a_departure_that_was_told_and_is_not_stored_is_found() {
+        let mut story = Story::with_slots(1);
+        story.joined(1).told_gone(1, Departure::Expired);
+        story.assert_found(check, "which is not stored");
+        let mut story = Story::with_slots(1);
+        story.joined(1).left(1);
+        story.assert_found(check, "is not stored as gone");
+        let mut story = Story::with_slots(1);
+        story.joined(1).gone(1, Departure::Left).left(1).told_gone(1, Departure::Left);
+        story.assert_clean(check);
+    }
+
+    #[test]
+    fn a_release_that_freed_nothing_is_found() {
+        let mut story = Story::with_slots(1);
+        story.joined(1).admitted(1).taken(1).told_admitted(1).released(1, 1);
+        story.assert_found(check, "was released and is still stored");
+    }
+
+    #[test]
+    fn a_pass_that_is_valid_without_a_slot_is_found() {
+        let mut story = Story::with_slots(1);
+        story.joined(1).admitted(1).valid(1, 1);
+        story.assert_found(check, "was told valid");
+        let mut story = Story::with_slots(1);
+        story.joined(1).admitted(1).taken(1).valid(1, 1).gone(1, Departure::Left).valid(1, 1);
+        story.assert_found(check, "was told valid");
+    }
+
+    #[test]
+    fn a_pass_that_is_valid_again_is_found() {
+        let mut story = Story::with_slots(1);
+        story.joined(1).admitted(1).taken(1).told_admitted(1).valid(1, 1).not_valid(1, 1).valid(1, 1);
+        story.assert_found(check, "valid again after a check");
+    }
+
+    #[test]
+    fn settings_that_were_told_and_are_not_stored_are_found() {
+        let mut story = Story::with_slots(1);
+        story.told_put(RoomSettings::with_slots(2));
+        story.assert_found(check, "not stored");
+    }
+
+    #[test]
+    fn a_refusal_that_contradicts_what_is_stored_is_found() {
+        let mut story = Story::with_slots(1);
+        story.refused(Rejection::Closed);
+        story.assert_found(check, "called closed and is not");
+        let mut story = Story::with_slots(1);
+        story.refused(Rejection::UnknownRoom);
+        story.assert_clean(check);
+        story.restart().refused(Rejection::UnknownRoom);
+        story.assert_found(check, "called unknown");
+        let mut story = Story::with_slots(1);
+        story.closed().refused(Rejection::Closed);
+        story.assert_clean(check);
+    }
+
+    #[test]
+    fn a_steady_clock_that_jumps_with_the_wall_is_found() {
+        let mut story = Story::with_slots(1);
+        story.clocks(0).wall_step(3_600_000).pass_ms(10).clocks(0).restart().clocks(0);
+        story.assert_clean(check);
+        story.restart().clocks(3_600_000);
+        story.assert_found(check, "jumped by 3600000000 us");
+        let mut story = Story::with_slots(1);
+        story.clocks(0).wall_step(3_600_000).restart().clocks(3_600_000);
+        story.assert_clean(check);
+    }
+}

@@ -1,0 +1,300 @@
+//! Invariant 10: admissions in any window stay below the rate and one slice of it, slots never exceed the cap, nobody
+//! absent is admitted, the lowest number that is present is first, and a slot that nobody takes comes back.
+//!
+//! Who was present is known from contacts: drawing a number, asking about it, a restart. A request whose answer nobody
+//! saw may have been a contact or not, so both are allowed for.
+
+use super::{RoomEvidence, Violation};
+use crate::rooms::history::{Command, Operation, Told};
+use crate::rooms::ledger::{Ledger, RoomStory, TicketStory, offer_until};
+use firstcome_core::id::RoomName;
+use firstcome_core::room::{Admit, TicketState};
+use std::collections::BTreeMap;
+
+const NAME: &str = "admission_pace";
+/// Whoever was seen so recently is present.
+const PRESENT_US: i64 = 30_000_000;
+/// Nobody is present longer than this after a contact: three times the longest interval that can be told.
+const PRESENT_US_MAX: i64 = 216_300_000;
+/// Contacts are kept in milliseconds.
+const ROUNDING_US: i64 = 2_000;
+
+/// Looks for an admission that should not have been, and for one that never came.
+pub fn check(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), Violation> {
+    let found = |detail| Violation::new(NAME, evidence.seed, detail);
+    let contacts = contacts(evidence, ledger);
+    for (name, room) in &ledger.rooms {
+        rate_is_kept(room).map_err(|detail| found(format!("{name}: {detail}")))?;
+        for admission in &room.admissions {
+            let (at, number, active) = (admission.at, admission.number, admission.active);
+            if admission.cap.is_some_and(|cap| cap < active) {
+                return Err(found(format!("{name}: {active} slots were given, at most {:?} may be", admission.cap)));
+            }
+            let of = |number| contacts.get(&(name, number)).map_or(&[][..], Vec::as_slice);
+            if !may_be_present(of(number), at) {
+                return Err(found(format!("{name}: number {number} was absent and was admitted")));
+            }
+            let first = room.tickets.range(..number).find(|&(&lower, ticket)| must_be_next(ticket, of(lower), at));
+            if let Some((lower, _)) = first {
+                return Err(found(format!("{name}: number {number} was admitted while {lower} was present")));
+            }
+        }
+        slots_come_back(evidence, ledger, name, room).map_err(|detail| found(format!("{name}: {detail}")))?;
+    }
+    Ok(())
+}
+
+fn slice(admit: Admit) -> f64 {
+    (admit.per_second() * 0.25).max(1.0)
+}
+
+/// Every window at once: with `earned` what the rate allows from the beginning, the window from the admission `i` to
+/// `j` holds `j - i + 1` of at most `slice(i) + earned(j) - earned(i)`; so `j + 1 - earned(j)` is compared with the least
+/// of `slice(i) + i - earned(i)`.
+fn rate_is_kept(room: &RoomStory) -> Result<(), String> {
+    let mut in_force = 0;
+    let mut admit: Option<Admit> = None;
+    let (mut earned, mut since, mut least) = (0.0, 0, f64::INFINITY);
+    for (index, admission) in room.admissions.iter().enumerate() {
+        for (changed, next) in &room.settings[in_force..admission.settings] {
+            earned += admit.map_or(0.0, |admit| admit.per_second() * (changed - since) as f64 / 1e6);
+            if admit.is_none() {
+                // Without a rate nothing is bounded.
+                least = f64::INFINITY;
+            }
+            (admit, since) = (next.admit, *changed);
+        }
+        in_force = admission.settings;
+        let Some(rate) = admit else { continue };
+        earned += rate.per_second() * (admission.at - since) as f64 / 1e6;
+        since = admission.at;
+        least = least.min(slice(rate) + index as f64 - earned);
+        if least + 1e-6 < (index + 1) as f64 - earned {
+            return Err(format!("number {} was admitted faster than the rate allows", admission.number));
+        }
+    }
+    Ok(())
+}
+
+/// A contact that is known, or one that may have been: at some instant up to `to`.
+#[derive(Clone, Copy)]
+struct Contact {
+    to: i64,
+    /// How long it lasts, if it is known to have been.
+    known_us: Option<i64>,
+}
+
+type Contacts<'a> = BTreeMap<(&'a RoomName, u32), Vec<Contact>>;
+
+fn contacts<'a>(evidence: &RoomEvidence<'a>, ledger: &'a Ledger) -> Contacts<'a> {
+    let mut contacts = Contacts::new();
+    for (name, room) in &ledger.rooms {
+        for (&number, ticket) in &room.tickets {
+            let own = contacts.entry((name, number)).or_default();
+            own.push(Contact { to: ticket.joined, known_us: None });
+            let restarts = evidence.history.lives.iter().filter(|&&life| ticket.joined < life);
+            own.extend(restarts.map(|&life| Contact { to: life, known_us: Some(PRESENT_US) }));
+        }
+    }
+    for operation in evidence.history.operations() {
+        let Some(room) = ledger.rooms.get_key_value(&operation.room) else { continue };
+        if let Some(answer) = operation.ticket()
+            && let TicketState::Waiting { .. } = answer.state
+        {
+            let known_us = Some(PRESENT_US.max(i64::from(answer.poll_after_ms) * 3_000));
+            let contact = Contact { to: operation.judged, known_us };
+            contacts.entry((room.0, answer.number.get())).or_default().push(contact);
+        } else if operation.is_unclear() {
+            for number in may_be_about(operation, room.1) {
+                let contact = Contact { to: operation.end(), known_us: None };
+                contacts.entry((room.0, number)).or_default().push(contact);
+            }
+        }
+    }
+    contacts
+}
+
+/// The tickets that a request without an answer may have been about.
+fn may_be_about(operation: &Operation, room: &RoomStory) -> Vec<u32> {
+    match &operation.command {
+        Command::Poll(_, number) => number.iter().map(|number| number.get()).collect(),
+        Command::Join(join) => {
+            let same = |ticket: &&TicketStory| {
+                (join.user.is_some() && ticket.join.user == join.user)
+                    || (join.request.is_some() && ticket.join.request == join.request)
+            };
+            room.tickets.iter().filter(|(_, ticket)| same(ticket)).map(|(&number, _)| number).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The last contact that is known to have been before an instant, or in it.
+fn last_known(contacts: &[Contact], before: i64) -> Option<(i64, i64)> {
+    let known = contacts.iter().filter(|contact| contact.to <= before);
+    known.filter_map(|contact| Some((contact.to, contact.known_us?))).max()
+}
+
+fn may_be_present(contacts: &[Contact], at: i64) -> bool {
+    let known = last_known(contacts, at);
+    if known.is_some_and(|(seen, lasts_us)| at - seen <= lasts_us + ROUNDING_US) {
+        return true;
+    }
+    let seen = known.map_or(i64::MIN, |(seen, _)| seen);
+    contacts.iter().any(|it| it.known_us.is_none() && seen < it.to && at - it.to.min(at) <= PRESENT_US_MAX)
+}
+
+/// Whether somebody was in line and present, beyond doubt, and so had to be admitted before any higher number.
+fn must_be_next(ticket: &TicketStory, contacts: &[Contact], at: i64) -> bool {
+    if !ticket.waits_before(at) || ticket.changes_at(at) {
+        return false;
+    }
+    // Who let an offer lapse is next only once heard of again.
+    let back = ticket.slots.iter().filter_map(|slot| slot.ended).filter(|&ended| ended < at).max().unwrap_or(i64::MIN);
+    let certain = |&(seen, lasts_us): &(i64, i64)| {
+        let unclear = contacts.iter().any(|it| it.known_us.is_none() && seen < it.to);
+        let lasts_us = if unclear { PRESENT_US } else { lasts_us };
+        back < seen && at - seen <= lasts_us - ROUNDING_US
+    };
+    last_known(contacts, at - 1).filter(certain).is_some() || certain(&(ticket.joined, PRESENT_US))
+}
+
+/// A tick that was acknowledged has given back every slot whose offer had ended, and nobody takes one after that.
+fn slots_come_back(
+    evidence: &RoomEvidence<'_>,
+    ledger: &Ledger,
+    name: &RoomName,
+    room: &RoomStory,
+) -> Result<(), String> {
+    let lives = &evidence.history.lives;
+    for (life, &from) in lives.iter().enumerate() {
+        let to = lives.get(life + 1).copied().unwrap_or(i64::MAX);
+        let Some(ahead_us) = ledger.ahead_us(from, to) else { continue };
+        let is_tick = |it: &&Operation| it.life == life + 1 && it.told() == Some(&Told::Ticked);
+        let ticks: Vec<&Operation> = evidence.history.operations().iter().filter(is_tick).collect();
+        for (number, ticket) in &room.tickets {
+            for slot in &ticket.slots {
+                let until = offer_until(&slot.slot).as_us() - ahead_us;
+                let settled = slot.taken.map(|(taken, _)| taken).or(slot.ended).unwrap_or(i64::MAX);
+                let lost =
+                    |tick: &&&Operation| slot.offered < tick.asked && until <= tick.asked && tick.end() < settled;
+                if ticks.iter().find(lost).is_some() {
+                    return Err(format!("the slot of number {number} was not taken up and is lost"));
+                }
+                let taken = slot.taken.filter(|(taken, _)| from <= *taken && *taken < to);
+                if taken.is_some_and(|(taken, _)| until <= taken) {
+                    return Err(format!("number {number} took a slot of {name} after its offer had ended"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::room_story::Story;
+    use super::check;
+    use firstcome_core::room::RoomSettings;
+
+    #[test]
+    fn a_burst_beyond_one_slice_is_found() {
+        // Eight a second: two at once, and then one every 125 ms.
+        let mut story = Story::with(RoomSettings::with_rate(8, 1_000));
+        story.joined(1).joined(2).joined(3).pass_ms(1_000).admitted_together(&[1, 2]);
+        story.assert_clean(check);
+        story.admitted(3);
+        story.assert_found(check, "number 3 was admitted faster");
+    }
+
+    #[test]
+    fn a_rate_that_is_a_tenth_too_high_is_found_in_a_long_window() {
+        let mut story = Story::with(RoomSettings::with_rate(10, 1_000));
+        for number in 1..=40 {
+            story.joined(number);
+        }
+        for number in 1..=20 {
+            story.pass_ms(101).admitted(number);
+        }
+        story.assert_clean(check);
+        for number in 21..=40 {
+            story.pass_ms(90).admitted(number);
+        }
+        story.assert_found(check, "faster than the rate");
+    }
+
+    #[test]
+    fn a_lower_rate_counts_from_its_first_instant() {
+        let mut story = Story::with(RoomSettings::with_rate(100, 1_000));
+        for number in 1..=3 {
+            story.joined(number);
+        }
+        story.pass_ms(1_000).put(RoomSettings::with_rate(1, 1_000)).admitted(1).pass_ms(10).admitted(2);
+        story.assert_found(check, "number 2 was admitted faster");
+    }
+
+    #[test]
+    fn a_slot_beyond_the_cap_is_found() {
+        let mut story = Story::with_slots(1);
+        story.joined(1).joined(2).admitted(1);
+        story.assert_clean(check);
+        story.admitted(2);
+        story.assert_found(check, "2 slots were given");
+    }
+
+    #[test]
+    fn an_absent_person_who_is_admitted_is_found() {
+        let mut story = Story::with_slots(3);
+        story.joined(1).told_new(1).pass_ms(31_000).admitted(1);
+        story.assert_found(check, "number 1 was absent");
+        let mut story = Story::with_slots(3);
+        story.joined(1).told_new(1).pass_ms(29_000).waits(1, 0).pass_ms(29_000).admitted(1);
+        story.assert_clean(check);
+        let mut story = Story::with_slots(3);
+        story.joined(1).told_new(1).pass_ms(31_000).restart().pass_ms(10).admitted(1);
+        story.assert_clean(check);
+    }
+
+    #[test]
+    fn who_may_have_been_heard_of_is_no_finding() {
+        let mut story = Story::with_slots(3);
+        story.joined(1).told_new(1).pass_ms(29_000).unclear_poll(1).pass_ms(29_000).admitted(1);
+        story.assert_clean(check);
+    }
+
+    #[test]
+    fn somebody_present_who_is_passed_over_is_found() {
+        let mut story = Story::with_slots(3);
+        story.joined(1).joined(2).pass_ms(1_000).admitted(2);
+        story.assert_found(check, "number 2 was admitted while 1 was present");
+        let mut story = Story::with_slots(3);
+        story.joined(1).joined(2).pass_ms(31_000).waits(2, 1).admitted(2);
+        story.assert_clean(check);
+    }
+
+    #[test]
+    fn who_let_an_offer_lapse_is_next_only_once_heard_of_again() {
+        let mut story = Story::with_slots(3);
+        story.joined(1).joined(2).admitted(1).pass_ms(1_000).lapsed(1).admitted(2);
+        story.assert_clean(check);
+        let mut story = Story::with_slots(3);
+        story.joined(1).joined(2).admitted(1).pass_ms(1_000).lapsed(1).waits(1, 0).admitted(2);
+        story.assert_found(check, "while 1 was present");
+    }
+
+    #[test]
+    fn an_offer_that_is_never_taken_back_is_found() {
+        let mut story = Story::with_slots(3);
+        story.joined(1).admitted(1).pass_ms(59_000).ticked();
+        story.assert_clean(check);
+        story.pass_ms(1_000).ticked();
+        story.assert_found(check, "is lost");
+    }
+
+    #[test]
+    fn an_offer_that_is_taken_too_late_is_found() {
+        let mut story = Story::with_slots(3);
+        story.joined(1).admitted(1).pass_ms(60_000).taken(1);
+        story.assert_found(check, "after its offer had ended");
+    }
+}

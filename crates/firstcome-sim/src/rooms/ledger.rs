@@ -1,0 +1,290 @@
+//! What the disk says happened: the stories of all rooms and tickets, read from the log of commits.
+//!
+//! Instants are microseconds of the world's steady clock. The log is read strictly: a change that does not fit the
+//! story so far is a breach, which invariant 9 reports.
+
+use super::journal::Commit;
+use firstcome_core::id::RoomName;
+use firstcome_core::room::{self, Departure, Hold, Join, Number, RoomSettings, Slot};
+use firstcome_core::time::{Now, Steady};
+use firstcome_store::embedded::journal::{Change, PassSecret, RoomId};
+use std::collections::BTreeMap;
+
+/// One admission.
+#[derive(Debug)]
+pub struct SlotStory {
+    /// The slot as it was offered.
+    pub slot: Slot,
+    /// When it was offered.
+    pub offered: i64,
+    /// When it was taken, and until when on the store's clock.
+    pub taken: Option<(i64, Steady)>,
+    /// When it was given back, or ended.
+    pub ended: Option<i64>,
+}
+
+/// One ticket.
+#[derive(Debug)]
+pub struct TicketStory {
+    /// Whose, and of which request.
+    pub join: Join,
+    /// When it was drawn.
+    pub joined: i64,
+    /// Its admissions.
+    pub slots: Vec<SlotStory>,
+    /// When it went, and how; nothing where the room was closed.
+    pub gone: Option<(i64, Option<Departure>)>,
+}
+
+impl TicketStory {
+    /// Whether it was in line at this instant, before or after what happened in it.
+    pub fn waits_at(&self, at: i64) -> bool {
+        let mut since = Some(self.joined);
+        for slot in &self.slots {
+            if since.is_some_and(|since| since <= at && at <= slot.offered) {
+                return true;
+            }
+            since = slot.ended;
+        }
+        // With its last slot a ticket comes back or is gone; in the same instant it was both.
+        let end = self.gone.map_or(i64::MAX, |(gone, _)| gone);
+        since.is_some_and(|since| since <= at && at <= end)
+    }
+
+    /// Whether it waits in line when everything is over that happened up to this instant, this one excluded.
+    pub fn waits_before(&self, at: i64) -> bool {
+        let slot_open = self.slots.iter().any(|slot| slot.offered < at && slot.ended.is_none_or(|ended| at <= ended));
+        self.joined < at && !slot_open && self.gone.is_none_or(|(gone, _)| at <= gone)
+    }
+
+    /// The slot of an admission. After a restart the count of admissions goes on from those that are alive, so an offer
+    /// that lapsed, for which there never was a pass, may have had the same one.
+    pub fn slot(&self, admission: u64) -> Option<&SlotStory> {
+        self.slots.iter().rev().find(|slot| slot.slot.admission == admission)
+    }
+
+    /// Whether anything happened to it at this instant.
+    pub fn changes_at(&self, at: i64) -> bool {
+        let of_slot = |slot: &SlotStory| {
+            slot.offered == at || slot.ended == Some(at) || slot.taken.is_some_and(|(taken, _)| taken == at)
+        };
+        self.joined == at || self.gone.is_some_and(|(gone, _)| gone == at) || self.slots.iter().any(of_slot)
+    }
+
+    /// Whether it was in the slot of this admission, taken, at some instant of these.
+    pub fn holds_within(&self, admission: u64, from: i64, to: i64) -> bool {
+        self.slot(admission).is_some_and(|slot| {
+            slot.taken.is_some_and(|(taken, _)| taken <= to) && slot.ended.is_none_or(|ended| from <= ended)
+        })
+    }
+}
+
+/// One admission, as the row of all admissions has it.
+#[derive(Debug)]
+pub struct Admission {
+    /// When.
+    pub at: i64,
+    /// Of whom.
+    pub number: u32,
+    /// How many had a slot then, this one included.
+    pub active: u32,
+    /// How many may.
+    pub cap: Option<u32>,
+    /// How many settings there had been: the last of them was in force.
+    pub settings: usize,
+}
+
+/// One room.
+#[derive(Debug, Default)]
+pub struct RoomStory {
+    /// Settings, and since when.
+    pub settings: Vec<(i64, RoomSettings)>,
+    /// When it was closed.
+    pub closed: Vec<i64>,
+    /// How far the line was, and since when.
+    pub reached: Vec<(i64, u32)>,
+    /// Its tickets by number.
+    pub tickets: BTreeMap<u32, TicketStory>,
+    /// The number that comes next.
+    pub next: u32,
+    /// Admissions in order.
+    pub admissions: Vec<Admission>,
+    active: u32,
+}
+
+impl RoomStory {
+    /// Whether it was closed at some instant of these.
+    pub fn is_closed_within(&self, from: i64, to: i64) -> bool {
+        self.closed.iter().any(|&closed| {
+            let opened = self.settings.iter().map(|(since, _)| *since).find(|since| closed < *since);
+            closed <= to && opened.is_none_or(|opened| from <= opened)
+        })
+    }
+
+    /// The number that the line had reached before this instant.
+    pub fn reached_before(&self, at: i64) -> u32 {
+        self.reached.iter().rev().find(|(since, _)| *since < at).map_or(1, |(_, reached)| *reached)
+    }
+
+    /// A ticket by number.
+    pub fn ticket(&self, number: Number) -> Option<&TicketStory> {
+        self.tickets.get(&number.get())
+    }
+}
+
+/// All stories.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// By name.
+    pub rooms: BTreeMap<RoomName, RoomStory>,
+    /// What both clocks of the store showed, and when.
+    pub clocks: Vec<(i64, Now)>,
+    /// The secrets of passes, and since when.
+    pub secrets: Vec<(i64, PassSecret)>,
+    /// What in the log does not fit.
+    pub breaches: Vec<String>,
+}
+
+impl Ledger {
+    /// Reads the log.
+    pub fn read(log: &[Commit]) -> Self {
+        let mut ledger = Self::default();
+        let mut names: BTreeMap<RoomId, RoomName> = BTreeMap::new();
+        for commit in log {
+            let at = commit.at.steady.as_us();
+            for change in &commit.changes {
+                match change {
+                    Change::RoomPut(put) => {
+                        names.insert(put.id, put.name.clone());
+                        let room = ledger.rooms.entry(put.name.clone()).or_default();
+                        room.next = room.next.max(1);
+                        room.settings.push((commit.in_force, put.settings.clone()));
+                    }
+                    Change::RoomClosed { id, first, .. } => {
+                        if let Some(room) = names.get(id).and_then(|name| ledger.rooms.get_mut(name)) {
+                            room.close(commit.in_force, *first).unwrap_or_else(|breach| ledger.breaches.push(breach));
+                        }
+                    }
+                    Change::Room { id, change } => {
+                        let Some(name) = names.get(id) else { continue };
+                        let Some(room) = ledger.rooms.get_mut(name) else { continue };
+                        if let Err(breach) = room.take(at, change) {
+                            ledger.breaches.push(format!("{name}: {breach}"));
+                        }
+                    }
+                    Change::Clock(now) => ledger.clocks.push((at, *now)),
+                    Change::PassSecret { fresh, .. } => ledger.secrets.push((at, *fresh)),
+                    _ => {}
+                }
+            }
+        }
+        ledger
+    }
+
+    /// How far the store's steady clock was ahead of the world's in a life that began and ended then, if it stored any.
+    pub fn ahead_us(&self, from: i64, to: i64) -> Option<i64> {
+        let (at, now) = self.clocks.iter().find(|(at, _)| from <= *at && *at < to)?;
+        Some(now.steady.as_us() - at)
+    }
+}
+
+impl RoomStory {
+    fn close(&mut self, at: i64, first: u32) -> Result<(), String> {
+        self.closed.push(at);
+        self.reached.push((at, first));
+        self.active = 0;
+        for ticket in self.tickets.values_mut().filter(|ticket| ticket.gone.is_none()) {
+            if let Some(slot) = ticket.slots.last_mut() {
+                slot.ended.get_or_insert(at);
+            }
+            ticket.gone = Some((at, None));
+        }
+        if first == self.next { Ok(()) } else { Err(format!("closed at {first}, but {} comes next", self.next)) }
+    }
+
+    fn living(&mut self, number: Number) -> Result<&mut TicketStory, String> {
+        let number = number.get();
+        let ticket = self.tickets.get_mut(&number).ok_or_else(|| format!("number {number} was never drawn"))?;
+        if ticket.gone.is_some() { Err(format!("number {number} is gone and goes on")) } else { Ok(ticket) }
+    }
+
+    fn draw(&mut self, at: i64, number: Number, join: &Join) -> Result<(), String> {
+        let drawn = number.get();
+        if self.tickets.contains_key(&drawn) {
+            return Err(format!("number {drawn} was drawn twice"));
+        }
+        let alike = self.tickets.iter().find(|(_, other)| {
+            let same_user = join.user.is_some() && other.join.user == join.user;
+            let same_key = join.request.is_some_and(|mine| other.join.request.is_some_and(|it| it.key == mine.key));
+            other.gone.is_none() && (same_user || same_key)
+        });
+        if let Some((other, _)) = alike {
+            return Err(format!("one user or one key has the living numbers {other} and {drawn}"));
+        }
+        let ticket = TicketStory { join: join.clone(), joined: at, slots: Vec::new(), gone: None };
+        self.tickets.insert(drawn, ticket);
+        let wanted = std::mem::replace(&mut self.next, drawn + 1);
+        if wanted == drawn { Ok(()) } else { Err(format!("number {drawn} was drawn, {wanted} was next")) }
+    }
+
+    fn take(&mut self, at: i64, change: &room::Change) -> Result<(), String> {
+        match change {
+            room::Change::Joined { number, join, .. } => self.draw(at, *number, join),
+            room::Change::Admitted { number, slot } => {
+                self.active += 1;
+                let cap = self.settings.last().and_then(|(_, settings)| settings.max_active);
+                self.admissions.push(Admission {
+                    at,
+                    number: number.get(),
+                    active: self.active,
+                    cap,
+                    settings: self.settings.len(),
+                });
+                let ticket = self.living(*number)?;
+                let twice = ticket.slots.last().is_some_and(|slot| slot.ended.is_none());
+                ticket.slots.push(SlotStory { slot: *slot, offered: at, taken: None, ended: None });
+                if twice { Err(format!("number {} has a slot and was given another", number.get())) } else { Ok(()) }
+            }
+            room::Change::Taken { number, until } => {
+                let slot = self.living(*number)?.slots.last_mut().filter(|slot| slot.ended.is_none());
+                let slot = slot.ok_or_else(|| format!("number {} took a slot without an offer", number.get()))?;
+                match slot.taken.replace((at, *until)) {
+                    None => Ok(()),
+                    Some(_) => Err(format!("number {} took its slot twice", number.get())),
+                }
+            }
+            room::Change::Lapsed { number } => {
+                let slot = self.living(*number)?.slots.last_mut().filter(|slot| slot.ended.is_none());
+                let slot = slot.ok_or_else(|| format!("number {} lost a slot without an offer", number.get()))?;
+                slot.ended = Some(at);
+                let was_taken = slot.taken.is_some();
+                self.active = self.active.saturating_sub(1);
+                if !was_taken {
+                    return Ok(());
+                }
+                Err(format!("number {} waits again although it took its slot", number.get()))
+            }
+            room::Change::Gone { number, how } => {
+                let ticket = self.living(*number)?;
+                ticket.gone = Some((at, Some(*how)));
+                if let Some(slot) = ticket.slots.last_mut().filter(|slot| slot.ended.is_none()) {
+                    slot.ended = Some(at);
+                    self.active = self.active.saturating_sub(1);
+                }
+                Ok(())
+            }
+            room::Change::Reached(reached) => {
+                self.reached.push((at, *reached));
+                let drawn = self.next;
+                if *reached <= drawn { Ok(()) } else { Err(format!("{reached} was reached, {drawn} is next")) }
+            }
+        }
+    }
+}
+
+/// When the offer of a slot ends, on the store's clock.
+pub const fn offer_until(slot: &Slot) -> Steady {
+    match slot.hold {
+        Hold::Offered { until } | Hold::Taken { until } => until,
+    }
+}

@@ -1,0 +1,369 @@
+//! The suite of [`RoomStore`].
+//!
+//! [`Bench`] alone knows the port. Cases write commands as [`Step`]s and answers as texts, so `new 1 waiting 0` is the
+//! first number with nobody ahead, and `2 admitted 1@50 until 80` the slot of admission 1, given at 50.
+//!
+//! A store admits by itself, at any time. So the suite lets it do what is due after every move of the clock and after
+//! every command; a tick of the store's own in between then finds nothing to do.
+
+mod cancelled;
+mod concurrent;
+mod oracle;
+mod reopened;
+mod rows;
+mod time;
+
+use crate::edge::{Clock, ManualClock};
+use crate::port::Put;
+use crate::room::{Joining, RoomAnswer, RoomStore, TicketAnswer};
+use firstcome_core::id::{RequestId, RoomName, UserId};
+use firstcome_core::room::{Departure, Join, Number, Rejection, RoomSettings, RoomView, TicketState};
+use firstcome_core::time::Timestamp;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+
+/// Tests a store: the order of all checks, numbers, positions, admission by rate and by slots, claim windows, ends,
+/// absence, passes and their secrets, closing, concurrency, dropped futures, and random commands against the rules.
+///
+/// `new_store` gives an empty store that reads the clock it is given; it is called once per case.
+///
+/// # Panics
+/// At the first broken promise, with what was asked and what came back.
+pub async fn room<S, F, Fut>(new_store: F)
+where
+    S: RoomStore + 'static,
+    F: Fn(Arc<ManualClock>) -> Fut,
+    Fut: Future<Output = S>,
+{
+    macro_rules! run {
+        ($($case:path),+ $(,)?) => { $($case(Bench::new(&new_store, 0).await).await;)+ };
+    }
+    run!(
+        rows::an_unknown_room_is_refused_everywhere,
+        rows::joins_are_checked_in_the_documented_order,
+        rows::numbers_are_drawn_in_order_and_a_repeat_draws_none,
+        rows::tickets_that_are_none_are_refused,
+        rows::a_full_line_takes_nobody_until_somebody_goes,
+        rows::who_leaves_makes_room_and_is_not_counted,
+        rows::a_closed_room_is_void_and_opens_again_with_higher_numbers,
+        rows::rooms_do_not_touch_each_other,
+        rows::settings_are_shown_as_they_were_put,
+        rows::secrets_are_kept_as_long_as_a_pass_may_live,
+        time::an_offer_is_taken_by_a_poll_or_lapses,
+        time::a_slot_ends_at_its_instant_and_its_pass_with_it,
+        time::an_idle_slot_ends_unless_it_is_heard_of,
+        time::a_slot_that_was_told_to_be_over_stays_over,
+        time::a_release_frees_one_admission_only,
+        time::nobody_is_admitted_before_the_opening_or_in_a_pause,
+        time::the_rate_is_kept_and_what_was_not_used_is_lost,
+        time::the_absent_are_passed_over_and_next_when_they_return,
+        time::who_is_silent_too_long_is_gone,
+        time::setting_the_wall_clock_moves_no_lease,
+        concurrent::numbers_drawn_at_once_have_no_gap,
+        concurrent::one_user_at_once_has_one_place,
+        concurrent::repeats_at_once_have_one_effect,
+        concurrent::slots_are_never_more_than_the_cap,
+        concurrent::positions_fall_while_people_leave,
+        cancelled::joins_that_were_dropped_are_done_or_not_done,
+        oracle::random_commands_are_answered_as_by_the_rules,
+    );
+}
+
+/// Tests that a durable store still knows, after it was closed and opened again, all that it told, and that its leases
+/// go on as if nobody had touched the clock.
+///
+/// `open` opens the same data each time. The suite drops every handle of a store before it opens the next one, and
+/// hands over a fresh clock.
+///
+/// # Panics
+/// At the first broken promise, with what was asked and what came back.
+pub async fn room_reopens<S, F, Fut>(open: F)
+where
+    S: RoomStore + 'static,
+    F: Fn(Arc<ManualClock>) -> Fut,
+    Fut: Future<Output = S>,
+{
+    reopened::everything_told_is_still_there(&open).await;
+    reopened::leases_go_on_whatever_the_wall_clock_shows(&open).await;
+    reopened::secrets_and_closed_rooms_come_back(&open).await;
+    reopened::a_long_line_comes_back_exactly(&open).await;
+}
+
+/// One command, as the rows write it. Tickets are named by their numbers.
+#[derive(Clone, Debug)]
+enum Step {
+    Put(RoomSettings),
+    Close,
+    View,
+    Join { user: Option<String>, request: Option<RequestId> },
+    Poll(u32),
+    Leave(u32),
+    Release(u32, u64),
+    Check(u32, u64),
+}
+
+/// When (in milliseconds), what is asked, what is answered.
+type Row<'a> = (i64, Step, &'a str);
+
+/// An answer: what rows compare, and the rest, which only the rules can foretell.
+#[derive(PartialEq, Eq, Debug)]
+struct Told {
+    words: String,
+    rest: String,
+}
+
+/// The ticket that was told for a number of a room.
+type Tickets = Arc<Mutex<BTreeMap<(RoomName, u32), Box<str>>>>;
+
+/// A store under test, with all tickets that it has told.
+struct Bench<S> {
+    store: Arc<S>,
+    clock: Arc<ManualClock>,
+    tickets: Tickets,
+}
+
+impl<S> Clone for Bench<S> {
+    fn clone(&self) -> Self {
+        Self { store: Arc::clone(&self.store), clock: Arc::clone(&self.clock), tickets: Arc::clone(&self.tickets) }
+    }
+}
+
+impl<S: RoomStore + 'static> Bench<S> {
+    async fn new<F, Fut>(new_store: &F, now_ms: i64) -> Self
+    where
+        F: Fn(Arc<ManualClock>) -> Fut,
+        Fut: Future<Output = S>,
+    {
+        let clock = Arc::new(ManualClock::new(at(now_ms)));
+        let store = Arc::new(new_store(Arc::clone(&clock)).await);
+        Self { store, clock, tickets: Arc::default() }
+    }
+
+    /// The same tickets in a store that was opened anew.
+    async fn reopen<F, Fut>(self, open: &F, now_ms: i64) -> Self
+    where
+        F: Fn(Arc<ManualClock>) -> Fut,
+        Fut: Future<Output = S>,
+    {
+        let Self { store, clock, tickets } = self;
+        drop((store, clock));
+        Self { tickets, ..Self::new(open, now_ms).await }
+    }
+
+    /// Lets time pass until then, and the store do what is due.
+    async fn set(&self, now_ms: i64) {
+        self.clock.set(at(now_ms));
+        self.tick().await;
+    }
+
+    async fn tick(&self) {
+        self.store.tick().await.expect("the store answers");
+    }
+
+    /// Plays the rows on one room.
+    async fn check(&self, room: &str, rows: &[Row<'_>]) {
+        let name = name(room);
+        for (row, (now, step, wanted)) in rows.iter().enumerate() {
+            self.set(*now).await;
+            let told = self.apply(&name, step).await;
+            self.tick().await;
+            assert_eq!(told.words, *wanted, "{room}, row {row}: {step:?} at {now}");
+        }
+    }
+
+    async fn put(&self, room: &RoomName, settings: RoomSettings) {
+        let put = answered(self.store.put_room(room, settings).await);
+        assert!(put.is_ok(), "{room:?}: {put:?}");
+    }
+
+    async fn join(&self, room: &RoomName, join: Join) -> Result<(Joining, TicketAnswer), Rejection> {
+        let answer = answered(self.store.join(room, join).await);
+        if let Ok((_, told)) = &answer {
+            self.note(room, told);
+        }
+        answer
+    }
+
+    async fn poll(&self, room: &RoomName, number: u32) -> Result<TicketAnswer, Rejection> {
+        let answer = answered(self.store.poll(room, &self.ticket(room, number)).await);
+        if let Ok(told) = &answer {
+            self.note(room, told);
+        }
+        answer
+    }
+
+    /// Every answer about a number shows the same ticket, and no two numbers or rooms share one.
+    fn note(&self, room: &RoomName, told: &TicketAnswer) {
+        let place = (room.clone(), told.number.get());
+        let mut tickets = self.tickets.lock();
+        if let Some(known) = tickets.get(&place) {
+            assert_eq!(known, &told.ticket, "{place:?} was told two tickets");
+            return;
+        }
+        let other = tickets.iter().find(|(_, ticket)| **ticket == told.ticket);
+        assert!(other.is_none() || 1_000 < tickets.len(), "{place:?} has the ticket of {other:?}");
+        tickets.insert(place, told.ticket.clone());
+    }
+
+    /// The ticket that was told for a number; one that is none if none was.
+    fn ticket(&self, room: &RoomName, number: u32) -> Box<str> {
+        self.tickets.lock().get(&(room.clone(), number)).cloned().unwrap_or_else(|| "A".repeat(27).into())
+    }
+
+    /// Gives one command to the store and writes down its answer.
+    async fn apply(&self, room: &RoomName, step: &Step) -> Told {
+        match step {
+            Step::Put(settings) => tell_put(answered(self.store.put_room(room, settings.clone()).await)),
+            Step::Close => tell_done(answered(self.store.close_room(room).await), "closed"),
+            Step::View => tell_view(answered(self.store.room(room).await).map(|summary| summary.view)),
+            Step::Join { user, request } => tell_join(self.join(room, join(user.as_deref(), *request)).await),
+            Step::Poll(number) => tell_ticket(self.poll(room, *number).await),
+            Step::Leave(number) => {
+                let ticket = self.ticket(room, *number);
+                tell_done(answered(self.store.leave(room, &ticket).await), "left")
+            }
+            Step::Release(number, admission) => {
+                tell_done(answered(self.store.release(room, of(*number), *admission).await), "released")
+            }
+            Step::Check(number, admission) => {
+                let answer = answered(self.store.check_pass(room, of(*number), *admission).await);
+                tell_check(answer.map(|check| check.map(|check| check.until)))
+            }
+        }
+    }
+}
+
+/// A store without a fault answers.
+fn answered<T>(answer: RoomAnswer<T>) -> Result<T, Rejection> {
+    answer.expect("the store answers")
+}
+
+fn words(words: impl Into<String>) -> Told {
+    Told { words: words.into(), rest: String::new() }
+}
+
+fn tell_refused(rejection: Rejection) -> Told {
+    let rest = match rejection {
+        Rejection::Full { retry_after_ms } => format!("retry after {retry_after_ms}"),
+        Rejection::KeyReused(number) => format!("of {}", number.get()),
+        _ => String::new(),
+    };
+    Told { words: rejection.code().to_owned(), rest }
+}
+
+fn tell_put(answer: Result<Put, Rejection>) -> Told {
+    match answer {
+        Ok(Put::Created) => words("created"),
+        Ok(Put::Replaced) => words("replaced"),
+        Err(rejection) => tell_refused(rejection),
+    }
+}
+
+fn tell_done(answer: Result<(), Rejection>, done: &str) -> Told {
+    answer.map_or_else(tell_refused, |()| words(done))
+}
+
+fn tell_check(answer: Result<Option<Timestamp>, Rejection>) -> Told {
+    match answer {
+        Ok(Some(until)) => words(format!("valid until {}", ms(until))),
+        Ok(None) => words("not valid"),
+        Err(rejection) => tell_refused(rejection),
+    }
+}
+
+fn tell_view(answer: Result<RoomView, Rejection>) -> Told {
+    match answer {
+        Ok(view) => {
+            let RoomView { state, waiting, active, serving, rate, wait_at_tail_ms } = view;
+            let words = format!("{} {waiting} waiting {active} active serving {serving}", state.as_str());
+            Told { words, rest: format!("{rate} {wait_at_tail_ms:?}") }
+        }
+        Err(rejection) => tell_refused(rejection),
+    }
+}
+
+fn tell_join(answer: Result<(Joining, TicketAnswer), Rejection>) -> Told {
+    match answer {
+        Ok((joining, told)) => {
+            let how = match joining {
+                Joining::New => "new",
+                Joining::SameRequest => "again",
+                Joining::SameUser => "same user",
+            };
+            let ticket = tell_ticket(Ok(told));
+            Told { words: format!("{how} {}", ticket.words), ..ticket }
+        }
+        Err(rejection) => tell_refused(rejection),
+    }
+}
+
+fn tell_ticket(answer: Result<TicketAnswer, Rejection>) -> Told {
+    let told = match answer {
+        Ok(told) => told,
+        Err(rejection) => return tell_refused(rejection),
+    };
+    let number = told.number.get();
+    match told.state {
+        TicketState::Waiting { position, wait_ms } => Told {
+            words: format!("{number} waiting {position}"),
+            rest: format!("{wait_ms:?} ask after {} at {:?}", told.poll_after_ms, told.as_of),
+        },
+        TicketState::Admitted { slot, .. } => {
+            let until = told.until.map_or(0, ms);
+            Told {
+                words: format!("{number} admitted {}@{} until {until}", slot.admission, ms(slot.admitted_at)),
+                rest: format!("{:?} ask after {} at {:?}", told.user, told.poll_after_ms, told.as_of),
+            }
+        }
+        TicketState::Gone(Departure::Left) => words(format!("{number} left")),
+        TicketState::Gone(Departure::Expired) => words(format!("{number} expired")),
+    }
+}
+
+fn at(unix_ms: i64) -> Timestamp {
+    Timestamp::clamped_us(unix_ms * 1_000)
+}
+
+const fn ms(at: Timestamp) -> i64 {
+    at.as_us() / 1_000
+}
+
+fn name(text: &str) -> RoomName {
+    RoomName::parse(text).expect("the suite's names are valid")
+}
+
+fn of(number: u32) -> Number {
+    Number::new(number).expect("the suite's numbers are valid")
+}
+
+fn key(key: u128, body: u64) -> Option<RequestId> {
+    Some(RequestId { key, body })
+}
+
+fn join(user: Option<&str>, request: Option<RequestId>) -> Join {
+    Join { user: user.map(|user| UserId::parse(user).expect("the suite's names are valid")), request }
+}
+
+const fn anybody() -> Step {
+    Step::Join { user: None, request: None }
+}
+
+fn user(user: &str) -> Step {
+    Step::Join { user: Some(user.to_owned()), request: None }
+}
+
+fn keyed(user: Option<&str>, of_key: u128, body: u64) -> Step {
+    Step::Join { user: user.map(str::to_owned), request: key(of_key, body) }
+}
+
+/// So many slots of 30 s; 10 s to take one up.
+fn slots(max_active: u32) -> RoomSettings {
+    RoomSettings { active_ttl_ms: 30_000, claim_window_ms: 10_000, ..RoomSettings::with_slots(max_active) }
+}
+
+/// Nobody is admitted for now.
+fn paused() -> RoomSettings {
+    RoomSettings { paused: true, ..slots(1) }
+}
