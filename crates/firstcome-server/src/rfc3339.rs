@@ -4,14 +4,35 @@ use firstcome::core::time::Timestamp;
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
 use jiff::fmt::temporal::Pieces;
+use std::cell::RefCell;
 
 /// The instant from which Unix time counts.
 const EPOCH: DateTime = jiff::civil::datetime(1970, 1, 1, 0, 0, 0, 0);
 
+thread_local! {
+    /// The second that was written last: answers of one moment share it, and it is the slow part.
+    static SECOND: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
+}
+
 /// An instant in UTC, to the microsecond where it has any.
 pub fn format(at: Timestamp) -> String {
-    // Civil time, because jiff's own timestamps end a day before the year 9999 does.
-    EPOCH.checked_add(SignedDuration::from_micros(at.as_us())).map(|at| format!("{at}Z")).unwrap_or_default()
+    let (second, us) = (at.as_us().div_euclid(1_000_000), at.as_us().rem_euclid(1_000_000));
+    let mut text = String::with_capacity("9999-12-31T23:59:59.999999Z".len());
+    SECOND.with_borrow_mut(|last| {
+        if last.0 != second {
+            // Civil time, because jiff's own timestamps end a day before the year 9999 does.
+            let civil = EPOCH.checked_add(SignedDuration::from_secs(second));
+            *last = (second, civil.map(|at| at.to_string()).unwrap_or_default());
+        }
+        text.push_str(&last.1);
+    });
+    if us != 0 {
+        let digits = 1_000_000 + us;
+        text.push('.');
+        text.push_str(digits.to_string()[1..].trim_end_matches('0'));
+    }
+    text.push('Z');
+    text
 }
 
 /// An instant from its text, with `Z` or a numeric offset; `None` for anything that RFC 3339 does not write.

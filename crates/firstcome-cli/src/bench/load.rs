@@ -24,6 +24,9 @@ impl Load {
     }
 }
 
+/// Requests with paths of their own that each connection makes beforehand.
+const MADE: usize = 256;
+
 /// What is asked for.
 #[derive(Clone)]
 pub(crate) enum Aim {
@@ -67,6 +70,15 @@ impl Shot {
     }
 }
 
+impl Shot {
+    /// The requests of a connection in turn; none if every one has a body of its own.
+    fn made(&self, connection: usize) -> Vec<String> {
+        let count = if let Aim::Many(_) = self.aim { MADE } else { 1 };
+        let fresh = (self.body)(connection, 0) != (self.body)(connection, 1);
+        if fresh { Vec::new() } else { (0..count).map(|number| self.bytes(connection, number)).collect() }
+    }
+}
+
 /// Fires for `time` over `connections` connections, in one thread of its own.
 pub(crate) fn fire(address: SocketAddr, shot: &Shot, connections: usize, time: Duration) -> anyhow::Result<Load> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -97,19 +109,18 @@ async fn gun(
     stream.set_nodelay(true)?;
     let (mut times, mut statuses) = (latencies(), BTreeMap::new());
     let mut buffer = Vec::with_capacity(4096);
-    // What does not change is made once, so that the generator costs as little as it can.
-    let fixed = shot.bytes(connection, 0);
-    let changes = shot.bytes(connection, 1) != fixed;
+    // Whatever can be is made beforehand, so that the generator costs as little as it can, and of all kinds the same.
+    let made = shot.made(connection);
     let watch = Stopwatch::start();
     for number in 0.. {
         if time <= watch.elapsed() {
             break;
         }
         let one = Stopwatch::start();
-        if changes {
+        if made.is_empty() {
             stream.write_all(shot.bytes(connection, number).as_bytes()).await?;
         } else {
-            stream.write_all(fixed.as_bytes()).await?;
+            stream.write_all(made[number % made.len()].as_bytes()).await?;
         }
         let status = answer(&mut stream, &mut buffer).await?;
         times.saturating_record(micros(one.elapsed()));

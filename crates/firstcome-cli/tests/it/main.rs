@@ -9,6 +9,7 @@ mod bad_files;
 mod bench;
 mod disk;
 mod drain;
+mod drill;
 mod keys;
 mod killed;
 mod manners;

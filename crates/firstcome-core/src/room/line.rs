@@ -123,7 +123,6 @@ struct Segment {
     waiting: Bits,
     gone: Bits,
     left: Bits,
-    waiting_count: u32,
     living_count: u32,
     drawn: u32,
     /// Absent once all its tickets are gone.
@@ -148,7 +147,6 @@ impl Segment {
             waiting: none,
             gone: none,
             left: none,
-            waiting_count: 0,
             living_count: 0,
             drawn: 0,
             columns: Some(Box::new(columns)),
@@ -172,6 +170,8 @@ pub(super) struct Line {
     next: u32,
     reached: u32,
     segments: Vec<Segment>,
+    /// How many wait in each segment, and in each group of them: beside the segments, since a position adds up many.
+    counts: Vec<u32>,
     groups: Vec<u32>,
     waiting: u32,
     users: Places,
@@ -194,6 +194,7 @@ impl Line {
             next: first,
             reached: first,
             segments: Vec::new(),
+            counts: Vec::new(),
             groups: Vec::new(),
             waiting: 0,
             users: Places::new(),
@@ -281,6 +282,7 @@ impl Line {
         let (segment, at) = self.spot(number);
         if segment == self.segments.len() {
             self.segments.push(Segment::new(now));
+            self.counts.push(0);
             self.groups.resize(segment / GROUP + 1, 0);
         }
         self.next += 1;
@@ -333,7 +335,7 @@ impl Line {
         let (word, mask) = bit(at);
         let page = &mut self.segments[segment];
         page.waiting[word] |= mask;
-        page.waiting_count += 1;
+        self.counts[segment] += 1;
         self.groups[segment / GROUP] += 1;
         self.waiting += 1;
     }
@@ -343,7 +345,7 @@ impl Line {
         let (word, mask) = bit(at);
         let page = &mut self.segments[segment];
         page.waiting[word] &= !mask;
-        page.waiting_count -= 1;
+        self.counts[segment] -= 1;
         self.groups[segment / GROUP] -= 1;
         self.waiting -= 1;
     }
@@ -403,16 +405,14 @@ impl Line {
         if from == to {
             return before - self.segments[from].waiting_below(from_at as u32);
         }
-        let rest = self.segments[from].waiting_count - self.segments[from].waiting_below(from_at as u32);
-        let count = |segments: &[Segment]| -> u32 { segments.iter().map(|segment| segment.waiting_count).sum() };
+        let rest = self.counts[from] - self.segments[from].waiting_below(from_at as u32);
+        let count = |counts: &[u32]| -> u32 { counts.iter().sum() };
         let (first_group, last_group) = ((from + 1).div_ceil(GROUP), to / GROUP);
         let between = if first_group < last_group {
             let groups: u32 = self.groups[first_group..last_group].iter().sum();
-            count(&self.segments[from + 1..first_group * GROUP])
-                + groups
-                + count(&self.segments[last_group * GROUP..to])
+            count(&self.counts[from + 1..first_group * GROUP]) + groups + count(&self.counts[last_group * GROUP..to])
         } else {
-            count(&self.segments[from + 1..to])
+            count(&self.counts[from + 1..to])
         };
         rest + between + before
     }
@@ -428,7 +428,7 @@ impl Line {
             let page = &self.segments[segment];
             let Some(columns) = page.columns.as_deref().filter(|it| it.clock(now) <= it.present_until) else {
                 // Nobody here is present, or alive.
-                search.passed += page.waiting_count.saturating_sub(page.waiting_below(at as u32));
+                search.passed += self.counts[segment] - page.waiting_below(at as u32);
                 self.reached = (start + page.drawn).min(self.next);
                 looked += WORDS as u32;
                 continue;

@@ -14,12 +14,13 @@ use crate::state::App;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use firstcome::core::id::{RoomName, UserId};
 use firstcome::core::room::{Join, Number, Rejection, TicketState};
 use firstcome::core::time::Timestamp;
 use firstcome::{Joining, PassCheck, Put, RoomStore, StoreError, TicketAnswer};
+use serde::Serialize;
 use std::sync::Arc;
 
 /// A room and one of its tickets, as a path names them.
@@ -219,16 +220,36 @@ pub(crate) async fn post_ticket(State(app): State<Arc<App>>, path: PathName, req
         (status = 404, description = "`unknown_room` `unknown_ticket`", body = ProblemShape),
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
-pub(crate) async fn get_ticket(State(app): State<Arc<App>>, path: PathTicket, headers: HeaderMap) -> Response {
+pub(crate) async fn get_ticket(State(app): State<Arc<App>>, path: PathTicket, request: Request) -> Response {
+    // The whole request, for its head is borrowed from it and not copied.
+    let caller = app.caller(request.headers());
+    drop(request);
     let call = async {
-        app.caller(&headers)?;
+        caller?;
         let Path((room, ticket)) = path.map_err(|_| body::undecodable())?;
-        let room = body::room(&room)?;
-        let answer = answered(&app, app.store.poll(&room, &ticket)).await?.map_err(refused)?;
-        let pass = pass_of(&app, &room, &answer)?;
-        Ok((NO_STORE, Json(Ticket::new(&answer, pass))).into_response())
+        let told = match app.store.poll_settled(&room, &ticket) {
+            Some(Ok(answer)) => answer,
+            // Rare, and a large future: in a box it costs the others nothing.
+            _ => Box::pin(poll(&app, &room, &ticket)).await?,
+        };
+        let pass = if told.until.is_some() { pass_of(&app, &body::room(&room)?, &told)? } else { None };
+        Ok(json(&Ticket::new(&told, pass)))
     };
     measured(&app, Route::GetTicket, call).await
+}
+
+/// A small answer in one piece that is large enough from the beginning.
+fn json(answer: &impl Serialize) -> Response {
+    let mut body = Vec::with_capacity(512);
+    match serde_json::to_writer(&mut body, answer) {
+        Ok(()) => (NO_STORE, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
+        // Texts and numbers always have a JSON form.
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+async fn poll(app: &App, room: &str, ticket: &str) -> Result<TicketAnswer, Problem> {
+    answered(app, app.store.poll(&body::room(room)?, ticket)).await?.map_err(refused)
 }
 
 /// Leave

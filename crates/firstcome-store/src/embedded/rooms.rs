@@ -80,6 +80,17 @@ impl Embedded {
         self.ask(Command::Room(RoomJob { cell, order: order(reply) }), answer).await
     }
 
+    /// [`RoomStore::poll`], if the answer rests on what is durable and nothing has to be decided: as nearly always. Without
+    /// waiting. A text that is no name of a room is one that is not there.
+    pub fn poll_settled(&self, room: &str, ticket: &str) -> Option<Result<TicketAnswer, Rejection>> {
+        let rooms = self.inner.shared.rooms.read();
+        let Some(cell) = rooms.get(room) else { return Some(Err(Rejection::UnknownRoom)) };
+        match cell.ticket_key.number(ticket) {
+            Some(number) => cell.poll(number, ticket, self.inner.shared.both()),
+            None => Some(Err(Rejection::UnknownTicket)),
+        }
+    }
+
     /// How many rooms there are, closed ones included.
     pub fn room_count(&self) -> usize {
         self.inner.shared.rooms.read().len()
@@ -139,15 +150,14 @@ impl RoomStore for Embedded {
     }
 
     async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
-        let (cell, number) = {
-            let rooms = self.inner.shared.rooms.read();
-            let Some(cell) = rooms.get(room.as_str()) else { return Ok(Err(Rejection::UnknownRoom)) };
-            let Some(number) = cell.ticket_key.number(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
-            if let Some(answer) = cell.poll(number, ticket, self.inner.shared.both()) {
-                return Ok(answer);
-            }
-            (Arc::clone(cell), number)
+        if let Some(answer) = self.poll_settled(room.as_str(), ticket) {
+            return Ok(answer);
+        }
+        let cell = match self.room_cell(room) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection)),
         };
+        let Some(number) = cell.ticket_key.number(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
         let mut answer = self.order(cell, |reply| Order::Look(number, reply)).await;
         if let Ok(Ok(told)) = &mut answer {
             // Of a ticket that is gone the user is not kept: it stays the ticket that was shown.

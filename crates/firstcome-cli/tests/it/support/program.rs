@@ -3,6 +3,7 @@
 use super::wait_for;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::Duration;
 
 /// The program under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_firstcome");
@@ -53,11 +54,17 @@ impl Ended {
 /// Runs a command that ends by itself. One that hangs is killed and fails the test.
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> Ended {
+    run_for(command, super::PATIENCE)
+}
+
+/// [`run`] with another patience.
+#[track_caller]
+pub(crate) fn run_for(command: &mut Command, patience: Duration) -> Ended {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
     let process = child.id();
     let (ended, waits) = std::sync::mpsc::channel();
     std::thread::spawn(move || ended.send(child.wait_with_output()));
-    match waits.recv_timeout(super::PATIENCE) {
+    match waits.recv_timeout(patience) {
         Ok(output) => output.expect("its output can be read").into(),
         Err(_) => {
             signal(process, "KILL");

@@ -12,12 +12,12 @@ impl Line {
         let mut groups = vec![0; self.segments.len().div_ceil(GROUP)];
         for (segment, page) in self.segments.iter().enumerate() {
             let ones = |bits: &Bits| bits.iter().map(|bits| bits.count_ones()).sum::<u32>();
-            assert_eq!(page.waiting_count, ones(&page.waiting), "who waits in segment {segment}");
+            assert_eq!(self.counts[segment], ones(&page.waiting), "who waits in segment {segment}");
             assert_eq!(page.living_count, page.drawn - ones(&page.gone), "who lives in segment {segment}");
             assert!((0..WORDS).all(|at| page.waiting[at] & page.gone[at] == 0), "in line and gone: {segment}");
             assert!((0..WORDS).all(|at| page.left[at] & !page.gone[at] == 0), "left and not gone: {segment}");
             assert_eq!(page.columns.is_none(), page.living_count == 0 && page.drawn == SEGMENT, "dropped: {segment}");
-            groups[segment / GROUP] += page.waiting_count;
+            groups[segment / GROUP] += self.counts[segment];
         }
         assert_eq!(self.groups, groups);
         assert_eq!(self.waiting, groups.iter().sum::<u32>());
@@ -36,7 +36,8 @@ impl Line {
                 + it.requests.capacity() * size_of::<(u16, RequestId)>()
         };
         let alive: usize = self.segments.iter().filter_map(|page| page.columns.as_deref()).map(columns).sum();
-        let pages = self.segments.capacity() * size_of::<Segment>() + self.groups.capacity() * 4;
+        let pages =
+            self.segments.capacity() * size_of::<Segment>() + (self.counts.capacity() + self.groups.capacity()) * 4;
         // A B-tree keeps its entries in nodes that are at least about half full.
         let sweeps = self.sweeps.len() * 2 * size_of::<(Steady, u32)>();
         alive + pages + sweeps + self.users.bytes() + self.requests.bytes()

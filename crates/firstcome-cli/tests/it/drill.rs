@@ -1,0 +1,101 @@
+//! `firstcome drill`: events against a real service, killed under load; and bugs that the audit must see.
+
+use crate::support::program::{Ended, PROGRAM, command, firstcome, run_for};
+use serde_json::Value;
+use std::path::Path;
+use std::time::Duration;
+
+/// The longest drill here takes a quarter of this on a quiet machine.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+fn drill(directory: &Path, arguments: &[&str], planted: Option<&str>) -> Ended {
+    let mut command = command(PROGRAM, directory);
+    if let Some(bug) = planted {
+        command.env("FIRSTCOME_PLANTED", bug);
+    }
+    run_for(command.arg("drill").args(arguments), PATIENCE)
+}
+
+fn report(directory: &Path) -> Value {
+    let text = std::fs::read_to_string(directory.join("report/report.json")).expect("a report");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// What the report of a drill in which all was well says, with so many kills.
+fn all_held(directory: &Path, people: u64, stock: u64, kills: usize) {
+    let report = report(directory);
+    assert_eq!((report["people"].as_u64(), report["issued"].as_u64()), (Some(people), Some(stock)));
+    assert_eq!(report["violations"].as_array().map(Vec::len), Some(0), "{:#}", report["violations"]);
+    let killed = report["kills"].as_array().expect("kills");
+    assert_eq!(killed.len(), kills);
+    assert!(killed.iter().all(|kill| kill["in_flight"].as_u64() > Some(0)), "{killed:?}");
+    let checks = report["checks"].as_array().expect("checks");
+    assert!(checks.iter().all(|check| check["checked"].as_u64() > Some(0)), "every promise was looked at: {checks:#?}");
+    let page = std::fs::read_to_string(directory.join("report/report.html")).expect("a page");
+    assert!(page.contains("Every promise held") && !page.contains("http://") && !page.contains("https://"));
+    let left: Vec<_> =
+        std::fs::read_dir(directory).expect("a directory").flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["report"], "nothing else stays behind");
+}
+
+#[test]
+fn a_concert_holds_every_promise_through_kills() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let arguments =
+        ["concert", "--people", "3000", "--stock", "450", "--seconds", "45", "--kill", "2", "--report", "report"];
+    let said = drill(directory.path(), &arguments, None).well();
+    assert!(said.contains("\"violations\": []"), "{said}");
+    all_held(directory.path(), 3_000, 450, 2);
+}
+
+#[test]
+fn a_rush_for_coupons_holds_every_promise_through_kills() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let arguments =
+        ["coupon", "--people", "5000", "--stock", "800", "--seconds", "20", "--kill", "2", "--report", "report"];
+    let said = drill(directory.path(), &[&arguments[..], &["--table"]].concat(), None).well();
+    assert!(said.contains("every promise held"), "{said}");
+    let report = report(directory.path());
+    assert_eq!((report["issued"].as_u64(), report["kills"].as_array().map(Vec::len)), (Some(800), Some(2)));
+}
+
+#[test]
+fn a_drill_that_cannot_be_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for arguments in [
+        &["concert", "--connections", "4001"][..],
+        &["concert", "--people", "0"],
+        &["concert", "--url", "http://127.0.0.1:1"],
+        &["concert", "--seconds", "1"],
+        &["auction"],
+    ] {
+        firstcome(directory.path(), &[&["drill"], arguments].concat()).with(2);
+    }
+}
+
+/// Each bug, what must be found of it, and under which event it shows within about a minute.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn every_planted_bug_is_found_and_named() {
+    const SHORT: &[&str] = &["concert", "--people", "2000", "--stock", "300", "--seconds", "45", "--kill", "1"];
+    // Somebody has to be silent for more than half a minute before their turn.
+    const SLOW: &[&str] = &["concert", "--people", "2000", "--stock", "600", "--seconds", "75", "--rate", "10"];
+    let bugs = [
+        ("rate too high", "admission_rate", SHORT),
+        ("number drawn twice", "number_once", SHORT),
+        ("absent person admitted", "absent_not_admitted", SLOW),
+        ("person in both sets", "one_state", SHORT),
+        ("pass outlives its slot", "pass_dies_with_slot", SHORT),
+        ("departed people counted", "position_true", SHORT),
+        ("slot lost", "slot_returns", SHORT),
+    ];
+    let drills = bugs.map(|(bug, named, arguments)| {
+        std::thread::spawn(move || {
+            let directory = tempfile::tempdir().expect("a directory");
+            let said = drill(directory.path(), arguments, Some(bug)).with(1);
+            assert!(said.contains("broken: ") && said.contains(named), "{bug}: {said}");
+        })
+    });
+    let red = drills.into_iter().filter_map(|drill| drill.join().err()).count();
+    assert_eq!(red, 0, "bugs that were not named");
+}
