@@ -6,9 +6,14 @@ use std::fmt::Write as _;
 use std::fs;
 
 /// The rules whose every guard must be missed by a test when it is taken out.
-const RULE_FILES: [&str; 4] = [
+const RULE_FILES: [&str; 9] = [
     "crates/firstcome-core/src/coupon.rs",
     "crates/firstcome-core/src/coupon/book.rs",
+    "crates/firstcome-core/src/room.rs",
+    "crates/firstcome-core/src/room/line.rs",
+    "crates/firstcome-core/src/room/pace.rs",
+    "crates/firstcome-core/src/room/settings.rs",
+    "crates/firstcome-core/src/room/slots.rs",
     "crates/firstcome-core/src/id.rs",
     "crates/firstcome-core/src/time.rs",
 ];
@@ -21,12 +26,14 @@ const MUTANTS: &str = "27.1.0";
 
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 7] = [
     ("deny", "Dependencies: bans, licences, sources", deny),
     ("mutants", "Mutants of the rules", mutants),
     ("sim", "Simulator, two hundred thousand seeds", sim),
     ("kills", "kill -9 under load", kills),
     ("bench", "Coupons on this machine", bench),
+    ("rooms", "Rooms on this machine", rooms),
+    ("concert", "A concert at full size, killed twenty times", concert),
 ];
 
 pub(crate) fn run(names: &[&str]) -> Outcome {
@@ -101,7 +108,7 @@ fn kills() -> Result<String, String> {
 
 /// On a quiet machine: figures of a busy one only show how busy it is.
 fn bench() -> Result<String, String> {
-    shell::run("cargo", &["build", "--quiet", "--release", "-p", "firstcome-cli"])?;
+    release()?;
     let script = "\
         set -e; dir=$(mktemp -d -p target); port=$((20000 + $$ % 20000)); \
         redis-server --port $port --bind 127.0.0.1 --save '' --dir $dir >/dev/null & redis=$!; \
@@ -109,4 +116,21 @@ fn bench() -> Result<String, String> {
         until redis-cli -p $port ping >/dev/null 2>&1; do kill -0 $redis; done; \
         target/release/firstcome bench coupons --data $dir --store redis://127.0.0.1:$port --half-load 1m --table";
     shell::output("bash", &["-c", script])
+}
+
+fn release() -> Outcome {
+    shell::run("cargo", &["build", "--quiet", "--release", "-p", "firstcome-cli"])
+}
+
+/// On a quiet machine too.
+fn rooms() -> Result<String, String> {
+    release()?;
+    shell::output("target/release/firstcome", &["bench", "rooms", "--data", "target", "--table"])
+}
+
+fn concert() -> Result<String, String> {
+    release()?;
+    let size = ["--people", "430000", "--stock", "90000", "--seconds", "240", "--kill", "20"];
+    let out = ["--data", "target", "--report", "target/concert", "--table"];
+    shell::output("target/release/firstcome", &[&["drill", "concert"], &size[..], &out[..]].concat())
 }

@@ -77,7 +77,7 @@ fn figures(played: &Played, seconds: f64) -> Vec<(String, String)> {
     let history = &played.people.history;
     let mut rows = vec![
         ("answers", grouped(played.people.answers)),
-        ("answers per second", format!("{:.0}", played.people.answers as f64 / seconds)),
+        ("answers per second", grouped((played.people.answers as f64 / seconds) as u64)),
         ("sent late at worst", format!("{} ms", played.latest_us / 1_000)),
         ("answers lost", grouped(history.records.iter().filter(|record| record.reply == Reply::Lost).count() as u64)),
     ];
