@@ -4,6 +4,7 @@
 //! that does not read nor one that idles longer than a header may take. Here every connection has one watch that ticks
 //! twice a second: whatever makes progress sets it back, whatever does not in its phase's time is closed.
 
+use crate::api;
 use crate::auth;
 use crate::error::{self, Code, Problem};
 use crate::state::App;
@@ -170,6 +171,9 @@ async fn answer(app: &App, router: Router, request: hyper::Request<Incoming>) ->
         && let Err(problem) = auth::dev_gate(request.headers())
     {
         return problem.into_response();
+    }
+    if let Some(response) = api::told_at_once(app, &request) {
+        return response;
     }
     match router.oneshot(request.map(Body::new)).await {
         Ok(response) => response,

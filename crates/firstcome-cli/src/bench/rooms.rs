@@ -79,7 +79,7 @@ pub(crate) fn run(args: &RoomsArgs) -> Outcome {
     step("ticks");
     flow::ticks(args.people, &mut report);
     step("flow in simulated time");
-    flow::measure(&mut report)?;
+    flow::measure(args.people, &mut report)?;
     step("admission, watched");
     minute::measure(&args.data, args.watched, &runtime, &mut report)?;
     step("a long line");

@@ -64,3 +64,22 @@ fn every_strategy_of_ours_is_exact_and_the_redis_set_is_not() {
     assert_eq!(report["targets"].as_array().map(Vec::len), Some(15), "{report}");
     assert!(0 < report["conditions"]["fsync_p50_us"].as_u64().expect("the time of a sync"));
 }
+
+#[test]
+fn a_room_under_measurement_is_exact() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    if !machine_has("a build directory on a disk", file_system(directory.path()) != "tmpfs") {
+        return;
+    }
+    let short = ["--time", "100ms", "--watched", "2s", "--people", "20000", "--connections", "4"];
+    let said = firstcome(directory.path(), &[&["bench", "rooms", "--json"], short.as_slice()].concat()).well();
+    let report: Value = serde_json::from_str(&said).expect("a report");
+    let targets = report["targets"].as_array().expect("targets");
+    assert_eq!(targets.len(), 14, "{report}");
+    // These are no timings: they hold on the slowest machine.
+    for exact in ["absent people admitted", "positions that rose, 90 % absent", "positions that rose, steady flow"] {
+        let target = targets.iter().find(|target| target["what"] == exact);
+        assert_eq!(target.map(|target| &target["met"]), Some(&Value::Bool(true)), "{exact}: {report}");
+    }
+    assert!(report["rows"].as_array().is_some_and(|rows| rows.iter().all(|row| row["correct"] != false)), "{report}");
+}

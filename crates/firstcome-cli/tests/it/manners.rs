@@ -10,7 +10,7 @@ use std::path::Path;
 #[test]
 fn help_is_there_on_every_level() {
     let directory = tempfile::tempdir().expect("a directory");
-    let levels: [&[&str]; 10] = [
+    let levels: [&[&str]; 14] = [
         &[],
         &["serve"],
         &["verify"],
@@ -19,6 +19,10 @@ fn help_is_there_on_every_level() {
         &["plan"],
         &["bench"],
         &["bench", "coupons"],
+        &["bench", "rooms"],
+        &["drill"],
+        &["drill", "concert"],
+        &["drill", "coupon"],
         &["completions"],
         &["man"],
     ];

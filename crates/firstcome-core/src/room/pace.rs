@@ -16,7 +16,8 @@ const ASSUMED_PEOPLE: f64 = 4.0;
 /// A token bucket in whole numbers, so that nothing is lost or won by rounding: one microsecond earns the count,
 /// one admission costs the period in microseconds (both tenfold). It holds one slice of the rate, or one admission if
 /// that is more; so in any window at most the rate and one slice are admitted. That has a price: below four admissions
-/// per second each one that falls due between two ticks is late, and the time until its tick is lost.
+/// per second each one that falls due between two ticks is late, and the time until its tick is lost. So a slow bucket
+/// says when it is full ([`Bucket::until_full_us`]).
 pub(super) struct Bucket {
     admit: Admit,
     credit: u128,

@@ -19,6 +19,7 @@ use axum::response::{IntoResponse, Response};
 use firstcome::core::id::{RoomName, UserId};
 use firstcome::core::room::{Join, Number, Rejection, TicketState};
 use firstcome::core::time::Timestamp;
+use firstcome::edge::Stopwatch;
 use firstcome::{Joining, PassCheck, Put, RoomStore, StoreError, TicketAnswer};
 use serde::Serialize;
 use std::sync::Arc;
@@ -246,6 +247,19 @@ fn json(answer: &impl Serialize) -> Response {
         // Texts and numbers always have a JSON form.
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
+}
+
+/// See [`super::told_at_once`].
+pub(super) fn told_at_once(app: &App, headers: &HeaderMap, room: &str, ticket: &str) -> Option<Response> {
+    let watch = Stopwatch::start();
+    app.caller(headers).ok()?;
+    let told = app.store.poll_settled(room, ticket)?.ok()?;
+    if !matches!(told.state, TicketState::Waiting { .. }) {
+        return None;
+    }
+    let response = json(&Ticket::new(&told, None));
+    app.metrics.answered(Route::GetTicket, response.status().as_u16(), watch.elapsed());
+    Some(response)
 }
 
 async fn poll(app: &App, room: &str, ticket: &str) -> Result<TicketAnswer, Problem> {

@@ -70,7 +70,7 @@ scenarios! {
         an_address_that_a_client_invents_counts_only_from_a_trusted_proxy
         a_connection_counts_with_the_address_that_it_comes_from a_wall_clock_that_stands_still_limits_nobody_longer;
     tickets: no_altered_ticket_is_one a_ticket_is_good_in_its_room_and_its_service_only
-        who_leaves_frees_the_place_and_stays_gone;
+        who_leaves_frees_the_place_and_stays_gone a_poll_is_answered_alike_with_and_without_the_router;
     admissions: the_first_poll_after_the_admission_brings_the_pass_and_later_ones_the_same
         an_admission_that_nobody_takes_lapses_at_the_end_of_its_window a_lapsed_admission_frees_its_slot_for_the_next
         a_slot_ends_at_its_end a_slot_without_contact_ends_after_its_idle_time

@@ -112,10 +112,10 @@ impl Play {
 }
 
 /// Nine of ten have gone away silently: does the room still admit as fast as it may?
-fn absent(report: &mut Report) -> anyhow::Result<()> {
-    const RATE: u32 = 200;
-    let mut play = Play::new(settings(RATE));
-    for number in 0..1_000_000_u32 {
+fn absent(people: u32, report: &mut Report) -> anyhow::Result<()> {
+    let per_second = (people / 5_000).max(1);
+    let mut play = Play::new(settings(per_second));
+    for number in 0..people {
         play.join(0, number % 10 == 0)?;
     }
     // The silent count as present until they have missed three polls.
@@ -131,7 +131,7 @@ fn absent(report: &mut Report) -> anyhow::Result<()> {
         wrong += if from_us < at_us { play.changes.iter().filter(|change| silent(change)).count() } else { 0 };
     }
     let admitted = play.admitted_at_us.values().filter(|&&at_us| from_us < at_us).count();
-    let due = f64::from(RATE) * (until_us - from_us) as f64 / 1e6;
+    let due = f64::from(per_second) * (until_us - from_us) as f64 / 1e6;
     report.targets.push(Target::at_least(
         "capacity used with 90 % of the line absent, %",
         100.0 * admitted as f64 / due,
@@ -172,8 +172,8 @@ fn waits(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) fn measure(report: &mut Report) -> anyhow::Result<()> {
-    absent(report)?;
+pub(super) fn measure(people: u32, report: &mut Report) -> anyhow::Result<()> {
+    absent(people, report)?;
     waits(report)?;
     Ok(())
 }

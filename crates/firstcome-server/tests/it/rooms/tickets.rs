@@ -1,7 +1,8 @@
 //! A ticket is whoever's who has it: nobody makes one up, alters one, or uses it elsewhere.
 
-use super::flipped;
-use crate::service::Service;
+use super::{flipped, place};
+use crate::running::{Running, patient, request};
+use crate::service::{STRANGER, Service};
 use crate::stores::on_each;
 use serde_json::json;
 
@@ -75,4 +76,43 @@ pub(crate) async fn who_leaves_frees_the_place_and_stays_gone() {
         assert_eq!(service.room("sale").await["active"], 0);
     })
     .await;
+}
+
+/// Most polls are answered before the router: nobody may see a difference.
+pub(crate) async fn a_poll_is_answered_alike_with_and_without_the_router() {
+    let running = Running::start(patient()).await;
+    let service = &running.service;
+    service.make_room("sale", json!({"max_active": 1})).await;
+    let [first, second] = [service.ticket("sale").await, service.ticket("sale").await];
+    service.tick().await;
+    let path = place("sale", &second);
+    let spelt = path.replacen("sale", "s%61le", 1);
+    let stranger = format!("authorization: Bearer {STRANGER}\r\n");
+    let rows = [
+        (path.clone(), String::new(), 200),
+        (spelt, String::new(), 200),
+        (path.clone(), "origin: https://shop.example\r\n".into(), 200),
+        (path.clone(), stranger, 401),
+        (format!("{path}A"), String::new(), 404),
+        (place("none", &second), String::new(), 404),
+        (place("-", &second), String::new(), 400),
+        (place("sale", &first), String::new(), 200),
+        (format!("{path}/more"), String::new(), 404),
+    ];
+    for (path, headers, status) in rows {
+        let answer = running.exchange(request(&format!("GET {path}"), &headers, "")).await;
+        assert_eq!(answer.status, status, "{path} {headers}");
+        if status == 200 {
+            assert_eq!(answer.header("cache-control"), Some("no-store"));
+            assert_eq!(answer.header("content-type"), Some("application/json"));
+            let ticket = if path.contains(&first) { &first } else { &second };
+            let mut without = service.standing("sale", ticket).await;
+            let mut with = answer.json();
+            for it in [&mut without, &mut with] {
+                it["as_of"].take();
+            }
+            assert_eq!(with, without, "{path}");
+        }
+    }
+    assert!(0 < running.figure("firstcome_http_requests_total{route=\"get_ticket\",status=\"200\"}").await);
 }
