@@ -62,9 +62,9 @@ pub(crate) struct EventArgs {
     /// Tickets or coupons that there are
     #[arg(long, default_value_t = 3_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     stock: u32,
-    /// How long the event takes at most
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(10..=3_600))]
-    seconds: u64,
+    /// How long the event takes at most [default: a minute, or a second for every 1800 people if that is more]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(10..=3_600))]
+    seconds: Option<u64>,
     /// The same seed gives the same people, who come at the same times
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -89,6 +89,13 @@ pub(crate) struct EventArgs {
     /// Print tables also elsewhere
     #[arg(long)]
     table: bool,
+}
+
+impl EventArgs {
+    /// So many people per second are what two processors play besides the service.
+    fn seconds(&self) -> u64 {
+        self.seconds.unwrap_or_else(|| u64::from(self.people / 1_800).max(60))
+    }
 }
 
 /// A scratch directory that goes away with its drill.
@@ -145,8 +152,8 @@ fn enough_descriptors(connections: usize) -> anyhow::Result<()> {
 }
 
 fn settle(args: &EventArgs, event: &'static str) -> Result<Setting, Failure> {
-    let opens_s = (args.seconds as f64 * 0.15).clamp(2.0, 60.0);
-    let sale_s = (args.seconds as f64 - opens_s) * 0.4;
+    let opens_s = (args.seconds() as f64 * 0.15).clamp(2.0, 60.0);
+    let sale_s = (args.seconds() as f64 - opens_s) * 0.4;
     let room = event == "concert";
     let admit = args.rate.unwrap_or_else(|| (f64::from(args.stock) / (plan::CLAIMING_SHARE * sale_s)).ceil() as u32);
     let admit = if room { admit.max(1) } else { 0 };
@@ -158,15 +165,15 @@ fn settle(args: &EventArgs, event: &'static str) -> Result<Setting, Failure> {
         event,
         people: args.people,
         stock: args.stock,
-        seconds: args.seconds,
+        seconds: args.seconds(),
         seed: args.seed,
         kills: args.kill,
         connections: args.connections as usize,
         opens_us: (opens_s * 1e6) as u64,
         admit,
         active_max: (u64::from(admit) * SLOTS_PER_ADMISSION).max(10),
-        claim_window_ms: (args.seconds * 1_000 / 6).clamp(3_000, 15_000),
-        active_ttl_ms: (args.seconds * 1_000 / 4).clamp(6_000, 60_000),
+        claim_window_ms: (args.seconds() * 1_000 / 6).clamp(3_000, 15_000),
+        active_ttl_ms: (args.seconds() * 1_000 / 4).clamp(6_000, 60_000),
         room: room.then(|| format!("drill-{suffix}")),
         coupon: format!("drill-{suffix}"),
         keys,
