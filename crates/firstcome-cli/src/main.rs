@@ -8,6 +8,7 @@ mod drill;
 mod keys;
 mod output;
 mod plan;
+mod rng;
 mod serve;
 mod settings;
 mod verify;

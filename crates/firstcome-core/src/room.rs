@@ -43,7 +43,7 @@ use std::hash::RandomState;
 /// In what is left to wait somebody is told to ask so many times: so three missed polls are well before their turn, and
 /// who has gone away silently is passed over instead of wasting a slot.
 const POLLS_LEFT: u64 = 5;
-/// How often somebody is told to ask: never sooner, never later.
+/// How often somebody is told to ask: never sooner, never later, but for the spread.
 const POLL_MS_MIN: u64 = 2_000;
 const POLL_MS_MAX: u64 = 60_000;
 /// How often somebody asks whose wait nobody can tell.
@@ -478,7 +478,8 @@ impl Room {
         }
     }
 
-    /// Takes back a stored ticket. To be called in the order of numbers, before [`Self::restore_reached`].
+    /// Takes back a stored ticket. To be called for every number from the first one on, in their order, before
+    /// [`Self::restore_reached`].
     pub fn restore_ticket(
         &mut self,
         number: Number,

@@ -3,8 +3,8 @@
 use super::crowd::{Act, Step};
 use super::people::{Fate, People, Phase, Stage};
 use super::plan::Cheat;
-use super::rng::Rng;
 use super::wire::Request;
+use crate::rng::Rng;
 
 impl People {
     /// Whether nothing hangs on this step once the event is over.

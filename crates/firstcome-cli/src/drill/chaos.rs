@@ -2,8 +2,8 @@
 
 use super::crowd::Crowd;
 use super::record::Restart;
-use super::rng::Rng;
 use super::server::{Server, wait_ready};
+use crate::rng::Rng;
 use anyhow::{Context, anyhow};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};

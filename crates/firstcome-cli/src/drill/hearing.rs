@@ -4,8 +4,8 @@ use super::crowd::{Act, Agenda, Step};
 use super::people::{Fate, People, Phase};
 use super::plan::{Cheat, Role};
 use super::record::{Call, Reply};
-use super::rng::Rng;
 use super::wire::Body;
+use crate::rng::Rng;
 
 /// How long the absent stay away at least: nobody counts as present that long.
 const ABSENT_US: u64 = 30_000_000;

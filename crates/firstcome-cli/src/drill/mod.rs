@@ -16,7 +16,6 @@ mod people;
 mod plan;
 mod record;
 mod report;
-mod rng;
 mod sampler;
 mod server;
 mod wire;

@@ -4,9 +4,9 @@ use super::clock::RunClock;
 use super::crowd::{Act, Agenda, Step};
 use super::plan::{Cheat, Role, role, role_at_counter};
 use super::record::{Admission, Call, History, Holder, Record, Reply, ToldClaim};
-use super::rng::Rng;
 use super::server::KeyPair;
 use super::wire::{Body, classify, hash, holder};
+use crate::rng::Rng;
 use hdrhistogram::Histogram;
 
 /// Strange answers that are kept in words.

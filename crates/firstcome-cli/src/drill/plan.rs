@@ -1,6 +1,6 @@
 //! The plan of an event, made before it: who comes when, and what sort of person it is.
 
-use super::rng::Rng;
+use crate::rng::Rng;
 
 /// How many arrivals per second a plan has at most, on average over the rush: more is a test of the generator alone.
 const RUSH_PER_S: f64 = 6_000.0;

@@ -1,11 +1,8 @@
 //! A rate as a room takes it: so many people per period.
 
+use firstcome::core::limits::{ADMIT_COUNT_MAX, ROOM_PERIOD_MS_MAX, ROOM_PERIOD_MS_MIN};
 use serde::Serialize;
 
-/// Shortest and longest period of a room's rate, and people in one period at most. The server checks the same.
-const EVERY_MS_MIN: u64 = 100;
-const EVERY_MS_MAX: f64 = 86_400_000.0;
-const COUNT_MAX: u64 = 1_000_000;
 /// How far below the wanted rate a small ratio may lie: nobody can measure a back end better.
 const SLACK: f64 = 0.001;
 /// Twelve people per 116 ms must not become 117 ms because 12 ÷ 0.116 was rounded.
@@ -21,10 +18,10 @@ pub(crate) struct Admit {
 impl Admit {
     /// The smallest ratio that is not above the rate and less than 0.1 % below it. `None` if no room can have it.
     pub(crate) fn at_most(per_second: f64) -> Option<Self> {
-        let first = (per_second * EVERY_MS_MIN as f64 / 1_000.0 * (1.0 - ROUNDING)).ceil().max(1.0) as u64;
-        for count in first..=COUNT_MAX {
+        let first = (per_second * ROOM_PERIOD_MS_MIN as f64 / 1_000.0 * (1.0 - ROUNDING)).ceil().max(1.0) as u64;
+        for count in first..=ADMIT_COUNT_MAX.into() {
             let every_ms = (count as f64 * 1_000.0 / per_second * (1.0 - ROUNDING)).ceil();
-            if EVERY_MS_MAX < every_ms {
+            if (ROOM_PERIOD_MS_MAX as f64) < every_ms {
                 return None;
             }
             let admit = Self { count, every_ms: every_ms as u64 };

@@ -3,18 +3,14 @@
 use super::admit::Admit;
 use super::inputs::Inputs;
 use anyhow::{Context, anyhow, ensure};
+use firstcome::core::limits::{ROOM_ACTIVE_MAX, ROOM_PERIOD_MS_MAX, ROOM_WAITING_MAX};
+use firstcome::core::room::RoomSettings;
 use serde_json::{Value, json};
 
 /// Slots beyond the mean number of people inside: stays differ, and a slot that is not claimed is held too.
 pub(crate) const HEAD_ROOM: f64 = 1.2;
 /// Visits that make fewer queries than this are not what limits a back end.
 const QUERIES_MIN: f64 = 0.1;
-/// What a room takes at most, and what it takes when nothing is said. The server checks the same.
-const ACTIVE_MAX: f64 = 10_000_000.0;
-const WAITING_MAX: f64 = 100_000_000.0;
-const WAITING_DEFAULT: f64 = 1_000_000.0;
-pub(crate) const ACTIVE_TTL_MS_DEFAULT: u64 = 1_800_000;
-const PERIOD_MS_MAX: u64 = 86_400_000;
 
 /// What can limit the people per second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,8 +80,14 @@ impl Plan {
         let admit = Admit::at_most(rate).with_context(beyond)?;
         let inside = (rate * stay_s * HEAD_ROOM).ceil();
         let max_active = inputs.max_active.map_or(inside, |people| inside.min(people as f64));
-        ensure!(max_active <= ACTIVE_MAX, "{max_active} people inside at once: a room has at most {ACTIVE_MAX} slots");
-        ensure!(people <= WAITING_MAX, "{people} people come at once: a room has at most {WAITING_MAX} in line");
+        ensure!(
+            max_active <= f64::from(ROOM_ACTIVE_MAX),
+            "{max_active} people inside at once: a room has at most {ROOM_ACTIVE_MAX} slots"
+        );
+        ensure!(
+            people <= f64::from(ROOM_WAITING_MAX),
+            "{people} people come at once: a room has at most {ROOM_WAITING_MAX} in line"
+        );
         let (inputs, max_active) = (inputs.clone(), max_active as u64);
         Ok(Self { inputs, busy, people, limits, rate, admit, max_active })
     }
@@ -121,14 +123,15 @@ impl Plan {
 
     /// The body for `PUT /v1/rooms/{room}`. What is left out keeps its default.
     pub(crate) fn room(&self) -> Value {
+        let defaults = RoomSettings::defaults();
         let mut room = json!({"admit": self.admit, "max_active": self.max_active});
-        if WAITING_DEFAULT < self.people {
+        if f64::from(defaults.max_waiting) < self.people {
             room["max_waiting"] = (self.people as u64).into();
         }
         // Nobody is thrown out in the middle of a usual visit.
         let twice_ms = self.inputs.stay.as_millis() as u64 * 2;
-        if ACTIVE_TTL_MS_DEFAULT < twice_ms {
-            room["active_ttl_ms"] = twice_ms.min(PERIOD_MS_MAX).into();
+        if defaults.active_ttl_ms < twice_ms {
+            room["active_ttl_ms"] = twice_ms.min(ROOM_PERIOD_MS_MAX).into();
         }
         room
     }

@@ -5,6 +5,7 @@
 
 use super::admit::Admit;
 use super::inputs::Inputs;
+use crate::rng::Rng;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -77,7 +78,7 @@ struct World<'a> {
 pub(crate) fn simulate(run: &Run<'_>, seed: u64) -> Measured {
     let mut world = World {
         run,
-        rng: Rng(seed),
+        rng: Rng::from_seed(seed),
         agenda: BinaryHeap::new(),
         events: Vec::new(),
         free: Vec::new(),
@@ -129,14 +130,15 @@ impl World<'_> {
                 u64::try_from(cost.div_ceil(earned) * u128::from(slice_ns)).unwrap_or(u64::MAX).max(now_ns)
             }
             #[cfg(test)]
-            Arrivals::Poisson { per_second } => now_ns + self.rng.exponential(1e9 / per_second),
+            Arrivals::Poisson { per_second } => now_ns + exponential(&mut self.rng, 1e9 / per_second),
         }
     }
 
     fn admit(&mut self, now_ns: u64) {
         self.admitted += 1;
         self.admitted_warm += u64::from(self.run.warm_ns <= now_ns);
-        let (reads, writes) = (self.rng.about(self.run.back_end.reads), self.rng.about(self.run.back_end.writes));
+        let (reads, writes) =
+            (about(&mut self.rng, self.run.back_end.reads), about(&mut self.rng, self.run.back_end.writes));
         self.people.push(Person { reads, writes });
         self.think(self.people.len() - 1, now_ns);
         let next_ns = self.next_arrival(now_ns);
@@ -146,7 +148,7 @@ impl World<'_> {
     /// Thinks, then asks; goes away when there is nothing left to ask.
     fn think(&mut self, person: usize, now_ns: u64) {
         if 0 < self.people[person].reads + self.people[person].writes {
-            let at_ns = now_ns + self.rng.exponential(self.run.think_ns);
+            let at_ns = now_ns + exponential(&mut self.rng, self.run.think_ns);
             self.plan(at_ns, Event::Ask { person });
         }
     }
@@ -171,10 +173,10 @@ impl World<'_> {
 
     fn serve(&mut self, person: usize, asked_ns: u64, now_ns: u64) {
         let left = &mut self.people[person];
-        let reads = self.rng.below(left.reads + left.writes) < left.reads;
+        let reads = self.rng.below(u64::from(left.reads + left.writes)) < u64::from(left.reads);
         let mean_ms = if reads { self.run.back_end.read_ms } else { self.run.back_end.write_ms };
         *(if reads { &mut left.reads } else { &mut left.writes }) -= 1;
-        let held_ns = self.rng.exponential(mean_ms * 1e6);
+        let held_ns = exponential(&mut self.rng, mean_ms * 1e6);
         let answered_ns = now_ns + held_ns;
         self.busy_ns += overlap(now_ns, answered_ns, self.run.warm_ns, self.run.end_ns);
         self.waited(asked_ns, now_ns);
@@ -235,32 +237,13 @@ fn p99_ms(times_ns: &mut [u64]) -> f64 {
     *times_ns.select_nth_unstable(at).1 as f64 / 1e6
 }
 
-/// SplitMix64: one word of state, the same numbers for a seed on every machine.
-struct Rng(u64);
+/// A time that ends at random, with this mean.
+fn exponential(rng: &mut Rng, mean: f64) -> u64 {
+    // Above 0, at most 1: a logarithm of it is finite.
+    (-(rng.unit() + f64::EPSILON / 2.0).ln() * mean) as u64
+}
 
-impl Rng {
-    const fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        word ^ (word >> 31)
-    }
-
-    /// Above 0, at most 1.
-    fn unit(&mut self) -> f64 {
-        ((self.bits() >> 11) + 1) as f64 / (1_u64 << 53) as f64
-    }
-
-    const fn below(&mut self, end: u32) -> u32 {
-        (self.bits() % end as u64) as u32
-    }
-
-    fn exponential(&mut self, mean: f64) -> u64 {
-        (-self.unit().ln() * mean) as u64
-    }
-
-    /// A whole number next to this one, equal to it on average.
-    fn about(&mut self, mean: f64) -> u32 {
-        mean as u32 + u32::from(self.unit() <= mean.fract())
-    }
+/// A whole number next to this one, equal to it on average.
+fn about(rng: &mut Rng, mean: f64) -> u32 {
+    mean as u32 + u32::from(rng.unit() < mean.fract())
 }

@@ -225,7 +225,7 @@ pub enum Joined {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Damage {
-    /// A number stands twice, or out of order, or a user or a request has two living tickets.
+    /// A number is missing, stands twice or out of order, or a user or a request has two living tickets.
     Ticket,
     /// A slot without its ticket, of a ticket that is gone, or an admission that was never counted.
     Slot,
@@ -237,7 +237,9 @@ impl Damage {
     /// The finding in words.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Ticket => "a number stands twice, or a user or an idempotency key has two living tickets",
+            Self::Ticket => {
+                "a number is missing or stands twice, or a user or an idempotency key has two living tickets"
+            }
             Self::Slot => "a slot without its living ticket, or an admission that was never counted",
             Self::Reached => "the line has reached more than was drawn",
         }

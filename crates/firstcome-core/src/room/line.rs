@@ -460,7 +460,8 @@ impl Line {
         self.reached = reached.clamp(self.first, self.next);
     }
 
-    /// Draws a number of a stored ticket; numbers that are missing before it have expired.
+    /// Draws the next number for a stored ticket. False, and no change, if that is another number, or if its user or its
+    /// request has a living ticket.
     pub(super) fn restore(
         &mut self,
         number: u32,
@@ -468,15 +469,11 @@ impl Line {
         request: Option<RequestId>,
         now: Steady,
     ) -> bool {
-        if number < self.next || user.is_some_and(|user| self.of_user(user.as_str()).is_some()) {
+        if number != self.next || user.is_some_and(|user| self.of_user(user.as_str()).is_some()) {
             return false;
         }
         if request.is_some_and(|request| self.of_request(request.key).is_some()) {
             return false;
-        }
-        while self.next < number {
-            let missing = self.push(None, None, now);
-            self.go(missing, Departure::Expired);
         }
         self.push(user, request, now);
         true

@@ -26,7 +26,8 @@ pub enum Hold {
 /// One admission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// Counts the admissions of the room from 1. Passes are bound to it: an earlier slot's pass opens no later one.
+    /// Tells the slots apart that are alive, and those that one ticket has after each other. Passes are bound to it: an
+    /// earlier slot's pass opens no later one. Not a count: after a restart it goes on from the highest that is alive.
     pub admission: u64,
     /// When, by the wall clock.
     pub admitted_at: Timestamp,

@@ -9,7 +9,7 @@
 use super::coupon::Cell;
 use super::journal::{Change, CouponId, CouponPut, Journal, Outcome, RoomId};
 use super::room::{self, RoomCell};
-use super::{Command, PutCommand, Reply, RoomJob, Shared};
+use super::{Command, PutCommand, PutRoomCommand, Reply, RoomJob, Shared};
 use crate::edge::Stopwatch;
 use crate::error::{Fault, StoreError};
 use crate::port::Put;
@@ -144,9 +144,8 @@ impl Engine {
     fn run_rare(&mut self, command: Command, now: Now) {
         match command {
             Command::PutRoom(put) => {
-                let mut put = *put;
-                let reply = std::mem::replace(&mut put.reply, Reply::nobody());
-                reply.send(self.put_room(put, now));
+                let PutRoomCommand { name, settings, secrets, reply } = *put;
+                reply.send(self.put_room(name, settings, secrets, now));
             }
             Command::CloseRoom { cell, reply } => reply.send(self.close_room(&cell, now)),
             Command::RotatePassSecret { bytes, reply } => reply.send(self.sign_with(bytes, now).map(Ok)),

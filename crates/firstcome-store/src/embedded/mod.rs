@@ -191,10 +191,15 @@ struct RoomJob {
 struct PutRoomCommand {
     name: RoomName,
     settings: RoomSettings,
-    ticket_key: TicketKey,
-    /// For the first room of a store.
-    pass_secret: [u8; 32],
+    secrets: FreshSecrets,
     reply: Reply<Put, room_rules::Rejection>,
+}
+
+/// What was drawn for a room that may turn out to be new.
+struct FreshSecrets {
+    ticket_key: TicketKey,
+    /// Only for the first room of a store.
+    pass_secret: [u8; 32],
 }
 
 /// Settings on their way. In a box of their own: commands are moved around by the thousand, and claims are small.
@@ -214,11 +219,6 @@ impl<T, R> Reply<T, R> {
     fn pair() -> (Self, oneshot::Receiver<Judged<T, R>>) {
         let (sender, receiver) = oneshot::channel();
         (Self(sender), receiver)
-    }
-
-    /// An answer for nobody.
-    fn nobody() -> Self {
-        Self::pair().0
     }
 
     fn send(self, answer: Judged<T, R>) {

@@ -6,13 +6,14 @@
 
 use super::engine::Engine;
 use super::journal::{Change, PassSecret, RoomId, RoomPut};
-use super::{PutRoomCommand, Reply, Shared};
+use super::{FreshSecrets, Reply, Shared};
 use crate::error::{Fault, StoreError};
 use crate::port::Put;
 use crate::room::{Joining, PassCheck, RoomSummary, TicketAnswer};
 use crate::ticket::TicketKey;
+use firstcome_core::id::RoomName;
 use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
-use firstcome_core::room::{self, Join, Joined, Number, Poll, Rejection, Room, TicketState, TicketView};
+use firstcome_core::room::{self, Join, Joined, Number, Poll, Rejection, Room, RoomSettings, TicketState, TicketView};
 use firstcome_core::time::Now;
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -239,11 +240,17 @@ impl Engine {
         }
     }
 
-    pub(super) fn put_room(&mut self, command: PutRoomCommand, now: Now) -> Result<Result<Put, Rejection>, StoreError> {
+    pub(super) fn put_room(
+        &mut self,
+        name: RoomName,
+        settings: RoomSettings,
+        secrets: FreshSecrets,
+        now: Now,
+    ) -> Result<Result<Put, Rejection>, StoreError> {
         if let Some(fault) = self.shared.fault() {
             return Err(StoreError::Unavailable(fault));
         }
-        let PutRoomCommand { name, settings, ticket_key, pass_secret, .. } = command;
+        let FreshSecrets { ticket_key, pass_secret } = secrets;
         let known = self.shared.room(name.as_str());
         let (id, ticket_key) =
             known.as_ref().map_or((RoomId(self.next_room), ticket_key), |cell| (cell.id, cell.ticket_key.clone()));

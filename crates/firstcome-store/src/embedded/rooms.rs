@@ -2,7 +2,7 @@
 
 use super::journal::PassSecret;
 use super::room::{Order, RoomCell, no_secret};
-use super::{Command, Embedded, Inner, PutRoomCommand, Reply, RoomJob};
+use super::{Command, Embedded, FreshSecrets, Inner, PutRoomCommand, Reply, RoomJob};
 use crate::edge::draw_secret;
 use crate::error::StoreError;
 use crate::port::Put;
@@ -115,8 +115,8 @@ impl RoomStore for Embedded {
     async fn put_room(&self, room: &RoomName, settings: RoomSettings) -> RoomAnswer<Put> {
         let (reply, answer) = Reply::pair();
         let ticket_key = TicketKey::new(draw_secret().map_err(no_secret)?);
-        let pass_secret = draw_secret().map_err(no_secret)?;
-        let command = PutRoomCommand { name: room.clone(), settings, ticket_key, pass_secret, reply };
+        let secrets = FreshSecrets { ticket_key, pass_secret: draw_secret().map_err(no_secret)? };
+        let command = PutRoomCommand { name: room.clone(), settings, secrets, reply };
         self.ask(Command::PutRoom(Box::new(command)), answer).await
     }
 

@@ -10,7 +10,7 @@ fn until(ms: u64) -> Steady {
     start().steady.plus_ms(ms)
 }
 
-/// ann (1) has taken a slot until 20 s, (2) left, bob (3) was passed over, (4) is missing, cid (5) is offered a slot
+/// ann (1) has taken a slot until 20 s, (2) left, bob (3) was passed over, (4) expired, cid (5) is offered a slot
 /// until 10 s, dan (6, key 6) and (7) wait. Six is the lowest number that was not reached.
 fn restored() -> Play {
     let settings = RoomSettings { waiting_ttl_ms: HOUR_MS, ..RoomSettings::with_slots(2) };
@@ -20,6 +20,7 @@ fn restored() -> Play {
         (1, named("ann"), None),
         (2, keyed(named("eve"), 2, 1), Some(Departure::Left)),
         (3, named("bob"), None),
+        (4, anonymous(), Some(Departure::Expired)),
         (5, named("cid"), None),
         (6, keyed(named("dan"), 6, 1), None),
         (7, anonymous(), None),
@@ -119,7 +120,9 @@ fn a_stored_ticket_that_breaks_a_rule_is_named() {
         (8, keyed(anonymous(), 6, 1), None, Err(Damage::Ticket)),
         (8, keyed(named("dan"), 6, 1), Some(Departure::Left), Ok(())),
         (8, keyed(named("eve"), 2, 1), None, Ok(())),
-        (9, anonymous(), Some(Departure::Expired), Ok(())),
+        (8, anonymous(), Some(Departure::Expired), Ok(())),
+        (9, anonymous(), None, Err(Damage::Ticket)),
+        (u32::MAX - 1, anonymous(), None, Err(Damage::Ticket)),
     ];
     for (ticket, join, gone, wanted) in rows {
         let mut play = restored();
