@@ -2,8 +2,9 @@
 
 use super::{flipped, place};
 use crate::running::{Running, patient, request};
-use crate::service::{STRANGER, Service};
+use crate::service::{STRANGER, Service, config};
 use crate::stores::on_each;
+use firstcome_server::Config;
 use serde_json::json;
 
 pub(crate) async fn no_altered_ticket_is_one() {
@@ -80,7 +81,9 @@ pub(crate) async fn who_leaves_frees_the_place_and_stays_gone() {
 
 /// Most polls are answered before the router: nobody may see a difference.
 pub(crate) async fn a_poll_is_answered_alike_with_and_without_the_router() {
-    let running = Running::start(patient()).await;
+    let shop = "https://shop.example";
+    let allow_origins = vec![shop.parse().expect("a value")];
+    let running = Running::with(Config { limits: patient(), allow_origins, ..config() }).await;
     let service = &running.service;
     service.make_room("sale", json!({"max_active": 1})).await;
     let [first, second] = [service.ticket("sale").await, service.ticket("sale").await];
@@ -91,7 +94,7 @@ pub(crate) async fn a_poll_is_answered_alike_with_and_without_the_router() {
     let rows = [
         (path.clone(), String::new(), 200),
         (spelt, String::new(), 200),
-        (path.clone(), "origin: https://shop.example\r\n".into(), 200),
+        (path.clone(), format!("origin: {shop}\r\n"), 200),
         (path.clone(), stranger, 401),
         (format!("{path}A"), String::new(), 404),
         (place("none", &second), String::new(), 404),
@@ -105,6 +108,8 @@ pub(crate) async fn a_poll_is_answered_alike_with_and_without_the_router() {
         if status == 200 {
             assert_eq!(answer.header("cache-control"), Some("no-store"));
             assert_eq!(answer.header("content-type"), Some("application/json"));
+            let allowed = answer.header("access-control-allow-origin");
+            assert_eq!(allowed, headers.starts_with("origin").then_some(shop), "{path} {headers}");
             let ticket = if path.contains(&first) { &first } else { &second };
             let mut without = service.standing("sale", ticket).await;
             let mut with = answer.json();
