@@ -10,6 +10,29 @@ use crate::rng::Rng;
 /// How long the absent stay away at least: nobody counts as present that long.
 const ABSENT_US: u64 = 30_000_000;
 
+/// What somebody does who goes away for longer than anybody counts as present.
+enum Absence {
+    Not,
+    /// The right moment is so far away.
+    In(u64),
+    /// For so long.
+    Now(u64),
+}
+
+/// Most go so early that they are called while they do not count as present any more, and are back just after that;
+/// the others go at their `turn`.
+fn absence(rng: &mut Rng, absent_us: u64, ahead_us: u64, turn: bool) -> Absence {
+    const SOON_US: u64 = 2_500_000;
+    const LATE_US: u64 = 9_000_000;
+    let (aims, back_us) = (rng.chance(750), rng.range(500_000, 2_500_000));
+    match ahead_us.checked_sub(absent_us + SOON_US) {
+        Some(spare_us) if aims && spare_us < LATE_US => Absence::Now(ahead_us + back_us),
+        Some(spare_us) if aims => Absence::In(spare_us - LATE_US / 2),
+        _ if turn => Absence::Now(absent_us + 2_000_000 + 2 * back_us),
+        _ => Absence::Not,
+    }
+}
+
 impl People {
     pub(crate) fn advance(&mut self, step: &Step, call: Call, reply: Reply, body: &Body<'_>, agenda: &mut Agenda) {
         if reply.is_undecided() || matches!(reply, Reply::NotOpen | Reply::RoomFull) {
@@ -84,8 +107,18 @@ impl People {
             Role::WalksAway if turn => return self.go_home(person, Fate::WalkedAway),
             Role::Leaves if turn => return agenda.after(person, Act::Leave, self.pause_us(person, 100, 2_000)),
             Role::NeverComes if near => return self.go_home(person, Fate::NeverCame),
-            Role::ComesBack if turn => {
-                poll_us = ABSENT_US.max(3_000 * u64::from(poll_after_ms)) + self.pause_us(person, 2_000, 8_000);
+            Role::ComesBack if !acted => {
+                let absent_us = ABSENT_US.max(3_000 * u64::from(poll_after_ms));
+                let line_us = f64::from(body.position.unwrap_or(0)) / self.stage.rate_per_s * 1e6;
+                let ahead_us = self.history.rules.opens_us.saturating_sub(agenda.now_us) + line_us as u64;
+                match absence(&mut Rng::of(seed, person, 9), absent_us, ahead_us, turn) {
+                    Absence::Not => {}
+                    Absence::In(moment_us) => poll_us = poll_us.min(moment_us),
+                    Absence::Now(away_us) => {
+                        self.all[person as usize].acted = true;
+                        poll_us = away_us;
+                    }
+                }
             }
             Role::ComesTooLate if near && !acted => {
                 self.all[person as usize].acted = true;

@@ -79,7 +79,7 @@ fn a_drill_that_cannot_be_is_refused() {
 fn every_planted_bug_is_found_and_named() {
     const SHORT: &[&str] = &["concert", "--people", "2000", "--stock", "300", "--seconds", "45", "--kill", "1"];
     // Somebody has to be silent for more than half a minute before their turn.
-    const SLOW: &[&str] = &["concert", "--people", "2000", "--stock", "600", "--seconds", "75", "--rate", "10"];
+    const SLOW: &[&str] = &["concert", "--people", "4000", "--stock", "2000", "--seconds", "80", "--rate", "30"];
     let bugs = [
         ("rate too high", "admission_rate", SHORT),
         ("number drawn twice", "number_once", SHORT),

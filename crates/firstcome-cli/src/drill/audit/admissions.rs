@@ -1,7 +1,7 @@
 //! How fast and how many: the rate of admissions, and the slots at once.
 
 use super::super::facts::AuditCheck;
-use super::super::record::{Admission, History, Record, Reply, RoomSeen};
+use super::super::record::{Admission, History, Record, Reply, RoomSeen, Rules};
 use super::tickets::{Life, NEVER, Tickets};
 use super::{PRESENT_US, Tally, seconds};
 
@@ -19,9 +19,10 @@ fn once(history: &History) -> Vec<Admission> {
 }
 
 /// In any window: at most the rate times its length, and one slice. By the room's instants, and by our own clock.
-pub(crate) fn admission_rate(history: &History) -> AuditCheck {
+pub(crate) fn admission_rate(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "admissions in any window are at most rate x window + one slice, by the room's clock and by ours";
     let mut tally = Tally::new("admission_rate", says);
+    let history = tickets.history;
     let rules = &history.rules;
     let (rate, slice) = (rules.rate_per_s, rules.slice);
     let mut admissions = once(history);
@@ -43,6 +44,7 @@ pub(crate) fn admission_rate(history: &History) -> AuditCheck {
             format!("number {} was admitted at {}, before the opening", seen.number, seconds(seen.admitted_us))
         });
     }
+    passed_too_fast(tickets, &admissions, &mut tally);
     admissions.sort_unstable_by_key(|seen| seen.received_us);
     for (before, seen) in admissions.iter().enumerate() {
         let open_s = seen.received_us.saturating_sub(rules.opens_us) as f64 / 1e6 + CLOCKS_S;
@@ -52,6 +54,30 @@ pub(crate) fn admission_rate(history: &History) -> AuditCheck {
         });
     }
     tally.done()
+}
+
+/// The same from look to look at the room, with those who were let in and never asked: the line went past them while
+/// they were present. `admissions` in the order of the room's instants.
+fn passed_too_fast(tickets: &Tickets<'_>, admissions: &[Admission], tally: &mut Tally) {
+    let Rules { rate_per_s: rate, slice, reading_us, .. } = tickets.history.rules;
+    let at = |us: u64| rate * us as f64 / 1e6;
+    // As above; a window begins with one look and ends with another, both taken as far out as they may have been.
+    let (mut lowest, mut from_us, mut silent) = (f64::INFINITY, 0, 0);
+    for (before, seen) in (0..).zip(&tickets.history.rooms) {
+        if 0 < before {
+            silent += silently_admitted(tickets, &tickets.history.rooms[before - 1], seen);
+            let known = admissions.partition_point(|one| one.admitted_us <= seen.received_us);
+            let excess = (known + silent) as f64 - at(seen.received_us) - lowest - slice - at(2 * reading_us);
+            tally.check(excess <= 1e-6, || {
+                format!("{excess:.2} too many between {} and {}", seconds(from_us), seconds(seen.received_us))
+            });
+        }
+        let known = admissions.partition_point(|one| one.admitted_us < seen.about_us);
+        let ahead = (known + silent) as f64 - at(seen.about_us);
+        if ahead < lowest {
+            (lowest, from_us) = (ahead, seen.about_us);
+        }
+    }
 }
 
 /// The slots in use: as told by the room, and as they follow from the answers.
@@ -122,30 +148,30 @@ pub(crate) fn admission_speed(history: &History) -> Option<Speed> {
     let window_s = last.received_us.checked_sub(first.received_us).filter(|window_us| 1_000_000 < *window_us)? as f64;
     let within = |at_us: u64| first.received_us < at_us && at_us <= last.received_us;
     let seen = once(history).iter().filter(|seen| within(seen.admitted_us)).count();
-    let silent = silently_admitted(&Tickets::of(history), best);
+    let tickets = Tickets::of(history);
+    let silent: usize = best.windows(2).map(|pair| silently_admitted(&tickets, &pair[0], &pair[1])).sum();
     let per_s = (seen + silent) as f64 / (window_s / 1e6);
     Some(Speed { per_s, of_set: per_s / rate })
 }
 
-/// How many the line reached in this time who were present then and were never seen admitted.
-fn silently_admitted(tickets: &Tickets<'_>, rooms: &[RoomSeen]) -> usize {
-    let mut count = 0;
-    for pair in rooms.windows(2) {
-        let reached = pair[0].serving + 1..=pair[1].serving;
-        for number in reached.filter_map(|number| u32::try_from(number).ok()) {
-            let life = tickets.life(number);
-            if !life.is_told() || life.admitted_us != NEVER || life.over_sent_us < pair[1].received_us {
-                continue;
-            }
-            let seen = tickets.records(number).rev().find(|record| record.is_contact());
-            let present = |contact: &Record| {
-                let stays_us = PRESENT_US.max(3_000 * u64::from(contact.poll_after_ms));
-                pair[1].received_us < contact.received_us() + stays_us
-            };
-            count += usize::from(seen.is_some_and(present));
-        }
+/// How many the line reached between two looks who certainly were present, and were never seen admitted.
+fn silently_admitted(tickets: &Tickets<'_>, before: &RoomSeen, after: &RoomSeen) -> usize {
+    if tickets.history.restarted_within(before.about_us, after.received_us) {
+        return 0;
     }
-    count
+    let reached = (before.serving + 1..=after.serving).filter_map(|number| u32::try_from(number).ok());
+    let is_let_in = |number: &u32| {
+        let life = tickets.life(*number);
+        if !life.is_told() || life.admitted_us != NEVER || life.over_sent_us < after.received_us {
+            return false;
+        }
+        let known = |record: &&Record| record.is_contact() && record.received_us() <= before.about_us;
+        tickets.records(*number).filter(known).max_by_key(|record| record.sent_us).is_some_and(|contact| {
+            let stays_us = PRESENT_US.max(3_000 * u64::from(contact.poll_after_ms));
+            after.received_us < contact.sent_us + stays_us
+        })
+    };
+    reached.filter(is_let_in).count()
 }
 
 #[cfg(test)]
@@ -162,28 +188,57 @@ mod tests {
         story.history
     }
 
+    fn rate_breaches(history: &History) -> u64 {
+        admission_rate(&Tickets::of(history)).breaches
+    }
+
+    fn look(at_ms: u64, serving: u64) -> RoomSeen {
+        let at_us = at_ms * 1_000;
+        RoomSeen { received_us: at_us, about_us: at_us, waiting: 50, active: 0, serving, rate_per_s: 10.0 }
+    }
+
+    #[test]
+    fn those_who_were_let_in_and_never_asked_count_too() {
+        let mut story = Story::new();
+        for number in 1..=40 {
+            story.join(number - 1, number, 0, 1);
+        }
+        story.leaves(7, 10, 20);
+        story.history.rooms = vec![look(1, 0), look(1_001, 12), look(2_001, 23)];
+        // 22 in two seconds and a slice of 2.5, for one of them had left.
+        assert_eq!(rate_breaches(&story.history), 0);
+        story.history.rooms[2].serving = 24;
+        assert_eq!(rate_breaches(&story.history), 1);
+        // After half a minute of silence they may have been passed over; after a restart nobody knows.
+        for seen in &mut story.history.rooms[1..] {
+            (seen.received_us, seen.about_us) = (seen.received_us + 30_000_000, seen.about_us + 30_000_000);
+        }
+        story.history.rooms[0] = look(30_002, 0);
+        assert_eq!(rate_breaches(&story.history), 0);
+    }
+
     #[test]
     fn a_window_holds_what_the_rate_allows_and_one_slice() {
         // 10 per second and a slice of 2.5: two at once, then one every 100 ms, is the fastest there is.
-        assert_eq!(admission_rate(&at_ms(&[0, 0, 100, 200, 300, 400])).breaches, 0);
-        assert!(0 < admission_rate(&at_ms(&[0, 0, 0])).breaches);
-        assert!(0 < admission_rate(&at_ms(&[0, 5_000, 5_000, 5_040, 5_080])).breaches);
-        assert_eq!(admission_rate(&at_ms(&[0, 5_000, 5_000, 5_100, 5_200])).breaches, 0);
+        assert_eq!(rate_breaches(&at_ms(&[0, 0, 100, 200, 300, 400])), 0);
+        assert!(0 < rate_breaches(&at_ms(&[0, 0, 0])));
+        assert!(0 < rate_breaches(&at_ms(&[0, 5_000, 5_000, 5_040, 5_080])));
+        assert_eq!(rate_breaches(&at_ms(&[0, 5_000, 5_000, 5_100, 5_200])), 0);
     }
 
     #[test]
     fn nobody_is_let_in_before_the_opening_and_our_clock_counts_too() {
         let mut early = at_ms(&[900]);
         early.rules.opens_us = 1_000_000;
-        assert_eq!(admission_rate(&early).breaches, 1);
+        assert_eq!(rate_breaches(&early), 1);
         // A room that dates its admissions into the past is caught by when they were heard of.
         let mut lying = at_ms(&[0, 1, 2, 3, 4, 5]);
         lying.admissions.iter_mut().enumerate().for_each(|(at, seen)| seen.admitted_us = at as u64 * 1_000_000);
-        assert!(0 < admission_rate(&lying).breaches);
+        assert!(0 < rate_breaches(&lying));
         // The same admission told twice is one.
         let mut twice = at_ms(&[0, 0]);
         twice.admissions.extend(twice.admissions.clone());
-        assert_eq!(admission_rate(&twice).breaches, 0);
+        assert_eq!(rate_breaches(&twice), 0);
     }
 
     #[test]
@@ -204,15 +259,7 @@ mod tests {
     #[test]
     fn the_speed_counts_those_who_were_let_in_unseen() {
         let mut history = at_ms(&[2_000, 2_100, 2_200, 2_300, 2_400, 2_500, 2_600, 2_700, 2_800, 2_900]);
-        let room = |at_ms: u64, serving| RoomSeen {
-            received_us: at_ms * 1_000,
-            about_us: at_ms * 1_000,
-            waiting: 50,
-            active: 0,
-            serving,
-            rate_per_s: 10.0,
-        };
-        history.rooms = vec![room(1_500, 0), room(2_000, 1), room(3_500, 15)];
+        history.rooms = vec![look(1_500, 0), look(2_000, 1), look(3_500, 15)];
         let mut story = Story { history };
         for number in 1..=15 {
             story.join(number - 1, number, 0, 1);

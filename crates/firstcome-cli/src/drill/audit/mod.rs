@@ -71,7 +71,7 @@ pub(crate) fn all(history: &History, room: bool) -> Vec<AuditCheck> {
             numbers::fifo_numbers(&tickets),
             positions::position_falls(&tickets),
             positions::position_true(&tickets),
-            admissions::admission_rate(history),
+            admissions::admission_rate(&tickets),
             admissions::active_cap(&tickets),
             order::admitted_in_order(&tickets),
             order::absent_not_admitted(&tickets),
