@@ -3,6 +3,7 @@
 use crate::limits::NAME_BYTES_MAX;
 use crate::room::Number;
 use std::fmt;
+use std::sync::Arc;
 
 /// Why a text is not a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,10 +51,10 @@ fn check_name(text: &str) -> Result<(), NameError> {
 }
 
 macro_rules! name_type {
-    ($(#[$doc:meta])* $name:ident, $check:expr) => {
+    ($(#[$doc:meta])* $name:ident($text:ty), $check:expr) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(Box<str>);
+        pub struct $name($text);
 
         impl $name {
             /// Checks and takes a name: 1 to 128 bytes of `A–Z a–z 0–9 . _ : @ -`, the first one alphanumeric.
@@ -92,18 +93,30 @@ macro_rules! name_type {
 
 name_type!(
     /// The name of a limited coupon. Never used again once the coupon is deleted.
-    CouponName,
+    CouponName(Box<str>),
     check_name
 );
 name_type!(
     /// The name of a waiting room.
-    RoomName,
+    RoomName(Box<str>),
     check_name
 );
 name_type!(
     /// Whoever claims: an id of the caller's own making.
-    UserId,
+    UserId(Box<str>),
     |text| if text.starts_with(RESERVED) { Err(NameError::Reserved) } else { check_name(text) }
+);
+
+// Shared, since a lock's name and owner go from the guard to the store and back on every step.
+name_type!(
+    /// The name of a lock.
+    LockName(Arc<str>),
+    check_name
+);
+name_type!(
+    /// Whoever wants a lock, as others are told: a host, a process, a person.
+    OwnerName(Arc<str>),
+    check_name
 );
 
 impl UserId {

@@ -51,6 +51,18 @@ pub const WAITING_TTL_MS_MAX: u64 = 7 * 86_400_000;
 /// Bytes of a room's message and of its target.
 pub const ROOM_TEXT_BYTES_MAX: usize = 2_048;
 
+/// Shortest and longest lease of a lock. The shortest protects against leases that end before the answer is read.
+pub const LEASE_MS_MIN: u32 = 100;
+/// See [`LEASE_MS_MIN`].
+pub const LEASE_MS_MAX: u32 = 86_400_000;
+
+/// Longest wait for a lock.
+pub const WAIT_MS_MAX: u32 = 3_600_000;
+
+/// Within this a waiter takes up the lock that it was given while it waited, and within this its process is heard of;
+/// else the next one is served. The time that a dead process, or any number of them, costs those behind it.
+pub const CLAIM_WINDOW_MS: u32 = 2_000;
+
 /// Earliest and latest instant that RFC 3339 can write (years 0001 to 9999), in microseconds of Unix time.
 pub const TIMESTAMP_US_MIN: i64 = -62_135_596_800_000_000;
 /// See [`TIMESTAMP_US_MIN`].

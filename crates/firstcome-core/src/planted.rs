@@ -35,11 +35,23 @@ pub enum Bug {
     DepartedCounted,
     /// A slot that is not taken up is never given to anybody else.
     SlotLost,
+    /// A lock is given up by whoever asks.
+    AnybodyReleases,
+    /// A lock is granted again with the fence that it had.
+    FenceStands,
+    /// A lock is granted to a waiter whose process counts as dead, for ever.
+    DeadServed,
+    /// A grant whose push is lost is never noticed.
+    WakeUpLost,
+    /// A lock that was given up goes on being renewed.
+    RenewedAfterRelease,
+    /// A holder counts its lease from when it heard of the grant.
+    DeadlineFromArrival,
 }
 
 impl Bug {
     /// All of them, with a name for tables.
-    pub const ALL: [(Self, &'static str); 13] = [
+    pub const ALL: [(Self, &'static str); 19] = [
         (Self::OversellByOne, "oversell by one"),
         (Self::OneUserTwice, "one user twice"),
         (Self::GapInSerials, "gap in serials"),
@@ -53,6 +65,12 @@ impl Bug {
         (Self::PassOutlivesSlot, "pass outlives its slot"),
         (Self::DepartedCounted, "departed people counted"),
         (Self::SlotLost, "slot lost"),
+        (Self::AnybodyReleases, "released by anybody"),
+        (Self::FenceStands, "fence not raised"),
+        (Self::DeadServed, "granted to the skipped dead"),
+        (Self::WakeUpLost, "wake-up lost"),
+        (Self::RenewedAfterRelease, "renewed after release"),
+        (Self::DeadlineFromArrival, "deadline from arrival"),
     ];
 }
 

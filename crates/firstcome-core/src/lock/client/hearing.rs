@@ -1,0 +1,179 @@
+//! What the store says, and what follows from it.
+
+use super::{About, Answer, Base, Client, Failed, Leaving, Said, State, Told, retry_ms};
+use crate::id::LockName;
+use crate::lock::{Acquired, Copies, Grant, Push, Released};
+use crate::time::Steady;
+
+impl Client {
+    /// What came of a call. An answer to a call that is not known any more changes nothing.
+    pub fn answered(&mut self, call: u64, answer: Result<Answer, Failed>, now: Steady) {
+        let Some((sent, about)) = self.under_way.remove(&call) else { return };
+        if let Ok(answer) = &answer
+            && self.base.is_none_or(|base| base.sent <= sent)
+        {
+            self.base = Some(Base { sent, server_us: answer.now_us });
+        }
+        match (about, answer) {
+            (About::Request(number), Ok(answer)) => self.request_answered(number, call, answer, now),
+            (About::Request(number), Err(failed)) => self.request_failed(number, call, failed, now),
+            (About::Renewals(bucket, numbers), answer) => self.renewals_answered(bucket, &numbers, answer, now),
+            (About::Beat(bucket, names), answer) => self.beat_answered(bucket, &names, answer, now),
+        }
+    }
+
+    /// Somebody gave up a lock, and it was this process's turn. May come twice, late, or not at all.
+    pub fn pushed(&mut self, push: &Push, now: Steady) {
+        if push.grant.request.client == self.id {
+            self.granted(push.grant, Some(&push.name), now);
+        }
+    }
+
+    fn request_answered(&mut self, number: u64, call: u64, answer: Answer, now: Steady) {
+        let Some(entry) = self.entries.get_mut(&number) else {
+            return;
+        };
+        if entry.call != Some(call) {
+            // An earlier try of what is being given up, or of what was granted in another way.
+            return;
+        }
+        entry.call = None;
+        entry.tries = 0;
+        match answer.said {
+            Said::Acquired(Acquired::Granted(grant)) => self.granted(grant, None, now),
+            Said::Acquired(Acquired::Queued { number: place, ahead, life, seen }) => {
+                if matches!(entry.state, State::Asking | State::Waiting) {
+                    (entry.number, entry.ahead, entry.life) = (Some(place), Some(ahead), life);
+                    self.waits(number, life, seen, answer.now_us, now);
+                }
+            }
+            Said::Acquired(Acquired::Contended { holder, waiters, expires_us }) => {
+                let ttl_ms = expires_us.saturating_sub(answer.now_us).div_ceil(1_000);
+                self.end(number, Some(Told::Contended { holder, waiters, ttl_ms }), now);
+            }
+            // The one copy that was given up was this one: nobody waits for it.
+            Said::Acquired(Acquired::Void) => self.end(number, Some(Told::NotHeld), now),
+            Said::Released(released) => self.released(number, released, now),
+            Said::Renewed(_) | Said::Beaten { .. } => {}
+        }
+    }
+
+    /// A request has the lock, as an answer, a heartbeat or a push says; perhaps not for the first time.
+    fn granted(&mut self, grant: Grant, name: Option<&LockName>, now: Steady) {
+        let number = grant.request.number;
+        let Some(entry) = self.entries.get_mut(&number) else {
+            // Nobody wants it any more: it was granted to what this process had given up or forgotten.
+            if let Some(name) = name {
+                self.undo(name, grant, now);
+            }
+            return;
+        };
+        if !matches!(entry.state, State::Asking | State::Waiting) {
+            return;
+        }
+        let lease_ms = entry.ask.lease_ms;
+        let deadline = self.deadline(grant.expires_us, lease_ms, now);
+        if deadline <= now {
+            // It took too long to hear of it. The next one need not wait for its end; this one gets in line again.
+            self.lost_before_known(number, now);
+            return;
+        }
+        self.told.push_back((number, Told::Granted { fence: grant.fence, deadline }));
+        self.holds(number, grant.taken, deadline, now);
+    }
+
+    /// Gives back what nobody wants.
+    fn undo(&mut self, name: &LockName, grant: Grant, now: Steady) {
+        let step = super::Step::Release { name: name.clone(), request: grant.request, copies: Copies::One };
+        self.send(step, About::Request(grant.request.number), now);
+    }
+
+    /// A grant that was over when it arrived: a request is used up by its grant, so this counts as a wait without luck.
+    fn lost_before_known(&mut self, number: u64, now: Steady) {
+        self.told.push_back((number, Told::Failed(Failed::Unknown)));
+        self.leave(number, Leaving::Dropped, now.plus_ms(super::WITHDRAWAL_MS), now);
+    }
+
+    fn released(&mut self, number: u64, released: Released, now: Steady) {
+        let Some(entry) = self.entries.get(&number) else { return };
+        let State::Leaving { of, .. } = entry.state else { return };
+        let told = match (of, released) {
+            (Leaving::Dropped, _) => None,
+            (Leaving::TimedOut, Released::Withdrawn { ahead }) => Some(Told::TimedOut { ahead: Some(ahead) }),
+            (Leaving::TimedOut, _) => Some(Told::TimedOut { ahead: entry.ahead }),
+            (Leaving::Released, Released::NotHeld) if entry.copies == Copies::Several => Some(Told::Released),
+            (Leaving::Released, Released::NotHeld) => Some(Told::NotHeld),
+            (Leaving::Released, _) => Some(Told::Released),
+        };
+        self.end(number, told, now);
+    }
+
+    fn request_failed(&mut self, number: u64, call: u64, failed: Failed, now: Steady) {
+        let Some(entry) = self.entries.get_mut(&number).filter(|entry| entry.call == Some(call)) else { return };
+        entry.call = None;
+        entry.tries += 1;
+        if entry.failed != Failed::Unknown {
+            entry.failed = failed;
+        }
+        if failed == Failed::Unknown {
+            entry.copies = Copies::Several;
+        }
+        let waits = 0 < entry.ask.wait_ms || matches!(entry.state, State::Leaving { .. });
+        if waits {
+            entry.retry_at = Some(now.plus_ms(retry_ms(entry.tries, number)));
+            return self.schedule_request(number);
+        }
+        self.told.push_back((number, Told::Failed(failed)));
+        self.leave(number, Leaving::Dropped, now.plus_ms(super::WITHDRAWAL_MS), now);
+    }
+
+    fn renewals_answered(&mut self, bucket: u8, numbers: &[u64], answer: Result<Answer, Failed>, now: Steady) {
+        let ends = match answer {
+            Ok(Answer { said: Said::Renewed(ends), .. }) => Some(ends),
+            _ => None,
+        };
+        for (at, &number) in numbers.iter().enumerate() {
+            let Some(entry) = self.entries.get_mut(&number) else { continue };
+            let State::Held { deadline, renew_at } = &mut entry.state else { continue };
+            match ends.as_ref().map(|ends| ends.get(at).copied().flatten()) {
+                // Not answered: again soon, as long as there is time.
+                None => *renew_at = now.plus_ms((deadline.since_us(now) / 8_000).max(1)),
+                Some(None) => self.end(number, Some(Told::Lost), now),
+                Some(Some(expires_us)) => {
+                    let lease_ms = entry.ask.lease_ms;
+                    let deadline = self.deadline(expires_us, lease_ms, now);
+                    self.told.push_back((number, Told::Renewed { deadline }));
+                    self.holds(number, crate::lock::Taken::Yes, deadline, now);
+                }
+            }
+        }
+        self.renewed(bucket, now);
+    }
+
+    fn beat_answered(&mut self, bucket: u8, names: &[LockName], answer: Result<Answer, Failed>, now: Steady) {
+        if let Ok(Answer { now_us, said: Said::Beaten { life, looked } }) = answer {
+            for (name, (grant, seen)) in names.iter().zip(looked) {
+                if let Some(grant) = grant.filter(|_| !wake_up_lost()) {
+                    self.granted(grant, Some(name), now);
+                }
+                if seen.is_none() {
+                    // Whoever has nobody before it has the lock: the store forgot those who wait here.
+                    self.ask_again(bucket, name, now);
+                }
+                self.looked(bucket, name, seen, now_us, now);
+            }
+            self.lives(bucket, life, now);
+        }
+        self.beaten(bucket, now);
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+fn wake_up_lost() -> bool {
+    crate::planted::is(crate::planted::Bug::WakeUpLost)
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+const fn wake_up_lost() -> bool {
+    false
+}
