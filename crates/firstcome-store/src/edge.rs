@@ -126,6 +126,13 @@ pub fn draw_hasher() -> RandomState {
     RandomState::new()
 }
 
+/// 64 random bits: for an id that no other process has.
+pub fn draw_id() -> Result<u64, Fault> {
+    let mut id = [0; 8];
+    id.copy_from_slice(&draw_secret()?[..8]);
+    Ok(u64::from_le_bytes(id))
+}
+
 /// 32 secret random bytes of the operating system.
 pub fn draw_secret() -> Result<[u8; 32], Fault> {
     let mut secret = [0; 32];

@@ -12,6 +12,7 @@ pub mod conformance;
 pub mod edge;
 pub mod embedded;
 mod error;
+mod lock;
 mod port;
 mod room;
 #[cfg(feature = "sqlite")]
@@ -20,9 +21,10 @@ pub mod stats;
 mod ticket;
 mod voucher;
 
-pub use embedded::Embedded;
+pub use embedded::{Embedded, MemoryLocks};
 pub use error::{Fault, FaultKind, StoreError};
 pub use firstcome_core as core;
+pub use lock::{LockEvent, LockInbox, LockSeen, LockStore};
 pub use port::{Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest, Refused};
 pub use room::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
 pub use ticket::TicketKey;

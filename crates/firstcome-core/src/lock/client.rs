@@ -15,7 +15,7 @@
 mod beating;
 mod hearing;
 
-use super::{Acquired, ClientId, Copies, Fence, Grant, Released, Request, Wait, Waiter, bucket_of};
+use super::{Acquired, ClientId, Copies, Fence, Grant, Released, Request, Taken, Wait, Waiter, bucket_of};
 use crate::id::{LockName, OwnerName};
 use crate::limits::CLAIM_WINDOW_MS;
 use crate::time::Steady;
@@ -174,6 +174,8 @@ pub enum Told {
         fence: Fence,
         /// Until when.
         deadline: Steady,
+        /// Whether the hold lasts its whole lease already.
+        taken: Taken,
     },
     /// The hold lasts longer now.
     Renewed {
@@ -354,6 +356,15 @@ impl Client {
             _ => now.plus_ms(WITHDRAWAL_MS),
         };
         self.leave(number, Leaving::Dropped, until, now);
+    }
+
+    /// Forgets a hold without giving it up: it is somebody else's to renew and to give up from now on, by its
+    /// [`Request`], and ends with its lease otherwise. `None` if the request does not hold the lock.
+    pub fn hand_out(&mut self, number: u64, now: Steady) -> Option<Request> {
+        let entry = self.entries.get(&number)?;
+        matches!(entry.state, State::Held { .. }).then_some(())?;
+        self.end(number, None, now);
+        Some(self.request(number))
     }
 
     /// Renews a hold now, for this lease from then on. Told as [`Told::Renewed`] or [`Told::Lost`].

@@ -8,6 +8,7 @@ mod coupon;
 pub mod engine;
 pub mod journal;
 mod lane;
+mod lock;
 mod room;
 mod rooms;
 
@@ -26,6 +27,7 @@ use firstcome_core::time::{Now, Steady};
 use journal::{CouponId, Journal, Memory, PassSecret, RoomId, Rows};
 use lane::Lane;
 pub use lane::Stepper;
+pub use lock::MemoryLocks;
 use parking_lot::{Mutex, RwLock};
 use room::{Order, RoomCell};
 use rooms::Ticker;

@@ -78,7 +78,7 @@ impl Client {
             self.lost_before_known(number, now);
             return;
         }
-        self.told.push_back((number, Told::Granted { fence: grant.fence, deadline }));
+        self.told.push_back((number, Told::Granted { fence: grant.fence, deadline, taken: grant.taken }));
         self.holds(number, grant.taken, deadline, now);
     }
 

@@ -1,0 +1,213 @@
+//! Locks that hand over in the order of arrival, with a fence on every grant.
+
+mod driver;
+mod error;
+mod guard;
+mod many;
+#[cfg(test)]
+mod tests;
+
+pub use error::LockError;
+pub use firstcome_store::core::lock::{Fence, Request};
+pub use guard::{Guard, Lease};
+pub use many::{MultiGuard, MultiLock};
+
+use driver::Shared;
+use firstcome_store::core::id::{LockName, OwnerName};
+use firstcome_store::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX};
+use firstcome_store::core::lock::{Ask, Copies, Released, Renewal, Said, Step, Watch, bucket_of};
+use firstcome_store::{LockSeen, LockStore, MemoryLocks, StoreError};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a lock is asked for unless a lease is named.
+const LEASE_DEFAULT: Duration = Duration::from_secs(30);
+
+/// Passes in one cohort at most.
+const COHORT_MAX: u32 = 1_000_000;
+
+/// The locks of one store, as this process sees them. Cheap to clone; all clones are one process to the store.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use firstcome::Locks;
+/// use std::time::Duration;
+///
+/// let locks = Locks::memory();
+/// let guard = locks.lock("auction:7").wait(Duration::from_secs(5)).lease(Duration::from_secs(3)).acquire().await?;
+/// println!("ours, with fence {}", guard.fence());
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+///
+/// # Promises
+/// - Grants in the order in which the store accepted the requests; who gave up or died is passed over.
+/// - A fence with every grant, above every one before it. Let whatever the lock guards refuse a smaller one: then not
+///   even a holder that was stopped for hours does harm.
+/// - A hold is renewed three times per lease as long as its guard lives; [`Guard::lost`] resolves before anybody else can
+///   have the lock, as long as this process runs and the store's clock does not jump.
+///
+/// # Not promised
+/// - That a hold lasts. It ends when the store cannot be reached for a lease, or this process stands still for one.
+#[derive(Clone)]
+pub struct Locks {
+    shared: Arc<Shared>,
+}
+
+impl Locks {
+    /// Locks between the tasks of this process.
+    pub fn memory() -> Self {
+        Self { shared: Shared::memory(Arc::new(MemoryLocks::default())) }
+    }
+
+    /// Locks of any store. Call within a Tokio runtime, which then carries heartbeats and renewals.
+    ///
+    /// Fails if the operating system gives no random bytes.
+    pub fn over(store: impl LockStore) -> Result<Self, StoreError> {
+        Ok(Self { shared: Shared::over(store)? })
+    }
+
+    /// A lock by its name; see [`LockRequest`] for what can be said before it is asked for. Nothing is sent yet.
+    pub fn lock(&self, name: &str) -> LockRequest {
+        LockRequest {
+            shared: Arc::clone(&self.shared),
+            name: name.into(),
+            owner: None,
+            wait: None,
+            lease: LEASE_DEFAULT,
+            watch: Watch::Renew,
+            passes: 1,
+        }
+    }
+
+    /// Shows a lock. One request.
+    pub async fn view(&self, name: &str) -> Result<LockSeen, LockError> {
+        self.shared.view(&parse_name(name)?).await
+    }
+
+    /// Lets a hold that was [handed out](Guard::hand_out) last `lease` from now on; returns how long it certainly lasts.
+    /// One request. Fails with [`LockError::Lost`] if it is over.
+    pub async fn renew_lease(&self, name: &str, request: Request, lease: Duration) -> Result<Duration, LockError> {
+        let (name, lease_ms) = (parse_name(name)?, lease_ms(lease)?);
+        let renewals = vec![Renewal { name: name.clone(), request, lease_ms }];
+        let answer = self.shared.take(Step::Renew { bucket: bucket_of(&name), renewals }).await?;
+        match answer.said {
+            Said::Renewed(ends) => {
+                let expires_us = ends.first().copied().flatten().ok_or(LockError::Lost)?;
+                Ok(Duration::from_micros(expires_us.saturating_sub(answer.now_us)))
+            }
+            _ => Err(LockError::Unknown),
+        }
+    }
+
+    /// Gives back a hold that was [handed out](Guard::hand_out). One request. Fails with [`LockError::Lost`] if it was
+    /// over: after an unknown outcome that may be this very call's doing.
+    pub async fn release_lease(&self, name: &str, request: Request) -> Result<(), LockError> {
+        let step = Step::Release { name: parse_name(name)?, request, copies: Copies::One };
+        match self.shared.take(step).await?.said {
+            Said::Released(Released::Released) => Ok(()),
+            Said::Released(_) => Err(LockError::Lost),
+            _ => Err(LockError::Unknown),
+        }
+    }
+
+    /// Several locks at once, all or none.
+    pub fn all<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> MultiLock {
+        MultiLock::new(names.into_iter().map(|name| self.lock(name)).collect())
+    }
+}
+
+/// A lock that is about to be asked for.
+#[derive(Clone)]
+#[must_use = "nothing is asked for before `acquire` or `try_acquire`"]
+pub struct LockRequest {
+    shared: Arc<Shared>,
+    name: Box<str>,
+    owner: Option<Box<str>>,
+    wait: Option<Duration>,
+    lease: Duration,
+    watch: Watch,
+    passes: u32,
+}
+
+impl LockRequest {
+    /// How long to wait in line: up to an hour, which is also the time without this.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// How long the hold lasts after the last sign of life: 100 ms to 24 h; 30 s without this. It is renewed as long as
+    /// the guard lives.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// The hold ends with its lease, and is not renewed. (One that was waited for counts its lease from a confirmation
+    /// that is sent shortly after the grant.)
+    pub const fn fixed(mut self) -> Self {
+        self.watch = Watch::Fixed;
+        self
+    }
+
+    /// As what others see the holder; the process otherwise.
+    pub fn owner(mut self, owner: &str) -> Self {
+        self.owner = Some(owner.into());
+        self
+    }
+
+    fn ask(&self, wait: Duration) -> Result<Ask, LockError> {
+        let name = parse_name(&self.name)?;
+        let owner = match &self.owner {
+            Some(owner) => OwnerName::parse(owner).map_err(|error| LockError::Name { field: "owner", error })?,
+            None => self.shared.owner.clone(),
+        };
+        let lease_ms = lease_ms(self.lease)?;
+        let wait_ms = u32::try_from(wait.as_millis()).ok().filter(|ms| *ms <= WAIT_MS_MAX);
+        let wait_ms = wait_ms.ok_or(LockError::Invalid { field: "wait", wanted: "at most 1 h" })?;
+        if !(1..=COHORT_MAX).contains(&self.passes) {
+            return Err(LockError::Invalid { field: "cohort", wanted: "1 to 1000000" });
+        }
+        Ok(Ask { name, owner, wait_ms, lease_ms, passes: self.passes, watch: self.watch })
+    }
+
+    /// Gets in line and waits for the lock. One request if it is free; in a busy line one more for the release of whoever
+    /// is before, which is not this process's.
+    ///
+    /// Dropping the future leaves nothing behind: a place in line is given up, and so is a grant that nobody takes.
+    ///
+    /// Fails with [`LockError::TimedOut`], or as [`Self::try_acquire`] does but for `Contended`.
+    pub async fn acquire(self) -> Result<Guard, LockError> {
+        let wait = self.wait.unwrap_or(Duration::from_millis(u64::from(WAIT_MS_MAX)));
+        let ask = self.ask(wait)?;
+        self.shared.acquire(ask).await
+    }
+
+    /// Takes the lock if it is free. One request. Cancel-safe as [`Self::acquire`].
+    ///
+    /// Fails with [`LockError::Contended`] if somebody has it, [`LockError::Unavailable`] and [`LockError::Unknown`] if the
+    /// store gives no answer, [`LockError::Name`] and [`LockError::Invalid`] before it is asked.
+    pub async fn try_acquire(self) -> Result<Guard, LockError> {
+        let ask = self.ask(Duration::ZERO)?;
+        self.shared.acquire(ask).await
+    }
+
+    /// Runs `body` under the lock, and gives the lock back. `body` is dropped at its next await point when the lock is
+    /// lost; then, and if it was lost before it could be given back, this is [`LockError::Lost`].
+    pub async fn with<T>(self, body: impl AsyncFnOnce(&Guard) -> T) -> Result<T, LockError> {
+        let guard = self.acquire().await?;
+        let value = guard.run(body(&guard)).await?;
+        guard.release().await?;
+        Ok(value)
+    }
+}
+
+fn parse_name(text: &str) -> Result<LockName, LockError> {
+    LockName::parse(text).map_err(|error| LockError::Name { field: "lock", error })
+}
+
+fn lease_ms(lease: Duration) -> Result<u32, LockError> {
+    let ms = u32::try_from(lease.as_millis()).ok().filter(|ms| (LEASE_MS_MIN..=LEASE_MS_MAX).contains(ms));
+    ms.ok_or(LockError::Invalid { field: "lease", wanted: "100 ms to 24 h" })
+}

@@ -1,0 +1,73 @@
+//! Why there is no lock, or no lock any more.
+
+use firstcome_store::StoreError;
+use firstcome_store::core::id::NameError;
+use std::time::Duration;
+
+/// Why a lock was not obtained, or is not held any more.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// A name is not one.
+    #[error("{field} {error}")]
+    Name {
+        /// Which value.
+        field: &'static str,
+        /// What is wrong with it.
+        error: NameError,
+    },
+    /// A value is out of range.
+    #[error("{field} must be {wanted}")]
+    Invalid {
+        /// Which value.
+        field: &'static str,
+        /// What it must be.
+        wanted: &'static str,
+    },
+    /// Somebody else has it, and waiting was not wanted.
+    #[error("held by {holder} for up to {} ms more, with {waiters} waiting", ttl.as_millis())]
+    Contended {
+        /// Who has it.
+        holder: String,
+        /// How many wait for it.
+        waiters: u32,
+        /// How long the hold lasts unless it is renewed.
+        ttl: Duration,
+    },
+    /// The wait was over before it was this one's turn.
+    #[error("not obtained in time{}", position.map(|ahead| format!(", with {ahead} still ahead")).unwrap_or_default())]
+    TimedOut {
+        /// How many were ahead at the end, if the store told.
+        position: Option<u32>,
+    },
+    /// The store did not do it.
+    #[error("the store cannot be reached, and nothing was done: {0}")]
+    Unavailable(StoreError),
+    /// The store may have done it. What was taken is given back in the background, or ends with its lease.
+    #[error("the store gave no answer; whatever it did is undone, or ends with the lease")]
+    Unknown,
+    /// The hold is over, or nobody can say that it is not.
+    #[error("the lock was lost; only the fence protects what was written since")]
+    Lost,
+}
+
+impl From<StoreError> for LockError {
+    fn from(error: StoreError) -> Self {
+        if matches!(error, StoreError::Unknown) { Self::Unknown } else { Self::Unavailable(error) }
+    }
+}
+
+impl LockError {
+    /// A stable code, as the contract spells it.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Name { .. } => "invalid_name",
+            Self::Invalid { .. } => "invalid_field",
+            Self::Contended { .. } => "contended",
+            Self::TimedOut { .. } => "timed_out",
+            Self::Unavailable(_) => "store_unavailable",
+            Self::Unknown => "outcome_unknown",
+            Self::Lost => "lock_lost",
+        }
+    }
+}

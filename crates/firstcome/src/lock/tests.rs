@@ -1,0 +1,80 @@
+use super::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+#[tokio::test]
+async fn a_lock_is_held_by_one_and_handed_over_in_the_order_of_arrival() {
+    let locks = Locks::memory();
+    let first = locks.lock("a").owner("ann").acquire().await.unwrap();
+    let contended = locks.lock("a").try_acquire().await.unwrap_err();
+    assert!(matches!(&contended, LockError::Contended { holder, waiters: 0, .. } if holder == "ann"), "{contended}");
+    let order = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for number in 0..10 {
+        let (locks, order) = (locks.clone(), Arc::clone(&order));
+        let task = tokio::spawn(async move {
+            let guard = locks.lock("a").acquire().await.unwrap();
+            order.lock().push((number, guard.fence()));
+            guard.release().await.unwrap();
+        });
+        tokio::task::yield_now().await;
+        tasks.push(task);
+    }
+    let before = first.fence();
+    first.release().await.unwrap();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let order = order.lock().clone();
+    assert_eq!(order.iter().map(|(number, _)| *number).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+    assert!(before < order[0].1 && order.is_sorted_by_key(|(_, fence)| *fence));
+}
+
+#[tokio::test]
+async fn a_wait_that_is_over_says_how_many_were_ahead() {
+    let locks = Locks::memory();
+    let held = locks.lock("a").acquire().await.unwrap();
+    let waits = |ms| locks.lock("a").wait(Duration::from_millis(ms)).acquire();
+    let (one, two) = tokio::join!(waits(50), waits(30));
+    assert!(matches!(one.unwrap_err(), LockError::TimedOut { position: Some(0) }));
+    assert!(matches!(two.unwrap_err(), LockError::TimedOut { position: Some(1) }));
+    held.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_guarded_is_changed_by_one_at_a_time() {
+    let locks = Locks::memory();
+    let count = Arc::new(AtomicU64::new(0));
+    let tasks = (0..16).map(|_| {
+        let (locks, count) = (locks.clone(), Arc::clone(&count));
+        tokio::spawn(async move {
+            for _ in 0..200 {
+                let read_and_write = async |_: &Guard| {
+                    let read = count.load(Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                    count.store(read + 1, Ordering::Relaxed);
+                };
+                locks.lock("counter").with(read_and_write).await.unwrap();
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    assert_eq!(count.load(Ordering::Relaxed), 3_200);
+}
+
+#[test]
+#[ignore = "a figure, not a check"]
+#[expect(clippy::disallowed_methods, reason = "a figure")]
+fn a_figure_of_the_fast_path() {
+    let locks = Locks::memory();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let started = Instant::now();
+        for _ in 0..1_000_000 {
+            locks.lock("a").acquire().await.unwrap().release().await.unwrap();
+        }
+        println!("{:?} per pair", started.elapsed() / 1_000_000);
+    });
+}
