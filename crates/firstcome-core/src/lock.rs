@@ -22,6 +22,7 @@
 mod answers;
 mod client;
 mod shelf;
+pub mod spin;
 #[cfg(test)]
 mod tests;
 

@@ -141,3 +141,12 @@ pub fn draw_secret() -> Result<[u8; 32], Fault> {
         Err(error) => Err(Fault::new(FaultKind::Io, format!("the system gives no random bytes: {error}"))),
     }
 }
+
+/// A random time from half of this to all of it, so that many who failed at once do not come back at once.
+#[cfg(feature = "redis")]
+pub(crate) fn draw_pause(longest: Duration) -> Duration {
+    // Without chance everybody waits the longest: slower, and still right.
+    let chance = getrandom::u32().unwrap_or(u32::MAX);
+    let half = longest / 2;
+    half + half.mul_f64(f64::from(chance) / f64::from(u32::MAX))
+}

@@ -49,6 +49,8 @@ pub enum FaultKind {
     Full,
     /// A read, a write or a sync failed.
     Io,
+    /// The server cannot be reached, or takes no writes now.
+    Unreachable,
     /// The writer stopped after a broken invariant.
     Stopped,
 }
@@ -64,6 +66,9 @@ impl FaultKind {
             Self::ReadOnly => "make the directory and its files writable for this user",
             Self::Full => "free some space and start again; what was acknowledged is kept",
             Self::Io => "check the disk and start again; what was acknowledged is kept",
+            Self::Unreachable => {
+                "check that the server runs, can be reached and has memory left; it is tried again by itself"
+            }
             Self::Stopped => "start again; if it comes back, run `firstcome verify` and report it",
         }
     }
@@ -78,6 +83,7 @@ impl FaultKind {
             Self::ReadOnly => "read_only",
             Self::Full => "full",
             Self::Io => "io",
+            Self::Unreachable => "unreachable",
             Self::Stopped => "stopped",
         }
     }

@@ -14,6 +14,8 @@ pub mod embedded;
 mod error;
 mod lock;
 mod port;
+#[cfg(feature = "redis")]
+pub mod redis;
 mod room;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;

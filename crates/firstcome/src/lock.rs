@@ -12,10 +12,19 @@ pub use firstcome_store::core::lock::{Fence, Request};
 pub use guard::{Guard, Lease};
 pub use many::{MultiGuard, MultiLock};
 
+#[cfg(feature = "redis")]
+pub use firstcome_store::redis::{Eviction, LinkOptions, OpenError};
+
 use driver::Shared;
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX};
+#[cfg(feature = "redis")]
+use firstcome_store::core::lock::ClientId;
 use firstcome_store::core::lock::{Ask, Copies, Released, Renewal, Said, Step, Watch, bucket_of};
+#[cfg(feature = "redis")]
+use firstcome_store::edge::draw_id;
+#[cfg(feature = "redis")]
+use firstcome_store::redis::RedisLocks;
 use firstcome_store::{LockSeen, LockStore, MemoryLocks, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +74,22 @@ impl Locks {
     /// Fails if the operating system gives no random bytes.
     pub fn over(store: impl LockStore) -> Result<Self, StoreError> {
         Ok(Self { shared: Shared::over(store)? })
+    }
+
+    /// Locks on a Redis or Valkey server, from version 6.2, whose `maxmemory-policy` is `noeviction`:
+    /// `redis://[user:password@]host[:port][/database]`. Two connections, for any number of locks and waiters. Call within
+    /// a Tokio runtime.
+    #[cfg(feature = "redis")]
+    pub async fn redis(url: &str) -> Result<Self, OpenError> {
+        Self::redis_with(url, LinkOptions::default()).await
+    }
+
+    /// The same with time-outs of one's own, or on a server that may forget keys.
+    #[cfg(feature = "redis")]
+    pub async fn redis_with(url: &str, options: LinkOptions) -> Result<Self, OpenError> {
+        let client = draw_id().map_err(|fault| OpenError::Address { says: fault.to_string() })?;
+        let store = RedisLocks::open(url, ClientId(client), options).await?;
+        Ok(Self { shared: Shared::of_client(ClientId(client), store) })
     }
 
     /// A lock by its name; see [`LockRequest`] for what can be said before it is asked for. Nothing is sent yet.

@@ -93,7 +93,12 @@ impl Shared {
 
     pub(super) fn over(store: impl LockStore) -> Result<Arc<Self>, StoreError> {
         let id = draw_id().map_err(|fault| StoreError::Unavailable(Arc::new(fault)))?;
-        Ok(Self::new(Backend::Other(Arc::new(store)), id))
+        Ok(Self::of_client(ClientId(id), store))
+    }
+
+    /// Over a store that knows already which process this is.
+    pub(super) fn of_client(client: ClientId, store: impl LockStore) -> Arc<Self> {
+        Self::new(Backend::Other(Arc::new(store)), client.0)
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]

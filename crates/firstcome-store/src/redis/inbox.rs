@@ -1,0 +1,182 @@
+//! The inbox: a connection that only listens.
+
+use super::error::OpenError;
+use super::link::{Counters, LinkOptions};
+use super::wire::{Backoff, Door, Lost, Wire};
+use crate::edge::Stopwatch;
+use redis::{PushInfo, PushKind, Value};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::time::timeout;
+
+/// Messages that wait to be read. An owner who falls further behind loses the connection instead of the process its
+/// memory: it reads what is there, then `Disconnected`, and after `Connected` asks again.
+const WAITING_MESSAGES: usize = 65_536;
+
+/// What an inbox has to say.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum InboxEvent {
+    /// The server has confirmed the subscription, the first or a further one. Messages that were sent before may have been
+    /// missed, none that is sent from now on until `Disconnected`.
+    Connected,
+    /// A message.
+    Message(Vec<u8>),
+    /// The subscription has ended. Messages may be missed from here on, or from a little earlier.
+    Disconnected,
+}
+
+/// Receives the messages of one channel, and subscribes again by itself.
+///
+/// A connection that is dead without a word is noticed by a `PING` that goes the same way as the messages: unlike probes of
+/// the system it also finds a server that stands still, and it needs no setting of the machine.
+pub struct Inbox {
+    events: Receiver<InboxEvent>,
+}
+
+impl Inbox {
+    pub(crate) async fn open(
+        door: Arc<Door>,
+        channel: &str,
+        options: &LinkOptions,
+        counters: Arc<Counters>,
+    ) -> Result<Self, OpenError> {
+        let (sender, events) = mpsc::channel(WAITING_MESSAGES);
+        let times = (options.ping_interval, options.answer_timeout);
+        let ear = Ear { door, channel: channel.to_owned(), events: sender, counters, times };
+        let first = ear.subscribe().await?;
+        tokio::spawn(ear.keep_listening(first));
+        Ok(Self { events })
+    }
+
+    /// The next event, in the order in which they happened; the first is [`InboxEvent::Connected`]. Waits as long as it
+    /// takes. A future that is dropped takes no event with it.
+    pub async fn next(&mut self) -> InboxEvent {
+        match self.events.recv().await {
+            Some(event) => event,
+            // Only when the runtime that listened has ended: nothing will ever come.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbox").field("waiting", &self.events.len()).finish_non_exhaustive()
+    }
+}
+
+/// The task behind an inbox.
+struct Ear {
+    door: Arc<Door>,
+    channel: String,
+    events: Sender<InboxEvent>,
+    counters: Arc<Counters>,
+    times: (Duration, Duration),
+}
+
+/// A subscription, and whether the owner was told of it.
+struct Subscription {
+    wire: Wire,
+    told: Arc<AtomicBool>,
+}
+
+impl Ear {
+    /// `Connected` is said by what reads the connection, when the confirmation passes: so it stands before all messages
+    /// of its subscription.
+    async fn subscribe(&self) -> Result<Subscription, OpenError> {
+        let told = Arc::new(AtomicBool::new(false));
+        let (tell, events, counters) = (Arc::clone(&told), self.events.clone(), Arc::clone(&self.counters));
+        let wire = self.door.connect(move |push, lost| hear(push, lost, &events, &counters, &tell)).await?;
+        match self.door.ask(&wire, redis::cmd("SUBSCRIBE").arg(&self.channel)).await {
+            Ok(_) => Ok(Subscription { wire, told }),
+            Err(error) => {
+                self.end(Subscription { wire, told }).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn keep_listening(self, first: Subscription) {
+        let listen = async {
+            let mut backoff = Backoff::new();
+            let mut subscription = Some(first);
+            loop {
+                if let Some(subscription) = subscription.take() {
+                    let lasted = Stopwatch::start();
+                    self.wait_until_lost(&subscription.wire).await;
+                    backoff.lasted(lasted.elapsed());
+                    self.end(subscription).await;
+                }
+                backoff.pause().await;
+                if let Ok(again) = self.subscribe().await {
+                    self.counters.resubscriptions.fetch_add(1, Ordering::Relaxed);
+                    subscription = Some(again);
+                }
+            }
+        };
+        tokio::select! {
+            () = self.events.closed() => {}
+            () = listen => {}
+        }
+    }
+
+    async fn wait_until_lost(&self, wire: &Wire) {
+        let (ping_interval, answer_timeout) = self.times;
+        let ping = redis::cmd("PING");
+        let beat = async {
+            loop {
+                tokio::time::sleep(ping_interval).await;
+                let mut connection = wire.connection();
+                let answer = timeout(answer_timeout, connection.send_packed_command(&ping)).await;
+                if !matches!(answer, Ok(Ok(_))) {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = wire.lost().wait() => {}
+            () = beat => {}
+        }
+    }
+
+    /// Gives a subscription up, and says so if its beginning was told.
+    async fn end(&self, subscription: Subscription) {
+        let Subscription { wire, told } = subscription;
+        // What it still hears is not passed on, except what is on its way in this moment.
+        wire.lost().declare();
+        drop(wire);
+        if told.load(Ordering::Acquire) {
+            // An error means that the owner is gone, and the task about to end.
+            let _ = self.events.send(InboxEvent::Disconnected).await;
+        }
+    }
+}
+
+/// What comes unasked over a connection. Runs where the connection is read, so it never waits.
+fn hear(push: PushInfo, lost: &Lost, events: &Sender<InboxEvent>, counters: &Counters, told: &AtomicBool) {
+    if lost.is_declared() {
+        return;
+    }
+    let event = match push.kind {
+        PushKind::Subscribe => InboxEvent::Connected,
+        PushKind::Message => {
+            counters.pushes.fetch_add(1, Ordering::Relaxed);
+            match push.data.into_iter().nth(1) {
+                Some(Value::BulkString(message)) => InboxEvent::Message(message),
+                _ => return,
+            }
+        }
+        PushKind::Disconnection => return lost.declare(),
+        _ => return,
+    };
+    let subscribed = event == InboxEvent::Connected;
+    match events.try_send(event) {
+        Ok(()) if subscribed => told.store(true, Ordering::Release),
+        Ok(()) => {}
+        // Full: what is lost here was sent while the owner was far behind. It is told by the end of the connection.
+        Err(_) => lost.declare(),
+    }
+}

@@ -1,0 +1,1 @@
+local last = tonumber(redis.call('GET', KEYS[1]) or '0')

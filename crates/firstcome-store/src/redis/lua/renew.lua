@@ -1,0 +1,15 @@
+-- KEYS: counter, lives, then hold, line, rest of each lock. ARGV: request, lease_ms, name of each.
+local ends = {}
+for at = 0, #ARGV / 3 - 1 do
+  local keys = { hold = KEYS[3 + 3 * at], line = KEYS[4 + 3 * at], rest = KEYS[5 + 3 * at] }
+  local request, lease, name = ARGV[1 + 3 * at], tonumber(ARGV[2 + 3 * at]), ARGV[3 + 3 * at]
+  local hold = advance(keys, name)
+  if hold and hold.request == request then
+    hold.expires, hold.lease, hold.taken = now + lease * 1000, lease, 1
+    write(keys.hold, hold)
+    ends[at + 1] = hold.expires
+  else
+    ends[at + 1] = 0
+  end
+end
+return { now, ends }

@@ -1,0 +1,200 @@
+//! The scripts of locks against the core's rules: step by step the same answers.
+
+use super::server::Server;
+use super::{in_time, patient};
+use firstcome_store::core::id::{LockName, OwnerName};
+use firstcome_store::core::lock::{
+    Acquired, Answer, ClientId, Copies, MemoryShelf, Push, Released, Renewal, Request, Said, Shelf, Step, Wait, Waiter,
+    bucket_of, take,
+};
+use firstcome_store::edge::draw_hasher;
+use firstcome_store::redis::RedisLocks;
+use firstcome_store::{LockEvent, LockStore};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::hash::RandomState;
+use std::sync::Arc;
+
+/// A server's locks beside the rules themselves.
+struct Pair {
+    stores: Vec<RedisLocks>,
+    shelves: BTreeMap<u8, MemoryShelf<RandomState>>,
+    pushed: Arc<Mutex<Vec<Push>>>,
+    due: Vec<Push>,
+    numbers: BTreeMap<(u64, String), u64>,
+    /// How often each kind of answer came.
+    said: BTreeMap<&'static str, u32>,
+}
+
+/// The kind of an answer.
+fn kind(said: &Said) -> &'static str {
+    match said {
+        Said::Acquired(Acquired::Granted(_)) => "granted",
+        Said::Acquired(Acquired::Queued { .. }) => "queued",
+        Said::Acquired(Acquired::Contended { .. }) => "contended",
+        Said::Acquired(Acquired::Void) => "void",
+        Said::Released(Released::Released) => "released",
+        Said::Released(Released::Withdrawn { .. }) => "withdrawn",
+        Said::Released(Released::NotHeld) => "not held",
+        Said::Renewed(ends) if ends.iter().any(Option::is_some) => "renewed",
+        Said::Renewed(_) => "not renewed",
+        Said::Beaten { looked, .. } if looked.iter().any(|(grant, _)| grant.is_some()) => "beaten with a grant",
+        Said::Beaten { .. } => "beaten",
+    }
+}
+
+fn name(text: &str) -> LockName {
+    LockName::parse(text).unwrap()
+}
+
+fn bucket(step: &Step) -> u8 {
+    match step {
+        Step::Acquire { name, .. } | Step::Release { name, .. } => bucket_of(name),
+        Step::Renew { bucket, .. } | Step::Beat { bucket, .. } => *bucket,
+    }
+}
+
+impl Pair {
+    async fn new(server: &Server, clients: u64) -> Self {
+        let pushed: Arc<Mutex<Vec<Push>>> = Arc::default();
+        let mut stores = Vec::new();
+        for client in 1..=clients {
+            let store = RedisLocks::open(&server.url(), ClientId(client), patient()).await.unwrap();
+            let pushed = Arc::clone(&pushed);
+            let inbox = move |event| {
+                if let LockEvent::Push(push) = event {
+                    pushed.lock().push(push);
+                }
+            };
+            store.attach(ClientId(client), Arc::new(inbox));
+            stores.push(store);
+        }
+        Self {
+            stores,
+            shelves: BTreeMap::new(),
+            pushed,
+            due: Vec::new(),
+            numbers: BTreeMap::new(),
+            said: BTreeMap::new(),
+        }
+    }
+
+    /// Who has a lock now, as the rules know it.
+    fn holder(&self, lock: &str) -> Option<Request> {
+        let lock = name(lock);
+        Some(self.shelves.get(&bucket_of(&lock))?.hold(&lock)?.waiter.request)
+    }
+
+    /// Takes a step on both, and compares.
+    async fn take(&mut self, step: Step) -> Answer {
+        let answer = self.stores[0].take(step.clone()).await.unwrap();
+        let shelf = self.shelves.entry(bucket(&step)).or_insert_with(|| MemoryShelf::new(draw_hasher()));
+        let (expected, pushes) = take(shelf, &step, answer.now_us);
+        assert_eq!(answer, expected, "{step:?}");
+        self.due.extend(pushes);
+        *self.said.entry(kind(&answer.said)).or_default() += 1;
+        if let (Step::Acquire { name, waiter, .. }, Said::Acquired(Acquired::Queued { number, .. })) =
+            (&step, &answer.said)
+        {
+            self.numbers.insert((waiter.request.client.0, name.to_string()), *number);
+        }
+        answer
+    }
+}
+
+fn request(client: u64, number: u64) -> Request {
+    Request { client: ClientId(client), number }
+}
+
+fn acquire(lock: &str, client: u64, number: u64, lease_ms: u32, wait: Wait) -> Step {
+    let owner = OwnerName::parse(&format!("owner-{client}")).unwrap();
+    let waiter = Waiter { request: request(client, number), owner, lease_ms, passes: 1 + (number % 3) as u32 };
+    Step::Acquire { name: name(lock), waiter, wait }
+}
+
+/// A small generator: the same sequence for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_step_says_what_the_rules_say() {
+    let Some(server) = Server::start(&[]).await else { return };
+    in_time(async {
+        let mut pair = Pair::new(&server, 3).await;
+        let locks = ["a", "auction:7", "b"];
+        for seed in 0..40 {
+            let mut dice = Dice(seed);
+            for _ in 0..80 {
+                let lock = locks[dice.roll(3) as usize];
+                let (client, number) = (1 + dice.roll(3), seed * 100 + dice.roll(12));
+                let lease_ms = 100 + 50 * dice.roll(3) as u32;
+                // Half of the time about whoever has the lock.
+                let known = pair.holder(lock).filter(|_| dice.roll(2) == 0);
+                let about = known.unwrap_or(request(client, number));
+                let step = match dice.roll(10) {
+                    0..3 => {
+                        let place = pair.numbers.get(&(client, lock.into())).copied();
+                        let wait = match (dice.roll(4), place) {
+                            (0, _) => Wait::No,
+                            (1, Some(place)) => Wait::Again(place),
+                            _ => Wait::Yes,
+                        };
+                        acquire(lock, client, number, lease_ms, wait)
+                    }
+                    3..7 => {
+                        let copies = if dice.roll(8) == 0 { Copies::Several } else { Copies::One };
+                        Step::Release { name: name(lock), request: about, copies }
+                    }
+                    7 => {
+                        let renewal = Renewal { name: name(lock), request: about, lease_ms };
+                        Step::Renew { bucket: bucket_of(&name(lock)), renewals: vec![renewal.clone(), renewal] }
+                    }
+                    8 => {
+                        Step::Beat { bucket: bucket_of(&name(lock)), client: ClientId(client), names: vec![name(lock)] }
+                    }
+                    _ => {
+                        if dice.roll(6) == 0 {
+                            tokio::time::sleep(std::time::Duration::from_millis(60)).await;
+                        }
+                        continue;
+                    }
+                };
+                pair.take(step).await;
+            }
+        }
+        // Everything is given up: nothing stays but the counters, the lives and the void requests.
+        for lock in locks {
+            for client in 1..=3 {
+                for number in 0..4_000 {
+                    if number % 100 < 12 {
+                        pair.take(Step::Release {
+                            name: name(lock),
+                            request: request(client, number),
+                            copies: Copies::One,
+                        })
+                        .await;
+                    }
+                }
+            }
+        }
+        assert!(pair.said.len() == 11 && pair.said.values().all(|count| 20 < *count), "{:?}", pair.said);
+        let pushed = pair.pushed.clone();
+        super::server::wait_for("every grant to be pushed", async || {
+            (pushed.lock().len() == pair.due.len()).then_some(())
+        })
+        .await;
+        let said = pushed.lock().clone();
+        for push in &pair.due {
+            assert!(said.contains(push), "{push:?}");
+        }
+        let keys = format!("{:?}", server.ask(&["KEYS", "*"]).await);
+        assert!(!keys.contains(":h:") && !keys.contains(":q:") && !keys.contains(":w:"), "{keys}");
+    })
+    .await;
+}
