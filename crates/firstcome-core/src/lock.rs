@@ -21,6 +21,7 @@
 
 mod answers;
 mod client;
+mod cohort;
 mod shelf;
 pub mod spin;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub use answers::{
     Acquired, ClientId, Copies, Fence, Grant, Head, Hold, LockView, Push, Released, Request, Seen, Taken, Wait, Waiter,
 };
 pub use client::{Answer, Ask, Call, Client, Failed, RENEWALS_MAX, Renewal, Said, Settings, Step, Told, Watch};
+pub use cohort::Party;
 pub use shelf::{Life, MemoryShelf, Shelf};
 
 use crate::id::LockName;

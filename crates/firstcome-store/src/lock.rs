@@ -50,3 +50,21 @@ pub trait LockStore: Send + Sync + 'static {
     /// The process is told nothing any more.
     fn detach(&self, client: ClientId);
 }
+
+impl<S: LockStore> LockStore for Arc<S> {
+    fn take(&self, step: Step) -> impl Future<Output = Result<Answer, StoreError>> + Send {
+        (**self).take(step)
+    }
+
+    fn view(&self, name: &LockName) -> impl Future<Output = Result<LockSeen, StoreError>> + Send {
+        (**self).view(name)
+    }
+
+    fn attach(&self, client: ClientId, inbox: LockInbox) {
+        (**self).attach(client, inbox);
+    }
+
+    fn detach(&self, client: ClientId) {
+        (**self).detach(client);
+    }
+}

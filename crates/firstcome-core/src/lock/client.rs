@@ -309,10 +309,15 @@ impl Client {
         self.id
     }
 
+    /// The next number of this process.
+    pub(super) const fn draw(&mut self) -> u64 {
+        self.drawn += 1;
+        self.drawn
+    }
+
     /// Asks for a lock; returns the number under which it is told what comes of it.
     pub fn ask(&mut self, ask: Ask, now: Steady) -> u64 {
-        self.drawn += 1;
-        let number = self.drawn;
+        let number = self.draw();
         let entry = Entry {
             bucket: bucket_of(&ask.name),
             wait_until: now.plus_ms(u64::from(ask.wait_ms)),
@@ -430,8 +435,7 @@ impl Client {
     }
 
     fn send(&mut self, step: Step, about: About, now: Steady) -> u64 {
-        self.drawn += 1;
-        let id = self.drawn;
+        let id = self.draw();
         self.under_way.insert(id, (now, about));
         self.calls.push_back(Call { id, step });
         id

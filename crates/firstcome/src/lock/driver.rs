@@ -3,7 +3,7 @@
 use super::{Guard, LockError};
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::lock::{
-    Answer, Ask, Call, Client, ClientId, Failed, Fence, Request, Settings, Step, Taken, Told,
+    Answer, Ask, Call, ClientId, Failed, Fence, Party, Request, Settings, Step, Taken, Told,
 };
 use firstcome_store::core::time::Steady;
 use firstcome_store::edge::draw_id;
@@ -66,7 +66,7 @@ struct Seat {
 }
 
 struct Machine {
-    client: Client,
+    client: Party,
     seats: BTreeMap<u64, Seat>,
     /// When the timer wakes by itself; `None` while it looks.
     asleep_until: Option<Steady>,
@@ -103,7 +103,7 @@ impl Shared {
 
     #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
     fn new(backend: Backend, id: u64) -> Arc<Self> {
-        let client = Client::new(ClientId(id), Settings::default());
+        let client = Party::new(ClientId(id), Settings::default());
         let owner = format!("process-{}-{id:016x}", std::process::id());
         let shared = Arc::new(Self {
             backend,

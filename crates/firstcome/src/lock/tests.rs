@@ -64,6 +64,44 @@ async fn what_is_guarded_is_changed_by_one_at_a_time() {
     assert_eq!(count.load(Ordering::Relaxed), 3_200);
 }
 
+/// Asks so many times from each of two processes, one lock after the other; returns the fences in the order of service.
+async fn served(passes: u32) -> Vec<(usize, Fence)> {
+    let store = Arc::new(MemoryLocks::default());
+    let processes = [0, 1].map(|_| Locks::over(Arc::clone(&store)).unwrap());
+    let first = processes[0].lock("a").acquire().await.unwrap();
+    let order = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for number in 0..12 {
+        let process = number % 2;
+        let (locks, order) = (processes[process].clone(), Arc::clone(&order));
+        tasks.push(tokio::spawn(async move {
+            let guard = locks.lock("a").cohort(passes).acquire().await.unwrap();
+            order.lock().push((process, guard.fence()));
+            guard.release().await.unwrap();
+        }));
+        tokio::task::yield_now().await;
+    }
+    first.release().await.unwrap();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    tokio::task::yield_now().await;
+    assert!(store.is_empty(), "nothing stays behind");
+    order.lock().clone()
+}
+
+#[tokio::test]
+async fn a_cohort_is_served_by_one_grant_and_others_wait_for_no_more_than_that() {
+    let alternating: Vec<usize> = served(1).await.into_iter().map(|(process, _)| process).collect();
+    assert_eq!(alternating, [0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
+    let order = served(4).await;
+    assert!(order.is_sorted_by(|one, other| one.1 < other.1), "{order:?}");
+    let batches: Vec<usize> = order.iter().map(|(process, _)| *process).collect();
+    assert_eq!(batches, [0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1]);
+    // Within a batch one fence follows the other.
+    assert_eq!(order[3].1, order[0].1.after(3));
+}
+
 #[test]
 #[ignore = "a figure, not a check"]
 #[expect(clippy::disallowed_methods, reason = "a figure")]
