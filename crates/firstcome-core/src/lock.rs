@@ -74,8 +74,8 @@ pub fn acquire<S: Shelf>(
     if shelf.is_void(request, now_us) {
         return (Acquired::Void, None);
     }
-    let push = advance(shelf, name, now_us);
-    let Some(hold) = shelf.hold(name) else {
+    let Standing { hold, push } = advance(shelf, name, now_us);
+    let Some(hold) = hold else {
         assert!(shelf.first(name).is_none(), "{name}: free, and somebody waits");
         let hold = give(shelf, waiter, Taken::Yes, now_us);
         let grant = hold.grant();
@@ -110,11 +110,11 @@ pub fn release<S: Shelf>(
     copies: Copies,
     now_us: u64,
 ) -> (Released, Option<Push>) {
-    let push = advance(shelf, name, now_us);
-    let holds = shelf.hold(name).is_some_and(|hold| hold.waiter.request == request || anybody_releases());
+    let Standing { hold, push } = advance(shelf, name, now_us);
+    let holds = hold.is_some_and(|hold| hold.waiter.request == request || anybody_releases());
     let (released, push) = if holds {
-        // The same step has not granted twice: whoever was granted just now is somebody else, unless it was this one.
-        (Released::Released, grant_next(shelf, name, now_us).or(push.filter(|push| push.grant.request != request)))
+        // If this very request was granted just now, nobody needs to hear of it.
+        (Released::Released, grant_next(shelf, name, Before::Held, now_us).push)
     } else if let Some(number) = shelf.number_of(name, request) {
         let ahead = shelf.ahead(name, number);
         shelf.remove(name, number);
@@ -128,7 +128,8 @@ pub fn release<S: Shelf>(
     (released, push)
 }
 
-/// Renews a hold: it lasts `lease_ms` from now. `None` if this request has it no more. Confirms a grant.
+/// Renews a hold: it lasts `lease_ms` from now, and no shorter than before. `None` if this request has it no more.
+/// Confirms a grant.
 pub fn renew<S: Shelf>(
     shelf: &mut S,
     name: &LockName,
@@ -136,12 +137,16 @@ pub fn renew<S: Shelf>(
     lease_ms: u32,
     now_us: u64,
 ) -> (Option<u64>, Option<Push>) {
-    let push = advance(shelf, name, now_us);
-    let Some(mut hold) = shelf.hold(name).filter(|hold| hold.waiter.request == request || gone_are_renewed()) else {
+    let Standing { hold, push } = advance(shelf, name, now_us);
+    let Some(mut hold) = hold.filter(|hold| hold.waiter.request == request || gone_are_renewed()) else {
         return (None, push);
     };
-    hold.expires_us = now_us + u64::from(lease_ms) * 1_000;
-    hold.waiter.lease_ms = lease_ms;
+    let lasts_until_us = now_us + u64::from(lease_ms) * 1_000;
+    // Never shorter: a copy of an earlier renewal may arrive after a later one whose answer the holder relies on.
+    if hold.expires_us <= lasts_until_us {
+        hold.expires_us = lasts_until_us;
+        hold.waiter.lease_ms = lease_ms;
+    }
     hold.taken = Taken::Yes;
     let expires_us = hold.expires_us;
     shelf.put_hold(name, hold);
@@ -162,8 +167,8 @@ pub fn look_after<S: Shelf>(
     client: ClientId,
     now_us: u64,
 ) -> (Option<Grant>, Option<Seen>, Option<Push>) {
-    let push = advance(shelf, name, now_us);
-    let Some(hold) = shelf.hold(name) else { return (None, None, push) };
+    let Standing { hold, push } = advance(shelf, name, now_us);
+    let Some(hold) = hold else { return (None, None, push) };
     let mine = (hold.waiter.request.client == client).then(|| hold.grant());
     (mine, Some(seen(shelf, name, &hold, client, now_us)), push)
 }
@@ -175,19 +180,35 @@ pub fn view<S: Shelf>(shelf: &S, name: &LockName, now_us: u64) -> LockView {
     LockView { held, waiters: shelf.waiters(name) }
 }
 
+/// Who has a lock after a step, and whom to tell if that is new.
+struct Standing {
+    hold: Option<Hold>,
+    push: Option<Push>,
+}
+
+/// Whether anybody had a lock before it is given to the next one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Held,
+    Free,
+}
+
 /// Ends a hold whose time is over, and gives the lock to the next one.
-fn advance<S: Shelf>(shelf: &mut S, name: &LockName, now_us: u64) -> Option<Push> {
-    let Some(mut hold) = shelf.hold(name) else { return grant_next(shelf, name, now_us) };
+fn advance<S: Shelf>(shelf: &mut S, name: &LockName, now_us: u64) -> Standing {
+    let Some(mut hold) = shelf.hold(name) else { return grant_next(shelf, name, Before::Free, now_us) };
     if is_over(&hold, now_us) {
-        return grant_next(shelf, name, now_us);
+        if hold.taken == Taken::Open {
+            interrupt(shelf, hold.waiter.request.client, now_us);
+        }
+        return grant_next(shelf, name, Before::Held, now_us);
     }
     let longest_us = now_us + u64::from(hold.waiter.lease_ms) * 1_000;
     if longest_us < hold.expires_us {
         // Only a clock that was set back leaves more than the lease.
         hold.expires_us = longest_us;
-        shelf.put_hold(name, hold);
+        shelf.put_hold(name, hold.clone());
     }
-    None
+    Standing { hold: Some(hold), push: None }
 }
 
 const fn is_over(hold: &Hold, now_us: u64) -> bool {
@@ -195,19 +216,22 @@ const fn is_over(hold: &Hold, now_us: u64) -> bool {
 }
 
 /// Takes the lock from whoever has it, and gives it to the oldest living waiter, if there is one.
-fn grant_next<S: Shelf>(shelf: &mut S, name: &LockName, now_us: u64) -> Option<Push> {
+fn grant_next<S: Shelf>(shelf: &mut S, name: &LockName, before: Before, now_us: u64) -> Standing {
     while let Some((number, waiter)) = shelf.first(name) {
         shelf.remove(name, number);
         if is_dead(shelf, waiter.request.client, now_us) && !dead_are_served() {
+            interrupt(shelf, waiter.request.client, now_us);
             continue;
         }
         let hold = give(shelf, waiter, Taken::Open, now_us);
-        let grant = hold.grant();
-        shelf.put_hold(name, hold);
-        return Some(Push { name: name.clone(), grant });
+        let push = Push { name: name.clone(), grant: hold.grant() };
+        shelf.put_hold(name, hold.clone());
+        return Standing { hold: Some(hold), push: Some(push) };
     }
-    shelf.remove_hold(name);
-    None
+    if before == Before::Held {
+        shelf.remove_hold(name);
+    }
+    Standing { hold: None, push: None }
 }
 
 /// A new hold, with the next fence.
@@ -234,7 +258,11 @@ fn push_as<S: Shelf>(shelf: &mut S, name: &LockName, place: Option<u64>, waiter:
     let number = match place {
         // Drawn before the store forgot it, by a clock that was no later than now. Somebody else may have the same
         // place if the store forgot everything and its clock was set back.
-        Some(number) if number <= shelf.last().max(now_us) && !shelf.is_taken(name, number) => number,
+        Some(number) if number <= shelf.last().max(now_us) && !shelf.is_taken(name, number) => {
+            // Nobody may draw it a second time.
+            shelf.set_last(shelf.last().max(number));
+            number
+        }
         _ => draw(shelf, now_us),
     };
     shelf.push(name, number, waiter);
@@ -249,6 +277,15 @@ fn touch<S: Shelf>(shelf: &mut S, client: ClientId, now_us: u64) -> u64 {
     };
     shelf.put_life(client, Life { number, seen_us: now_us });
     number
+}
+
+/// A process has lost a place in line, and may not know it: its life is another one from now on, so that it asks again
+/// with its next sign of life, even if a clock that is set back brings it to life before.
+fn interrupt<S: Shelf>(shelf: &mut S, client: ClientId, now_us: u64) {
+    if let Some(life) = shelf.life(client) {
+        let number = draw(shelf, now_us);
+        shelf.put_life(client, Life { number, ..life });
+    }
 }
 
 /// Whether a process has missed a whole window. One that was heard of in the future, by a clock that was set back since,
@@ -328,7 +365,10 @@ pub fn take<S: Shelf>(shelf: &mut S, step: &Step, now_us: u64) -> (Answer, Vec<P
                 pushes.extend(push);
                 (grant, seen)
             });
-            Said::Beaten { life, looked: looked.collect() }
+            let looked = looked.collect();
+            // One of these looks may have ended a grant that the process never heard of.
+            let life = shelf.life(*client).map_or(life, |life| life.number);
+            Said::Beaten { life, looked }
         }
     };
     (Answer { now_us, said }, pushes)

@@ -245,6 +245,8 @@ struct Entry {
     tries: u32,
     /// A try that waits for its time.
     retry_at: Option<Steady>,
+    /// What a push said before there was an answer to reckon its end by.
+    pushed: Option<Grant>,
     /// The call whose answer moves this on.
     call: Option<u64>,
     failed: Failed,
@@ -329,6 +331,7 @@ impl Client {
             copies: Copies::One,
             tries: 0,
             retry_at: None,
+            pushed: None,
             call: None,
             failed: Failed::Unavailable,
             timer: None,
@@ -344,7 +347,7 @@ impl Client {
         let (of, until) = match entry.state {
             State::Held { deadline, .. } => (Leaving::Released, deadline),
             State::Leaving { .. } => return,
-            State::Asking | State::Waiting => (Leaving::Dropped, now.plus_ms(WITHDRAWAL_MS)),
+            State::Asking | State::Waiting => (Leaving::Dropped, entry.undone_until(now)),
         };
         self.leave(number, of, until, now);
     }
@@ -356,10 +359,7 @@ impl Client {
             *of = Leaving::Dropped;
             return;
         }
-        let until = match entry.state {
-            State::Held { deadline, .. } => deadline,
-            _ => now.plus_ms(WITHDRAWAL_MS),
-        };
+        let until = entry.undone_until(now);
         self.leave(number, Leaving::Dropped, until, now);
     }
 
@@ -525,28 +525,33 @@ impl Client {
     /// A wait, a hold or a withdrawal is over, or a failed call is tried again.
     fn request_due(&mut self, number: u64, now: Steady) {
         let Some(entry) = self.entries.get(&number) else { return };
-        let (ahead, failed) = (entry.ahead, entry.failed);
+        let (ahead, undone_until) = (entry.ahead, entry.undone_until(now));
+        let failed = if entry.call.is_some() { Failed::Unknown } else { entry.failed };
         match entry.state {
             State::Asking | State::Waiting if 0 < entry.ask.wait_ms && entry.wait_until <= now => {
                 let never_heard = entry.state == State::Asking && 0 < entry.tries;
                 if never_heard {
                     self.told.push_back((number, Told::Failed(failed)));
                 }
-                let of = if never_heard { Leaving::Dropped } else { Leaving::TimedOut };
-                self.leave(number, of, now.plus_ms(WITHDRAWAL_MS), now);
+                let (of, until) = match never_heard {
+                    true => (Leaving::Dropped, undone_until),
+                    false => (Leaving::TimedOut, now.plus_ms(WITHDRAWAL_MS)),
+                };
+                self.leave(number, of, until, now);
             }
             State::Held { deadline, .. } if deadline <= now => {
                 // Nobody could say any more that the hold goes on. If it does, others need not wait for its end.
                 self.told.push_back((number, Told::Lost));
-                self.leave(number, Leaving::Dropped, now.plus_ms(WITHDRAWAL_MS), now);
+                self.leave(number, Leaving::Dropped, undone_until, now);
             }
+            State::Leaving { of: Leaving::Dropped, until } if until <= now => self.end(number, None, now),
             State::Leaving { of, until } if until <= now => {
                 let told = match of {
-                    Leaving::Dropped => None,
-                    Leaving::TimedOut => Some(Told::TimedOut { ahead }),
-                    Leaving::Released => Some(Told::Failed(failed)),
+                    Leaving::TimedOut => Told::TimedOut { ahead },
+                    _ => Told::Failed(failed),
                 };
-                self.end(number, told, now);
+                self.told.push_back((number, told));
+                self.undo_quietly(number, undone_until);
             }
             State::Leaving { .. } if entry.retry_at.is_some_and(|at| at <= now) => self.send_release(number, now),
             _ if entry.retry_at.is_some_and(|at| at <= now) => self.send_acquire(number, now),
@@ -555,14 +560,16 @@ impl Client {
     }
 
     /// The deadline of a hold, by our clock; see the invariants.
-    fn deadline(&self, expires_us: u64, lease_ms: u32, now: Steady) -> Steady {
-        let arrival = now.plus_ms(u64::from(lease_ms));
+    fn deadline(&self, expires_us: u64, lease_ms: u32, taken: Taken, now: Steady) -> Steady {
+        let longest_ms = if taken == Taken::Open { lease_ms.min(CLAIM_WINDOW_MS) } else { lease_ms };
+        let arrival = now.plus_ms(u64::from(longest_ms));
         let Some(base) = self.base else { return now };
         let base = if deadline_from_arrival() { Base { sent: now, ..base } } else { base };
         let left_us = expires_us.saturating_sub(base.server_us);
         // Longer than the lease only if the store's clock jumped.
         let left_us = left_us.min(u64::from(lease_ms) * 1_000 + u64::from(CLAIM_WINDOW_MS) * 1_000);
-        let drift_us = u64::from(lease_ms) * u64::from(self.settings.drift_ppm) / 1_000;
+        // Of all the time since the store told its clock, which may be longer ago than the grant.
+        let drift_us = (left_us * u64::from(self.settings.drift_ppm)).div_ceil(1_000_000);
         let left_us = left_us.saturating_sub(drift_us);
         Steady::from_us(base.sent.as_us().saturating_add_unsigned(left_us)).min(arrival)
     }

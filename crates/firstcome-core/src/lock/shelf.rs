@@ -62,6 +62,9 @@ pub struct MemoryShelf<S> {
     lines: HashMap<LockName, Line, S>,
     lives: BTreeMap<super::ClientId, Life>,
     voids: BTreeMap<Request, u64>,
+    /// How many processes and void requests may be known before the old ones are looked for.
+    lives_max: usize,
+    voids_max: usize,
 }
 
 #[derive(Default)]
@@ -74,12 +77,19 @@ impl<S: BuildHasher + Clone> MemoryShelf<S> {
     /// An empty bucket, with a drawn hasher.
     pub fn new(hasher: S) -> Self {
         let (holds, lines) = (HashMap::with_hasher(hasher.clone()), HashMap::with_hasher(hasher));
-        Self { last: 0, holds, lines, lives: BTreeMap::new(), voids: BTreeMap::new() }
+        let (lives, voids) = (BTreeMap::new(), BTreeMap::new());
+        Self { last: 0, holds, lines, lives, voids, lives_max: OLD_ENTRIES, voids_max: OLD_ENTRIES }
     }
 
     /// How many locks are held, and how many processes wait in some line.
     pub fn len(&self) -> usize {
         self.holds.len() + self.lines.values().map(|line| line.waiters.len()).sum::<usize>()
+    }
+
+    /// Of how many processes and void requests something is known.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> (usize, usize) {
+        (self.lives.len(), self.voids.len())
     }
 
     /// Whether nobody has a lock or waits for one.
@@ -163,8 +173,10 @@ impl<S: BuildHasher> Shelf for MemoryShelf<S> {
     }
 
     fn put_life(&mut self, client: super::ClientId, life: Life) {
-        if OLD_ENTRIES < self.lives.len() && !self.lives.contains_key(&client) {
+        if self.lives_max < self.lives.len() && !self.lives.contains_key(&client) {
             self.lives.retain(|_, other| life.seen_us.abs_diff(other.seen_us) < FORGET_US);
+            // Not before as many more have come: each pays for a few, however many are young.
+            self.lives_max = OLD_ENTRIES.max(2 * self.lives.len());
         }
         self.lives.insert(client, life);
     }
@@ -174,8 +186,9 @@ impl<S: BuildHasher> Shelf for MemoryShelf<S> {
     }
 
     fn put_void(&mut self, request: Request, until_us: u64, now_us: u64) {
-        if OLD_ENTRIES < self.voids.len() {
+        if self.voids_max < self.voids.len() {
             self.voids.retain(|_, until_us| now_us < *until_us);
+            self.voids_max = OLD_ENTRIES.max(2 * self.voids.len());
         }
         self.voids.insert(request, until_us);
     }

@@ -3,7 +3,7 @@
 use super::{About, Client, Due, RENEWALS_MAX, Renewal, State, Step, Watch, spread};
 use crate::id::LockName;
 use crate::limits::CLAIM_WINDOW_MS;
-use crate::lock::{Head, Seen, Taken};
+use crate::lock::{Copies, Head, Seen, Taken};
 use crate::time::Steady;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -21,13 +21,14 @@ pub(super) struct Bucket {
     pub(super) life: u64,
     beat_at: Option<Steady>,
     beating: bool,
-    renewing: bool,
     pub(super) timer: Option<Steady>,
 }
 
 #[derive(Default)]
 struct Line {
     requests: BTreeSet<u64>,
+    /// The shortest lease that anybody wanted here.
+    lease_ms: Option<u32>,
     /// How often to say that this process lives, and when to look because the hold is over.
     every_ms: u64,
     look_at: Option<Steady>,
@@ -38,9 +39,11 @@ impl Client {
     pub(super) fn waits(&mut self, number: u64, life: u64, seen: Seen, server_us: u64, now: Steady) {
         let Some(entry) = self.entries.get_mut(&number) else { return };
         entry.state = State::Waiting;
-        let (name, id) = (entry.ask.name.clone(), entry.bucket);
+        let (name, id, lease_ms) = (entry.ask.name.clone(), entry.bucket, entry.ask.lease_ms);
         let bucket = self.buckets.entry(id).or_default();
-        bucket.lines.entry(name.clone()).or_default().requests.insert(number);
+        let line = bucket.lines.entry(name.clone()).or_default();
+        line.requests.insert(number);
+        line.lease_ms = Some(line.lease_ms.map_or(lease_ms, |shortest| shortest.min(lease_ms)));
         self.looked(id, &name, Some(seen), server_us, now);
         self.lives(id, life, now);
         self.schedule_bucket(id, now);
@@ -55,7 +58,9 @@ impl Client {
             (line.every_ms, line.look_at) = (half_ms, None);
             return;
         };
-        line.every_ms = half_ms.min(u64::from(seen.lease_ms) / 2).max(1);
+        // A grant lasts no longer than the lease that was wanted until this process is heard of.
+        let lease_ms = line.lease_ms.map_or(seen.lease_ms, |shortest| shortest.min(seen.lease_ms));
+        line.every_ms = half_ms.min(u64::from(lease_ms) / 2).max(1);
         let left_us = seen.expires_us.saturating_sub(server_us);
         let ends = now.plus_ms(left_us.div_ceil(1_000) + LOOK_LATER_MS);
         line.look_at = (seen.head == Head::Mine).then_some(ends);
@@ -98,6 +103,11 @@ impl Client {
         let renews = taken == Taken::Open || entry.ask.watch == Watch::Renew;
         let renew_at = if renews { now.plus_ms(wait_ms) } else { deadline.plus_ms(1) };
         entry.state = State::Held { deadline, renew_at };
+        // Whatever was asked before needs no answer any more, but may still arrive.
+        (entry.retry_at, entry.pushed) = (None, None);
+        if entry.call.take().is_some() {
+            entry.copies = Copies::Several;
+        }
         let id = entry.bucket;
         self.leave_line(number, id);
         self.buckets.entry(id).or_default().held.insert(number);
@@ -147,7 +157,7 @@ impl Client {
             State::Held { renew_at, deadline } if renew_at <= deadline => Some(renew_at),
             _ => None,
         });
-        let renew_at = renewals.min().filter(|_| !bucket.renewing);
+        let renew_at = renewals.min();
         let due = match (beat_at, renew_at) {
             (Some(beat), Some(renew)) => Some(beat.min(renew)),
             (beat, renew) => beat.or(renew),
@@ -198,7 +208,7 @@ impl Client {
             _ => None,
         };
         let due: Vec<(u64, Steady, Steady)> = bucket.held.iter().filter_map(renewable).collect();
-        if bucket.renewing || !due.iter().any(|(_, renew_at, _)| *renew_at <= now) {
+        if !due.iter().any(|(_, renew_at, _)| *renew_at <= now) {
             return;
         }
         let soon = |renew_at: Steady, deadline: Steady| renew_at.since_us(now) <= deadline.since_us(now) / 4;
@@ -212,8 +222,13 @@ impl Client {
             let step = Step::Renew { bucket: id, renewals: renewals.collect() };
             self.send(step, About::Renewals(id, part.to_vec()), now);
         }
-        if let Some(bucket) = self.buckets.get_mut(&id) {
-            bucket.renewing = true;
+        for number in numbers {
+            // Not again before the answer, unless its holder wants it.
+            if let Some(State::Held { deadline, renew_at }) =
+                self.entries.get_mut(&number).map(|entry| &mut entry.state)
+            {
+                *renew_at = deadline.plus_ms(1);
+            }
         }
     }
 
@@ -225,19 +240,24 @@ impl Client {
         self.schedule_bucket(id, now);
     }
 
-    /// Renewals were answered, or were not.
-    pub(super) fn renewed(&mut self, id: u8, now: Steady) {
-        if let Some(bucket) = self.buckets.get_mut(&id) {
-            bucket.renewing = false;
-        }
-        self.schedule_bucket(id, now);
-    }
-
     /// Pushes may have been missed: looks now at everything that is waited for.
     pub fn look_everywhere(&mut self, now: Steady) {
         let waited: Vec<u8> = self.buckets.iter().filter(|(_, b)| !b.lines.is_empty()).map(|(id, _)| *id).collect();
         for id in waited {
             self.beat(id, now);
         }
+    }
+}
+
+#[cfg(test)]
+impl Client {
+    /// The requests that are not over.
+    pub(in crate::lock) fn numbers(&self) -> Vec<u64> {
+        self.entries.keys().copied().collect()
+    }
+
+    /// Whether nothing is known of anything.
+    pub(in crate::lock) fn is_idle(&self) -> bool {
+        self.entries.is_empty() && self.buckets.is_empty() && self.under_way.is_empty() && self.timers.is_empty()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{About, Answer, Base, Client, Failed, Leaving, Said, State, Told, retry_ms};
 use crate::id::LockName;
-use crate::lock::{Acquired, Copies, Grant, Push, Released};
+use crate::lock::{Acquired, Copies, Grant, Push, Released, Taken};
 use crate::time::Steady;
 
 impl Client {
@@ -45,6 +45,7 @@ impl Client {
                 if matches!(entry.state, State::Asking | State::Waiting) {
                     (entry.number, entry.ahead, entry.life) = (Some(place), Some(ahead), life);
                     self.waits(number, life, seen, answer.now_us, now);
+                    self.pushed_before(number, now);
                 }
             }
             Said::Acquired(Acquired::Contended { holder, waiters, expires_us }) => {
@@ -72,10 +73,9 @@ impl Client {
             return;
         }
         let lease_ms = entry.ask.lease_ms;
-        let deadline = self.deadline(grant.expires_us, lease_ms, now);
+        let deadline = self.deadline(grant.expires_us, lease_ms, grant.taken, now);
         if deadline <= now {
-            // It took too long to hear of it. The next one need not wait for its end; this one gets in line again.
-            self.lost_before_known(number, now);
+            self.heard_too_late(grant, now);
             return;
         }
         self.told.push_back((number, Told::Granted { fence: grant.fence, deadline, taken: grant.taken }));
@@ -88,10 +88,34 @@ impl Client {
         self.send(step, About::Request(grant.request.number), now);
     }
 
-    /// A grant that was over when it arrived: a request is used up by its grant, so this counts as a wait without luck.
-    fn lost_before_known(&mut self, number: u64, now: Steady) {
-        self.told.push_back((number, Told::Failed(Failed::Unknown)));
-        self.leave(number, Leaving::Dropped, now.plus_ms(super::WITHDRAWAL_MS), now);
+    /// A grant that is over, or of which nobody can say here when it ends. Who still waits asks where it stands.
+    fn heard_too_late(&mut self, grant: Grant, now: Steady) {
+        let number = grant.request.number;
+        let Some(entry) = self.entries.get_mut(&number) else { return };
+        if entry.call.is_some() {
+            // A push may overtake the answer, by which its end can be told.
+            entry.pushed = Some(grant);
+        } else if entry.ask.wait_ms == 0 {
+            let until = entry.undone_until(now);
+            self.told.push_back((number, Told::Failed(Failed::Unknown)));
+            self.leave(number, Leaving::Dropped, until, now);
+        } else if now < entry.wait_until {
+            self.send_acquire(number, now);
+        }
+    }
+
+    /// What a push said before the answer that this request is in line.
+    fn pushed_before(&mut self, number: u64, now: Steady) {
+        if let Some(grant) = self.entries.get_mut(&number).and_then(|entry| entry.pushed.take()) {
+            self.granted(grant, None, now);
+        }
+    }
+
+    /// Whoever waited for the end of a request is told; giving it up goes on.
+    pub(super) fn undo_quietly(&mut self, number: u64, until: Steady) {
+        let Some(entry) = self.entries.get_mut(&number) else { return };
+        entry.state = State::Leaving { of: Leaving::Dropped, until };
+        self.schedule_request(number);
     }
 
     fn released(&mut self, number: u64, released: Released, now: Steady) {
@@ -123,8 +147,13 @@ impl Client {
             entry.retry_at = Some(now.plus_ms(retry_ms(entry.tries, number)));
             return self.schedule_request(number);
         }
+        if entry.copies == Copies::One {
+            // Nothing was done, and so nothing is to be undone.
+            return self.end(number, Some(Told::Failed(failed)), now);
+        }
+        let until = entry.undone_until(now);
         self.told.push_back((number, Told::Failed(failed)));
-        self.leave(number, Leaving::Dropped, now.plus_ms(super::WITHDRAWAL_MS), now);
+        self.leave(number, Leaving::Dropped, until, now);
     }
 
     fn renewals_answered(&mut self, bucket: u8, numbers: &[u64], answer: Result<Answer, Failed>, now: Steady) {
@@ -138,16 +167,22 @@ impl Client {
             match ends.as_ref().map(|ends| ends.get(at).copied().flatten()) {
                 // Not answered: again soon, as long as there is time.
                 None => *renew_at = now.plus_ms((deadline.since_us(now) / 8_000).max(1)),
-                Some(None) => self.end(number, Some(Told::Lost), now),
+                Some(None) if entry.copies == Copies::One => self.end(number, Some(Told::Lost), now),
+                Some(None) => {
+                    // A copy of what was asked may still arrive, and must find nothing to take.
+                    let until = entry.undone_until(now);
+                    self.told.push_back((number, Told::Lost));
+                    self.leave(number, Leaving::Dropped, until, now);
+                }
                 Some(Some(expires_us)) => {
                     let lease_ms = entry.ask.lease_ms;
-                    let deadline = self.deadline(expires_us, lease_ms, now);
+                    let deadline = self.deadline(expires_us, lease_ms, Taken::Yes, now);
                     self.told.push_back((number, Told::Renewed { deadline }));
-                    self.holds(number, crate::lock::Taken::Yes, deadline, now);
+                    self.holds(number, Taken::Yes, deadline, now);
                 }
             }
         }
-        self.renewed(bucket, now);
+        self.schedule_bucket(bucket, now);
     }
 
     fn beat_answered(&mut self, bucket: u8, names: &[LockName], answer: Result<Answer, Failed>, now: Steady) {
@@ -165,6 +200,13 @@ impl Client {
             self.lives(bucket, life, now);
         }
         self.beaten(bucket, now);
+    }
+}
+
+impl super::Entry {
+    /// Until when giving this up is tried if nobody waits for it: whatever was granted has ended by itself then.
+    pub(super) fn undone_until(&self, now: Steady) -> Steady {
+        now.plus_ms(super::WITHDRAWAL_MS.max(u64::from(self.ask.lease_ms)))
     }
 }
 

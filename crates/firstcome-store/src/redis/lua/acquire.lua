@@ -11,21 +11,21 @@ local hold = advance(keys, name)
 if not hold then
   hold = give(request, lease, passes, owner, 1)
   write(keys.hold, hold)
-  redis.call('SET', KEYS[1], text(last))
 end
 if hold.request == request then
-  return { now, 'G', hold.fence, hold.expires, hold.taken }
+  return finish({ now, 'G', hold.fence, hold.expires, hold.taken })
 end
 local number = redis.call('ZSCORE', keys.line, request)
 if number then
   number = tonumber(number)
 elseif wait == 0 then
-  return { now, 'C', hold.owner, redis.call('ZCARD', keys.line), hold.expires }
+  return finish({ now, 'C', hold.owner, redis.call('ZCARD', keys.line), hold.expires })
 else
   number = wait
   if wait == 1 or math.max(last, now) < wait or 0 < redis.call('ZCOUNT', keys.line, text(wait), text(wait)) then
     number = draw()
   end
+  last = math.max(last, number)
   redis.call('ZADD', keys.line, text(number), request)
   redis.call('HSET', keys.rest, request, lease .. ' ' .. passes .. ' ' .. owner)
   redis.call('PEXPIRE', keys.line, LINE_MS)
@@ -34,4 +34,4 @@ else
 end
 local life = touch(client)
 local ahead = redis.call('ZRANK', keys.line, request)
-return { now, 'Q', number, ahead, life, hold.expires, hold.lease, is_head(keys, client) }
+return finish({ now, 'Q', number, ahead, life, hold.expires, hold.lease, is_head(keys, client) })

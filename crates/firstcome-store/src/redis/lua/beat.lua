@@ -1,6 +1,6 @@
 -- KEYS: counter, lives, then hold, line, rest of each lock. ARGV: client, then the name of each.
 local client = ARGV[1]
-local life = touch(client)
+touch(client)
 local looked = {}
 for at = 0, #ARGV - 2 do
   local keys = { hold = KEYS[3 + 3 * at], line = KEYS[4 + 3 * at], rest = KEYS[5 + 3 * at] }
@@ -14,4 +14,4 @@ for at = 0, #ARGV - 2 do
     looked[at + 1] = { hold.expires, hold.lease, is_head(keys, client) }
   end
 end
-return { now, life, looked }
+return finish({ now, life_of(client).number, looked })

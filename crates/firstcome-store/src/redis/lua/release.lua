@@ -17,4 +17,4 @@ end
 if said == 'N' or ARGV[2] ~= '1' then
   redis.call('SET', KEYS[6], '', 'PX', 60000)
 end
-return { now, said, ahead }
+return finish({ now, said, ahead })

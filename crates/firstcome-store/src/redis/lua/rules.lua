@@ -14,44 +14,71 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
-local lives = {}
+-- What is written at the end, once: the counter, and the lives that have changed.
+local first, lives = last, {}
+
+local function life_of(client)
+  local life = lives[client]
+  if life == nil then
+    local number, seen_us = string.match(redis.call('HGET', KEYS[2], client) or '', '^(%d+) (%d+)$')
+    life = number and { number = tonumber(number), seen_us = tonumber(seen_us) } or false
+    lives[client] = life
+  end
+  return life
+end
+
+local function finish(answer)
+  if last ~= first then
+    redis.call('SET', KEYS[1], text(last))
+  end
+  for client, life in pairs(lives) do
+    if life and life.changed then
+      redis.call('HSET', KEYS[2], client, text(life.number) .. ' ' .. text(life.seen_us))
+      redis.call('PEXPIRE', KEYS[2], LINE_MS)
+    end
+  end
+  return answer
+end
 
 -- Whether a process has missed a whole window, or was heard of in a future that a clock set back has taken away.
 local function is_dead(client)
-  local dead = lives[client]
-  if dead == nil then
-    local life = redis.call('HGET', KEYS[2], client)
-    local seen_us = life and tonumber(string.match(life, ' (%d+)$'))
-    dead = not seen_us or WINDOW_US < math.abs(now - seen_us)
-    lives[client] = dead
-  end
-  return dead
+  local life = life_of(client)
+  return not life or WINDOW_US < math.abs(now - life.seen_us)
 end
 
 local function draw()
   last = math.max(now, last + 1)
-  redis.call('SET', KEYS[1], text(last))
   return last
 end
 
-local function touch(client)
-  local life = redis.call('HGET', KEYS[2], client)
-  local number, seen_us = string.match(life or '', '^(%d+) (%d+)$')
-  if not number or WINDOW_US < math.abs(now - tonumber(seen_us)) then
-    number = text(draw())
-    if redis.call('HLEN', KEYS[2]) > 64 then
-      local all = redis.call('HGETALL', KEYS[2])
-      for at = 1, #all, 2 do
-        if math.abs(now - tonumber(string.match(all[at + 1], ' (%d+)$'))) > 60000000 then
-          redis.call('HDEL', KEYS[2], all[at])
-        end
+local function forget_the_silent()
+  if redis.call('HLEN', KEYS[2]) > 64 then
+    local all = redis.call('HGETALL', KEYS[2])
+    for at = 1, #all, 2 do
+      if math.abs(now - tonumber(string.match(all[at + 1], ' (%d+)$'))) > 60000000 then
+        redis.call('HDEL', KEYS[2], all[at])
       end
     end
   end
-  redis.call('HSET', KEYS[2], client, number .. ' ' .. text(now))
-  redis.call('PEXPIRE', KEYS[2], LINE_MS)
-  lives[client] = false
-  return tonumber(number)
+end
+
+local function touch(client)
+  local life = life_of(client)
+  if is_dead(client) then
+    forget_the_silent()
+    life = { number = draw() }
+    lives[client] = life
+  end
+  life.seen_us, life.changed = now, true
+  return life.number
+end
+
+-- A process has lost a place in line, and may not know it: it asks again with its next sign of life.
+local function interrupt(client)
+  local life = life_of(client)
+  if life then
+    life.number, life.changed = draw(), true
+  end
 end
 
 local function read(key)
@@ -102,19 +129,25 @@ local function grant_next(keys, name)
     local client = string.sub(request, 1, 16)
     if lease and not is_dead(client) then
       local hold = give(request, tonumber(lease), tonumber(passes), owner, 0)
-      redis.call('SET', KEYS[1], text(last))
       write(keys.hold, hold)
       redis.call('PUBLISH', INBOX .. client,
         name .. ' ' .. request .. ' ' .. text(hold.fence) .. ' ' .. text(hold.expires))
       return hold
     end
+    interrupt(client)
   end
 end
 
 -- Ends a hold whose time is over. Returns the hold that stands now.
 local function advance(keys, name)
   local hold = read(keys.hold)
-  if not hold or hold.expires <= now then
+  if not hold then
+    return grant_next(keys, name)
+  end
+  if hold.expires <= now then
+    if hold.taken == 0 then
+      interrupt(string.sub(hold.request, 1, 16))
+    end
     return grant_next(keys, name)
   end
   local longest = now + hold.lease * 1000

@@ -1,0 +1,447 @@
+//! The side of a process, against the real rules, over a net that delivers, delays, loses and doubles as it is told.
+//!
+//! [`Net`] plays all of it in virtual time: nothing here waits, and the same run always goes the same way. It checks at
+//! every instant that whoever was told to hold a lock does, and that no request has two final words.
+
+mod asking;
+mod beating;
+mod failing;
+mod holding;
+mod leaving;
+mod random;
+
+use super::*;
+use crate::lock::client::{Ask, Call, Failed, Settings, Told, Watch};
+use crate::time::Steady;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the steady clock of the processes shows at first: a number that nobody can take for the store's clock.
+const STEADY_US: i64 = 7_000_000_000;
+
+/// What becomes of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    /// It arrives, and its answer too.
+    Good,
+    /// It is refused, and the process is told.
+    Refused,
+    /// It does not arrive.
+    StepLost,
+    /// It is done, but nobody hears of it.
+    AnswerLost,
+    /// It is given up by its sender, and arrives after so many milliseconds more.
+    Late(u64),
+}
+
+#[derive(Debug)]
+enum Mail {
+    Step { client: usize, call: Call, way: Way },
+    Answer { client: usize, id: u64, answer: Result<Answer, Failed> },
+    Push { client: usize, push: Push },
+}
+
+struct HeldNow {
+    name: LockName,
+    fence: Fence,
+    deadline: Steady,
+}
+
+/// Processes, a store, and the net between them.
+pub(super) struct Net {
+    now_us: u64,
+    shelves: BTreeMap<u8, MemoryShelf<RandomState>>,
+    clients: Vec<Option<Client>>,
+    mail: BTreeMap<(u64, u64), Mail>,
+    sent: u64,
+    /// There and back.
+    pub(super) delay_ms: (u64, u64),
+    way: Way,
+    pub(super) lose_pushes: bool,
+    /// How much faster than theirs the store's clock runs: parts in a million.
+    rate_ppm: i64,
+    /// By how much somebody set the store's clock.
+    set_by_us: i64,
+    chance: Option<Chance>,
+    held: BTreeMap<(usize, u64), HeldNow>,
+    told: Vec<(u64, usize, u64, Told)>,
+    ended: BTreeSet<(usize, u64)>,
+    /// Which steps were sent, and when.
+    calls: Vec<(u64, usize, Step)>,
+    wake_ups: u64,
+    /// Off where the store forgets or its clock jumps: then only fences protect.
+    checks_holds: bool,
+}
+
+pub(super) fn wish(name: &str) -> Ask {
+    let owner = OwnerName::parse("somebody").unwrap();
+    Ask { name: lock_name(name), owner, wait_ms: 600_000, lease_ms: LEASE_MS, passes: 1, watch: Watch::Renew }
+}
+
+fn once(name: &str) -> Ask {
+    Ask { wait_ms: 0, ..wish(name) }
+}
+
+impl Net {
+    pub(super) fn new(clients: usize) -> Self {
+        Self {
+            now_us: 0,
+            shelves: BTreeMap::new(),
+            clients: (0..clients).map(|id| Some(Client::new(ClientId(id as u64), Settings::default()))).collect(),
+            mail: BTreeMap::new(),
+            sent: 0,
+            delay_ms: (1, 1),
+            way: Way::Good,
+            lose_pushes: false,
+            rate_ppm: 0,
+            set_by_us: 0,
+            chance: None,
+            held: BTreeMap::new(),
+            told: Vec::new(),
+            ended: BTreeSet::new(),
+            calls: Vec::new(),
+            wake_ups: 0,
+            checks_holds: true,
+        }
+    }
+
+    /// One process holds lock `a` by its first request; its number.
+    fn held(clients: usize) -> (Self, u64) {
+        let mut net = Self::new(clients);
+        let number = net.ask(0, wish("a"));
+        net.run_ms(10);
+        assert_eq!(net.last(0, number), "granted");
+        (net, number)
+    }
+
+    fn steady(&self) -> Steady {
+        Steady::from_us(STEADY_US + self.now_us as i64)
+    }
+
+    /// What the store's clock shows when ours shows this.
+    pub(super) fn true_us(&self, at: Steady) -> u64 {
+        let us = at.as_us() - STEADY_US;
+        START_US.saturating_add_signed(us + us * self.rate_ppm / 1_000_000 + self.set_by_us)
+    }
+
+    fn server_us(&self) -> u64 {
+        self.true_us(self.steady())
+    }
+
+    fn client(&mut self, at: usize) -> &mut Client {
+        self.clients[at].as_mut().expect("it lives")
+    }
+
+    pub(super) fn ask(&mut self, at: usize, ask: Ask) -> u64 {
+        let now = self.steady();
+        let number = self.client(at).ask(ask, now);
+        self.collect();
+        number
+    }
+
+    pub(super) fn release(&mut self, at: usize, number: u64) {
+        let now = self.steady();
+        self.held.remove(&(at, number));
+        self.client(at).release(number, now);
+        self.collect();
+    }
+
+    fn drop_request(&mut self, at: usize, number: u64) {
+        let now = self.steady();
+        self.held.remove(&(at, number));
+        self.client(at).drop_request(number, now);
+        self.collect();
+    }
+
+    fn renew(&mut self, at: usize, number: u64, lease_ms: u32) {
+        let now = self.steady();
+        self.client(at).renew(number, lease_ms, now);
+        self.collect();
+    }
+
+    /// The process is gone, with all that it would have sent.
+    fn kill(&mut self, at: usize) {
+        self.clients[at] = None;
+        self.held.retain(|(client, _), _| *client != at);
+    }
+
+    pub(super) fn hold(&self, name: &str) -> Option<Hold> {
+        let name = lock_name(name);
+        self.shelves.get(&bucket_of(&name))?.hold(&name).filter(|hold| self.server_us() < hold.expires_us)
+    }
+
+    /// Whether no store knows of anybody who holds or waits.
+    fn nothing_is_left(&self) -> bool {
+        self.shelves.values().all(MemoryShelf::is_empty)
+    }
+
+    fn waiters(&self, name: &str) -> u32 {
+        let name = lock_name(name);
+        self.shelves.get(&bucket_of(&name)).map_or(0, |shelf| shelf.waiters(&name))
+    }
+
+    /// What a request was told last, but for renewals.
+    pub(super) fn last(&self, at: usize, number: u64) -> String {
+        let of = |(_, client, request, told): &&(u64, usize, u64, Told)| {
+            (*client, *request) == (at, number) && !matches!(told, Told::Renewed { .. })
+        };
+        self.told.iter().rev().find(of).map_or(String::new(), |(_, _, _, told)| tell(told))
+    }
+
+    /// When a request was told this for the first time, in ms.
+    fn told_at_ms(&self, at: usize, number: u64, what: &str) -> Option<u64> {
+        let of = |(_, client, request, told): &&(u64, usize, u64, Told)| {
+            (*client, *request) == (at, number) && tell(told) == what
+        };
+        self.told.iter().find(of).map(|(us, ..)| us / 1_000)
+    }
+
+    pub(super) fn deadline(&self, at: usize, number: u64) -> Steady {
+        self.held[&(at, number)].deadline
+    }
+
+    /// How many steps of this kind were sent since.
+    fn count(&self, since_ms: u64, kind: &str) -> usize {
+        self.calls.iter().filter(|(us, _, step)| since_ms * 1_000 <= *us && tell_step(step) == kind).count()
+    }
+
+    fn post(&mut self, after_ms: u64, mail: Mail) {
+        self.sent += 1;
+        self.mail.insert((self.now_us + after_ms * 1_000, self.sent), mail);
+    }
+
+    fn below(&mut self, bound: u32) -> u32 {
+        self.chance.as_mut().map_or(0, |chance| chance.below(bound))
+    }
+
+    /// What becomes of the next call.
+    fn next_way(&mut self) -> (u64, Way) {
+        let (there_ms, _) = self.delay_ms;
+        if self.chance.is_none() || self.way != Way::Good {
+            return (there_ms, self.way);
+        }
+        let way = match self.below(40) {
+            0 => Way::Refused,
+            1 => Way::StepLost,
+            2 => Way::AnswerLost,
+            3 => Way::Late(self.below(4_000).into()),
+            _ => Way::Good,
+        };
+        (u64::from(self.below(30)), way)
+    }
+
+    fn back_ms(&mut self) -> u64 {
+        let (_, back_ms) = self.delay_ms;
+        match self.below(20) {
+            0 => back_ms,
+            1 => self.below(3_000).into(),
+            ms => back_ms + u64::from(ms),
+        }
+    }
+
+    /// Takes what the processes want to send and what they tell.
+    fn collect(&mut self) {
+        for at in 0..self.clients.len() {
+            while let Some(call) = self.clients[at].as_mut().and_then(Client::next_call) {
+                self.calls.push((self.now_us, at, call.step.clone()));
+                let (after_ms, way) = self.next_way();
+                self.post(after_ms, Mail::Step { client: at, call, way });
+            }
+            while let Some((number, told)) = self.clients[at].as_mut().and_then(Client::next_told) {
+                self.hear(at, number, told);
+            }
+        }
+    }
+
+    fn hear(&mut self, at: usize, number: u64, told: Told) {
+        let key = (at, number);
+        assert!(!self.ended.contains(&key), "{key:?} has ended, and then {told:?}");
+        match &told {
+            Told::Granted { fence, deadline, .. } => {
+                let name = self.name_of(at, number);
+                let before = self.held.insert(key, HeldNow { name, fence: *fence, deadline: *deadline });
+                assert!(before.is_none(), "{key:?} is granted twice");
+            }
+            Told::Renewed { deadline } => self.held.get_mut(&key).expect("it holds").deadline = *deadline,
+            _ => {
+                self.held.remove(&key);
+                self.ended.insert(key);
+            }
+        }
+        self.told.push((self.now_us, at, number, told));
+    }
+
+    fn name_of(&self, at: usize, number: u64) -> LockName {
+        let names = self.calls.iter().rev().find_map(|(_, client, step)| match step {
+            Step::Acquire { name, waiter, .. } if *client == at && waiter.request.number == number => Some(name),
+            _ => None,
+        });
+        names.expect("it asked").clone()
+    }
+
+    fn deliver(&mut self, mail: Mail) {
+        let now = self.steady();
+        match mail {
+            Mail::Step { client, call: Call { id, step }, way } => {
+                let failed = if way == Way::Refused { Failed::Unavailable } else { Failed::Unknown };
+                if way == Way::Good || way == Way::AnswerLost {
+                    let answer = self.take(&step);
+                    let back_ms = self.back_ms();
+                    let answer = if way == Way::Good { Ok(answer) } else { Err(failed) };
+                    if self.below(20) == 1 {
+                        self.post(back_ms + 40, Mail::Answer { client, id, answer: answer.clone() });
+                    }
+                    return self.post(back_ms, Mail::Answer { client, id, answer });
+                }
+                self.post(1, Mail::Answer { client, id, answer: Err(failed) });
+                if let Way::Late(ms) = way {
+                    // Whoever hears of it knows it no more.
+                    self.post(ms, Mail::Step { client, call: Call { id: 0, step }, way: Way::Good });
+                }
+            }
+            Mail::Answer { client, id, answer } => {
+                if let Some(client) = &mut self.clients[client] {
+                    client.answered(id, answer, now);
+                }
+            }
+            Mail::Push { client, push } => {
+                if let Some(client) = &mut self.clients[client] {
+                    client.pushed(&push, now);
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, step: &Step) -> Answer {
+        let now_us = self.server_us();
+        let bucket = match step {
+            Step::Acquire { name, .. } | Step::Release { name, .. } => bucket_of(name),
+            Step::Renew { bucket, renewals } => {
+                assert!((1..=RENEWALS_MAX).contains(&renewals.len()), "{} renewals", renewals.len());
+                assert!(renewals.iter().all(|renewal| bucket_of(&renewal.name) == *bucket));
+                *bucket
+            }
+            Step::Beat { bucket, names, .. } => {
+                assert!(!names.is_empty() && names.iter().all(|name| bucket_of(name) == *bucket));
+                *bucket
+            }
+        };
+        let shelf = self.shelves.entry(bucket).or_insert_with(|| MemoryShelf::new(hasher()));
+        let (answer, pushes) = super::take(shelf, step, now_us);
+        for push in pushes {
+            let client = push.grant.request.client.0 as usize;
+            if self.lose_pushes || self.below(8) == 1 {
+                continue;
+            }
+            if self.below(8) == 1 {
+                let later_ms = self.below(2_000);
+                self.post(later_ms.into(), Mail::Push { client, push: push.clone() });
+            }
+            let back_ms = self.back_ms();
+            self.post(back_ms, Mail::Push { client, push });
+        }
+        answer
+    }
+
+    /// Whoever believes to hold a lock does.
+    fn check_holds(&self) {
+        let (now, now_us) = (self.steady(), self.server_us());
+        for ((at, number), held) in self.held.iter().filter(|(_, held)| now < held.deadline) {
+            let hold = self.shelves[&bucket_of(&held.name)].hold(&held.name).expect("somebody holds it");
+            assert_eq!(hold.waiter.request, request(*at as u64, *number), "{} is held by", held.name);
+            assert_eq!(hold.fence, held.fence);
+            assert!(now_us < hold.expires_us, "the holder knows first");
+            assert!(self.true_us(held.deadline) <= hold.expires_us, "no deadline is after the end");
+        }
+    }
+
+    pub(super) fn run_ms(&mut self, ms: u64) {
+        let until_us = self.now_us + ms * 1_000;
+        let mut here = 0;
+        loop {
+            let mail_us = self.mail.first_key_value().map(|((due_us, _), _)| *due_us);
+            let due = self.clients.iter().flatten().filter_map(Client::next_due).min();
+            let due_us = due.map(|due| (due.as_us() - STEADY_US).max(0).unsigned_abs());
+            let Some(next_us) = mail_us.into_iter().chain(due_us).min().filter(|us| *us <= until_us) else { break };
+            here = if next_us <= self.now_us { here + 1 } else { 0 };
+            assert!(here < 100_000, "busy at one instant");
+            self.now_us = self.now_us.max(next_us);
+            if self.checks_holds {
+                self.check_holds();
+            }
+            if mail_us.is_some_and(|us| us <= self.now_us) {
+                let (_, mail) = self.mail.pop_first().expect("there is mail");
+                self.deliver(mail);
+            } else {
+                self.wake_ups += 1;
+                let now = self.steady();
+                for client in self.clients.iter_mut().flatten() {
+                    client.tick(now);
+                    assert!(client.next_due().is_none_or(|due| now < due), "a tick does all that is due");
+                }
+            }
+            self.collect();
+        }
+        self.now_us = until_us;
+    }
+
+    /// Everything is given up, and nothing is left anywhere.
+    fn end(&mut self) {
+        (self.chance, self.way, self.lose_pushes, self.delay_ms) = (None, Way::Good, false, (1, 1));
+        for at in 0..self.clients.len() {
+            let Some(client) = &self.clients[at] else { continue };
+            for number in client.numbers() {
+                self.drop_request(at, number);
+            }
+        }
+        self.run_ms(10_000);
+        assert!(self.mail.is_empty(), "{:?}", self.mail);
+        for client in self.clients.iter().flatten() {
+            assert_eq!((client.len(), client.is_empty(), client.next_due()), (0, true, None));
+            assert!(client.is_idle(), "no bucket, no call and no timer is left");
+        }
+        let now_us = self.server_us();
+        for (_, _, step) in &self.calls {
+            // A hold that nobody could release is there until somebody looks; the dead are in line until their turn.
+            if let Step::Acquire { name, .. } = step
+                && let Some(shelf) = self.shelves.get_mut(&bucket_of(name))
+            {
+                look_after(shelf, name, ClientId(99), now_us);
+            }
+        }
+        assert!(self.nothing_is_left(), "in the store");
+    }
+}
+
+/// Numbers that look random, the same in every run.
+struct Chance(u64);
+
+impl Chance {
+    const fn below(&mut self, bound: u32) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % bound as u64) as u32
+    }
+}
+
+fn tell(told: &Told) -> String {
+    match told {
+        Told::Granted { .. } => "granted".to_owned(),
+        Told::Renewed { .. } => "renewed".to_owned(),
+        Told::Contended { holder, waiters, ttl_ms } => format!("contended {holder} {waiters} {ttl_ms} ms"),
+        Told::TimedOut { ahead } => format!("timed out {ahead:?}"),
+        Told::Failed(failed) => format!("failed {failed:?}"),
+        Told::Lost => "lost".to_owned(),
+        Told::Released => "released".to_owned(),
+        Told::NotHeld => "not held".to_owned(),
+    }
+}
+
+const fn tell_step(step: &Step) -> &'static str {
+    match step {
+        Step::Acquire { .. } => "acquire",
+        Step::Release { .. } => "release",
+        Step::Renew { .. } => "renew",
+        Step::Beat { .. } => "beat",
+    }
+}

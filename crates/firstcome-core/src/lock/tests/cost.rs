@@ -1,0 +1,125 @@
+//! What a step costs, in questions to the shelf: the same for any number of waiters.
+
+use super::*;
+use std::cell::Cell;
+
+/// A shelf that counts how often it is asked.
+struct Counted {
+    shelf: MemoryShelf<RandomState>,
+    asked: Cell<u32>,
+}
+
+impl Counted {
+    fn inner(&self) -> &MemoryShelf<RandomState> {
+        self.asked.set(self.asked.get() + 1);
+        &self.shelf
+    }
+
+    fn inner_mut(&mut self) -> &mut MemoryShelf<RandomState> {
+        self.asked.set(self.asked.get() + 1);
+        &mut self.shelf
+    }
+}
+
+impl Shelf for Counted {
+    fn last(&self) -> u64 {
+        self.inner().last()
+    }
+    fn set_last(&mut self, last: u64) {
+        self.inner_mut().set_last(last);
+    }
+    fn hold(&self, name: &LockName) -> Option<Hold> {
+        self.inner().hold(name)
+    }
+    fn put_hold(&mut self, name: &LockName, hold: Hold) {
+        self.inner_mut().put_hold(name, hold);
+    }
+    fn remove_hold(&mut self, name: &LockName) {
+        self.inner_mut().remove_hold(name);
+    }
+    fn first(&self, name: &LockName) -> Option<(u64, Waiter)> {
+        self.inner().first(name)
+    }
+    fn number_of(&self, name: &LockName, request: Request) -> Option<u64> {
+        self.inner().number_of(name, request)
+    }
+    fn is_taken(&self, name: &LockName, number: u64) -> bool {
+        self.inner().is_taken(name, number)
+    }
+    fn push(&mut self, name: &LockName, number: u64, waiter: Waiter) {
+        self.inner_mut().push(name, number, waiter);
+    }
+    fn remove(&mut self, name: &LockName, number: u64) {
+        self.inner_mut().remove(name, number);
+    }
+    fn waiters(&self, name: &LockName) -> u32 {
+        self.inner().waiters(name)
+    }
+    fn ahead(&self, name: &LockName, number: u64) -> u32 {
+        self.inner().ahead(name, number)
+    }
+    fn life(&self, client: ClientId) -> Option<Life> {
+        self.inner().life(client)
+    }
+    fn put_life(&mut self, client: ClientId, life: Life) {
+        self.inner_mut().put_life(client, life);
+    }
+    fn is_void(&self, request: Request, now_us: u64) -> bool {
+        self.inner().is_void(request, now_us)
+    }
+    fn put_void(&mut self, request: Request, until_us: u64, now_us: u64) {
+        self.inner_mut().put_void(request, until_us, now_us);
+    }
+}
+
+/// How often the shelf is asked by each step of a lock with so many waiters.
+fn questions(waiters: u64) -> Vec<u32> {
+    let mut shelf = Counted { shelf: MemoryShelf::new(hasher()), asked: Cell::new(0) };
+    let name = lock_name("a");
+    let now_us = START_US;
+    acquire(&mut shelf, &name, waiter(1, 1), Wait::No, now_us);
+    for number in 0..waiters {
+        acquire(&mut shelf, &name, waiter(2, number), Wait::Yes, now_us);
+    }
+    let mut counts = Vec::new();
+    shelf.asked.set(0);
+    let mut count = |shelf: &Counted| counts.push(shelf.asked.replace(0));
+    acquire(&mut shelf, &name, waiter(3, 1), Wait::Yes, now_us);
+    count(&shelf);
+    acquire(&mut shelf, &name, waiter(3, 1), Wait::Yes, now_us);
+    count(&shelf);
+    acquire(&mut shelf, &name, waiter(4, 1), Wait::No, now_us);
+    count(&shelf);
+    renew(&mut shelf, &name, request(1, 1), LEASE_MS, now_us);
+    count(&shelf);
+    beat(&mut shelf, ClientId(2), now_us);
+    look_after(&mut shelf, &name, ClientId(2), now_us);
+    count(&shelf);
+    release(&mut shelf, &name, request(1, 1), Copies::One, now_us);
+    count(&shelf);
+    release(&mut shelf, &name, request(3, 1), Copies::One, now_us);
+    count(&shelf);
+    counts
+}
+
+#[test]
+fn no_step_asks_more_of_the_shelf_because_more_wait() {
+    let few = questions(10);
+    assert_eq!(few, questions(10_000));
+    assert!(few.iter().all(|asked| (1..=15).contains(asked)), "{few:?}");
+}
+
+#[test]
+fn each_dead_one_at_the_head_costs_a_few_questions_once() {
+    let mut shelf = Counted { shelf: MemoryShelf::new(hasher()), asked: Cell::new(0) };
+    let name = lock_name("a");
+    acquire(&mut shelf, &name, waiter(1, 1), Wait::No, START_US);
+    for client in 100..1_100 {
+        acquire(&mut shelf, &name, waiter(client, 1), Wait::Yes, START_US);
+    }
+    shelf.asked.set(0);
+    release(&mut shelf, &name, request(1, 1), Copies::One, START_US + WINDOW_US + 1);
+    let asked = shelf.asked.replace(0);
+    assert!(asked <= 8 * 1_000 + 20, "{asked}");
+    assert!(shelf.shelf.is_empty());
+}

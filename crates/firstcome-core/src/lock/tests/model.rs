@@ -1,0 +1,388 @@
+//! Random steps on the rules and on a model that is too simple to be wrong: lists, looked through from the front. Both
+//! must say the same, and know the same afterwards.
+//!
+//! The model does not say which numbers are drawn: it takes them over, once they were found to be above all before.
+
+use super::*;
+use proptest::prelude::*;
+
+struct Holder {
+    waiter: Waiter,
+    fence: Option<u64>,
+    ends_us: u64,
+    heard_of: bool,
+}
+
+struct Lock {
+    holder: Option<Holder>,
+    /// In the order of arrival; a place that was just drawn is not known yet.
+    line: Vec<(Option<u64>, Waiter)>,
+}
+
+struct Process {
+    id: ClientId,
+    seen_us: u64,
+    life: u64,
+    /// Something of it left a line without its knowledge.
+    interrupted: bool,
+}
+
+struct Model {
+    locks: [Lock; 2],
+    processes: Vec<Process>,
+    void: Vec<(Request, u64)>,
+    now_us: u64,
+    told: Vec<String>,
+}
+
+const NAMES: [&str; 2] = ["a", "b"];
+
+impl Model {
+    const fn new() -> Self {
+        Self {
+            locks: [Lock { holder: None, line: Vec::new() }, Lock { holder: None, line: Vec::new() }],
+            processes: Vec::new(),
+            void: Vec::new(),
+            now_us: START_US,
+            told: Vec::new(),
+        }
+    }
+
+    fn lives(&self, id: ClientId) -> bool {
+        self.processes.iter().any(|process| process.id == id && process.seen_us.abs_diff(self.now_us) <= 2_000_000)
+    }
+
+    fn interrupt(&mut self, id: ClientId) {
+        self.processes.iter_mut().filter(|process| process.id == id).for_each(|process| process.interrupted = true);
+    }
+
+    /// A sign of life. Whether the life goes on.
+    fn hear_of(&mut self, id: ClientId) -> bool {
+        let lives = self.lives(id);
+        let now_us = self.now_us;
+        let Some(process) = self.processes.iter_mut().find(|process| process.id == id) else {
+            self.processes.push(Process { id, seen_us: now_us, life: 0, interrupted: false });
+            return false;
+        };
+        process.seen_us = now_us;
+        let interrupted = std::mem::take(&mut process.interrupted);
+        lives && !interrupted
+    }
+
+    fn hand_on(&mut self, at: usize) {
+        self.locks[at].holder = None;
+        while self.locks[at].holder.is_none() && !self.locks[at].line.is_empty() {
+            let (_, waiter) = self.locks[at].line.remove(0);
+            let id = waiter.request.client;
+            if !self.lives(id) {
+                self.interrupt(id);
+                continue;
+            }
+            let lasts_us = (u64::from(waiter.lease_ms) * 1_000).min(2_000_000);
+            self.told.push(format!("{} to {}.{}", NAMES[at], id.0, waiter.request.number));
+            self.locks[at].holder =
+                Some(Holder { waiter, fence: None, ends_us: self.now_us + lasts_us, heard_of: false });
+        }
+    }
+
+    fn advance(&mut self, at: usize) {
+        let now_us = self.now_us;
+        match &mut self.locks[at].holder {
+            Some(holder) if now_us < holder.ends_us => {
+                holder.ends_us = holder.ends_us.min(now_us + u64::from(holder.waiter.lease_ms) * 1_000);
+            }
+            Some(holder) => {
+                let (id, heard_of) = (holder.waiter.request.client, holder.heard_of);
+                if !heard_of {
+                    self.interrupt(id);
+                }
+                self.hand_on(at);
+            }
+            None => {}
+        }
+    }
+
+    fn holds(&mut self, at: usize, request: Request) -> Option<&mut Holder> {
+        self.locks[at].holder.as_mut().filter(|holder| holder.waiter.request == request)
+    }
+
+    fn ahead(&self, at: usize, request: Request) -> Option<usize> {
+        self.locks[at].line.iter().position(|(_, waiter)| waiter.request == request)
+    }
+
+    fn acquire(&mut self, at: usize, waiter: &Waiter, wait: Wait, highest: u64) -> String {
+        let (request, now_us) = (waiter.request, self.now_us);
+        if self.void.iter().any(|(void, until_us)| *void == request && now_us < *until_us) {
+            return "void".to_owned();
+        }
+        self.advance(at);
+        if let Some(holder) = self.holds(at, request) {
+            let how = if holder.heard_of { "granted" } else { "open" };
+            return format!("{how} {}", holder.ends_us);
+        }
+        let Some(holder) = &self.locks[at].holder else {
+            let ends_us = now_us + u64::from(waiter.lease_ms) * 1_000;
+            self.locks[at].holder = Some(Holder { waiter: waiter.clone(), fence: None, ends_us, heard_of: true });
+            return format!("granted {ends_us}");
+        };
+        let ends_us = holder.ends_us;
+        if self.ahead(at, request).is_none() {
+            let line = &mut self.locks[at].line;
+            match wait {
+                Wait::No => return format!("contended {} {} {ends_us}", holder.waiter.owner, line.len()),
+                Wait::Again(place)
+                    if place <= highest.max(now_us) && line.iter().all(|(other, _)| *other != Some(place)) =>
+                {
+                    let before = line.iter().filter(|(other, _)| other.is_some_and(|other| other < place)).count();
+                    line.insert(before, (Some(place), waiter.clone()));
+                }
+                _ => line.push((None, waiter.clone())),
+            }
+        }
+        let goes_on = self.hear_of(request.client);
+        let ahead = self.ahead(at, request).unwrap();
+        format!("queued {ahead} {goes_on} {}", self.seen(at, request.client))
+    }
+
+    fn seen(&self, at: usize, id: ClientId) -> String {
+        let holder = self.locks[at].holder.as_ref().unwrap();
+        let first = self.locks[at].line.first().map(|(_, first)| first.request.client);
+        let others = first.is_some_and(|first| first != id && self.lives(first));
+        format!("{} {} {}", holder.ends_us, holder.waiter.lease_ms, if others { "others" } else { "mine" })
+    }
+
+    fn release(&mut self, at: usize, request: Request, copies: Copies) -> String {
+        self.advance(at);
+        let said = if self.holds(at, request).is_some() {
+            let mine = format!("{} to {}.{}", NAMES[at], request.client.0, request.number);
+            self.told.retain(|told| *told != mine);
+            self.hand_on(at);
+            "Released".to_owned()
+        } else if let Some(ahead) = self.ahead(at, request) {
+            self.locks[at].line.remove(ahead);
+            format!("Withdrawn {{ ahead: {ahead} }}")
+        } else {
+            "NotHeld".to_owned()
+        };
+        if said == "NotHeld" || copies == Copies::Several {
+            self.void.retain(|(void, _)| *void != request);
+            self.void.push((request, self.now_us + 60_000_000));
+        }
+        said
+    }
+
+    fn renew(&mut self, at: usize, request: Request, lease_ms: u32) -> String {
+        self.advance(at);
+        let until_us = self.now_us + u64::from(lease_ms) * 1_000;
+        let Some(holder) = self.holds(at, request) else { return "None".to_owned() };
+        if holder.ends_us <= until_us {
+            (holder.ends_us, holder.waiter.lease_ms) = (until_us, lease_ms);
+        }
+        holder.heard_of = true;
+        format!("Some({})", holder.ends_us)
+    }
+
+    fn beat(&mut self, id: ClientId) -> String {
+        let goes_on = self.hear_of(id);
+        let looked = [0, 1].map(|at| {
+            self.advance(at);
+            let Some(holder) = &self.locks[at].holder else { return "free".to_owned() };
+            let mine = holder.waiter.request.client == id;
+            format!("{mine} {}", self.seen(at, id))
+        });
+        let process = self.processes.iter_mut().find(|process| process.id == id).unwrap();
+        let interrupted = std::mem::take(&mut process.interrupted);
+        format!("{} {}", goes_on && !interrupted, looked.join(" "))
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Move {
+    Acquire { at: usize, client: u64, number: u64, lease_ms: u32, passes: u32, wait: u8 },
+    Release { at: usize, client: u64, number: u64, copies: Copies },
+    Renew { at: usize, client: u64, number: u64, lease_ms: u32 },
+    Beat(u64),
+    Pass(u64),
+    SetBack(u64),
+}
+
+fn any_move() -> impl Strategy<Value = Move> {
+    let who = || (0..2_usize, 0..3_u64, 0..4_u64);
+    let lease = || proptest::sample::select(vec![100, 900, 2_000, 5_000, 30_000_u32]);
+    let us = prop_oneof![0..2_000_u64, 0..1_500_000_u64, Just(2_000_000), Just(100_000), 0..40_000_000_u64];
+    let back = prop_oneof![0..1_000_000_u64, 0..30_000_000_u64, Just(3_600_000_000_u64)];
+    let copies = proptest::sample::select(vec![Copies::One, Copies::One, Copies::One, Copies::Several]);
+    prop_oneof![
+        10 => (who(), lease(), 0..4_u32, 0..8_u8).prop_map(|((at, client, number), lease_ms, passes, wait)| {
+            Move::Acquire { at, client, number, lease_ms, passes, wait }
+        }),
+        4 => (who(), copies)
+            .prop_map(|((at, client, number), copies)| Move::Release { at, client, number, copies }),
+        3 => (who(), lease()).prop_map(|((at, client, number), lease_ms)| Move::Renew { at, client, number, lease_ms }),
+        4 => (0..3_u64).prop_map(Move::Beat),
+        8 => us.prop_map(Move::Pass),
+        1 => back.prop_map(Move::SetBack),
+    ]
+}
+
+/// The rules and the model, side by side.
+struct Both {
+    play: Play,
+    model: Model,
+    /// The last place of each request, for those who come back.
+    places: Vec<(Request, u64)>,
+    released: u64,
+}
+
+impl Both {
+    /// A request: mostly one that was not given up before, so that something happens.
+    fn request(&self, client: u64, number: u64) -> Request {
+        request(client, if number == 3 { 0 } else { self.released / 4 * 3 + number })
+    }
+
+    fn life(&mut self, client: ClientId, life: u64, before: u64) -> bool {
+        let process = self.model.processes.iter_mut().find(|process| process.id == client).unwrap();
+        let goes_on = process.life == life;
+        assert!(goes_on || before < process.life.max(before + 1), "{life}");
+        process.life = life;
+        goes_on
+    }
+
+    fn acquire(&mut self, at: usize, waiter: Waiter, wait: u8) {
+        let request = waiter.request;
+        let place = self.places.iter().rev().find(|(of, _)| *of == request || wait == 7).map(|(_, place)| *place);
+        let wait = match (wait, place) {
+            (0 | 1, _) => Wait::No,
+            (2, _) => Wait::Again(self.play.now_us + 100 * HOUR_MS * 1_000),
+            (5.., Some(place)) => Wait::Again(place),
+            _ => Wait::Yes,
+        };
+        let before = self.play.shelf.last();
+        let wanted = self.model.acquire(at, &waiter, wait, before);
+        let said = match self.play.acquire(NAMES[at], waiter, wait) {
+            Acquired::Granted(Grant { expires_us, taken: Taken::Yes, .. }) => format!("granted {expires_us}"),
+            Acquired::Granted(Grant { expires_us, .. }) => format!("open {expires_us}"),
+            Acquired::Contended { holder, waiters, expires_us } => format!("contended {holder} {waiters} {expires_us}"),
+            Acquired::Void => "void".to_owned(),
+            Acquired::Queued { number, ahead, life, seen } => {
+                self.places.push((request, number));
+                format!("queued {ahead} {} {}", self.life(request.client, life, before), tell_seen(&seen))
+            }
+        };
+        assert_eq!(said, wanted, "{request:?} {wait:?}");
+    }
+
+    fn beat(&mut self, client: u64) {
+        let before = self.play.shelf.last();
+        let wanted = self.model.beat(ClientId(client));
+        let step = Step::Beat {
+            bucket: 0,
+            client: ClientId(client),
+            names: NAMES.iter().map(|name| lock_name(name)).collect(),
+        };
+        let (answer, pushes) = take(&mut self.play.shelf, &step, self.play.now_us);
+        self.play.pushes.extend(pushes);
+        let Said::Beaten { life, looked } = answer.said else { panic!("{step:?}") };
+        let looked = looked.iter().map(|(grant, seen)| match seen {
+            None => "free".to_owned(),
+            Some(seen) => format!("{} {}", grant.is_some(), tell_seen(seen)),
+        });
+        let looked: Vec<String> = looked.collect();
+        assert_eq!(format!("{} {}", self.life(ClientId(client), life, before), looked.join(" ")), wanted);
+    }
+
+    fn step(&mut self, step: &Move) {
+        let now_us = self.play.now_us;
+        match *step {
+            Move::Acquire { at, client, number, lease_ms, passes, wait } => {
+                let request = self.request(client, number);
+                self.acquire(at, Waiter { request, passes, ..lasting(lease_ms, waiter(client, 0)) }, wait);
+            }
+            Move::Release { at, client, number, copies } => {
+                let request = self.request(client, number);
+                self.released += 1;
+                let wanted = self.model.release(at, request, copies);
+                let (released, push) = release(&mut self.play.shelf, &lock_name(NAMES[at]), request, copies, now_us);
+                self.play.pushes.extend(push);
+                assert_eq!(format!("{released:?}"), wanted, "{request:?}");
+            }
+            Move::Renew { at, client, number, lease_ms } => {
+                let request = self.request(client, number);
+                let wanted = self.model.renew(at, request, lease_ms);
+                let (until_us, push) = renew(&mut self.play.shelf, &lock_name(NAMES[at]), request, lease_ms, now_us);
+                self.play.pushes.extend(push);
+                assert_eq!(format!("{until_us:?}"), wanted, "{request:?}");
+            }
+            Move::Beat(client) => self.beat(client),
+            Move::Pass(us) => self.play.now_us += us,
+            Move::SetBack(us) => self.play.now_us -= us,
+        }
+        self.model.now_us = self.play.now_us;
+    }
+
+    /// Takes over what was drawn, and compares all that both know.
+    fn compare(&mut self, before: u64) {
+        let told = self.play.pushes.drain(..).map(|Push { name, grant }| {
+            assert_eq!(grant.taken, Taken::Open);
+            format!("{name} to {}.{}", grant.request.client.0, grant.request.number)
+        });
+        assert_eq!(told.collect::<Vec<String>>(), self.model.told.drain(..).collect::<Vec<String>>());
+        let shelf = &self.play.shelf;
+        let (last, mut entries) = (shelf.last(), 0);
+        assert!(before <= last, "the highest number never falls");
+        for (at, lock) in self.model.locks.iter_mut().enumerate() {
+            let (name, now_us) = (lock_name(NAMES[at]), self.model.now_us);
+            let hold = shelf.hold(&name);
+            assert_eq!(hold.is_some(), lock.holder.is_some(), "{name}");
+            assert!(hold.is_some() || lock.line.is_empty(), "{name}: nobody waits for a free lock");
+            if let (Some(hold), Some(holder)) = (&hold, &mut lock.holder) {
+                let fence = hold.fence.get();
+                assert!(holder.fence.map_or(before < fence, |known| known == fence), "{name}: {fence} after {before}");
+                holder.fence = Some(fence);
+                assert!(fence + u64::from(hold.waiter.passes.max(1)) <= last + 1, "{name}: all passes have a number");
+                assert_eq!((&hold.waiter, hold.expires_us), (&holder.waiter, holder.ends_us), "{name}");
+                assert_eq!(hold.taken == Taken::Yes, holder.heard_of, "{name}");
+            }
+            for (place, waiter) in &mut lock.line {
+                let number = shelf.number_of(&name, waiter.request).expect("in line");
+                assert!(place.map_or(before < number, |known| known == number), "{name}: {number} after {before}");
+                *place = Some(number);
+            }
+            assert!(lock.line.is_sorted_by_key(|(place, _)| *place));
+            assert_eq!(shelf.waiters(&name) as usize, lock.line.len());
+            entries += lock.line.len() + usize::from(hold.is_some());
+            let shown = view(shelf, &name, now_us);
+            let held = lock.holder.as_ref().filter(|holder| now_us < holder.ends_us);
+            assert_eq!(shown.held.map(|(_, _, until)| until), held.map(|holder| holder.ends_us));
+        }
+        assert_eq!(shelf.len(), entries);
+    }
+}
+
+fn tell_seen(seen: &Seen) -> String {
+    let head = if seen.head == Head::Mine { "mine" } else { "others" };
+    format!("{} {} {head}", seen.expires_us, seen.lease_ms)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn the_rules_say_what_a_naive_model_says(moves in proptest::collection::vec(any_move(), 1..120)) {
+        let mut both = Both { play: Play::new(), model: Model::new(), places: Vec::new(), released: 0 };
+        for step in &moves {
+            let before = both.play.shelf.last();
+            both.step(step);
+            both.compare(before);
+        }
+        for at in [0, 1] {
+            for client in 0..3 {
+                for number in 0..both.released + 4 {
+                    both.play.release(NAMES[at], request(client, number));
+                }
+            }
+        }
+        assert!(both.play.shelf.is_empty(), "nothing is left when all is given up");
+        assert_eq!(both.play.shelf.len(), 0);
+    }
+}
