@@ -8,12 +8,14 @@
 //! - [`history`] what clients asked and were told; [`recovery`] a start from what survived
 //! - [`invariants`] what must hold, one file each; [`report`] what was reached, so that silence means something
 //!
-//! There are two worlds, and each seed plays one of them: even ones the world of coupons ([`world`]), odd ones that of
-//! waiting rooms ([`rooms`]). Locks and auctions bring worlds of their own, and their own files in [`invariants`].
+//! There are three worlds, and each seed plays one of them, by its remainder when divided by three: 0 that of coupons
+//! ([`world`]), 1 that of waiting rooms ([`rooms`]), 2 that of locks ([`locks`]). Auctions bring a world of their own, and
+//! their own files in [`invariants`].
 
 pub mod history;
 pub mod invariants;
 pub mod journal;
+pub mod locks;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod recovery;
@@ -32,8 +34,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// An assertion of the store that fails ends the run as the violation `assertion`, so that its seed is told too.
 pub fn run_seed(seed: u64) -> Result<Report, Violation> {
-    if seed % 2 == 1 {
-        return rooms::run_seed(seed);
+    match seed % 3 {
+        1 => return rooms::run_seed(seed),
+        2 => return locks::run_seed(seed),
+        _ => {}
     }
     // Nothing of the world outlives its panic, so nothing half changed can be seen.
     let run = catch_unwind(AssertUnwindSafe(|| world::World::new(seed).run()));

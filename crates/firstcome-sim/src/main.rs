@@ -111,7 +111,7 @@ fn as_table(total: &Report) -> String {
     let mut table = String::new();
     for ((what, how), count) in &total.counts {
         // Writing to a string cannot fail.
-        let _ = writeln!(table, "{what:<11} {how:<36} {count:>12}");
+        let _ = writeln!(table, "{what:<12} {how:<36} {count:>12}");
     }
     table
 }
@@ -160,7 +160,7 @@ fn planted(arguments: &Arguments) -> ExitCode {
         let hunts: Vec<String> = hunts.iter().map(hunt_as_json).collect();
         println!("{{\"right\":{right},\"hunts\":[{}]}}", hunts.join(","));
     } else {
-        println!("{:<24} | {:<20} | {:>6} | detail", "bug", "caught by", "seed");
+        println!("{:<27} | {:<20} | {:>6} | detail", "bug", "caught by", "seed");
         for hunt in &hunts {
             print!("{}", hunt_as_row(hunt));
         }
@@ -180,7 +180,7 @@ fn hunt_as_row(hunt: &firstcome_sim::planted::Hunt) -> String {
     } else {
         format!("  WRONG: expected {}", hunt.expected.unwrap_or("nothing"))
     };
-    format!("{:<24} | {invariant:<20} | {seed:>6} | {detail}{wrong}\n", hunt.bug)
+    format!("{:<27} | {invariant:<20} | {seed:>6} | {detail}{wrong}\n", hunt.bug)
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -37,6 +37,12 @@ pub const fn expected(bug: Bug) -> &'static str {
         Bug::RateTooHigh | Bug::AbsentAdmitted | Bug::SlotLost => "admission_pace",
         Bug::PassOutlivesSlot => "acknowledged_rooms",
         Bug::DepartedCounted => "position_falls",
+        Bug::AnybodyReleases => "fenced_exclusion",
+        Bug::FenceStands => "fences_grow",
+        Bug::DeadServed => "fifo_grants",
+        Bug::WakeUpLost => "no_lost_wake_up",
+        Bug::RenewedAfterRelease => "lock_words",
+        Bug::DeadlineFromArrival => "hold_deadline",
     }
 }
 

@@ -51,7 +51,7 @@ pub struct Request {
 }
 
 /// Who waits, and what for.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Waiter {
     /// Which wish.
     pub request: Request,
@@ -65,7 +65,7 @@ pub struct Waiter {
 }
 
 /// Whether to wait for a lock that is held.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Wait {
     /// Answer at once.
     No,
@@ -76,7 +76,7 @@ pub enum Wait {
 }
 
 /// Whether another copy of the same request may still be on its way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Copies {
     /// It was sent once, and answered.
     One,
@@ -85,7 +85,7 @@ pub enum Copies {
 }
 
 /// A lock in somebody's hands.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Hold {
     /// Who has it.
     pub waiter: Waiter,
@@ -98,7 +98,7 @@ pub struct Hold {
 }
 
 /// Whether somebody who was given a lock while waiting has been heard of since.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Taken {
     /// Not yet.
     Open,
@@ -107,7 +107,7 @@ pub enum Taken {
 }
 
 /// What the holder of a lock is told, in an answer or by a push.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Grant {
     /// Which wish it fulfils.
     pub request: Request,
@@ -127,7 +127,7 @@ impl Hold {
 }
 
 /// A grant that somebody has to be told who is not asking at this moment.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Push {
     /// Which lock.
     pub name: LockName,
@@ -136,7 +136,7 @@ pub struct Push {
 }
 
 /// What a process that waits knows of the lock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Seen {
     /// When the present hold ends by itself, in µs of the store's clock.
     pub expires_us: u64,
@@ -147,7 +147,7 @@ pub struct Seen {
 }
 
 /// Who looks after the lock when its hold ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Head {
     /// This process.
     Mine,
@@ -156,7 +156,7 @@ pub enum Head {
 }
 
 /// The answer to an [`super::acquire`].
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Acquired {
     /// The lock is yours.
     Granted(Grant),
@@ -185,7 +185,7 @@ pub enum Acquired {
 }
 
 /// The answer to a [`super::release`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Released {
     /// It was held, and is not any more.
     Released,
@@ -199,7 +199,7 @@ pub enum Released {
 }
 
 /// A lock as everybody may see it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LockView {
     /// Who has it: owner, fence, and when the hold ends, in µs of the store's clock.
     pub held: Option<(OwnerName, Fence, u64)>,

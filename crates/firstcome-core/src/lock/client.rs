@@ -24,11 +24,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// After this without an answer to the withdrawal a waiter whose time is over is told so all the same.
 const WITHDRAWAL_MS: u64 = 1_000;
-/// Between two tries of a call that failed: doubled from the first to the last.
-const RETRY_MS: (u64, u64) = (10, 1_000);
 
 /// What is the same for all requests of a process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Settings {
     /// How much of a lease two clocks may disagree by: parts in a million.
     pub drift_ppm: u32,
@@ -42,7 +40,7 @@ impl Default for Settings {
 }
 
 /// Whether a hold is renewed as long as its holder lives.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Watch {
     /// It is, three times per lease.
     Renew,
@@ -51,7 +49,7 @@ pub enum Watch {
 }
 
 /// A wish for a lock.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Ask {
     /// Which lock.
     pub name: LockName,
@@ -68,7 +66,7 @@ pub struct Ask {
 }
 
 /// One step of the store: one transaction on one bucket, one round trip.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Step {
     /// See [`super::acquire`].
     Acquire {
@@ -110,7 +108,7 @@ pub enum Step {
 pub const RENEWALS_MAX: usize = 500;
 
 /// One hold that is to go on.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Renewal {
     /// Which lock.
     pub name: LockName,
@@ -121,7 +119,7 @@ pub struct Renewal {
 }
 
 /// The answer to a [`Step`].
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Answer {
     /// The store's clock when the step was taken, in µs.
     pub now_us: u64,
@@ -130,7 +128,7 @@ pub struct Answer {
 }
 
 /// See [`Answer`].
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Said {
     /// To an acquire.
     Acquired(Acquired),
@@ -148,7 +146,7 @@ pub enum Said {
 }
 
 /// Why a call has no answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Failed {
     /// It was not done.
     Unavailable,
@@ -157,7 +155,7 @@ pub enum Failed {
 }
 
 /// A step that is to be sent now.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Call {
     /// Under which number to tell what came of it.
     pub id: u64,
@@ -166,7 +164,7 @@ pub struct Call {
 }
 
 /// What came of a request.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Told {
     /// It holds the lock, at least until the deadline.
     Granted {
@@ -207,7 +205,7 @@ pub enum Told {
 }
 
 /// Where a request stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum State {
     /// The store has not told where it stands.
     Asking,
@@ -220,7 +218,7 @@ enum State {
 }
 
 /// Why a request is being given up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Leaving {
     /// Nobody wants it any more, and nobody is told.
     Dropped,
@@ -230,6 +228,7 @@ enum Leaving {
     Released,
 }
 
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Entry {
     ask: Ask,
     bucket: u8,
@@ -254,7 +253,7 @@ struct Entry {
 }
 
 /// What the answer to a call is about.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum About {
     Request(u64),
     Renewals(u8, Vec<u64>),
@@ -262,20 +261,21 @@ enum About {
 }
 
 /// What is due at some time.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Due {
     Request(u64),
     Bucket(u8),
 }
 
 /// What the store's clock showed at or after an instant of ours.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Base {
     sent: Steady,
     server_us: u64,
 }
 
 /// All requests of one process for the locks of one store.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Client {
     id: ClientId,
     settings: Settings,
@@ -568,18 +568,11 @@ impl Client {
         let left_us = expires_us.saturating_sub(base.server_us);
         // Longer than the lease only if the store's clock jumped.
         let left_us = left_us.min(u64::from(lease_ms) * 1_000 + u64::from(CLAIM_WINDOW_MS) * 1_000);
-        // Of all the time since the store told its clock, which may be longer ago than the grant.
+        // The clocks ran apart since the instant at which they were compared, which may be long before the grant.
         let drift_us = (left_us * u64::from(self.settings.drift_ppm)).div_ceil(1_000_000);
         let left_us = left_us.saturating_sub(drift_us);
         Steady::from_us(base.sent.as_us().saturating_add_unsigned(left_us)).min(arrival)
     }
-}
-
-/// How long to wait before try number `tries`: doubled, and spread by the number of the request.
-fn retry_ms(tries: u32, number: u64) -> u64 {
-    let (first_ms, last_ms) = RETRY_MS;
-    let base_ms = first_ms.saturating_mul(1 << tries.min(10)).min(last_ms);
-    base_ms + spread(number ^ u64::from(tries), base_ms / 2)
 }
 
 /// A number from 0 to below `end`, always the same for the same seed: chance has no place here.

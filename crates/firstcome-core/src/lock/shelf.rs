@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher;
 
 /// When a process was heard of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Life {
     /// A number drawn when the store heard of it for the first time, or again after it had counted as dead.
     pub number: u64,

@@ -2,6 +2,12 @@
 //!
 //! | file | invariant |
 //! |---|---|
+//! | [`fenced_exclusion`] | 1: mutual exclusion under fencing |
+//! | [`fences_grow`] | 2: fences strictly increase per lock |
+//! | [`fifo_grants`] | 3: grants follow arrival |
+//! | [`no_lost_wake_up`] | 4: a free lock with a living waiter is granted, and the waiter learns of it |
+//! | [`hold_deadline`] | 1, from the holder's side: its deadline is never after the store's |
+//! | [`lock_words`] | every request of a lock gets one final word, which is true; nothing is left behind |
 //! | [`no_oversell`] | 5: no oversell, no undersell |
 //! | [`one_each`] | 6: one each |
 //! | [`gapless_in_order`] | 7: serials without gaps, in the order in which claims were accepted |
@@ -11,13 +17,21 @@
 //! | [`admission_pace`] | 10: admissions within rate and cap, present people only, the lowest number first |
 //! | [`position_falls`] | 11: a shown position never rises |
 //!
-//! Each judges the [`Evidence`] or the [`RoomEvidence`]: what clients were told, and what is on disk after a crash. None
-//! of them looks into the store. Each has a test with a history that it must reject.
+//! Each judges the [`Evidence`], the [`RoomEvidence`] or the [`LockEvidence`]: what clients were told, and what is on disk
+//! after a crash or was written into a shelf. None of them looks into the store. Each has a test with a history that it must reject.
 
 pub mod acknowledged_rooms;
 pub mod acknowledged_stays;
 pub mod admission_pace;
+pub mod fenced_exclusion;
+pub mod fences_grow;
+pub mod fifo_grants;
 pub mod gapless_in_order;
+pub mod hold_deadline;
+#[cfg(test)]
+mod lock_story;
+pub mod lock_words;
+pub mod no_lost_wake_up;
 pub mod no_oversell;
 pub mod one_each;
 pub mod one_place;
@@ -29,6 +43,8 @@ mod story;
 
 use crate::history::History;
 use crate::journal::Stored;
+use crate::locks::history::History as LockHistory;
+use crate::locks::ledger::Ledger as LockLedger;
 use crate::rooms::history::History as RoomHistory;
 use crate::rooms::journal::Commit;
 use crate::rooms::ledger::Ledger;
@@ -55,6 +71,16 @@ pub struct RoomEvidence<'a> {
     pub history: &'a RoomHistory,
     /// Every commit that is on disk, in order. No process runs on it at this moment.
     pub log: &'a [Commit],
+}
+
+/// What an invariant of locks is judged by.
+pub struct LockEvidence<'a> {
+    /// Which run.
+    pub seed: u64,
+    /// What processes asked for, were told and did, and what the store wrote down.
+    pub history: &'a LockHistory,
+    /// The same log, read hold by hold.
+    pub ledger: &'a LockLedger,
 }
 
 /// A broken promise.
@@ -100,4 +126,14 @@ pub fn check_rooms(evidence: &RoomEvidence<'_>) -> Result<(), Violation> {
     acknowledged_rooms::check(evidence, &ledger)?;
     admission_pace::check(evidence, &ledger)?;
     position_falls::check(evidence, &ledger)
+}
+
+/// Judges all of locks.
+pub fn check_locks(evidence: &LockEvidence<'_>) -> Result<(), Violation> {
+    fences_grow::check(evidence)?;
+    hold_deadline::check(evidence)?;
+    fenced_exclusion::check(evidence)?;
+    fifo_grants::check(evidence)?;
+    lock_words::check(evidence)?;
+    no_lost_wake_up::check(evidence)
 }

@@ -1,5 +1,7 @@
 //! The run of every CI: a fixed range of seeds, and proof that it reached what it is there for.
 
+mod lock_model;
+
 use firstcome_sim::{Report, run_seed};
 
 const SEEDS: std::ops::Range<u64> = 0..2_000;

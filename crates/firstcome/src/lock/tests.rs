@@ -1,6 +1,5 @@
 use super::*;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 #[tokio::test]
 async fn a_lock_is_held_by_one_and_handed_over_in_the_order_of_arrival() {
@@ -100,19 +99,4 @@ async fn a_cohort_is_served_by_one_grant_and_others_wait_for_no_more_than_that()
     assert_eq!(batches, [0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1]);
     // Within a batch one fence follows the other.
     assert_eq!(order[3].1, order[0].1.after(3));
-}
-
-#[test]
-#[ignore = "a figure, not a check"]
-#[expect(clippy::disallowed_methods, reason = "a figure")]
-fn a_figure_of_the_fast_path() {
-    let locks = Locks::memory();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let started = Instant::now();
-        for _ in 0..1_000_000 {
-            locks.lock("a").acquire().await.unwrap().release().await.unwrap();
-        }
-        println!("{:?} per pair", started.elapsed() / 1_000_000);
-    });
 }

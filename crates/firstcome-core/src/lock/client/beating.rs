@@ -12,7 +12,7 @@ use std::mem;
 const LOOK_LATER_MS: u64 = 1;
 
 /// What this process has to do with one bucket.
-#[derive(Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Bucket {
     /// The locks that it waits for, and which requests do.
     lines: BTreeMap<LockName, Line>,
@@ -24,7 +24,7 @@ pub(super) struct Bucket {
     pub(super) timer: Option<Steady>,
 }
 
-#[derive(Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Line {
     requests: BTreeSet<u64>,
     /// The shortest lease that anybody wanted here.

@@ -1,9 +1,12 @@
 //! What the store says, and what follows from it.
 
-use super::{About, Answer, Base, Client, Failed, Leaving, Said, State, Told, retry_ms};
+use super::{About, Answer, Base, Client, Failed, Leaving, Said, State, Told, spread};
 use crate::id::LockName;
 use crate::lock::{Acquired, Copies, Grant, Push, Released, Taken};
 use crate::time::Steady;
+
+/// Between two tries of a call that failed: doubled from the first to the last.
+const RETRY_MS: (u64, u64) = (10, 1_000);
 
 impl Client {
     /// What came of a call. An answer to a call that is not known any more changes nothing.
@@ -208,6 +211,13 @@ impl super::Entry {
     pub(super) fn undone_until(&self, now: Steady) -> Steady {
         now.plus_ms(super::WITHDRAWAL_MS.max(u64::from(self.ask.lease_ms)))
     }
+}
+
+/// How long to wait before try number `tries`: doubled, and spread by the number of the request.
+fn retry_ms(tries: u32, number: u64) -> u64 {
+    let (first_ms, last_ms) = RETRY_MS;
+    let base_ms = first_ms.saturating_mul(1 << (tries.max(1) - 1).min(10)).min(last_ms);
+    base_ms + spread(number ^ u64::from(tries), base_ms / 2)
 }
 
 #[cfg(feature = "planted-bugs")]

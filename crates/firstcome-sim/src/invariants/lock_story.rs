@@ -1,0 +1,181 @@
+//! Histories of a lock written by hand, so that each invariant can be shown what it must reject.
+
+use super::{LockEvidence, Violation};
+use crate::locks::history::{Asked, Belief, Disturbance, History, Word, Write};
+use crate::locks::ledger::Ledger;
+use crate::locks::shelf::{Logged, Shelved};
+use firstcome_core::id::{LockName, OwnerName};
+use firstcome_core::lock::{
+    Ask, ClientId, Copies, Fence, Hold, Life, Renewal, Request, Step, Taken, Told, Wait, Waiter, Watch,
+};
+use firstcome_core::time::Steady;
+
+type Check = fn(&LockEvidence<'_>) -> Result<(), Violation>;
+
+/// One lock, told step by step. Each process has one request; leases are a second.
+pub(super) struct Story {
+    history: History,
+}
+
+const LEASE_MS: u32 = 1_000;
+
+fn name() -> LockName {
+    LockName::parse("l").unwrap()
+}
+
+fn owner() -> OwnerName {
+    OwnerName::parse("o").unwrap()
+}
+
+fn request(of: u64) -> Request {
+    Request { client: ClientId(of), number: 1 }
+}
+
+fn waiter(of: u64) -> Waiter {
+    Waiter { request: request(of), owner: owner(), lease_ms: LEASE_MS, passes: 1 }
+}
+
+impl Story {
+    pub(super) fn new() -> Self {
+        Self { history: History::default() }
+    }
+
+    fn log(&mut self, what: Shelved) -> &mut Self {
+        let at = self.history.now;
+        self.history.log.push(Logged { at, store_us: at as u64, bucket: 0, what });
+        self
+    }
+
+    fn hold(&mut self, of: u64, fence: u64, lease_ms: u64) -> &mut Self {
+        let expires_us = self.history.now as u64 + lease_ms * 1_000;
+        let hold = Hold { waiter: waiter(of), fence: Fence::new(fence).unwrap(), expires_us, taken: Taken::Yes };
+        self.log(Shelved::Hold(name(), hold))
+    }
+
+    fn acquire(&mut self, of: u64) -> &mut Self {
+        self.log(Shelved::Step(Step::Acquire { name: name(), waiter: waiter(of), wait: Wait::Yes }))
+    }
+
+    fn release(&mut self, of: u64) -> &mut Self {
+        self.log(Shelved::Step(Step::Release { name: name(), request: request(of), copies: Copies::One }))
+    }
+
+    pub(super) fn pass_ms(&mut self, ms: i64) -> &mut Self {
+        self.history.now += ms * 1_000;
+        self
+    }
+
+    pub(super) fn asks(&mut self, of: u64) -> &mut Self {
+        let (wait_ms, lease_ms) = (120_000, LEASE_MS);
+        let ask = Ask { name: name(), owner: owner(), wait_ms, lease_ms, passes: 1, watch: Watch::Renew };
+        let asked = Asked { at: self.history.now - 1, ask, given_up: None, dropped: false, copied: false };
+        self.history.asked.insert(request(of), asked);
+        self
+    }
+
+    pub(super) fn granted(&mut self, of: u64, fence: u64) -> &mut Self {
+        self.acquire(of).hold(of, fence, u64::from(LEASE_MS))
+    }
+
+    pub(super) fn freed(&mut self, of: u64) -> &mut Self {
+        self.release(of).log(Shelved::Free(name()))
+    }
+
+    pub(super) fn lives(&mut self, of: u64) -> &mut Self {
+        let seen_us = self.history.now as u64;
+        self.log(Shelved::Life(ClientId(of), Life { number: 1, seen_us }))
+    }
+
+    pub(super) fn in_line(&mut self, of: u64, number: u64) -> &mut Self {
+        self.acquire(of).log(Shelved::InLine(name(), number, waiter(of))).lives(of)
+    }
+
+    /// The holder gives up, and this one has the lock.
+    pub(super) fn handed_to(&mut self, of: u64, number: u64, fence: u64) -> &mut Self {
+        self.release(1).log(Shelved::OutOfLine(name(), number)).hold(of, fence, u64::from(LEASE_MS))
+    }
+
+    /// The holder gives up, and so nobody has the lock.
+    pub(super) fn passed_over(&mut self, by: u64, number: u64) -> &mut Self {
+        self.release(by).log(Shelved::OutOfLine(name(), number)).log(Shelved::Free(name()))
+    }
+
+    pub(super) fn renewed(&mut self, of: u64, fence: u64, lease_ms: u64) -> &mut Self {
+        self.renewed_by(of, of, fence, lease_ms)
+    }
+
+    pub(super) fn renewed_by(&mut self, by: u64, of: u64, fence: u64, lease_ms: u64) -> &mut Self {
+        let renewal = Renewal { name: name(), request: request(by), lease_ms: lease_ms as u32 };
+        self.log(Shelved::Step(Step::Renew { bucket: 0, renewals: vec![renewal] })).hold(of, fence, lease_ms)
+    }
+
+    pub(super) fn flush(&mut self) -> &mut Self {
+        self.history.disturbances.push((self.history.now, Disturbance::Flush));
+        self.log(Shelved::Flush)
+    }
+
+    pub(super) fn clock_back(&mut self) -> &mut Self {
+        self.history.disturbances.push((self.history.now, Disturbance::ClockBack));
+        self
+    }
+
+    pub(super) fn killed(&mut self, of: u64) -> &mut Self {
+        self.history.killed.insert(ClientId(of), self.history.now);
+        self
+    }
+
+    pub(super) fn healed(&mut self) -> &mut Self {
+        self.history.healed_at = Some(self.history.now);
+        self
+    }
+
+    pub(super) fn left(&mut self, what: &str) -> &mut Self {
+        self.history.left.push(what.into());
+        self
+    }
+
+    pub(super) fn told(&mut self, of: u64, told: Told) -> &mut Self {
+        self.history.tell(Word { at: self.history.now, request: request(of), told });
+        self
+    }
+
+    pub(super) fn believes(&mut self, of: u64, fence: u64, from: i64, until: i64) -> &mut Self {
+        let fence = Fence::new(fence).unwrap();
+        self.history.believe(Belief { name: name(), request: request(of), fence, from, until });
+        self
+    }
+
+    pub(super) fn told_until(&mut self, of: u64, fence: u64, until: i64) -> &mut Self {
+        let (fence_told, deadline) = (Fence::new(fence).unwrap(), Steady::from_us(until));
+        let told = Told::Granted { fence: fence_told, deadline, taken: Taken::Yes };
+        self.believes(of, fence, self.history.now, until).told(of, told)
+    }
+
+    /// Told of the grant as soon as it was there.
+    pub(super) fn grants(&mut self, of: u64, fence: u64) -> &mut Self {
+        self.told_until(of, fence, self.history.now + 900_000)
+    }
+
+    pub(super) fn writes(&mut self, of: u64, fence: u64, accepted: bool) -> &mut Self {
+        let at = self.history.now;
+        self.history.writes.push(Write { at, name: name(), request: request(of), fence, accepted });
+        self
+    }
+
+    fn judge(&self, check: Check) -> Result<(), Violation> {
+        check(&LockEvidence { seed: 0, history: &self.history, ledger: &Ledger::read(&self.history) })
+    }
+
+    #[track_caller]
+    pub(super) fn assert_found(&self, check: Check, detail: &str) {
+        match self.judge(check) {
+            Ok(()) => panic!("nothing was found, wanted: {detail}"),
+            Err(violation) => assert!(violation.detail.contains(detail), "found another thing: {violation}"),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn assert_clean(&self, check: Check) {
+        assert_eq!(self.judge(check), Ok(()));
+    }
+}
