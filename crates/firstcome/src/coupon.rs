@@ -2,11 +2,13 @@
 
 use crate::WaitingRooms;
 use crate::request::request_id;
+#[cfg(feature = "sqlite")]
+use firstcome_store::Fault;
 use firstcome_store::core::coupon::{Attributes, Claim, CouponLimit, CouponSettings, Effect, Rejection, Serial};
 use firstcome_store::core::id::{CouponName, NameError, RequestId, UserId};
 use firstcome_store::{
-    ClaimRecord, Claimed, CouponStore, CouponView, Durability, Embedded, Fault, Page, Put, RedeemRequest, Refused,
-    RoomStore, StoreError,
+    ClaimRecord, Claimed, CouponStore, CouponView, Durability, Embedded, Page, Put, RedeemRequest, Refused, RoomStore,
+    StoreError,
 };
 use std::sync::Arc;
 

@@ -65,6 +65,80 @@ pub mod lock;
 pub mod request;
 mod room;
 
+/// Runs an async function within a lock whose name is made of its arguments.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use firstcome::{LockError, Locks, distributed_lock};
+///
+/// #[derive(Debug)]
+/// enum BidError {
+///     TooLow,
+///     Lock(LockError),
+/// }
+///
+/// impl From<LockError> for BidError {
+///     fn from(error: LockError) -> Self {
+///         Self::Lock(error)
+///     }
+/// }
+///
+/// struct BidCommand {
+///     auction_id: u64,
+///     price: u64,
+/// }
+///
+/// struct Bids {
+///     locks: Locks,
+/// }
+///
+/// impl Bids {
+///     #[distributed_lock(key = "AUCTION:{command.auction_id}", wait = "5s", lease = "3s", guard = held)]
+///     async fn bid(&self, command: BidCommand) -> Result<firstcome::Fence, BidError> {
+///         if command.price < 100 {
+///             return Err(BidError::TooLow);
+///         }
+///         Ok(held.fence()) // to be written beside the bid: whoever comes later has a larger one
+///     }
+/// }
+///
+/// let bids = Bids { locks: Locks::memory() };
+/// assert!(bids.bid(BidCommand { auction_id: 7, price: 120 }).await.is_ok());
+/// # }
+/// ```
+///
+/// The function must return a `Result` whose error implements `From<LockError>`. It may be free or a method, generic, and
+/// in an `impl` of a trait, but not under `#[async_trait]`, which takes its `async` away.
+///
+/// # What happens
+/// - The name is made, the lock is waited for, the body runs, the lock is given back, and then the function returns. This
+///   is awaited on every way out: the end, `return`, `?`. A panic and a dropped future cannot await: there the guard is
+///   dropped, which gives the lock back in the background.
+/// - When the lock is lost the body is dropped at its next await point, and the function fails with [`LockError::Lost`].
+///   So it does if a success comes after the lock was lost, or if the lock cannot be given back for certain. An error of
+///   the body's own is returned as it is.
+/// - A name that is made wrong, a wait that is over, or a store that gives no answer is an error before the body runs.
+///
+/// # Options
+/// - `key = "AUCTION:{command.auction_id}"`: the name. In braces an argument or `self`, or fields and methods without
+///   arguments in it, each by its `Display`. Anything but `A–Z a–z 0–9 . _ : @ -` that comes out is
+///   [`LockError::Name`].
+/// - `locks = self.locks`: the [`Locks`], or anything that a `&` makes one; `self.locks` without this.
+/// - `wait = "5s"`, at most `1h`, 5 s without this; `"0s"` takes the lock only if it is free. `lease = "3s"`, `100ms` to
+///   `24h`, 30 s without this: how long the lock outlasts this process. It is renewed as long as the body runs.
+/// - `owner = "{command.bidder}"`: as what others see the holder; see [`LockRequest::owner`].
+/// - `guard = held`: the body has the [`Guard`] under this name.
+/// - `retry = 3`: when the body returns an error that [is a conflict](lock::Retry), it is run again from its start, up to so
+///   many times (at most 100), under the same hold, with clones of the arguments as they came in, and never after the
+///   lock was lost. Before each run there is a `pause = "100ms"`, at most `1m`, give or take a quarter.
+/// - `transaction(tx = self.database.begin())`: a future of a `Result` of a [`Transaction`](lock::Transaction). It
+///   begins after the grant and checks the fence; the body has `&mut` it under this name; it is committed before the lock
+///   is given back, and rolled back on an error and on a lost lock. Dropped in a panic or with the future, it must undo
+///   itself. The function's error is to be made from its errors too. What is committed stays a success even if the lock
+///   was lost meanwhile, since the fence was checked in it. Each retry has a transaction of its own; a conflict may also
+///   come from the commit.
+pub use firstcome_macros::distributed_lock;
+
 pub use coupon::{ClaimRequest, CouponHandle, Coupons, Error, Outcome};
 /// For stores of one's own, and for the simulator.
 pub use firstcome_store::embedded;

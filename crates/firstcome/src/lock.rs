@@ -4,6 +4,8 @@ mod driver;
 mod error;
 mod guard;
 mod many;
+#[doc(hidden)]
+pub mod section;
 #[cfg(test)]
 mod tests;
 
@@ -11,6 +13,7 @@ pub use error::LockError;
 pub use firstcome_store::core::lock::{Fence, Request};
 pub use guard::{Guard, Lease};
 pub use many::{MultiGuard, MultiLock};
+pub use section::{Retry, Transaction};
 
 #[cfg(feature = "redis")]
 pub use firstcome_store::redis::{Eviction, LinkOptions, OpenError};

@@ -2,10 +2,12 @@
 
 use crate::Error;
 use crate::request::request_id;
+#[cfg(feature = "sqlite")]
+use firstcome_store::Fault;
 use firstcome_store::core::id::{NameError, RequestId, RoomName, UserId};
 use firstcome_store::core::limits::IDEMPOTENCY_KEY_BYTES_MAX;
 use firstcome_store::core::room::{Join, Number, Rejection, RoomSettings, TicketState};
-use firstcome_store::{Embedded, Fault, Joining, PassCheck, Put, RoomStore, RoomSummary, TicketAnswer};
+use firstcome_store::{Embedded, Joining, PassCheck, Put, RoomStore, RoomSummary, TicketAnswer};
 use std::sync::Arc;
 
 /// Waiting rooms that admit in the order of arrival. Cheap to clone.

@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -214,6 +214,17 @@ impl Shared {
         } else {
             own_thread(running);
         }
+    }
+
+    /// Passes time where the timer runs, since whoever waits may be under another executor.
+    pub(super) async fn sleep(&self, time: Duration) {
+        let (done, passed) = oneshot::channel();
+        self.in_background(Box::pin(async move {
+            tokio::time::sleep(time).await;
+            // Whoever waited may be gone.
+            let _ = done.send(());
+        }));
+        let _ = passed.await;
     }
 
     fn finish(self: &Arc<Self>, call: u64, answer: Result<Answer, StoreError>) {

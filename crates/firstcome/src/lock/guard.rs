@@ -108,6 +108,11 @@ impl Guard {
         .await
     }
 
+    /// Waits under any executor, as long as the lock is held.
+    pub(super) async fn sleep(&self, time: Duration) -> Result<(), LockError> {
+        self.run(self.held.shared.sleep(time)).await
+    }
+
     /// Lets the hold last `lease` from now on, and renews it by that from then on, if it is renewed at all. One request.
     ///
     /// Fails with [`LockError::Lost`], and [`LockError::Invalid`] outside 100 ms to 24 h.

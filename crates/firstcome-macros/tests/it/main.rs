@@ -1,0 +1,10 @@
+//! What `#[distributed_lock]` does, and what the compiler says to whoever misuses it.
+
+mod exits;
+mod lost;
+mod misuse;
+mod order;
+mod retry;
+mod shapes;
+mod support;
+mod transaction;
