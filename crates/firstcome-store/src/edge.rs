@@ -47,6 +47,26 @@ impl Clock for SystemClock {
     }
 }
 
+/// The machine's wall clock as it is, also after somebody has set it back: what several processes agree on. For locks
+/// only, whose rules bear it. (A clock that stands still until the old time is reached again, as [`SystemClock`] does,
+/// would in one process call holds over that another has just granted.)
+#[derive(Default)]
+pub struct SharedClock {
+    own: SystemClock,
+}
+
+impl Clock for SharedClock {
+    fn now(&self) -> Timestamp {
+        #[expect(clippy::disallowed_methods, reason = "this is the edge where the wall clock comes in")]
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp::clamped_us(i64::try_from(unix.as_micros()).unwrap_or(i64::MAX))
+    }
+
+    fn steady(&self) -> Steady {
+        self.own.steady()
+    }
+}
+
 /// A clock that stands where it is put, for tests and simulations.
 pub struct ManualClock {
     now_us: AtomicI64,

@@ -28,7 +28,14 @@ use firstcome_store::core::lock::{Ask, Copies, Released, Renewal, Said, Step, Wa
 use firstcome_store::edge::draw_id;
 #[cfg(feature = "redis")]
 use firstcome_store::redis::RedisLocks;
+#[cfg(feature = "sqlite")]
+use firstcome_store::{
+    Fault,
+    sqlite::{LockDurability, SqliteLocks},
+};
 use firstcome_store::{LockSeen, LockStore, MemoryLocks, StoreError};
+#[cfg(feature = "sqlite")]
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,11 +79,40 @@ impl Locks {
         Self { shared: Shared::memory(Arc::new(MemoryLocks::default())) }
     }
 
+    /// Locks between the processes of this machine that open the same directory, which is made if it is absent. A grant is
+    /// synced to disk before it is told: a hand-over costs about one sync.
+    ///
+    /// Blocks for a few syncs if the directory is new. Refused with a [`Fault`] that says what to do. Call within a Tokio
+    /// runtime, which then carries heartbeats and renewals; without one a thread does.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scratch = tempfile::tempdir()?; let directory = scratch.path();
+    /// let locks = firstcome::Locks::open(directory)?;
+    /// let guard = locks.lock("nightly-report").try_acquire().await?; // or `acquire`, to wait in line
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// A process that is killed gives its locks up with their leases, and its places in line after a claim window (2 s).
+    #[cfg(feature = "sqlite")]
+    pub fn open(directory: impl AsRef<Path>) -> Result<Self, Fault> {
+        Self::open_with(directory, LockDurability::Durable)
+    }
+
+    /// As [`Self::open`], with less durability for more speed. Processes with either may share a directory.
+    #[cfg(feature = "sqlite")]
+    pub fn open_with(directory: impl AsRef<Path>, durability: LockDurability) -> Result<Self, Fault> {
+        let store = SqliteLocks::open(directory.as_ref(), durability)?;
+        Ok(Self { shared: Shared::over(store)? })
+    }
+
     /// Locks of any store. Call within a Tokio runtime, which then carries heartbeats and renewals.
     ///
     /// Fails if the operating system gives no random bytes.
     pub fn over(store: impl LockStore) -> Result<Self, StoreError> {
-        Ok(Self { shared: Shared::over(store)? })
+        let shared = Shared::over(store).map_err(|fault| StoreError::Unavailable(Arc::new(fault)))?;
+        Ok(Self { shared })
     }
 
     /// Locks on a Redis or Valkey server, from version 6.2, whose `maxmemory-policy` is `noeviction`:

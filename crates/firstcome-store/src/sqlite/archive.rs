@@ -2,7 +2,7 @@
 
 use super::coupon::{coupons, for_each_claim, for_each_redemption};
 use super::faults::fault;
-use super::{connect, coupon, lock, open_reader};
+use super::{DATABASE_FILE, connect, coupon, lock, open_reader, schema};
 use crate::edge::{draw_hasher, draw_secret};
 use crate::embedded::StoredCoupon;
 use crate::embedded::journal::{Change, CouponId, CouponPut};
@@ -60,7 +60,7 @@ pub struct Archive {
 impl Archive {
     /// Opens the directory for reading.
     pub fn open(directory: &Path) -> Result<Self, Fault> {
-        let connection = open_reader(directory)?;
+        let connection = open_reader(&directory.join(DATABASE_FILE), &schema::STORE)?;
         connection.execute_batch("BEGIN").map_err(|error| fault(&error, "cannot read"))?;
         Ok(Self { connection })
     }

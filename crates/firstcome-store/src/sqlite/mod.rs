@@ -16,12 +16,14 @@
 mod archive;
 mod coupon;
 mod faults;
+mod lock;
 mod room;
 mod schema;
 mod verify;
 mod verify_room;
 
 pub use archive::{Archive, ArchivedClaim, ArchivedCoupon, ImportError, Importer, IncomingClaim};
+pub use lock::{LOCKS_FILE, LockDurability, SqliteLocks, verify_locks};
 pub use verify::{Check, verify};
 
 use crate::edge::{Clock, draw_hasher};
@@ -66,7 +68,7 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
     let timeline = Timeline::after(room::clock(&connection)?, clock.as_ref());
     let rooms = room::load(&connection, &hasher, timeline.now(clock.as_ref()))?;
     let pass_secrets = room::secrets(&connection)?;
-    let reader = open_reader(directory)?;
+    let reader = open_reader(&directory.join(DATABASE_FILE), &schema::STORE)?;
     let backing = Backing {
         journal: Box::new(Sqlite { connection, pages: 0, _lock: lock }),
         rows: Arc::new(Reader { connection: Mutex::new(reader) }),
@@ -115,11 +117,7 @@ fn make_private(directory: &Path) -> std::io::Result<()> {
 
 /// Opens the file for writing and brings its schema up to date.
 fn connect(directory: &Path) -> Result<Connection, Fault> {
-    if rusqlite::version_number() < SQLITE_VERSION_MIN {
-        let version = rusqlite::version();
-        let detail = format!("SQLite {version} is linked, which can lose committed data; 3.51.3 or later is needed");
-        return Err(Fault::new(FaultKind::Foreign, detail));
-    }
+    check_linked_version()?;
     let path = directory.join(DATABASE_FILE);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     make_private_file(&path).map_err(|error| io_fault(&error, format!("cannot make {}", path.display())))?;
@@ -130,11 +128,11 @@ fn connect(directory: &Path) -> Result<Connection, Fault> {
             return Ok(Err(Fault::new(FaultKind::ReadOnly, format!("{} cannot be written", path.display()))));
         }
         // Before anything is set: a file that is not ours stays as it is.
-        if let Err(fault) = schema::admit(&connection)? {
+        if let Err(fault) = schema::STORE.admit(&connection)? {
             return Ok(Err(fault));
         }
         configure(&connection)?;
-        if let Err(fault) = schema::prepare(&mut connection)? {
+        if let Err(fault) = schema::STORE.prepare(&mut connection)? {
             return Ok(Err(fault));
         }
         settle(&connection)?;
@@ -143,6 +141,15 @@ fn connect(directory: &Path) -> Result<Connection, Fault> {
     let connection = open().map_err(|error| fault(&error, format!("cannot open {}", path.display())))??;
     sync_directory(directory)?;
     Ok(connection)
+}
+
+fn check_linked_version() -> Result<(), Fault> {
+    if rusqlite::version_number() < SQLITE_VERSION_MIN {
+        let version = rusqlite::version();
+        let detail = format!("SQLite {version} is linked, which can lose committed data; 3.51.3 or later is needed");
+        return Err(Fault::new(FaultKind::Foreign, detail));
+    }
+    Ok(())
 }
 
 /// Makes the file if it is absent, readable by its owner only; what SQLite puts beside it gets the same mode.
@@ -182,14 +189,13 @@ fn sync_directory(directory: &Path) -> Result<(), Fault> {
     sync().map_err(|error| io_fault(&error, format!("cannot sync {}", directory.display())))
 }
 
-/// Opens the file for reading beside a writer.
-fn open_reader(directory: &Path) -> Result<Connection, Fault> {
-    let path = directory.join(DATABASE_FILE);
+/// Opens a file for reading beside a writer.
+fn open_reader(path: &Path, schema: &schema::Schema) -> Result<Connection, Fault> {
     let open = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&path, flags)?;
+        let connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(BUSY_MAX)?;
-        schema::check(connection)
+        schema.check(connection)
     };
     open().map_err(|error| fault(&error, format!("cannot read {}", path.display())))?
 }

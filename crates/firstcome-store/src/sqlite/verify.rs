@@ -2,7 +2,7 @@
 
 use super::coupon::{CouponRow, coupons, for_each_claim, for_each_redemption};
 use super::faults::fault;
-use super::{open_reader, verify_room};
+use super::{DATABASE_FILE, open_reader, schema, verify_room};
 use crate::embedded::journal::CouponId;
 use crate::error::Fault;
 use firstcome_core::coupon::Attributes;
@@ -60,7 +60,7 @@ struct Seen {
 /// Re-checks every invariant of the store in a directory, also beside a running service: it reads one consistent
 /// snapshot. Memory: about 100 bytes per claim. Each entry names its invariant and counts what was checked.
 pub fn verify(directory: &Path) -> Result<Vec<Check>, Fault> {
-    let connection = open_reader(directory)?;
+    let connection = open_reader(&directory.join(DATABASE_FILE), &schema::STORE)?;
     let snapshot = connection.unchecked_transaction().map_err(|error| fault(&error, "cannot read"))?;
     let mut file = Check::new("the file is sound (pages, cells, indexes)");
     integrity(&snapshot, &mut file)?;
@@ -140,7 +140,7 @@ impl Checks {
     }
 }
 
-fn integrity(connection: &Connection, check: &mut Check) -> Result<(), Fault> {
+pub(super) fn integrity(connection: &Connection, check: &mut Check) -> Result<(), Fault> {
     let broken = |error: &rusqlite::Error| fault(error, "cannot check the file");
     let mut statement = connection.prepare("PRAGMA integrity_check").map_err(|error| broken(&error))?;
     let mut rows = statement.query([]).map_err(|error| broken(&error))?;

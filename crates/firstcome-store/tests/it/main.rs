@@ -2,6 +2,9 @@
 
 mod durable;
 mod failing;
+#[cfg(all(unix, feature = "sqlite"))]
+mod lock_files;
+mod locks;
 mod memory;
 mod overload;
 mod rooms;

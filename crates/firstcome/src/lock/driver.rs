@@ -7,7 +7,7 @@ use firstcome_store::core::lock::{
 };
 use firstcome_store::core::time::Steady;
 use firstcome_store::edge::draw_id;
-use firstcome_store::{LockEvent, LockInbox, LockSeen, LockStore, MemoryLocks, StoreError};
+use firstcome_store::{Fault, LockEvent, LockInbox, LockSeen, LockStore, MemoryLocks, StoreError};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -91,9 +91,8 @@ impl Shared {
         Self::new(Backend::Memory(store), id)
     }
 
-    pub(super) fn over(store: impl LockStore) -> Result<Arc<Self>, StoreError> {
-        let id = draw_id().map_err(|fault| StoreError::Unavailable(Arc::new(fault)))?;
-        Ok(Self::of_client(ClientId(id), store))
+    pub(super) fn over(store: impl LockStore) -> Result<Arc<Self>, Fault> {
+        Ok(Self::of_client(ClientId(draw_id()?), store))
     }
 
     /// Over a store that knows already which process this is.

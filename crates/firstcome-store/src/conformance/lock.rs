@@ -1,0 +1,282 @@
+//! The suite of [`LockStore`].
+//!
+//! [`Bench`] sends each step to the store, and plays it on the rules of `firstcome-core` at the instant that the store's
+//! answer tells: both must say the same, to the letter. So the store may have any clock. Cases add what must come out,
+//! as texts.
+
+mod concurrent;
+mod oracle;
+mod pushed;
+mod rows;
+
+use crate::edge::draw_hasher;
+use crate::lock::{LockEvent, LockInbox, LockStore};
+use firstcome_core::id::{LockName, OwnerName};
+use firstcome_core::lock::{
+    Acquired, Answer, BUCKETS, ClientId, Copies, Fence, Grant, Head, MemoryShelf, Push, Released, Renewal, Request,
+    Said, Step, Taken, Wait, Waiter, bucket_of, take, view,
+};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::hash::RandomState;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// Lets so many milliseconds pass for a store under test: moves the clock that it was given, or waits.
+pub type LetPass = Arc<dyn Fn(u64) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// Tests a store: order, fences, leases and their renewal, claim windows, dead waiters, lives, what was given up before
+/// it arrived, repeats, pushes, exclusion under concurrency, dropped futures, and random steps against the rules.
+///
+/// `new_store` gives an empty store, and what lets time pass for it; it is called once per case. With a clock of its own
+/// the suite lets about a minute pass in all.
+///
+/// # Panics
+/// At the first broken promise, with what was asked and what came back.
+pub async fn lock<S, F, Fut>(new_store: F)
+where
+    S: LockStore,
+    F: Fn() -> Fut,
+    Fut: Future<Output = (S, LetPass)>,
+{
+    macro_rules! run {
+        ($($case:path),+ $(,)?) => { $($case(Bench::new(new_store().await)).await;)+ };
+    }
+    run!(
+        rows::a_free_lock_is_granted_for_its_lease,
+        rows::the_line_is_served_in_the_order_of_arrival,
+        rows::a_repeat_is_told_where_it_stands,
+        rows::who_does_not_wait_is_told_who_holds,
+        rows::who_gives_up_leaves_no_gap,
+        rows::what_was_given_up_before_it_arrived_is_void,
+        rows::a_hold_ends_with_its_lease,
+        rows::a_renewed_hold_goes_on,
+        rows::renewals_are_answered_in_their_order,
+        rows::a_grant_that_nobody_takes_ends_with_the_claim_window,
+        rows::the_dead_are_passed_over,
+        rows::a_heartbeat_ends_what_is_over_and_finds_what_was_missed,
+        rows::a_life_ends_with_a_missed_window,
+        rows::a_cohort_has_fences_of_its_own,
+        rows::a_place_that_was_forgotten_is_taken_again,
+        rows::locks_do_not_touch_each_other,
+        pushed::a_grant_reaches_the_client_that_waits_and_no_other,
+        pushed::a_detached_client_is_told_nothing,
+        concurrent::a_counter_under_the_lock_loses_no_step,
+        concurrent::the_line_is_fair_under_concurrency,
+        concurrent::steps_that_were_dropped_are_done_or_not_done,
+        oracle::random_steps_are_answered_as_by_the_rules,
+    );
+}
+
+/// The lease of the rows, unless they say otherwise: longer than anything that they let pass.
+const LEASE_MS: u32 = 20_000;
+
+/// When, in milliseconds after the row before; what is asked; what is answered.
+type Row<'a> = (u64, Step, &'a str);
+
+/// The rules, fed with the instants that the store tells.
+struct Oracle {
+    buckets: BTreeMap<u8, MemoryShelf<RandomState>>,
+    pushes: Vec<Push>,
+    /// Of each lock the highest fence that was told, and of each request its own.
+    fences: BTreeMap<LockName, (Fence, BTreeMap<Request, Fence>)>,
+}
+
+impl Oracle {
+    fn take(&mut self, step: &Step, now_us: u64) -> Answer {
+        let shelf = self.buckets.entry(bucket(step)).or_insert_with(|| MemoryShelf::new(draw_hasher()));
+        let (answer, pushes) = take(shelf, step, now_us);
+        self.pushes.extend(pushes);
+        answer
+    }
+
+    /// Whatever the rules say: a lock's fences rise, and a request keeps its own.
+    fn note(&mut self, name: &LockName, grant: Grant) {
+        let (highest, known) = self.fences.entry(name.clone()).or_insert((grant.fence, BTreeMap::new()));
+        match known.get(&grant.request) {
+            Some(fence) if *fence == grant.fence => {}
+            _ => {
+                assert!(known.is_empty() || *highest < grant.fence, "{name}: {grant:?} after the fence {highest}");
+                *highest = grant.fence;
+                known.insert(grant.request, grant.fence);
+            }
+        }
+    }
+}
+
+/// A store under test beside the rules.
+struct Bench<S> {
+    store: Arc<S>,
+    pass: LetPass,
+    oracle: Arc<Mutex<Oracle>>,
+}
+
+impl<S> Clone for Bench<S> {
+    fn clone(&self) -> Self {
+        Self { store: Arc::clone(&self.store), pass: Arc::clone(&self.pass), oracle: Arc::clone(&self.oracle) }
+    }
+}
+
+impl<S: LockStore> Bench<S> {
+    fn new((store, pass): (S, LetPass)) -> Self {
+        let oracle = Oracle { buckets: BTreeMap::new(), pushes: Vec::new(), fences: BTreeMap::new() };
+        Self { store: Arc::new(store), pass, oracle: Arc::new(Mutex::new(oracle)) }
+    }
+
+    async fn pass(&self, ms: u64) {
+        if 0 < ms {
+            (self.pass)(ms).await;
+        }
+    }
+
+    /// Takes one step, and compares. Nobody else may take one in its bucket meanwhile.
+    async fn take(&self, step: &Step) -> Answer {
+        let answer = self.store.take(step.clone()).await.expect("the store answers");
+        let mut oracle = self.oracle.lock();
+        let wanted = oracle.take(step, answer.now_us);
+        assert_eq!(answer, wanted, "{step:?}: the store's answer, and the rules'");
+        match (&answer.said, step) {
+            (Said::Acquired(Acquired::Granted(grant)), Step::Acquire { name, .. }) => oracle.note(name, *grant),
+            (Said::Beaten { looked, .. }, Step::Beat { names, .. }) => {
+                for (name, grant) in names.iter().zip(looked).filter_map(|(name, (grant, _))| Some((name, (*grant)?))) {
+                    oracle.note(name, grant);
+                }
+            }
+            _ => {}
+        }
+        answer
+    }
+
+    /// Shows a lock, and compares. Returns whether it is held, and how many wait.
+    async fn view(&self, name: &LockName) -> (bool, u32) {
+        let seen = self.store.view(name).await.expect("the store answers");
+        let mut oracle = self.oracle.lock();
+        let shelf = oracle.buckets.entry(bucket_of(name)).or_insert_with(|| MemoryShelf::new(draw_hasher()));
+        assert_eq!(seen.view, view(shelf, name, seen.now_us), "{name}: what the store shows, and the rules");
+        (seen.view.held.is_some(), seen.view.waiters)
+    }
+
+    async fn check(&self, rows: &[Row<'_>]) {
+        for (row, (pass_ms, step, wanted)) in rows.iter().enumerate() {
+            self.pass(*pass_ms).await;
+            let told = words(&self.take(step).await);
+            assert_eq!(told, *wanted, "row {row}: {step:?}");
+        }
+    }
+
+    /// The fence of a hold, as a repeat tells it.
+    async fn fence(&self, client: u64, number: u64) -> u64 {
+        match self.take(&ask(client, number)).await.said {
+            Said::Acquired(Acquired::Granted(grant)) => grant.fence.get(),
+            said => panic!("{client}/{number} has the lock: {said:?}"),
+        }
+    }
+
+    /// Attaches an inbox that keeps what it is told.
+    fn attach(&self, client: u64) -> Inbox {
+        let inbox = Inbox::default();
+        let kept = Arc::clone(&inbox.0);
+        let hears: LockInbox = Arc::new(move |event| {
+            if let LockEvent::Push(push) = event {
+                kept.lock().push(push);
+            }
+        });
+        self.store.attach(ClientId(client), hears);
+        inbox
+    }
+}
+
+/// What a client was told without asking.
+#[derive(Default)]
+struct Inbox(Arc<Mutex<Vec<Push>>>);
+
+impl Inbox {
+    fn pushes(&self) -> Vec<Push> {
+        self.0.lock().clone()
+    }
+}
+
+const fn bucket_index(bucket: u16) -> u8 {
+    assert!(bucket < BUCKETS, "there are fewer buckets");
+    bucket as u8
+}
+
+fn bucket(step: &Step) -> u8 {
+    match step {
+        Step::Acquire { name, .. } | Step::Release { name, .. } => bucket_of(name),
+        Step::Renew { bucket, .. } | Step::Beat { bucket, .. } => *bucket,
+    }
+}
+
+fn words(answer: &Answer) -> String {
+    match &answer.said {
+        Said::Acquired(Acquired::Granted(grant)) => match grant.taken {
+            Taken::Yes => "granted".to_owned(),
+            Taken::Open => "granted, to be confirmed".to_owned(),
+        },
+        Said::Acquired(Acquired::Queued { ahead, .. }) => format!("queued {ahead}"),
+        Said::Acquired(Acquired::Contended { holder, waiters, .. }) => format!("held by {holder}, {waiters} wait"),
+        Said::Acquired(Acquired::Void) => "void".to_owned(),
+        Said::Released(Released::Released) => "released".to_owned(),
+        Said::Released(Released::Withdrawn { ahead }) => format!("withdrawn {ahead}"),
+        Said::Released(Released::NotHeld) => "not held".to_owned(),
+        Said::Renewed(ends) => {
+            ends.iter().map(|end| if end.is_some() { "renewed" } else { "lost" }).collect::<Vec<_>>().join(" ")
+        }
+        Said::Beaten { looked, .. } => looked.iter().map(looked_words).collect::<Vec<_>>().join(" "),
+    }
+}
+
+fn looked_words((grant, seen): &(Option<Grant>, Option<firstcome_core::lock::Seen>)) -> &'static str {
+    match (grant, seen) {
+        (Some(_), _) => "mine",
+        (None, None) => "free",
+        (None, Some(seen)) if seen.head == Head::Mine => "held,look",
+        (None, Some(_)) => "held",
+    }
+}
+
+fn name(text: &str) -> LockName {
+    LockName::parse(text).expect("the suite's names are valid")
+}
+
+/// The lock of the rows.
+fn door() -> LockName {
+    name("door")
+}
+
+const fn request(client: u64, number: u64) -> Request {
+    Request { client: ClientId(client), number }
+}
+
+fn waiter(client: u64, number: u64) -> Waiter {
+    let owner = OwnerName::parse(&format!("owner-{client}")).expect("the suite's names are valid");
+    Waiter { request: request(client, number), owner, lease_ms: LEASE_MS, passes: 1 }
+}
+
+fn ask(client: u64, number: u64) -> Step {
+    Step::Acquire { name: door(), waiter: waiter(client, number), wait: Wait::Yes }
+}
+
+fn ask_for(lease_ms: u32, client: u64, number: u64) -> Step {
+    let waiter = Waiter { lease_ms, ..waiter(client, number) };
+    Step::Acquire { name: door(), waiter, wait: Wait::Yes }
+}
+
+fn attempt(client: u64, number: u64) -> Step {
+    Step::Acquire { name: door(), waiter: waiter(client, number), wait: Wait::No }
+}
+
+fn release(client: u64, number: u64) -> Step {
+    Step::Release { name: door(), request: request(client, number), copies: Copies::One }
+}
+
+fn renew(lease_ms: u32, client: u64, number: u64) -> Step {
+    let renewals = vec![Renewal { name: door(), request: request(client, number), lease_ms }];
+    Step::Renew { bucket: bucket_of(&door()), renewals }
+}
+
+fn beat(client: u64) -> Step {
+    Step::Beat { bucket: bucket_of(&door()), client: ClientId(client), names: vec![door()] }
+}
