@@ -8,11 +8,12 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use firstcome::core::coupon::{CouponLimit, CouponSettings};
 use firstcome::core::id::CouponName;
-use firstcome::{CouponStore, Embedded, edge::SystemClock};
+use firstcome::edge::{SystemClock, draw_secret};
+use firstcome::{CouponStore, Embedded, HandleKey, Locks};
 use firstcome_server::address::{Block, Proxies};
 use firstcome_server::auth::Keys;
 use firstcome_server::rate::RateLimit;
-use firstcome_server::{App, Config, Limits, api};
+use firstcome_server::{App, Config, Limits, LockLimits, api};
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -176,8 +177,12 @@ async fn serve(plan: &Plan, store: Embedded) -> Outcome {
         limits: plan.limits,
         proxies: plan.proxies.clone(),
         joins: plan.joins,
+        locks: LockLimits::default(),
     };
-    let app = Arc::new(App::new(store, config));
+    // Locks in memory end with the process, so the secret of their handles may too. Locks in a file of the data directory
+    // go in here, with a secret that is kept beside them.
+    let handle_key = HandleKey::new(draw_secret().map_err(Failure::Store)?);
+    let app = Arc::new(App::with_locks(store, config, Locks::memory(), handle_key));
     announce(plan, &listener, admin.as_ref(), fresh.as_ref())?;
     let (stop, stopping) = tokio::sync::watch::channel(());
     let stopped = |mut stopping: tokio::sync::watch::Receiver<()>| async move {

@@ -7,6 +7,7 @@
 use crate::api;
 use crate::auth;
 use crate::error::{self, Code, Problem};
+use crate::locks::Offer;
 use crate::state::App;
 use axum::Router;
 use axum::body::Body;
@@ -15,15 +16,18 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use parking_lot::Mutex;
 use serde_json::{Map, json};
+use socket2::SockRef;
 use std::io::{self, Write};
+use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
@@ -64,6 +68,14 @@ impl Default for Limits {
 /// Where a connection comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
+
+/// Says in a request that its connection takes care of the [`Parcel`] in the response.
+#[derive(Clone, Copy)]
+pub(crate) struct Tracked;
+
+/// In a response: what is taken back unless the answer leaves for a peer who is still there.
+#[derive(Clone)]
+pub(crate) struct Parcel(pub(crate) Arc<Offer>);
 
 /// Bytes of a request's head. More is answered with 431 and closed.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
@@ -106,6 +118,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, router: Router, shutdow
         });
     }
     drop(listener);
+    app.begin_drain();
     if tokio::time::timeout(limits.drain, graceful.shutdown()).await.is_err() {
         tracing::warn!("some connections did not end in time");
     }
@@ -142,7 +155,16 @@ async fn connection((stream, peer): (TcpStream, IpAddr), app: &Arc<App>, router:
         watch.enter(Phase::Busy);
         let (watch, router) = (&watch, router.clone());
         async move {
-            let response = answer(app, router, request).await;
+            let may_wait = api::may_wait(&request);
+            if may_wait {
+                request.extensions_mut().insert(Tracked);
+                watch.waits.store(true, Ordering::Relaxed);
+            }
+            let mut response = answer(app, router, request).await;
+            if may_wait {
+                watch.waits.store(false, Ordering::Relaxed);
+                watch.carry(response.extensions_mut().remove());
+            }
             watch.enter(Phase::Idle);
             Ok::<_, std::convert::Infallible>(response)
         }
@@ -199,6 +221,11 @@ struct Watch {
     ticks: AtomicU32,
     write_ticks: AtomicU32,
     write_stalled: AtomicU8,
+    /// Whether a call is under way that may wait for long.
+    waits: AtomicBool,
+    /// Whether there is a parcel.
+    carries: AtomicBool,
+    parcel: Mutex<Option<Parcel>>,
 }
 
 impl Watch {
@@ -219,6 +246,22 @@ impl Watch {
             self.write_ticks.store(0, Ordering::Relaxed);
         }
         self.write_stalled.store(u8::from(waits), Ordering::Relaxed);
+    }
+
+    /// Takes charge of a parcel.
+    fn carry(&self, parcel: Option<Parcel>) {
+        self.carries.store(parcel.is_some(), Ordering::Relaxed);
+        let before = std::mem::replace(&mut *self.parcel.lock(), parcel);
+        drop(before);
+    }
+
+    /// The answer has left.
+    fn hand_over(&self) {
+        self.carries.store(false, Ordering::Relaxed);
+        let parcel = self.parcel.lock().take();
+        if let Some(Parcel(offer)) = parcel {
+            offer.keep();
+        }
     }
 
     /// Counts one tick and says whether the connection has used up its time.
@@ -257,14 +300,39 @@ impl AsyncRead for Watched {
 }
 
 impl Watched {
-    fn wrote<T>(&self, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    /// Refuses to send a parcel to nobody.
+    fn before_write(&self) -> io::Result<()> {
+        let lost = self.watch.carries.load(Ordering::Relaxed) && (self.peer_left() || self.peer_said_end());
+        if lost { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+    }
+
+    fn wrote(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         self.watch.write_waits(polled.is_pending());
+        if self.watch.carries.load(Ordering::Relaxed) && matches!(polled, Poll::Ready(Ok(1..))) {
+            self.watch.hand_over();
+        }
         polled
+    }
+
+    /// Whether the system knows that the peer is gone. Asked past the runtime, which learns it only when it looks again.
+    fn peer_left(&self) -> bool {
+        match SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]) {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        }
+    }
+
+    /// Whether the peer has ended its side, also if something unread comes before the end.
+    fn peer_said_end(&self) -> bool {
+        let ready = pin!(self.stream.ready(Interest::READABLE));
+        let ready = ready.poll(&mut Context::from_waker(Waker::noop()));
+        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 }
 
 impl AsyncWrite for Watched {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.before_write()?;
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.wrote(polled)
     }
@@ -274,6 +342,7 @@ impl AsyncWrite for Watched {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.before_write()?;
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
         self.wrote(polled)
     }
@@ -283,6 +352,11 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // hyper does not look for the end of a connection behind a further request that it has read already, but it
+        // comes by here at every tick.
+        if self.watch.waits.load(Ordering::Relaxed) && self.peer_said_end() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

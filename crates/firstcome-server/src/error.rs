@@ -72,9 +72,11 @@ codes! {
     RoomFixed 409 "room_fixed" "The room cannot change once a claim exists" "Keep the room, or make another coupon.";
     WrongUser 409 "wrong_user" "The code belongs to another user" "Let its holder redeem it.";
     AlreadyRedeemed 409 "already_redeemed" "The code was used up" "`redeemed_at` says when.";
+    Contended 409 "contended" "Somebody else has the lock" "`holder` has it for `ttl_ms` more unless it is renewed; ask with a `wait_ms` to get in line.";
     Expired 410 "expired" "It is over" "`expired_at` says since when.";
     Deleted 410 "deleted" "The coupon was deleted" "Names are never used again: make another one.";
     RoomClosed 410 "room_closed" "The room is closed" "There is nothing to wait for, unless an operator opens it again.";
+    LockLost 410 "lock_lost" "This handle holds the lock no more" "It was given back, its lease ended, or it is no handle of this lock. Stop what the lock guards, and acquire it anew.";
     BodyTooLarge 413 "body_too_large" "The body has more than 64 KiB" "Send less.";
     UnsupportedMediaType 415 "unsupported_media_type" "The body is not announced as JSON" "Send `Content-Type: application/json`.";
     IdempotencyKeyReused 422 "idempotency_key_reused" "The Idempotency-Key came with another body before" "Use a new key for a new request.";

@@ -14,6 +14,7 @@ pub mod address;
 pub mod api;
 pub mod auth;
 pub mod error;
+mod locks;
 mod metrics;
 mod pages;
 pub mod pass;
@@ -23,4 +24,5 @@ mod state;
 
 pub use accept::{Limits, serve};
 pub use auth::{Keys, Scope};
+pub use locks::LockLimits;
 pub use state::{App, Config};

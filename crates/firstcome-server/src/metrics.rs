@@ -1,5 +1,9 @@
 //! Figures for Prometheus. Labels come from fixed lists: never a name, a user or a ticket.
 
+mod lock;
+
+pub(crate) use lock::{Ending, LockFigures};
+
 use crate::error::Code;
 use firstcome::stats::Histogram as StoreHistogram;
 use firstcome::{Embedded, stats::WriterStats};
@@ -35,10 +39,14 @@ pub(crate) enum Route {
     PostVerify,
     GetPassKeys,
     PostPassKey,
+    GetLock,
+    PostAcquire,
+    PostRenew,
+    PostLockRelease,
 }
 
 impl Route {
-    const ALL: [(Self, &'static str); 17] = [
+    const ALL: [(Self, &'static str); 21] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::GetCoupon, "get_coupon"),
         (Self::DeleteCoupon, "delete_coupon"),
@@ -56,6 +64,10 @@ impl Route {
         (Self::PostVerify, "post_verify"),
         (Self::GetPassKeys, "get_pass_keys"),
         (Self::PostPassKey, "post_pass_key"),
+        (Self::GetLock, "get_lock"),
+        (Self::PostAcquire, "post_acquire"),
+        (Self::PostRenew, "post_renew"),
+        (Self::PostLockRelease, "post_lock_release"),
     ];
 }
 
@@ -87,6 +99,7 @@ pub(crate) struct Metrics {
     connections: Gauge,
     refused: Counter,
     overdue: Counter,
+    pub(crate) locks: LockFigures,
 }
 
 impl Metrics {
@@ -110,6 +123,7 @@ impl Metrics {
         registry.register("connections_refused", "Connections over the limit", refused.clone());
         let overdue = Counter::default();
         registry.register("connections_overdue", "Connections closed for taking too long", overdue.clone());
+        let locks = LockFigures::register(&mut registry);
         registry.register_collector(Box::new(StoreCollector(store.clone())));
         let counters = |route| STATUSES.map(|status| requests.get_or_create(&RequestLabels { route, status }).clone());
         Self {
@@ -126,6 +140,7 @@ impl Metrics {
             connections,
             refused,
             overdue,
+            locks,
         }
     }
 

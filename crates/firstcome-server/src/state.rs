@@ -5,16 +5,17 @@ use crate::address::{self, Proxies};
 use crate::auth::{Caller, Keys};
 use crate::error::Code;
 use crate::error::Problem;
+use crate::locks::{Desk, LockLimits, Parts};
 use crate::metrics::Metrics;
 use crate::pass::{PassKey, PassKeys, Passes};
 use crate::rate::{Limiter, RateLimit};
 use axum::http::{HeaderMap, HeaderValue};
 use firstcome::core::time::Timestamp;
-use firstcome::edge::draw_hasher;
-use firstcome::{CouponStore, Embedded, RoomStore};
+use firstcome::edge::{draw_hasher, draw_secret};
+use firstcome::{CouponStore, Embedded, HandleKey, Locks, RoomStore};
 use std::net::IpAddr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use tokio::sync::watch;
 
 /// How a service is set up.
 #[derive(Clone)]
@@ -29,13 +30,16 @@ pub struct Config {
     pub proxies: Proxies,
     /// How often one address may join rooms anonymously; as often as it likes without it.
     pub joins: Option<RateLimit>,
+    /// How much waiting for locks, and holding them, may take.
+    pub locks: LockLimits,
 }
 
 impl Config {
     /// A service with these keys, and everything else as it is by default.
     pub fn with_keys(keys: Keys) -> Self {
         let joins = Some(RateLimit::default());
-        Self { keys, allow_origins: Vec::new(), limits: Limits::default(), proxies: Proxies::default(), joins }
+        let (limits, proxies, locks) = (Limits::default(), Proxies::default(), LockLimits::default());
+        Self { keys, allow_origins: Vec::new(), limits, proxies, joins, locks }
     }
 }
 
@@ -44,10 +48,11 @@ pub struct App {
     pub(crate) store: Embedded,
     pub(crate) config: Config,
     pub(crate) metrics: Metrics,
+    pub(crate) desk: Arc<Desk>,
     joins: Limiter,
     /// Absent until the first room is made.
     passes: OnceLock<Passes>,
-    draining: AtomicBool,
+    draining: watch::Sender<bool>,
 }
 
 fn pass_keys(store: &Embedded) -> Option<PassKeys> {
@@ -58,11 +63,31 @@ fn pass_keys(store: &Embedded) -> Option<PassKeys> {
 }
 
 impl App {
-    /// A service over a store.
+    /// A service over a store, with locks in memory.
+    ///
+    /// Panics if the operating system gives no random bytes.
     pub fn new(store: Embedded, config: Config) -> Self {
+        #[expect(clippy::expect_used, reason = "nothing here is safe without chance")]
+        let secret = draw_secret().expect("the operating system gives random bytes");
+        Self::with_locks(store, config, Locks::memory(), HandleKey::new(secret))
+    }
+
+    /// A service over a store, with these locks. `handle_key` must live as long as what they hold: beside durable locks
+    /// it is kept where they are. Call within a Tokio runtime.
+    pub fn with_locks(store: Embedded, config: Config, locks: Locks, handle_key: HandleKey) -> Self {
         let metrics = Metrics::new(&store);
         let joins = Limiter::new(config.joins, draw_hasher());
-        Self { store, config, metrics, joins, passes: OnceLock::new(), draining: AtomicBool::new(false) }
+        let (draining, stopping) = watch::channel(false);
+        let desk = Desk::new(Parts {
+            locks,
+            handle_key,
+            store: store.clone(),
+            figures: metrics.locks.clone(),
+            limits: config.locks,
+            patience: config.limits.answer,
+            stopping,
+        });
+        Self { store, config, metrics, desk, joins, passes: OnceLock::new(), draining }
     }
 
     /// Takes over the secrets of passes that the store has now.
@@ -99,14 +124,16 @@ impl App {
             .map_err(|limited| Problem::new(Code::RateLimited).retry_after_ms(limited.retry_after_ms))
     }
 
-    /// Makes `/readyz` say no, so that a balancer sends nobody any more.
+    /// Makes `/readyz` say no, so that a balancer sends nobody any more, and sends away whoever waits for a lock:
+    /// nobody waits longer than the service drains, and who is told at once finds another one. [`crate::serve`] does it
+    /// when it is told to stop.
     pub fn begin_drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+        self.draining.send_replace(true);
     }
 
     /// Why the service should get no requests, if it should not.
     pub(crate) fn unready(&self) -> Option<&'static str> {
-        if self.draining.load(Ordering::Relaxed) {
+        if *self.draining.borrow() {
             return Some("draining");
         }
         self.store.fault().map(|fault| fault.kind.code())

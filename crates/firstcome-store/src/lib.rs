@@ -12,11 +12,13 @@ pub mod conformance;
 pub mod edge;
 pub mod embedded;
 mod error;
+mod handle;
 mod lock;
 mod port;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod room;
+mod seal;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub mod stats;
@@ -26,6 +28,7 @@ mod voucher;
 pub use embedded::{Embedded, MemoryLocks};
 pub use error::{Fault, FaultKind, StoreError};
 pub use firstcome_core as core;
+pub use handle::HandleKey;
 pub use lock::{LockEvent, LockInbox, LockSeen, LockStore};
 pub use port::{Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest, Refused};
 pub use room::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};

@@ -3,27 +3,20 @@
 //! A ticket is `number ‖ MAC ‖ user` in base64url without padding. The MAC is the first 128 bits of HMAC-SHA-256 under a
 //! key of the room's own over number and user: a ticket of one room never fits another, and no bit of it can change.
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use crate::seal::{MAC_BYTES, Seal, room};
 use firstcome_core::limits::NAME_BYTES_MAX;
 use firstcome_core::room::Number;
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
 use std::fmt;
-use subtle::ConstantTimeEq;
 
 const NUMBER_BYTES: usize = 4;
-const MAC_BYTES: usize = 16;
-const BYTES_MAX: usize = NUMBER_BYTES + MAC_BYTES + NAME_BYTES_MAX;
-const CHARS_MAX: usize = BYTES_MAX.div_ceil(3) * 4;
-/// Keeps these MACs apart from all others that might ever be made with the same key.
+const ROOM: usize = room(NUMBER_BYTES + MAC_BYTES + NAME_BYTES_MAX);
 const DOMAIN: &[u8] = b"firstcome ticket 1\0";
 
 /// The secret from which a room's tickets are made.
 #[derive(Clone)]
 pub struct TicketKey {
     bytes: [u8; 32],
-    mac: Hmac<Sha256>,
+    seal: Seal,
 }
 
 impl fmt::Debug for TicketKey {
@@ -35,10 +28,7 @@ impl fmt::Debug for TicketKey {
 impl TicketKey {
     /// A key from 32 secret random bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
-        #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
-        let mut mac = Hmac::<Sha256>::new_from_slice(&bytes).expect("HMAC takes keys of any length");
-        mac.update(DOMAIN);
-        Self { bytes, mac }
+        Self { bytes, seal: Seal::new(&bytes, DOMAIN) }
     }
 
     /// The secret bytes, to be stored where only the operator can read them.
@@ -46,42 +36,24 @@ impl TicketKey {
         &self.bytes
     }
 
-    fn mac(&self, number: [u8; NUMBER_BYTES], user: &[u8]) -> [u8; MAC_BYTES] {
-        let mut mac = self.mac.clone();
-        // The number has a fixed length, so number and user cannot be confused.
-        mac.update(&number);
-        mac.update(user);
-        let digest = mac.finalize().into_bytes();
-        let mut head = [0; MAC_BYTES];
-        head.copy_from_slice(&digest[..MAC_BYTES]);
-        head
-    }
-
     /// The ticket of a number, and of its user if it has one.
     pub fn ticket(&self, number: Number, user: Option<&str>) -> String {
-        let number = number.get().to_be_bytes();
-        let user = user.unwrap_or_default().as_bytes();
-        let bytes = [&number[..], &self.mac(number, user), user].concat();
-        URL_SAFE_NO_PAD.encode(bytes)
+        self.seal.seal(&number.get().to_be_bytes(), user.unwrap_or_default().as_bytes(), &[])
     }
 
     /// The number of a ticket; `None` if it is not one of ours. Takes the same time for every wrong one of its length.
     pub fn number(&self, ticket: &str) -> Option<Number> {
-        if CHARS_MAX < ticket.len() {
-            return None;
-        }
-        let mut bytes = [0; CHARS_MAX / 4 * 3];
-        let length = URL_SAFE_NO_PAD.decode_slice(ticket, &mut bytes).ok()?;
-        let (number, rest) = bytes[..length].split_first_chunk::<NUMBER_BYTES>()?;
-        let (mac, user) = rest.split_first_chunk::<MAC_BYTES>()?;
-        let genuine = bool::from(self.mac(*number, user).ct_eq(mac));
-        Number::new(u32::from_be_bytes(*number)).filter(|_| genuine)
+        let number = self.seal.open::<NUMBER_BYTES, ROOM>(ticket, &[])?;
+        Number::new(u32::from_be_bytes(number))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seal::chars;
+
+    const CHARS_MAX: usize = chars(ROOM);
 
     fn key(seed: u8) -> TicketKey {
         TicketKey::new([seed; 32])

@@ -145,9 +145,9 @@ pub use firstcome_store::embedded;
 #[cfg(feature = "sqlite")]
 pub use firstcome_store::sqlite;
 pub use firstcome_store::{
-    Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Embedded, Fault, FaultKind, Joining, LockEvent,
-    LockInbox, LockSeen, LockStore, MemoryLocks, Page, PassCheck, Put, RedeemRequest, Refused, RoomAnswer, RoomStore,
-    RoomSummary, StoreError, TicketAnswer, TicketKey, VoucherCode, VoucherKey, core, edge, stats,
+    Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Embedded, Fault, FaultKind, HandleKey, Joining,
+    LockEvent, LockInbox, LockSeen, LockStore, MemoryLocks, Page, PassCheck, Put, RedeemRequest, Refused, RoomAnswer,
+    RoomStore, RoomSummary, StoreError, TicketAnswer, TicketKey, VoucherCode, VoucherKey, core, edge, stats,
 };
 pub use lock::{Fence, Guard, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock};
 pub use room::{Admission, JoinRequest, WaitingRoom, WaitingRooms};

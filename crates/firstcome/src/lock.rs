@@ -23,7 +23,8 @@ use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX};
 #[cfg(feature = "redis")]
 use firstcome_store::core::lock::ClientId;
-use firstcome_store::core::lock::{Ask, Copies, Released, Renewal, Said, Step, Watch, bucket_of};
+use firstcome_store::core::lock::{Ask, Copies, Released, Renewal, Said, Settings, Step, Watch, bucket_of};
+use firstcome_store::edge::Stopwatch;
 #[cfg(feature = "redis")]
 use firstcome_store::edge::draw_id;
 #[cfg(feature = "redis")]
@@ -153,12 +154,16 @@ impl Locks {
     /// One request. Fails with [`LockError::Lost`] if it is over.
     pub async fn renew_lease(&self, name: &str, request: Request, lease: Duration) -> Result<Duration, LockError> {
         let (name, lease_ms) = (parse_name(name)?, lease_ms(lease)?);
+        // It lasts from when the store took the step, which is not before this and not after the answer.
+        let sent = Stopwatch::start();
         let renewals = vec![Renewal { name: name.clone(), request, lease_ms }];
         let answer = self.shared.take(Step::Renew { bucket: bucket_of(&name), renewals }).await?;
         match answer.said {
             Said::Renewed(ends) => {
                 let expires_us = ends.first().copied().flatten().ok_or(LockError::Lost)?;
-                Ok(Duration::from_micros(expires_us.saturating_sub(answer.now_us)))
+                let left_us = expires_us.saturating_sub(answer.now_us);
+                let drift_us = (left_us * u64::from(Settings::default().drift_ppm)).div_ceil(1_000_000);
+                Ok(Duration::from_micros(left_us.saturating_sub(drift_us)).saturating_sub(sent.elapsed()))
             }
             _ => Err(LockError::Unknown),
         }

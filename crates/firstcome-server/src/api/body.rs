@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Method, header};
 use bytes::Bytes;
 use firstcome::core::coupon::Serial;
-use firstcome::core::id::{CouponName, NameError, RequestId, RoomName, UserId};
+use firstcome::core::id::{CouponName, LockName, NameError, OwnerName, RequestId, RoomName, UserId};
 use firstcome::core::limits::{
     BODY_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, NAME_BYTES_MAX, PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX,
     PUBLIC_IDEMPOTENCY_KEY_CHARS_MIN,
@@ -35,6 +35,16 @@ pub(crate) fn coupon(path: &str) -> Result<CouponName, Problem> {
 /// The room of a path.
 pub(crate) fn room(path: &str) -> Result<RoomName, Problem> {
     RoomName::parse(path).map_err(|error| bad_name("room", error))
+}
+
+/// The lock of a path.
+pub(crate) fn lock(path: &str) -> Result<LockName, Problem> {
+    LockName::parse(path).map_err(|error| bad_name("lock", error))
+}
+
+/// An owner of a body.
+pub(crate) fn owner(text: &str) -> Result<OwnerName, Problem> {
+    OwnerName::parse(text).map_err(|error| bad_name("owner", error))
 }
 
 /// A user of a body.

@@ -3,6 +3,8 @@
 pub(crate) mod body;
 mod coupon;
 mod health;
+mod lock;
+mod lock_shape;
 mod room;
 mod room_shape;
 pub(crate) mod shape;
@@ -36,7 +38,7 @@ pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
     info(
         title = "firstcome",
         description = "First come, first served, at scale: waiting rooms that admit in order of arrival, limited \
-            coupons handed out exactly once.\n\nAll bodies are \
+            coupons handed out exactly once, locks that hand over in order of arrival.\n\nAll bodies are \
             JSON in UTF-8; unknown fields are refused. Times are RFC 3339 in UTC. Every refusal is an RFC 9457 \
             problem with a stable `code`. A POST may carry an `Idempotency-Key`: the same key with the same body has \
             one effect.",
@@ -58,6 +60,10 @@ fn documented() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .routes(routes!(room::post_verify))
         .routes(routes!(room::post_release))
         .routes(routes!(room::get_pass_keys, room::post_pass_key))
+        .routes(routes!(lock::get_lock))
+        .routes(routes!(lock::post_acquire))
+        .routes(routes!(lock::post_renew))
+        .routes(routes!(lock::post_lock_release))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
@@ -137,6 +143,11 @@ pub(crate) fn told_at_once<B>(app: &App, request: &Request<B>) -> Option<Respons
     let (room, ticket) = request.uri().path().strip_prefix("/v1/rooms/")?.split_once("/tickets/")?;
     let is_plain = |text: &str| !text.bytes().any(|byte| matches!(byte, b'/' | b'%'));
     if is_plain(room) && is_plain(ticket) { room::told_at_once(app, request.headers(), room, ticket) } else { None }
+}
+
+/// Whether a call may wait for longer than an answer takes.
+pub(crate) fn may_wait<B>(request: &Request<B>) -> bool {
+    request.method() == Method::POST && request.uri().path().ends_with("/acquire")
 }
 
 /// The routes of `--admin-listen`: figures and health without a key, for a port that only operators reach.

@@ -63,6 +63,14 @@ pub(crate) struct Problem {
     field: Option<String>,
     /// The claim that it is about
     claim: Option<Claim<'static>>,
+    /// Who has the lock
+    holder: Option<String>,
+    /// How many wait for it
+    waiters: Option<u32>,
+    /// How long it is held unless it is renewed
+    ttl_ms: Option<u64>,
+    /// How many were still ahead when the wait was over
+    position: Option<u32>,
 }
 
 /// Settings of a coupon

@@ -1,5 +1,6 @@
 //! Names at every boundary, in paths and in bodies.
 
+use crate::locks;
 use crate::rooms;
 use crate::service::{ADMIN, Ask, SERVICE, Service, claim, redeem};
 use serde_json::json;
@@ -69,9 +70,19 @@ fn calls_about_room(room: &str) -> Vec<Ask> {
     .collect()
 }
 
+/// All calls whose path names a lock.
+fn calls_about_lock(lock: &str) -> Vec<Ask> {
+    let handle = "A".repeat(54);
+    let calls = [locks::look(lock), locks::acquire(lock, "ann", 0, 100), locks::renew(lock, &handle, 100)];
+    calls.into_iter().chain([locks::release(lock, &handle)]).collect()
+}
+
 pub(crate) async fn a_path_with_a_wrong_name_is_refused() {
     let service = Service::memory();
     for (name, wrong) in wrong_names() {
+        for ask in calls_about_lock(&encoded(&name)) {
+            service.send(ask).await.refused(400, "invalid_name").about("lock", &format!("lock {wrong}"));
+        }
         for ask in calls_about_room(&encoded(&name)) {
             service.send(ask).await.refused(400, "invalid_name").about("room", &format!("room {wrong}"));
         }
@@ -88,7 +99,7 @@ pub(crate) async fn a_path_with_a_wrong_name_is_refused() {
 pub(crate) async fn a_path_that_is_not_utf8_is_refused() {
     let service = Service::memory();
     for name in ["%FF", "a%FF", "%C0%80", "%ED%A0%80", "%80"] {
-        for ask in calls_about(name).into_iter().chain(calls_about_room(name)) {
+        for ask in calls_about(name).into_iter().chain(calls_about_room(name)).chain(calls_about_lock(name)) {
             service.send(ask).await.refused(400, "invalid_name");
         }
         let user = Ask::get(&format!("/v1/coupons/a/claims/{name}")).by(SERVICE);
@@ -116,6 +127,10 @@ pub(crate) async fn a_body_with_a_wrong_name_is_refused() {
         let (user, room) = (format!("user {wrong}"), format!("room {wrong}"));
         service.claim("launch", &name).await.refused(400, "invalid_name").about("user", &user);
         service.send(rooms::join_as("sale", &name)).await.refused(400, "invalid_name").about("user", &user);
+        if !name.starts_with("pass:") {
+            let answer = service.send(locks::acquire("door", &name, 0, 100)).await;
+            answer.refused(400, "invalid_name").about("owner", &format!("owner {wrong}"));
+        }
         let answer = service.send(redeem("launch", &json!({"code": "x", "user": name}))).await;
         answer.refused(400, "invalid_name").about("user", &user);
         if !name.starts_with("pass:") {
@@ -135,6 +150,9 @@ pub(crate) async fn names_at_their_limits_are_taken() {
         assert_eq!(service.show(&name).await.is(200).text("coupon"), name);
         assert_eq!(service.claim(&name, &name).await.is(201).text("user"), name);
         assert_eq!(service.claim_of(&name, &name).await.is(200).text("user"), name);
+        let held = service.hold(&encoded(&name), &name).await;
+        assert_eq!((&held["lock"], &held["owner"]), (&json!(name), &json!(name)));
+        assert_eq!(service.lock(&name).await["holder"], name);
         service.make_room(&encoded(&name), json!({"max_active": 1})).await;
         assert_eq!(service.room(&name).await["room"], name);
         let pass = service.pass_of(&name, &name).await;

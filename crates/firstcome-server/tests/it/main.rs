@@ -11,6 +11,7 @@ mod dev_gate;
 mod drain;
 mod framing;
 mod idempotency;
+mod locks;
 mod model;
 mod operations;
 mod pages;

@@ -167,7 +167,7 @@ async fn buckets_of_a_histogram_rise_to_its_count() {
             (before, histograms) = (0.0, histograms + 1);
         }
     }
-    assert_eq!(histograms, 19, "one for each of 17 routes, 2 of the store");
+    assert_eq!(histograms, 25, "one for each of 21 routes, 2 of the store, 2 of locks");
 }
 
 #[tokio::test]
@@ -184,6 +184,7 @@ async fn labels_come_from_fixed_lists_whatever_is_asked() {
         service.claim(&coupon, "label wrong").await.refused(400, "invalid_name");
         service.make_room(&format!("labelroom{number}"), json!({"max_active": 1, "message": "labelmessage"})).await;
         service.send(rooms::join_as(&format!("labelroom{number}"), &user)).await.is(201);
+        service.hold(&format!("labellock{number}"), &user).await;
     }
     let metrics = service.metrics().await;
     assert_eq!(names(&metrics), before, "as many series as before");

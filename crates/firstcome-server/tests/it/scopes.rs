@@ -41,6 +41,22 @@ fn routes() -> Vec<Route> {
         route(Method::POST, "/v1/rooms/{room}/passes/release", Scope::Service, Some(json!({"pass": "x"})), 403),
         route(Method::GET, "/v1/pass-keys", Scope::Public, None, 200),
         route(Method::POST, "/v1/pass-keys", Scope::Admin, None, 201),
+        route(Method::GET, "/v1/locks/{lock}", Scope::Service, None, 200),
+        route(
+            Method::POST,
+            "/v1/locks/{lock}/acquire",
+            Scope::Service,
+            Some(json!({"owner": "ann", "wait_ms": 0, "lease_ms": 100})),
+            200,
+        ),
+        route(
+            Method::POST,
+            "/v1/locks/{lock}/renew",
+            Scope::Service,
+            Some(json!({"handle": "A".repeat(54), "lease_ms": 100})),
+            410,
+        ),
+        route(Method::POST, "/v1/locks/{lock}/release", Scope::Service, Some(json!({"handle": "A".repeat(54)})), 410),
         route(Method::GET, "/metrics", Scope::Admin, None, 200),
         open("/healthz"),
         open("/readyz"),
@@ -101,6 +117,7 @@ async fn every_route_answers_every_kind_of_caller_as_its_scope_says() {
         for (authorization, scope) in callers() {
             let service = fresh().await;
             let path = route.template.replace("{coupon}", "launch").replace("{user}", "ann").replace("{room}", "sale");
+            let path = path.replace("{lock}", "door");
             let path = if path.contains("{ticket}") { path.replace("{ticket}", &ticket(&service).await) } else { path };
             let mut ask = Ask::new(route.method.clone(), &path);
             if let Some(body) = &route.body {

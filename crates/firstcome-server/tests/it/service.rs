@@ -54,7 +54,11 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) fn new(store: Embedded, clock: Arc<ManualClock>, config: Config) -> Self {
-        let app = Arc::new(App::new(store.clone(), config));
+        Self::of(App::new(store.clone(), config), store, clock)
+    }
+
+    pub(crate) fn of(app: App, store: Embedded, clock: Arc<ManualClock>) -> Self {
+        let app = Arc::new(app);
         let router = api::router(Arc::clone(&app));
         Self { app, store, clock, router }
     }

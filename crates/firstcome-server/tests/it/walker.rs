@@ -1,5 +1,8 @@
 //! The scenarios, each a test of its own, and one test that walks through all of them and demands every code.
 
+use crate::locks::{
+    bodies as lock_bodies, figures as lock_figures, handles, holds, keys as lock_keys, trouble as lock_trouble, waits,
+};
 use crate::promises::seen;
 use crate::rooms::{
     admissions, claims as pass_claims, clocks, doors, joins, keys, limits, passes, restarts, tickets,
@@ -95,6 +98,26 @@ scenarios! {
         whoever_goes_away_while_joining_has_joined_or_not_and_never_twice
         a_join_that_is_not_durable_is_told_to_nobody a_first_room_whose_answer_came_too_late_has_its_passes
         a_change_of_keys_whose_answer_came_too_late_is_seen the_words_of_a_fault_stay_out_of_answers_about_rooms;
+    holds: a_free_lock_is_had_at_once_and_shown_as_held a_held_lock_is_refused_with_what_is_known_of_it
+        a_lock_is_handed_over_by_its_release_and_fences_grow a_renewal_sets_the_end_anew
+        the_end_of_a_lease_hands_over_to_the_next a_lock_is_given_back_once
+        a_handle_outlives_the_process_that_made_it whoever_gives_up_waiting_leaves_nothing_behind;
+    handles: no_altered_handle_is_one what_cannot_be_a_handle_is_a_mistake_of_its_sender
+        a_handle_is_good_for_its_lock_and_its_service_only handles_stand_nowhere_but_in_answers_to_their_holders;
+    lock_bodies: waits_and_leases_are_taken_at_their_limits_and_refused_beyond
+        fields_of_locks_are_all_there_and_no_others locks_are_for_service_keys;
+    waits: fifty_connections_are_served_in_the_order_of_arrival who_hangs_up_gives_the_place_up_at_once
+        who_hangs_up_behind_a_further_request_gives_the_place_up_too
+        who_hangs_up_at_the_moment_of_the_grant_has_nothing a_wait_is_not_cut_by_the_deadline_of_answers
+        no_more_wait_than_may whoever_waits_is_sent_away_when_the_service_stops;
+    lock_keys: a_repeated_acquire_leads_to_the_same_hold an_acquire_key_belongs_to_its_credential_and_its_lock
+        a_key_is_free_again_when_its_hold_is_over a_refused_acquire_is_judged_afresh a_repeat_joins_the_wait
+        a_wait_ends_with_the_last_who_joined_it one_of_two_connections_is_enough_to_be_told
+        the_store_has_the_last_word_on_a_repeat no_more_keys_are_remembered_than_may_be;
+    lock_figures: figures_count_what_happened_to_locks;
+    lock_trouble: a_store_of_locks_that_refuses_is_unavailable
+        a_store_of_locks_that_does_not_answer_leaves_the_outcome_unknown a_repeat_that_cannot_be_checked_is_told_so
+        a_wait_outlasts_a_store_that_fails_for_a_while;
 }
 
 #[tokio::test]

@@ -40,6 +40,14 @@ pub struct Lease {
     pub deadline: Instant,
 }
 
+impl Lease {
+    /// How long it certainly lasts from now on unless it is renewed. No request.
+    #[expect(clippy::disallowed_methods, reason = "a time left is told in relation to the machine's clock")]
+    pub fn remaining(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         self.shared.forget(self.number);

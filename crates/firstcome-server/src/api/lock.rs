@@ -1,0 +1,190 @@
+//! The lock rows of the contract.
+
+use super::body::{self, PathName};
+use super::lock_shape::{AcquireBody, HeldLock, Lock, ReleaseBody, ReleasedLock, RenewBody, RenewedLock};
+use super::shape::Problem as ProblemShape;
+use super::{NO_STORE, measured};
+use crate::accept::{Parcel, Tracked};
+use crate::auth::{Caller, Scope};
+use crate::error::{Code, Problem};
+use crate::locks::Refusal;
+use crate::metrics::Route;
+use crate::state::App;
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use firstcome::LockError;
+use firstcome::core::id::LockName;
+use std::sync::Arc;
+
+/// After so long somebody who found no place to wait may try again.
+const RETRY_MS: u64 = 1_000;
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn failed(error: LockError) -> Problem {
+    match error {
+        LockError::Name { field, error } => Problem::field(Code::InvalidName, field, format!("{field} {error}")),
+        LockError::Invalid { field, wanted } => {
+            Problem::field(Code::InvalidField, field, format!("{field} must be {wanted}"))
+        }
+        LockError::Unavailable(error) => error.into(),
+        LockError::Lost => Code::LockLost.into(),
+        // Whatever the store did is undone, or ends with its lease.
+        _ => Problem::new(Code::OutcomeUnknown).retry_after_ms(RETRY_MS),
+    }
+}
+
+fn refused(refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::Contended { holder, waiters, ttl, position } => {
+            let problem = Problem::new(Code::Contended).with("holder", holder).with("waiters", waiters);
+            let problem = problem.with("ttl_ms", millis(ttl));
+            match position {
+                Some(ahead) => problem.with("position", ahead),
+                None => problem,
+            }
+        }
+        Refusal::Overloaded => Problem::new(Code::Overloaded).retry_after_ms(RETRY_MS),
+        Refusal::KeyReused => Code::IdempotencyKeyReused.into(),
+        Refusal::Store(error) => failed(error),
+    }
+}
+
+/// What a call about a lock begins with.
+async fn service_call(
+    app: &App,
+    path: PathName,
+    request: Request,
+) -> Result<(Caller, LockName, Parts, Bytes), Problem> {
+    let (parts, body) = request.into_parts();
+    let caller = app.caller(&parts.headers)?.require(Scope::Service)?;
+    let lock = body::lock(&path.map_err(|_| body::undecodable())?.0)?;
+    let bytes = body::read(&parts.headers, body, app.config.limits.body).await?;
+    Ok((caller, lock, parts, bytes))
+}
+
+/// Acquire a lock
+///
+/// In the order of arrival. Without a time to wait the answer comes at once, otherwise when it is one's turn: keep the connection
+/// open, since the place in line is given up when it closes. The lock ends with its lease unless it is renewed. With an
+/// `Idempotency-Key` a repeat joins the wait, and leads to the same handle as long as the lock is held and the service is not
+/// restarted. `contended` comes to a try, and, with `position` (how many were still ahead), to a wait that ran out.
+/// `overloaded` comes to whoever would have to wait when too many do, and to all who wait when the service stops.
+#[utoipa::path(post, path = "/v1/locks/{lock}/acquire", tag = "Locks", security(("service" = [])),
+    params(("lock" = String, Path, description = "Name of the lock"),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible ASCII characters")),
+    request_body = AcquireBody,
+    responses(
+        (status = 200, description = "The lock is yours", body = HeldLock),
+        (status = 400, description = "`invalid_json` `invalid_field` `invalid_name` `invalid_idempotency_key`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 408, description = "`request_timeout`", body = ProblemShape),
+        (status = 409, description = "`contended` (with `holder`, `waiters` and how long it is held, and `position` after a wait)", body = ProblemShape),
+        (status = 413, description = "`body_too_large`", body = ProblemShape),
+        (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
+        (status = 422, description = "`idempotency_key_reused`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn post_acquire(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
+    let call = async {
+        let (caller, lock, parts, bytes) = service_call(&app, path, request).await?;
+        let wanted = body::parse::<AcquireBody<'_>>(&bytes)?.wanted(lock.clone())?;
+        let (wait, lease) = (wanted.wait.as_millis().to_be_bytes(), wanted.lease.as_millis().to_be_bytes());
+        let meaning = [wanted.owner.as_str().as_bytes(), &wait, &lease];
+        let id = body::request(&parts.headers, caller, (lock.as_str(), "acquire"), &meaning)?;
+        let mut grant = app.desk.acquire(wanted, id).await.map_err(refused)?;
+        let offer = grant.offer.take();
+        let mut response = (NO_STORE, Json(HeldLock::new(&lock, &grant))).into_response();
+        match offer {
+            // The connection knows whether the answer leaves.
+            Some(offer) if parts.extensions.get::<Tracked>().is_some() => {
+                response.extensions_mut().insert(Parcel(offer));
+            }
+            Some(offer) => offer.keep(),
+            None => {}
+        }
+        Ok(response)
+    };
+    measured(&app, Route::PostAcquire, call).await
+}
+
+/// Hold a lock for longer
+///
+/// For this lease from now on, also if that is shorter. Do it three times per lease; when it is `lock_lost`, stop what the
+/// lock guards.
+#[utoipa::path(post, path = "/v1/locks/{lock}/renew", tag = "Locks", security(("service" = [])),
+    params(("lock" = String, Path, description = "Name of the lock")), request_body = RenewBody,
+    responses(
+        (status = 200, description = "The lock is yours for longer", body = RenewedLock),
+        (status = 400, description = "`invalid_json` `invalid_field` `invalid_name`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 408, description = "`request_timeout`", body = ProblemShape),
+        (status = 410, description = "`lock_lost`", body = ProblemShape),
+        (status = 413, description = "`body_too_large`", body = ProblemShape),
+        (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn post_renew(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
+    let call = async {
+        let (_, lock, _, bytes) = service_call(&app, path, request).await?;
+        let wanted = body::parse::<RenewBody<'_>>(&bytes)?;
+        let lease = wanted.lease()?;
+        let renewed = app.desk.renew(&lock, &wanted.handle, lease).await.map_err(failed)?;
+        Ok((NO_STORE, Json(RenewedLock::new(&lock, renewed))).into_response())
+    };
+    measured(&app, Route::PostRenew, call).await
+}
+
+/// Give a lock back
+///
+/// Whoever is next has it when this is answered. Once: a second time is `lock_lost`, as is a release that comes after the end
+/// of the lease.
+#[utoipa::path(post, path = "/v1/locks/{lock}/release", tag = "Locks", security(("service" = [])),
+    params(("lock" = String, Path, description = "Name of the lock")), request_body = ReleaseBody,
+    responses(
+        (status = 200, description = "The lock is given back", body = ReleasedLock),
+        (status = 400, description = "`invalid_json` `invalid_field` `invalid_name`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 408, description = "`request_timeout`", body = ProblemShape),
+        (status = 410, description = "`lock_lost`", body = ProblemShape),
+        (status = 413, description = "`body_too_large`", body = ProblemShape),
+        (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn post_lock_release(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
+    let call = async {
+        let (_, lock, _, bytes) = service_call(&app, path, request).await?;
+        let wanted = body::parse::<ReleaseBody<'_>>(&bytes)?;
+        wanted.check()?;
+        let fence = app.desk.release(&lock, &wanted.handle).await.map_err(failed)?;
+        Ok((NO_STORE, Json(ReleasedLock::new(&lock, fence))).into_response())
+    };
+    measured(&app, Route::PostLockRelease, call).await
+}
+
+/// Show a lock
+///
+/// Every name is a lock; one that nobody has is free.
+#[utoipa::path(get, path = "/v1/locks/{lock}", tag = "Locks", security(("service" = [])),
+    params(("lock" = String, Path, description = "Name of the lock")),
+    responses(
+        (status = 200, description = "The lock", body = Lock),
+        (status = 400, description = "`invalid_name`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn get_lock(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
+    let call = async {
+        app.caller(&headers)?.require(Scope::Service)?;
+        let lock = body::lock(&path.map_err(|_| body::undecodable())?.0)?;
+        let seen = app.desk.view(&lock).await.map_err(failed)?;
+        Ok((NO_STORE, Json(Lock::new(&lock, &seen))).into_response())
+    };
+    measured(&app, Route::GetLock, call).await
+}

@@ -1,0 +1,178 @@
+//! What goes over the wire about locks. Names and units are the contract's.
+
+use super::body;
+use crate::error::{Code, Problem as Refusal};
+use crate::locks::{Grant, Wanted};
+use crate::rfc3339::format as instant;
+use firstcome::core::id::LockName;
+use firstcome::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX};
+use firstcome::core::time::Timestamp;
+use firstcome::{Fence, HandleKey, LockSeen};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::time::Duration;
+use utoipa::ToSchema;
+
+fn within(field: &str, ms: u64, least: u32, most: u32) -> Result<Duration, Refusal> {
+    if (u64::from(least)..=u64::from(most)).contains(&ms) {
+        return Ok(Duration::from_millis(ms));
+    }
+    let detail = format!("{field} must be {least} to {most}");
+    Err(Refusal::field(Code::InvalidField, field, detail))
+}
+
+fn read_lease(ms: u64) -> Result<Duration, Refusal> {
+    within("lease_ms", ms, LEASE_MS_MIN, LEASE_MS_MAX)
+}
+
+/// A text that cannot be a handle is a mistake of the caller's; which other one is none of ours is told to nobody.
+fn check_handle(handle: &str) -> Result<(), Refusal> {
+    if HandleKey::looks_like_one(handle) {
+        return Ok(());
+    }
+    Err(Refusal::field(Code::InvalidField, "handle", "handle must be what acquire returned, whole"))
+}
+
+/// A wish for a lock
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+pub(crate) struct AcquireBody<'a> {
+    /// As what others see the holder
+    #[serde(borrow)]
+    #[schema(value_type = String, example = "worker-7")]
+    pub(crate) owner: Cow<'a, str>,
+    /// How long to wait in line; 0 is a try
+    #[schema(minimum = 0, maximum = 3_600_000, example = 5_000)]
+    pub(crate) wait_ms: u64,
+    /// How long the lock is held unless it is renewed
+    #[schema(minimum = 100, maximum = 86_400_000, example = 30_000)]
+    pub(crate) lease_ms: u64,
+}
+
+impl AcquireBody<'_> {
+    pub(crate) fn wanted(&self, name: LockName) -> Result<Wanted, Refusal> {
+        let owner = body::owner(&self.owner)?;
+        let wait = within("wait_ms", self.wait_ms, 0, WAIT_MS_MAX)?;
+        Ok(Wanted { name, owner, wait, lease: read_lease(self.lease_ms)? })
+    }
+}
+
+/// A lock that is yours
+#[derive(Serialize, ToSchema)]
+pub(crate) struct HeldLock<'a> {
+    lock: &'a str,
+    owner: &'a str,
+    /// Grows with every grant: let whatever the lock guards refuse a smaller one than it has seen
+    #[schema(maximum = 9_007_199_254_740_991_u64)]
+    fence: u64,
+    /// Until then it is certainly yours unless you renew it
+    #[schema(format = DateTime)]
+    expires_at: String,
+    /// Who has this may renew the lock and give it back
+    handle: &'a str,
+}
+
+impl<'a> HeldLock<'a> {
+    pub(crate) fn new(name: &'a LockName, grant: &'a Grant) -> Self {
+        Self {
+            lock: name.as_str(),
+            owner: grant.owner.as_str(),
+            fence: grant.fence.get(),
+            expires_at: instant(grant.expires_at),
+            handle: &grant.handle,
+        }
+    }
+}
+
+/// A lock that is to be held for longer
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+pub(crate) struct RenewBody<'a> {
+    /// What acquire returned
+    #[serde(borrow)]
+    #[schema(value_type = String)]
+    pub(crate) handle: Cow<'a, str>,
+    /// How long from now on
+    #[schema(minimum = 100, maximum = 86_400_000, example = 30_000)]
+    lease_ms: u64,
+}
+
+impl RenewBody<'_> {
+    pub(crate) fn lease(&self) -> Result<Duration, Refusal> {
+        check_handle(&self.handle)?;
+        read_lease(self.lease_ms)
+    }
+}
+
+/// A lock that is held for longer now
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RenewedLock<'a> {
+    lock: &'a str,
+    fence: u64,
+    /// Until then it is certainly yours unless you renew it
+    #[schema(format = DateTime)]
+    expires_at: String,
+}
+
+impl<'a> RenewedLock<'a> {
+    pub(crate) fn new(name: &'a LockName, (fence, expires_at): (Fence, Timestamp)) -> Self {
+        Self { lock: name.as_str(), fence: fence.get(), expires_at: instant(expires_at) }
+    }
+}
+
+/// A lock that is given back
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+pub(crate) struct ReleaseBody<'a> {
+    /// What acquire returned
+    #[serde(borrow)]
+    #[schema(value_type = String)]
+    pub(crate) handle: Cow<'a, str>,
+}
+
+impl ReleaseBody<'_> {
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        check_handle(&self.handle)
+    }
+}
+
+/// A lock that was given back
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ReleasedLock<'a> {
+    lock: &'a str,
+    fence: u64,
+}
+
+impl<'a> ReleasedLock<'a> {
+    pub(crate) fn new(name: &'a LockName, fence: Fence) -> Self {
+        Self { lock: name.as_str(), fence: fence.get() }
+    }
+}
+
+/// A lock
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Lock<'a> {
+    lock: &'a str,
+    held: bool,
+    /// Who has it
+    holder: Option<String>,
+    fence: Option<u64>,
+    /// How long it is held unless it is renewed
+    ttl_ms: Option<u64>,
+    /// How many are in line
+    waiters: u32,
+}
+
+impl<'a> Lock<'a> {
+    pub(crate) fn new(name: &'a LockName, seen: &LockSeen) -> Self {
+        let held = seen.view.held.as_ref();
+        Self {
+            lock: name.as_str(),
+            held: held.is_some(),
+            holder: held.map(|(owner, ..)| owner.to_string()),
+            fence: held.map(|(_, fence, _)| fence.get()),
+            ttl_ms: held.map(|(.., ends_us)| ends_us.saturating_sub(seen.now_us).div_ceil(1_000)),
+            waiters: seen.view.waiters,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What this process remembers of locks that it granted over HTTP: for the figures, and for requests that are repeated.
+//!
+//! The store alone decides who holds what. What is forgotten here, as by a restart, is still renewed and given back by its
+//! handle; but a repeated request is then a new one.
+
+use super::{Offer, Wait};
+use crate::metrics::LockFigures;
+use firstcome::Fence;
+use firstcome::core::id::RequestId;
+use firstcome::core::time::Timestamp;
+use firstcome::edge::Stopwatch;
+use firstcome::lock::Request;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// A hold that was granted over HTTP.
+struct Hold {
+    since: Duration,
+    /// When it is over for certain unless it was renewed elsewhere.
+    until: Duration,
+    expires_at: Timestamp,
+    key: Option<u128>,
+}
+
+/// What is known of a key.
+enum Entry {
+    /// Its request is under way.
+    Waiting { number: u64, body: u64, wait: Weak<Wait> },
+    /// Its request was granted.
+    Granted { body: u64, kept: Kept },
+}
+
+/// A grant under a key.
+#[derive(Clone)]
+pub(super) struct Kept {
+    pub(super) request: Request,
+    pub(super) fence: Fence,
+    /// Somebody who is about to be told, if there is anybody.
+    pub(super) offer: Weak<Offer>,
+    /// Whether anybody was told.
+    pub(super) told: Arc<AtomicBool>,
+}
+
+/// Whether the body of a request is that which its key came with first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Body {
+    Same,
+    Other,
+}
+
+/// What a request finds under its key.
+pub(super) enum Found {
+    Waiting(Arc<Wait>, Body),
+    /// Still to be told to whoever asked before.
+    Offered(Arc<Offer>, Body),
+    Granted(Kept, Timestamp, Body),
+    Nothing,
+    Full,
+}
+
+/// Why a hold is not remembered any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Released,
+    Lost,
+    /// Nobody was ever told of it.
+    TakenBack,
+}
+
+pub(super) struct Ledger {
+    clock: Stopwatch,
+    figures: LockFigures,
+    holds_max: usize,
+    holds: BTreeMap<Request, Hold>,
+    ends: BTreeSet<(Duration, Request)>,
+    keys: BTreeMap<u128, Entry>,
+    drawn: u64,
+}
+
+impl Ledger {
+    pub(super) fn new(figures: LockFigures, holds_max: usize) -> Self {
+        let (holds, ends, keys) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Self { clock: Stopwatch::start(), figures, holds_max, holds, ends, keys, drawn: 0 }
+    }
+
+    /// Looks up a key. Whoever calls this drops what comes out after the ledger is unlocked: its last owner locks it.
+    pub(super) fn find(&mut self, id: RequestId) -> Found {
+        self.sweep();
+        let same = |body: u64| if body == id.body { Body::Same } else { Body::Other };
+        let found = match self.keys.get(&id.key) {
+            Some(Entry::Waiting { body, wait, .. }) => wait.upgrade().map(|wait| Found::Waiting(wait, same(*body))),
+            Some(Entry::Granted { body, kept }) => match (kept.offer.upgrade(), self.holds.get(&kept.request)) {
+                (Some(offer), _) => Some(Found::Offered(offer, same(*body))),
+                (None, Some(hold)) if kept.told.load(Ordering::Acquire) => {
+                    Some(Found::Granted(kept.clone(), hold.expires_at, same(*body)))
+                }
+                // About to be given back, since nobody was told.
+                _ => None,
+            },
+            None => None,
+        };
+        match found {
+            Some(found) => found,
+            None if self.holds_max <= self.keys.len().max(self.holds.len()) => Found::Full,
+            None => Found::Nothing,
+        }
+    }
+
+    /// A request begins under its key.
+    pub(super) fn begin(&mut self, id: RequestId, wait: impl FnOnce(u64) -> Arc<Wait>) -> Arc<Wait> {
+        self.drawn += 1;
+        let (number, wait) = (self.drawn, wait(self.drawn));
+        self.keys.insert(id.key, Entry::Waiting { number, body: id.body, wait: Arc::downgrade(&wait) });
+        wait
+    }
+
+    /// A request under a key is over without a grant.
+    pub(super) fn give_up(&mut self, key: u128, number: u64) {
+        if self.is_waiting(key, number) {
+            self.keys.remove(&key);
+        }
+    }
+
+    fn is_waiting(&self, key: u128, number: u64) -> bool {
+        matches!(self.keys.get(&key), Some(Entry::Waiting { number: known, .. }) if *known == number)
+    }
+
+    /// A hold was granted, under the key of this request if it has one.
+    pub(super) fn grant(
+        &mut self,
+        kept: &Kept,
+        (lease, expires_at): (Duration, Timestamp),
+        begun: Option<(RequestId, u64)>,
+    ) {
+        self.sweep();
+        // Somebody else may have begun under the same key when nobody waited for this one any more.
+        let begun = begun.filter(|(id, number)| self.is_waiting(id.key, *number)).map(|(id, _)| id);
+        if let Some(id) = begun {
+            self.keys.insert(id.key, Entry::Granted { body: id.body, kept: kept.clone() });
+        } else if self.holds_max <= self.holds.len() {
+            return;
+        }
+        let since = self.clock.elapsed();
+        let until = since + lease;
+        let hold = Hold { since, until, expires_at, key: begun.map(|id| id.key) };
+        self.holds.insert(kept.request, hold);
+        self.ends.insert((until, kept.request));
+        self.figures.held.inc();
+    }
+
+    /// A hold lasts longer, or ends sooner.
+    pub(super) fn renew(&mut self, request: Request, lease: Duration, expires_at: Timestamp) {
+        let until = self.clock.elapsed() + lease;
+        let Some(hold) = self.holds.get_mut(&request) else { return };
+        self.ends.remove(&(hold.until, request));
+        (hold.until, hold.expires_at) = (until, expires_at);
+        self.ends.insert((until, request));
+    }
+
+    /// A hold is over.
+    pub(super) fn end(&mut self, request: Request, end: End) {
+        let Some(hold) = self.holds.remove(&request) else { return };
+        self.ends.remove(&(hold.until, request));
+        if let Some(key) = hold.key
+            && matches!(self.keys.get(&key), Some(Entry::Granted { kept, .. }) if kept.request == request)
+        {
+            self.keys.remove(&key);
+        }
+        self.figures.held.dec();
+        let held_for = self.clock.elapsed().saturating_sub(hold.since);
+        match end {
+            End::Released => self.figures.released(held_for),
+            End::Lost => self.figures.lost(held_for),
+            End::TakenBack => {}
+        }
+    }
+
+    /// Forgets what is over by time.
+    pub(super) fn sweep(&mut self) {
+        let now = self.clock.elapsed();
+        while let Some(&(until, request)) = self.ends.first()
+            && until < now
+        {
+            self.end(request, End::Lost);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Handles of locks that are held by somebody far away: signed, so that nobody can make one up or guess another's.
+//!
+//! A handle holds the request and the fence of a hold, under a MAC over both and the name of the lock: it is good for that
+//! hold of that lock only, and the store need not know that it exists.
+
+use crate::seal::{MAC_BYTES, Seal, chars, room};
+use firstcome_core::id::LockName;
+use firstcome_core::lock::{ClientId, Fence, Request};
+use std::fmt;
+
+const HEAD_BYTES: usize = 3 * 8;
+const BYTES: usize = HEAD_BYTES + MAC_BYTES;
+const DOMAIN: &[u8] = b"firstcome lock handle 1\0";
+
+/// The secret from which handles are made. It must live as long as the holds do: without it nobody can renew them or give
+/// them back.
+#[derive(Clone)]
+pub struct HandleKey {
+    seal: Seal,
+}
+
+impl fmt::Debug for HandleKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HandleKey(secret)")
+    }
+}
+
+impl HandleKey {
+    /// A key from 32 secret random bytes.
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Self { seal: Seal::new(&bytes, DOMAIN) }
+    }
+
+    /// The handle of a hold.
+    pub fn handle(&self, name: &LockName, request: Request, fence: Fence) -> String {
+        let mut head = [0; HEAD_BYTES];
+        for (part, number) in head.chunks_exact_mut(8).zip([request.client.0, request.number, fence.get()]) {
+            part.copy_from_slice(&number.to_be_bytes());
+        }
+        self.seal.seal(&head, &[], name.as_str().as_bytes())
+    }
+
+    /// Whose hold of this lock it is, and with which fence; `None` if we made no such handle for this lock.
+    pub fn read(&self, name: &LockName, handle: &str) -> Option<(Request, Fence)> {
+        let head: [u8; HEAD_BYTES] = self.seal.open::<HEAD_BYTES, { room(BYTES) }>(handle, name.as_str().as_bytes())?;
+        let mut numbers =
+            head.chunks_exact(8).map(|part| part.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)));
+        let (client, number, fence) = (numbers.next()?, numbers.next()?, numbers.next()?);
+        Some((Request { client: ClientId(client), number }, Fence::new(fence)?))
+    }
+
+    /// Whether a text looks like a handle at all. Says nothing about whether it is one.
+    pub fn looks_like_one(handle: &str) -> bool {
+        let base64url = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        handle.len() == chars(BYTES) && handle.bytes().all(base64url)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> LockName {
+        LockName::parse(text).unwrap()
+    }
+
+    fn hold(client: u64, number: u64, fence: u64) -> (Request, Fence) {
+        (Request { client: ClientId(client), number }, Fence::new(fence).unwrap())
+    }
+
+    #[test]
+    fn a_handle_leads_back_to_its_hold_and_to_no_other_lock() {
+        let key = HandleKey::new([1; 32]);
+        for (request, fence) in [hold(0, 0, 1), hold(u64::MAX, u64::MAX, (1 << 53) - 1), hold(7, 8, 9)] {
+            let handle = key.handle(&name("a"), request, fence);
+            assert!(HandleKey::looks_like_one(&handle), "{handle}");
+            assert_eq!(key.read(&name("a"), &handle), Some((request, fence)));
+            assert_eq!(key.read(&name("b"), &handle), None);
+            assert_eq!(key.read(&name("A"), &handle), None);
+            assert_eq!(HandleKey::new([2; 32]).read(&name("a"), &handle), None);
+        }
+        assert_eq!(format!("{key:?}"), "HandleKey(secret)");
+    }
+
+    #[test]
+    fn no_changed_handle_is_one() {
+        let key = HandleKey::new([1; 32]);
+        let (request, fence) = hold(7, 8, 9);
+        let handle = key.handle(&name("a"), request, fence);
+        for at in 0..handle.len() {
+            for other in b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+/ ." {
+                let mut bytes = handle.clone().into_bytes();
+                if bytes[at] != *other {
+                    bytes[at] = *other;
+                    let changed = String::from_utf8(bytes).unwrap();
+                    assert_eq!(key.read(&name("a"), &changed), None, "{changed}");
+                }
+            }
+            assert_eq!(key.read(&name("a"), &handle[..at]), None);
+            assert!(!HandleKey::looks_like_one(&handle[..at]));
+        }
+        for wrong in
+            [format!("{handle}A"), format!("{handle}="), "A".repeat(5_000), "é".repeat(27), handle.replace('A', "+")]
+        {
+            assert_eq!(key.read(&name("a"), &wrong), None);
+            assert!(wrong == handle || !HandleKey::looks_like_one(&wrong), "{wrong}");
+        }
+    }
+}

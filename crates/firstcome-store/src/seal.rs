@@ -1,0 +1,71 @@
+//! Texts that nobody else can have made, for their holders to bring back: bytes, and a MAC over them.
+//!
+//! A sealed text is `head ‖ MAC ‖ carried` in base64url without padding. The MAC is the first 128 bits of HMAC-SHA-256 over
+//! `head ‖ carried ‖ implied`: what is implied stands nowhere in the text, and must be known to open it. A kind of text has
+//! a domain and a length of head of its own, and either carries something or implies something, so no two readings of the
+//! same bytes exist.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+
+/// Bytes of the MAC.
+pub(crate) const MAC_BYTES: usize = 16;
+
+/// Makes and opens texts of one kind.
+#[derive(Clone)]
+pub(crate) struct Seal {
+    mac: Hmac<Sha256>,
+}
+
+impl Seal {
+    /// `domain` keeps these MACs apart from all others that might ever be made with the same key.
+    pub(crate) fn new(key: &[u8; 32], domain: &[u8]) -> Self {
+        #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
+        let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+        mac.update(domain);
+        Self { mac }
+    }
+
+    fn mac(&self, head: &[u8], carried: &[u8], implied: &[u8]) -> [u8; MAC_BYTES] {
+        let mut mac = self.mac.clone();
+        mac.update(head);
+        mac.update(carried);
+        mac.update(implied);
+        let digest = mac.finalize().into_bytes();
+        let mut first = [0; MAC_BYTES];
+        first.copy_from_slice(&digest[..MAC_BYTES]);
+        first
+    }
+
+    /// A text.
+    pub(crate) fn seal(&self, head: &[u8], carried: &[u8], implied: &[u8]) -> String {
+        let bytes = [head, &self.mac(head, carried, implied), carried].concat();
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// The head of a text; `None` if it is not one of ours. Takes the same time for every wrong one of its length. `ROOM`
+    /// is that of [`room`] for the longest one.
+    pub(crate) fn open<const HEAD: usize, const ROOM: usize>(&self, text: &str, implied: &[u8]) -> Option<[u8; HEAD]> {
+        if chars(ROOM) < text.len() {
+            return None;
+        }
+        let mut bytes = [0; ROOM];
+        let length = URL_SAFE_NO_PAD.decode_slice(text, &mut bytes).ok()?;
+        let (head, rest) = bytes[..length].split_first_chunk::<HEAD>()?;
+        let (mac, carried) = rest.split_first_chunk::<MAC_BYTES>()?;
+        bool::from(self.mac(head, carried, implied).ct_eq(mac)).then_some(*head)
+    }
+}
+
+/// Characters of so many bytes.
+pub(crate) const fn chars(bytes: usize) -> usize {
+    (bytes * 4).div_ceil(3)
+}
+
+/// Room that is needed to read so many bytes, which come in groups of three.
+pub(crate) const fn room(bytes: usize) -> usize {
+    bytes.next_multiple_of(3)
+}
