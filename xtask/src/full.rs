@@ -26,13 +26,14 @@ const MUTANTS: &str = "27.1.0";
 
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     ("deny", "Dependencies: bans, licences, sources", deny),
     ("mutants", "Mutants of the rules", mutants),
     ("sim", "Simulator, two hundred thousand seeds", sim),
     ("kills", "kill -9 under load", kills),
     ("bench", "Coupons on this machine", bench),
     ("rooms", "Rooms on this machine", rooms),
+    ("locks", "Locks on this machine", locks),
     ("concert", "A concert at full size, killed twenty times", concert),
 ];
 
@@ -126,6 +127,12 @@ fn release() -> Outcome {
 fn rooms() -> Result<String, String> {
     release()?;
     shell::output("target/release/firstcome", &["bench", "rooms", "--data", "target", "--table"])
+}
+
+/// And on a quiet machine: it starts four processes and a Redis of its own.
+fn locks() -> Result<String, String> {
+    release()?;
+    shell::output("target/release/firstcome", &["bench", "locks", "--data", "target", "--table"])
 }
 
 fn concert() -> Result<String, String> {

@@ -1,11 +1,13 @@
 //! `firstcome`: queues people fairly, hands out exactly N. One binary: service, checks, data in and out, benchmarks.
 //!
-//! Exit codes: 0 fine, 1 a check failed or something was refused, 2 usage, 3 the store cannot be reached.
+//! Exit codes: 0 fine, 1 a check failed or something was refused, 2 usage, 3 the store cannot be reached, 75 a lock was not
+//! obtained in time, 76 a lock was lost; under `lock` that of the command.
 
 mod archive;
 mod bench;
 mod drill;
 mod keys;
+mod lock;
 mod output;
 mod plan;
 mod rng;
@@ -42,6 +44,14 @@ enum Command {
     /// Play an event against a real service, and audit every answer
     #[command(subcommand)]
     Drill(drill::DrillCommand),
+    /// Run a command under a lock
+    Lock(Box<lock::LockArgs>),
+    /// Ends the command of a lock before the lease can end
+    #[command(hide = true)]
+    LockGuardian(lock::GateArgs),
+    /// Becomes the command of a lock
+    #[command(hide = true)]
+    LockGate(lock::GateArgs),
     /// Print a completion script for a shell
     Completions {
         /// Which shell
@@ -60,6 +70,12 @@ enum Failure {
     Usage(anyhow::Error),
     /// The store cannot be reached: 3.
     Store(firstcome::Fault),
+    /// The store of locks cannot be reached, or gave no answer: 3.
+    Unreachable(anyhow::Error),
+    /// A lock was not obtained in time: 75.
+    NotObtained(anyhow::Error),
+    /// A lock was lost, and what ran under it was stopped: 76.
+    Lost(anyhow::Error),
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {
@@ -94,14 +110,25 @@ fn main() -> ExitCode {
         Command::Drill(command) => drill::run(&command),
         Command::Completions { shell } => completions(shell),
         Command::Man => man(),
+        Command::Lock(args) => return end(lock::run(*args)),
+        Command::LockGuardian(args) => return end(lock::guard(&args)),
+        Command::LockGate(args) => return end(lock::become_command(&args)),
     };
+    end(outcome.map(|()| ExitCode::SUCCESS))
+}
+
+/// Says why something went wrong, and makes the exit code of it.
+fn end(outcome: Result<ExitCode, Failure>) -> ExitCode {
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             let (code, message) = match failure {
                 Failure::Refused(error) => (1, format!("{error:#}")),
                 Failure::Usage(error) => (2, format!("{error:#}")),
                 Failure::Store(fault) => (3, fault.to_string()),
+                Failure::Unreachable(error) => (3, format!("{error:#}")),
+                Failure::NotObtained(error) => (75, format!("{error:#}")),
+                Failure::Lost(error) => (76, format!("{error:#}")),
             };
             eprintln!("firstcome: {message}");
             ExitCode::from(code)

@@ -27,6 +27,10 @@ pub(crate) struct File {
     pub(crate) joins_per_minute: Option<u32>,
     pub(crate) connections_max: Option<usize>,
     pub(crate) drain: Option<String>,
+    pub(crate) store: Option<String>,
+    pub(crate) wait: Option<String>,
+    pub(crate) lease: Option<String>,
+    pub(crate) owner: Option<String>,
 }
 
 fn blocks<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Block>>, D::Error> {

@@ -162,11 +162,15 @@ pub fn draw_secret() -> Result<[u8; 32], Fault> {
     }
 }
 
+/// A random number, for pauses that are to differ from those of others.
+pub fn draw_chance() -> u32 {
+    // Without chance everybody pauses the longest: slower, and still right.
+    getrandom::u32().unwrap_or(u32::MAX)
+}
+
 /// A random time from half of this to all of it, so that many who failed at once do not come back at once.
 #[cfg(feature = "redis")]
 pub(crate) fn draw_pause(longest: Duration) -> Duration {
-    // Without chance everybody waits the longest: slower, and still right.
-    let chance = getrandom::u32().unwrap_or(u32::MAX);
     let half = longest / 2;
-    half + half.mul_f64(f64::from(chance) / f64::from(u32::MAX))
+    half + half.mul_f64(f64::from(draw_chance()) / f64::from(u32::MAX))
 }

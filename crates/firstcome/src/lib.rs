@@ -142,6 +142,8 @@ pub use firstcome_macros::distributed_lock;
 pub use coupon::{ClaimRequest, CouponHandle, Coupons, Error, Outcome};
 /// For stores of one's own, and for the simulator.
 pub use firstcome_store::embedded;
+#[cfg(feature = "redis")]
+pub use firstcome_store::redis;
 #[cfg(feature = "sqlite")]
 pub use firstcome_store::sqlite;
 pub use firstcome_store::{
@@ -150,4 +152,6 @@ pub use firstcome_store::{
     RoomStore, RoomSummary, StoreError, TicketAnswer, TicketKey, VoucherCode, VoucherKey, core, edge, stats,
 };
 pub use lock::{Fence, Guard, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock};
+#[cfg(feature = "redis")]
+pub use lock::{SpinGuard, SpinLocks, SpinRequest};
 pub use room::{Admission, JoinRequest, WaitingRoom, WaitingRooms};

@@ -6,6 +6,8 @@ mod guard;
 mod many;
 #[doc(hidden)]
 pub mod section;
+#[cfg(feature = "redis")]
+mod spin;
 #[cfg(test)]
 mod tests;
 
@@ -16,14 +18,17 @@ pub use many::{MultiGuard, MultiLock};
 pub use section::{Retry, Transaction};
 
 #[cfg(feature = "redis")]
+pub use firstcome_store::core::lock::spin::Pauses;
+#[cfg(feature = "redis")]
+pub use spin::{SpinGuard, SpinLocks, SpinRequest};
+
+#[cfg(feature = "redis")]
 pub use firstcome_store::redis::{Eviction, LinkOptions, OpenError};
 
 use driver::Shared;
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX};
-#[cfg(feature = "redis")]
-use firstcome_store::core::lock::ClientId;
-use firstcome_store::core::lock::{Ask, Copies, Released, Renewal, Said, Settings, Step, Watch, bucket_of};
+use firstcome_store::core::lock::{Ask, ClientId, Copies, Released, Renewal, Said, Settings, Step, Watch, bucket_of};
 use firstcome_store::edge::Stopwatch;
 #[cfg(feature = "redis")]
 use firstcome_store::edge::draw_id;
@@ -116,6 +121,11 @@ impl Locks {
         Ok(Self { shared })
     }
 
+    /// The same with a store that is already opened for this process: no other may have the same id.
+    pub fn over_as(client: ClientId, store: impl LockStore) -> Self {
+        Self { shared: Shared::of_client(client, store) }
+    }
+
     /// Locks on a Redis or Valkey server, from version 6.2, whose `maxmemory-policy` is `noeviction`:
     /// `redis://[user:password@]host[:port][/database]`. Two connections, for any number of locks and waiters. Call within
     /// a Tokio runtime.
@@ -129,7 +139,7 @@ impl Locks {
     pub async fn redis_with(url: &str, options: LinkOptions) -> Result<Self, OpenError> {
         let client = draw_id().map_err(|fault| OpenError::Address { says: fault.to_string() })?;
         let store = RedisLocks::open(url, ClientId(client), options).await?;
-        Ok(Self { shared: Shared::of_client(ClientId(client), store) })
+        Ok(Self::over_as(ClientId(client), store))
     }
 
     /// A lock by its name; see [`LockRequest`] for what can be said before it is asked for. Nothing is sent yet.
@@ -148,6 +158,12 @@ impl Locks {
     /// Shows a lock. One request.
     pub async fn view(&self, name: &str) -> Result<LockSeen, LockError> {
         self.shared.view(&parse_name(name)?).await
+    }
+
+    /// Resolves when this process holds and wants nothing any more, and the store knows it: what was dropped is undone. For
+    /// the end of a program. No request.
+    pub async fn quiet(&self) {
+        self.shared.quiet().await;
     }
 
     /// Lets a hold that was [handed out](Guard::hand_out) last `lease` from now on; returns how long it certainly lasts.

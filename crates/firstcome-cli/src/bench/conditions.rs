@@ -49,6 +49,21 @@ impl Conditions {
             debug_build: cfg!(debug_assertions),
         })
     }
+
+    /// All of them on one line.
+    pub(crate) fn line(&self) -> String {
+        format!(
+            "firstcome {} ({:.1} MB{}) · {} CPUs ({}) · {} · fsync p50 {} µs, p99 {} µs\n",
+            self.version,
+            self.binary_bytes as f64 / 1e6,
+            if self.debug_build { ", DEBUG BUILD" } else { "" },
+            self.cpus,
+            self.cpu_model,
+            self.file_system,
+            self.fsync_p50_us,
+            self.fsync_p99_us,
+        )
+    }
 }
 
 /// Times an append of one page and its sync, as a commit makes it.

@@ -5,6 +5,7 @@ mod conditions;
 mod coupons;
 mod http;
 mod load;
+mod locks;
 mod redis_set;
 mod report;
 mod rooms;
@@ -18,6 +19,11 @@ pub(crate) enum BenchCommand {
     Coupons(coupons::CouponsArgs),
     /// Waiting rooms: polls and joins over HTTP, what a tick and a waiting person cost, how exact admission is
     Rooms(rooms::RoomsArgs),
+    /// Locks: one hot lock under every strategy, with several processes; what waiting, holding and dying cost
+    Locks(locks::LocksArgs),
+    /// Want a lock, as one of several processes; told what to do over standard input
+    #[command(hide = true)]
+    LockWorker,
     /// Serve one empty route with plain axum: what the HTTP figures are compared with
     #[command(hide = true)]
     EmptyRoute,
@@ -27,6 +33,8 @@ pub(crate) fn run(command: BenchCommand) -> Outcome {
     match command {
         BenchCommand::Coupons(args) => coupons::run(&args),
         BenchCommand::Rooms(args) => rooms::run(&args),
+        BenchCommand::Locks(args) => locks::run(&args),
+        BenchCommand::LockWorker => locks::run_worker(),
         BenchCommand::EmptyRoute => http::serve_empty_route(),
     }
 }

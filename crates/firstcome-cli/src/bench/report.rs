@@ -78,9 +78,24 @@ impl Target {
     pub(crate) fn at_most(what: &'static str, reached: f64, wanted: f64) -> Self {
         Self { what, wanted: format!("≤ {}", figure(wanted)), reached: figure(reached), met: reached <= wanted }
     }
+
+    pub(crate) fn exactly(what: &'static str, reached: f64, wanted: f64) -> Self {
+        let met = (reached - wanted).abs() < 1e-9;
+        Self { what, wanted: format!("= {}", figure(wanted)), reached: figure(reached), met }
+    }
 }
 
-fn figure(value: f64) -> String {
+/// Targets as a table.
+pub(crate) fn target_table(targets: &[Target]) -> String {
+    let mut table = table(&["Target", ">Wanted", ">Reached", "Met"]);
+    for target in targets {
+        let met = if target.met { Cell::new("yes").fg(Color::Green) } else { Cell::new("NO").fg(Color::Red) };
+        table.add_row([Cell::new(target.what), Cell::new(&target.wanted), Cell::new(&target.reached), met]);
+    }
+    format!("{table}\n")
+}
+
+pub(crate) fn figure(value: f64) -> String {
     if 1_000.0 <= value { grouped(value.round() as u64) } else { format!("{}", (value * 100.0).round() / 100.0) }
 }
 
@@ -104,18 +119,7 @@ impl Report {
 
     /// The report as tables.
     pub(crate) fn text(&self) -> String {
-        let here = &self.conditions;
-        let mut text = format!(
-            "firstcome {} ({:.1} MB{}) · {} CPUs ({}) · {} · fsync p50 {} µs, p99 {} µs\n",
-            here.version,
-            here.binary_bytes as f64 / 1e6,
-            if here.debug_build { ", DEBUG BUILD" } else { "" },
-            here.cpus,
-            here.cpu_model,
-            here.file_system,
-            here.fsync_p50_us,
-            here.fsync_p99_us,
-        );
+        let mut text = self.conditions.line();
         let mut rows =
             table(&["Strategy", ">Per second", "Correct", ">p50 µs", ">p99 µs", ">max µs", ">Claims/commit"]);
         let number = |value: Option<u64>| value.map_or_else(|| "–".into(), grouped);
@@ -136,12 +140,7 @@ impl Report {
             ]);
         }
         text.push_str(&format!("{rows}\n"));
-        let mut targets = table(&["Target", ">Wanted", ">Reached", "Met"]);
-        for target in &self.targets {
-            let met = if target.met { Cell::new("yes").fg(Color::Green) } else { Cell::new("NO").fg(Color::Red) };
-            targets.add_row([Cell::new(target.what), Cell::new(&target.wanted), Cell::new(&target.reached), met]);
-        }
-        text.push_str(&format!("{targets}\n"));
+        text.push_str(&target_table(&self.targets));
         text
     }
 }

@@ -83,3 +83,67 @@ fn a_room_under_measurement_is_exact() {
     }
     assert!(report["rows"].as_array().is_some_and(|rows| rows.iter().all(|row| row["correct"] != false)), "{report}");
 }
+
+#[test]
+fn locks_lose_nothing_and_no_lock_does() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let on_disk = file_system(directory.path()) != "tmpfs";
+    if !machine_has("a build directory on a disk", on_disk) || !machine_has("Redis", is_installed("redis-server")) {
+        return;
+    }
+    let sizes = ["--processes", "2", "--tasks", "4", "--seconds", "0.5", "--waiters", "10,100", "--hand-overs", "2000"];
+    let few = ["--names", "2000", "--locks", "500", "--dead", "50", "--plot", "locks.svg"];
+    let arguments = [&["bench", "locks", "--json"], sizes.as_slice(), few.as_slice()].concat();
+    let report: Value = serde_json::from_str(&firstcome(directory.path(), &arguments).well()).expect("a report");
+    let rows = report["rows"].as_array().expect("rows");
+    let strategies: Vec<&str> = rows.iter().filter_map(|row| row["strategy"].as_str()).collect();
+    assert_eq!(
+        strategies,
+        [
+            "no lock (control)",
+            "SET NX spin, 100 ms (O2)",
+            "shrinking jitter, 100 ms (O1)",
+            "full jitter, 1 to 128 ms",
+            "native FIFO",
+            "native cohort(32)",
+            "locks.db",
+            "memory, one process",
+        ]
+    );
+    for row in rows {
+        assert!(0.0 < row["per_second"].as_f64().expect("a rate"), "{row}");
+        let is_lock = row["strategy"] != "no lock (control)";
+        assert_eq!(row["lost_updates"] == 0, is_lock, "{row}");
+    }
+    // The order is the line's, whatever else the machine has to do.
+    let line = &rows[4];
+    assert_eq!((&line["greatest_overtaking"], &line["order_inversions"]), (&Value::from(0), &Value::from(0)), "{line}");
+    let targets = report["targets"].as_array().expect("targets");
+    assert_eq!(targets.len(), 16, "{report}");
+    for exact in [
+        "native FIFO: order inversions",
+        "alone, 64 tasks: requests per acquire and release",
+        "connections of a process with the longest line",
+        "names used once: keys that stay",
+    ] {
+        let target = targets.iter().find(|target| target["what"] == exact);
+        assert_eq!(target.map(|target| &target["met"]), Some(&Value::Bool(true)), "{exact}: {report}");
+    }
+    let plot = std::fs::read_to_string(directory.path().join("locks.svg")).expect("a plot");
+    assert!(plot.starts_with("<svg") && plot.contains("native FIFO"), "{plot}");
+    let left: Vec<_> = std::fs::read_dir(directory.path()).expect("a directory").flatten().collect();
+    assert_eq!(left.len(), 1, "only the plot stays: {left:?}");
+}
+
+#[test]
+fn a_benchmark_of_locks_needs_a_redis_on_this_machine() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    if !machine_has("a build directory on a disk", file_system(directory.path()) != "tmpfs") {
+        return;
+    }
+    let told = firstcome(directory.path(), &["bench", "locks", "--store", "redis://192.0.2.1"]).with(1);
+    assert!(told.contains("only a Redis on this machine"), "{told}");
+    firstcome(directory.path(), &["bench", "locks", "--store", "redis://127.0.0.1:1"]).with(3);
+    let told = firstcome(directory.path(), &["bench", "locks", "--plot", "locks.png"]).with(2);
+    assert!(told.contains(".svg or .html"), "{told}");
+}

@@ -12,6 +12,7 @@ mod drain;
 mod drill;
 mod keys;
 mod killed;
+mod lock;
 mod manners;
 mod plan;
 mod support;

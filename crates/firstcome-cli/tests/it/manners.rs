@@ -10,7 +10,7 @@ use std::path::Path;
 #[test]
 fn help_is_there_on_every_level() {
     let directory = tempfile::tempdir().expect("a directory");
-    let levels: [&[&str]; 14] = [
+    let levels: [&[&str]; 15] = [
         &[],
         &["serve"],
         &["verify"],
@@ -23,6 +23,7 @@ fn help_is_there_on_every_level() {
         &["drill"],
         &["drill", "concert"],
         &["drill", "coupon"],
+        &["lock"],
         &["completions"],
         &["man"],
     ];

@@ -1,7 +1,9 @@
 //! What can go wrong between here and the server, sorted by what a caller may conclude.
 
 use super::preflight::{MINIMUM_VERSION, Version};
+use crate::error::{Fault, FaultKind, StoreError};
 use redis::{ErrorKind, RedisError};
+use std::sync::Arc;
 
 /// The code of [`LinkError::Unavailable`] while there is no connection.
 pub(crate) const NOT_CONNECTED: &str = "NOTCONNECTED";
@@ -71,6 +73,18 @@ impl LinkError {
     /// Whether the server said that it does not know the script.
     pub(crate) fn is_no_script(&self) -> bool {
         matches!(self, Self::Unavailable { code, .. } if code == NO_SCRIPT)
+    }
+}
+
+impl From<LinkError> for StoreError {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Unavailable { code, says } => {
+                Self::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, format!("{code}: {says}"))))
+            }
+            // A script that failed half way: what it wrote stands.
+            LinkError::Unknown { .. } | LinkError::Refused { .. } => Self::Unknown,
+        }
     }
 }
 

@@ -13,8 +13,8 @@
 //! | `fc:{lXX}:x:REQUEST` | given up before it arrived; gone after a minute |
 //! | `fc:inbox:PROCESS` | the channel of a process |
 
-use super::{Inbox, InboxEvent, Link, LinkError, LinkOptions, OpenError, Script};
-use crate::error::{Fault, FaultKind, StoreError};
+use super::{Inbox, InboxEvent, Link, LinkOptions, OpenError, Script};
+use crate::error::StoreError;
 use crate::lock::{LockEvent, LockInbox, LockSeen, LockStore};
 use firstcome_core::id::{LockName, OwnerName};
 use firstcome_core::lock::{
@@ -23,7 +23,6 @@ use firstcome_core::lock::{
 };
 use parking_lot::Mutex;
 use redis::Value;
-use std::sync::Arc;
 use tokio::task::JoinHandle;
 
 macro_rules! script {
@@ -67,7 +66,7 @@ impl RedisLocks {
     async fn run(&self, script: &'static Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Result<Value, StoreError> {
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
-        self.link.run(script, &keys, &args).await.map_err(error)
+        Ok(self.link.run(script, &keys, &args).await?)
     }
 }
 
@@ -119,16 +118,6 @@ async fn listen(mut events: Inbox, client: ClientId, inbox: LockInbox) {
             InboxEvent::Connected => inbox(LockEvent::MayHaveMissed),
             InboxEvent::Disconnected => {}
         }
-    }
-}
-
-fn error(error: LinkError) -> StoreError {
-    match error {
-        LinkError::Unavailable { code, says } => {
-            StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, format!("{code}: {says}"))))
-        }
-        // A script that failed half way: what it wrote stands.
-        LinkError::Unknown { .. } | LinkError::Refused { .. } => StoreError::Unknown,
     }
 }
 

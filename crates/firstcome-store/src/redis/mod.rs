@@ -28,6 +28,7 @@ mod link;
 mod lock;
 mod preflight;
 mod script;
+mod single_key;
 mod wire;
 
 pub use error::{LinkError, OpenError};
@@ -36,3 +37,4 @@ pub use link::{Counts, Link, LinkOptions};
 pub use lock::RedisLocks;
 pub use preflight::{Eviction, MINIMUM_VERSION, Version};
 pub use script::Script;
+pub use single_key::{SingleKey, Tried};

@@ -6,6 +6,7 @@ mod locks;
 mod opening;
 mod outages;
 mod server;
+mod single_key;
 
 use firstcome_store::redis::{Inbox, InboxEvent, Link, LinkError, LinkOptions, Script};
 use redis::Value;

@@ -70,6 +70,8 @@ struct Machine {
     seats: BTreeMap<u64, Seat>,
     /// When the timer wakes by itself; `None` while it looks.
     asleep_until: Option<Steady>,
+    /// Who waits until nothing is wanted any more.
+    quiet: Vec<Waker>,
     /// The last failure of the store, for whoever has to be told about it.
     error: Option<StoreError>,
 }
@@ -106,7 +108,13 @@ impl Shared {
         let owner = format!("process-{}-{id:016x}", std::process::id());
         let shared = Arc::new(Self {
             backend,
-            machine: Mutex::new(Machine { client, seats: BTreeMap::new(), asleep_until: None, error: None }),
+            machine: Mutex::new(Machine {
+                client,
+                seats: BTreeMap::new(),
+                asleep_until: None,
+                quiet: Vec::new(),
+                error: None,
+            }),
             started: Instant::now(),
             wake: Arc::default(),
             runtime: Handle::try_current().ok(),
@@ -150,6 +158,9 @@ impl Shared {
                     seat.hear(told);
                     awake.append(&mut seat.wakers);
                 }
+            }
+            if !machine.quiet.is_empty() && machine.client.is_empty() {
+                awake.append(&mut machine.quiet);
             }
             let mut calls = Vec::new();
             while let Some(call) = machine.client.next_call() {
@@ -332,6 +343,18 @@ impl Shared {
             Backend::Other(store) => Arc::clone(store).view(name.clone()).await,
         };
         seen.map_err(LockError::from)
+    }
+
+    pub(super) async fn quiet(&self) {
+        poll_fn(|context| {
+            let mut machine = self.machine.lock();
+            if machine.client.is_empty() {
+                return Poll::Ready(());
+            }
+            machine.quiet.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Nobody wants this request any more.

@@ -90,11 +90,11 @@ pub(crate) async fn a_renewal_sets_the_end_anew() {
         assert!(("2030-01-01T00:50:00Z"..="2030-01-01T00:59:24Z").contains(&expires_at), "{expires_at}");
         let ttl_ms = number(&service.lock("door").await, "ttl_ms");
         assert!((3_000_000..=3_600_000).contains(&ttl_ms), "{ttl_ms}");
-        // Also to less.
+        // Never to less: a copy of an earlier renewal may arrive after a later one.
         let shorter = service.send(renew("door", handle, 60_000)).await.is(200).json();
-        assert!(("2030-01-01T00:00:30Z"..="2030-01-01T00:01:00Z").contains(&text(&shorter, "expires_at")), "{shorter}");
+        assert!("2030-01-01T00:50:00Z" <= text(&shorter, "expires_at"), "{shorter}");
         let ttl_ms = number(&service.lock("door").await, "ttl_ms");
-        assert!((30_000..=60_000).contains(&ttl_ms), "{ttl_ms}");
+        assert!((3_000_000..=3_600_000).contains(&ttl_ms), "{ttl_ms}");
         service.send(renew("other", handle, 60_000)).await.refused(410, "lock_lost");
         service.send(release("door", handle)).await.is(200);
         service.send(renew("door", handle, 60_000)).await.refused(410, "lock_lost");
@@ -106,15 +106,14 @@ pub(crate) async fn a_renewal_sets_the_end_anew() {
 pub(crate) async fn the_end_of_a_lease_hands_over_to_the_next() {
     on_each(async |service| {
         let short = service.send(acquire("door", "ann", 0, 100)).await.is(200).json();
-        let long = service.send(acquire("door", "bob", LONG_MS, 60_000)).await.is(200).json();
+        let long = service.send(acquire("door", "bob", LONG_MS, 4_000)).await.is(200).json();
         assert!(number(&short, "fence") < number(&long, "fence"));
-        assert!(30_000 < number(&service.lock("door").await, "ttl_ms"), "the whole lease, not that of the grant");
+        assert!(2_000 < number(&service.lock("door").await, "ttl_ms"), "the whole lease, not that of the grant");
         let handle = text(&short, "handle");
         service.send(renew("door", handle, 60_000)).await.refused(410, "lock_lost");
         service.send(release("door", handle)).await.refused(410, "lock_lost");
         assert_eq!(service.lock("door").await["holder"], "bob");
         // Nobody renews it but its holder.
-        service.send(renew("door", text(&long, "handle"), 100)).await.is(200);
         service.until_free("door").await;
         service.give_back(&long).await.refused(410, "lock_lost");
     })

@@ -61,8 +61,7 @@ pub(crate) async fn a_key_is_free_again_when_its_hold_is_over() {
         let renewed = service.send(renew("door", text(&second, "handle"), 3_600_000)).await.is(200).json();
         let again = service.send(ann(60_000)).await.is(200).json();
         assert_eq!((&again["handle"], &again["expires_at"]), (&second["handle"], &renewed["expires_at"]));
-        service.send(renew("door", text(&second, "handle"), 100)).await.is(200);
-        service.until_free("door").await;
+        service.give_back(&second).await.is(200);
         // Another body too: nothing is left of the first.
         let third = service.send(ann(100)).await.is(200).json();
         assert!(number(&second, "fence") < number(&third, "fence"));
@@ -167,12 +166,9 @@ pub(crate) async fn the_store_has_the_last_word_on_a_repeat() {
     let two = Service::with_locks(locks, config());
     let ann = || acquire("door", "ann", 0, DAY_MS).once("k1");
     let first = one.send(ann()).await.is(200).json();
-    // The other one renews it for less: what is told is never later than the end.
-    two.send(renew("door", text(&first, "handle"), 60_000)).await.is(200);
     let again = one.send(ann()).await.is(200).json();
     assert_eq!(again["handle"], first["handle"]);
-    assert!(text(&again, "expires_at") <= "2030-01-01T00:01:00Z", "{again}");
-    // It gives it back, and the first one does not know.
+    // The other one gives it back, and the first one does not know.
     two.give_back(&first).await.is(200);
     let second = one.send(ann()).await.is(200).json();
     assert!(number(&first, "fence") < number(&second, "fence"));

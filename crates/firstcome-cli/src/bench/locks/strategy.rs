@@ -1,0 +1,168 @@
+//! The ways to exclude each other that are compared.
+
+use super::traced::{Keep, Watched, patient, unreachable};
+use firstcome::lock::Pauses;
+use firstcome::{Guard, LockError, Locks, SpinGuard, SpinLocks};
+use serde::{Deserialize, Serialize};
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::time::Duration;
+
+/// A hold lasts so long if its holder dies.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// One way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Strategy {
+    /// No lock at all: shows that the counter does lose updates.
+    Control,
+    /// O2.
+    SpinConstant,
+    /// O1.
+    SpinShrinking,
+    SpinFull,
+    Fifo,
+    Cohort,
+    File,
+    Memory,
+}
+
+/// How many tasks of a process one grant of the store serves.
+const COHORT: u32 = 32;
+
+/// Those that are compared, in the order of the table.
+pub(super) const ALL: [Strategy; 8] = [
+    Strategy::Control,
+    Strategy::SpinConstant,
+    Strategy::SpinShrinking,
+    Strategy::SpinFull,
+    Strategy::Fifo,
+    Strategy::Cohort,
+    Strategy::File,
+    Strategy::Memory,
+];
+
+const fn ms(ms: u32) -> NonZeroU32 {
+    NonZeroU32::new(ms).unwrap()
+}
+
+impl Strategy {
+    pub(super) const fn says(self) -> &'static str {
+        match self {
+            Self::Control => "no lock (control)",
+            Self::SpinConstant => "SET NX spin, 100 ms (O2)",
+            Self::SpinShrinking => "shrinking jitter, 100 ms (O1)",
+            Self::SpinFull => "full jitter, 1 to 128 ms",
+            Self::Fifo => "native FIFO",
+            Self::Cohort => "native cohort(32)",
+            Self::File => "locks.db",
+            Self::Memory => "memory, one process",
+        }
+    }
+
+    /// Whether the server has anything to do with it.
+    pub(super) const fn is_on_redis(self) -> bool {
+        !matches!(self, Self::Control | Self::File | Self::Memory)
+    }
+
+    /// Whether several processes can exclude each other by it.
+    pub(super) const fn spans_processes(self) -> bool {
+        !matches!(self, Self::Memory)
+    }
+
+    const fn pauses(self) -> Option<Pauses> {
+        match self {
+            Self::SpinConstant => Some(Pauses::Constant { every_ms: ms(100) }),
+            Self::SpinShrinking => Some(Pauses::ShrinkingJitter { base_ms: ms(100) }),
+            Self::SpinFull => Some(Pauses::FullJitter { base_ms: ms(1), most_ms: ms(128) }),
+            Self::Control | Self::Fifo | Self::Cohort | Self::File | Self::Memory => None,
+        }
+    }
+}
+
+/// A strategy that is ready to be used.
+pub(super) enum Way {
+    Control,
+    Spin(SpinLocks, Pauses),
+    /// With so many passes.
+    Native(Watched, u32),
+    Local(Locks),
+}
+
+/// What is held.
+pub(super) enum Held {
+    Nothing,
+    Spin(SpinGuard),
+    Ours(Guard),
+}
+
+impl Way {
+    pub(super) async fn open(strategy: Strategy, url: &str, directory: &Path) -> anyhow::Result<Self> {
+        if let Some(pauses) = strategy.pauses() {
+            return Ok(Self::Spin(
+                SpinLocks::redis_with(url, patient()).await.map_err(|error| unreachable(&error))?,
+                pauses,
+            ));
+        }
+        Ok(match strategy {
+            Strategy::Fifo => Self::Native(Watched::open(url, Keep::Places).await?, 1),
+            Strategy::Cohort => Self::Native(Watched::open(url, Keep::Counts).await?, COHORT),
+            Strategy::File => Self::Local(Locks::open(directory)?),
+            Strategy::Memory => Self::Local(Locks::memory()),
+            _ => Self::Control,
+        })
+    }
+
+    /// Gets the lock, or `None` if the time is over before.
+    pub(super) async fn acquire(&self, name: &str, wait: Duration) -> anyhow::Result<Option<Held>> {
+        let got = match self {
+            Self::Control => Ok(Held::Nothing),
+            Self::Spin(locks, pauses) => {
+                locks.lock(name).policy(*pauses).wait(wait).lease(LEASE).acquire().await.map(Held::Spin)
+            }
+            Self::Native(Watched { locks, .. }, passes) => {
+                locks.lock(name).wait(wait).lease(LEASE).cohort(*passes).acquire().await.map(Held::Ours)
+            }
+            Self::Local(locks) => locks.lock(name).wait(wait).lease(LEASE).acquire().await.map(Held::Ours),
+        };
+        match got {
+            Ok(held) => Ok(Some(held)),
+            Err(LockError::TimedOut { .. } | LockError::Contended { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Requests that were sent, and pushes that came.
+    pub(super) fn traffic(&self) -> (u64, u64) {
+        let counts = match self {
+            Self::Spin(locks, _) => locks.counts(),
+            Self::Native(watched, _) => watched.counts(),
+            Self::Control | Self::Local(_) => return (0, 0),
+        };
+        (counts.requests, counts.pushes)
+    }
+
+    /// The place in line behind a fence, where the store knows one.
+    pub(super) fn place_of(&self, fence: u64) -> Option<u64> {
+        match self {
+            Self::Native(watched, 1) => watched.place_of(fence),
+            _ => None,
+        }
+    }
+}
+
+impl Held {
+    pub(super) fn fence(&self) -> u64 {
+        if let Self::Ours(guard) = self { guard.fence().get() } else { 0 }
+    }
+
+    pub(super) async fn release(self) -> anyhow::Result<()> {
+        match self {
+            Self::Nothing => {}
+            Self::Spin(guard) => guard.release().await?,
+            Self::Ours(guard) => guard.release().await?,
+        }
+        Ok(())
+    }
+}

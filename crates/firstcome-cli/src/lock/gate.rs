@@ -1,0 +1,40 @@
+//! The process that becomes the command, once the holder says so.
+//!
+//! It leads the command's group before the first instruction of the command runs, so guardian, holder and terminal can be
+//! made ready. Without a word of the holder it never becomes the command.
+
+use super::wire;
+use crate::Failure;
+use anyhow::{Context, anyhow};
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+
+/// As a shell ends when a command is not there, or cannot be run.
+const NOT_FOUND: u8 = 127;
+const NOT_RUNNABLE: u8 = 126;
+
+#[derive(clap::Args)]
+pub(crate) struct GateArgs {
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(super) command: Vec<OsString>,
+}
+
+/// Waits for the holder's word, and becomes the command.
+pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
+    let socket = wire::socket_of_input()?;
+    let Some((words, [input, output])) = wire::receive_with_files(&socket)? else { return Ok(ExitCode::SUCCESS) };
+    let words = String::from_utf8(words).context("not a name and a fence")?;
+    let (name, fence) = words.split_once(' ').ok_or_else(|| anyhow!("not a name and a fence"))?;
+    let [program, arguments @ ..] = args.command.as_slice() else { return Err(anyhow!("no command").into()) };
+    let error = Command::new(program)
+        .args(arguments)
+        .env("FIRSTCOME_LOCK", name)
+        .env("FIRSTCOME_FENCE", fence)
+        .stdin(Stdio::from(input))
+        .stdout(Stdio::from(output))
+        .exec();
+    eprintln!("firstcome: cannot run {}: {error}", program.display());
+    Ok(ExitCode::from(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUNNABLE }))
+}

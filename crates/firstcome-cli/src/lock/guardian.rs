@@ -1,0 +1,204 @@
+//! The process that ends the command's group before the lease can end, whatever becomes of the holder.
+//!
+//! It is in a group of its own: what is typed at the terminal, and what is done to the holder's group, does not reach it.
+//! It knows no store. It is told instants of a clock that is the same in all processes, and acts on the last that it was
+//! told. When the holder is gone nobody tells it a later one.
+//!
+//! # Limits
+//! - A process that leaves the group escapes.
+//! - If guardian and holder are both stopped, nobody acts.
+
+use super::gate::GateArgs;
+use super::group::{Group, Leader, MS_NS, Terminal, adopt_orphans, now_ns};
+use super::holder::program;
+use super::wire::{self, Order, Report};
+use crate::Failure;
+use anyhow::Context;
+use rustix::process::{Pid, Signal};
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// How long it sleeps at most. A sleep stands still while the machine sleeps; the clock does not.
+const LOOK: Duration = Duration::from_millis(100);
+/// The same when the command has ended and somebody of its group has not.
+const LOOK_AT_REST: Duration = Duration::from_millis(10);
+/// What the command leaves behind has so long to end by itself, and then as long again after it was asked to.
+const REST_NS: u64 = 1_000 * MS_NS;
+
+enum Event {
+    Order(Order),
+    /// Also after something that is not an order: a holder that speaks so cannot be relied on.
+    HolderGone,
+    Leader(Leader),
+}
+
+/// Guards one command, and stays until nothing is left of its group.
+pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
+    adopt_orphans().context("cannot take care of orphans")?;
+    let holder = wire::socket_of_input()?;
+    let gate = std::io::stdout().as_fd().try_clone_to_owned().context("no standard output")?;
+    let mut gate = program("lock-gate", args)
+        .stdin(Stdio::from(gate))
+        .stdout(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .context("cannot start a process")?;
+    let pid = i32::try_from(gate.id()).ok().and_then(Pid::from_raw).context("a process without a number")?;
+    let group = Group(pid);
+    let (sender, events) = channel();
+    let reader = holder.try_clone().context("cannot copy a socket")?;
+    std::thread::spawn({
+        let sender = sender.clone();
+        move || hear(reader, &sender)
+    });
+    std::thread::spawn(move || watch(group, &sender));
+    let mut guardian = Guardian { group, holder, ask_ns: 0, kill_ns: 0, armed: false, asked: false, before: None };
+    guardian.report(Report::Ready(group));
+    let ended = guardian.guard(&events);
+    // Its end was seen by other means: this only takes note of it.
+    let _ = gate.try_wait();
+    guardian.report(ended);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn hear(holder: UnixStream, events: &Sender<Event>) {
+    for line in BufReader::new(holder).lines() {
+        let order = line.ok().and_then(|line| line.parse().ok());
+        let Some(order) = order else { break };
+        if events.send(Event::Order(order)).is_err() {
+            return;
+        }
+    }
+    // If nobody listens any more, nobody needs to know.
+    let _ = events.send(Event::HolderGone);
+}
+
+fn watch(group: Group, events: &Sender<Event>) {
+    loop {
+        let leader = group.watch();
+        let ended = matches!(leader, Leader::Ended(_));
+        if events.send(Event::Leader(leader)).is_err() || ended {
+            return;
+        }
+    }
+}
+
+struct Guardian {
+    group: Group,
+    holder: UnixStream,
+    ask_ns: u64,
+    kill_ns: u64,
+    /// Until it knows instants, the gate is closed and nothing needs to be ended.
+    armed: bool,
+    /// Whether the group was asked to end. From then on there is no way back.
+    asked: bool,
+    /// Who had the terminal before the command.
+    before: Option<Pid>,
+}
+
+impl Guardian {
+    fn report(&mut self, report: Report) {
+        // A holder that is gone need not know.
+        let _ = write!(self.holder, "{report}");
+    }
+
+    /// Returns when nothing is left of the group.
+    fn guard(&mut self, events: &Receiver<Event>) -> Report {
+        let end = loop {
+            match self.wait(events, LOOK) {
+                Some(Leader::Ended(end)) => break end,
+                Some(Leader::Stopped) => self.report(Report::Stopped),
+                None => {}
+            }
+            self.act();
+        };
+        if let (Some(before), Some(terminal)) = (self.before, Terminal::open()) {
+            terminal.take_back(self.group, before);
+        }
+        let late = self.asked;
+        self.end_the_rest(events);
+        // What was left was ended for the lock's sake only if the lock was ending.
+        Report::Ended { end, late: late || self.asked }
+    }
+
+    /// Waits for what happens first: an order, something about the leader, an instant, or some time.
+    fn wait(&mut self, events: &Receiver<Event>, longest: Duration) -> Option<Leader> {
+        let next_ns = if self.asked { self.kill_ns } else { self.ask_ns };
+        let left = Duration::from_nanos(next_ns.saturating_sub(now_ns()));
+        // Killed already: there is nothing to wait for but the end.
+        let wait = if self.armed && !left.is_zero() { left.min(longest) } else { longest };
+        match events.recv_timeout(wait) {
+            Ok(Event::Order(order)) => self.obey(order),
+            Ok(Event::HolderGone) => {
+                if !self.armed {
+                    // The gate closes by itself: its holder is the same.
+                    self.armed = true;
+                }
+            }
+            Ok(Event::Leader(leader)) => return Some(leader),
+            Err(RecvTimeoutError::Timeout) => {}
+            // Both threads have said their last word.
+            Err(RecvTimeoutError::Disconnected) => std::thread::park_timeout(wait),
+        }
+        None
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Until { ask_ns, kill_ns } => {
+                // Later instants come too late for a group that was asked to end; earlier ones count.
+                if !self.asked || kill_ns < self.kill_ns {
+                    (self.ask_ns, self.kill_ns) = (ask_ns, kill_ns);
+                }
+                if !self.armed {
+                    self.armed = true;
+                    self.report(Report::Armed);
+                }
+            }
+            Order::Signal(signal) => self.group.signal(signal),
+            Order::Terminal(before) => self.before = Some(before),
+        }
+    }
+
+    /// Does what is due now. The leader is a child that was not waited for, or another member is.
+    fn act(&mut self) {
+        if !self.armed {
+            return;
+        }
+        let now_ns = now_ns();
+        if self.ask_ns <= now_ns && !self.asked {
+            self.asked = true;
+            self.group.signal(Signal::TERM);
+            // A stopped process hears nothing else.
+            self.group.signal(Signal::CONT);
+        }
+        if self.kill_ns <= now_ns {
+            self.group.signal(Signal::KILL);
+        }
+    }
+
+    /// Nothing of the group runs without the lock: what the command left behind may end by itself for a moment (say, a
+    /// `tee` behind a shell), and is ended then.
+    fn end_the_rest(&mut self, events: &Receiver<Event>) {
+        let ended_ns = now_ns();
+        let mut asked = false;
+        while !self.group.reap() {
+            let rest_ns = now_ns().saturating_sub(ended_ns);
+            if REST_NS <= rest_ns && !asked {
+                asked = true;
+                self.group.signal(Signal::TERM);
+                self.group.signal(Signal::CONT);
+            }
+            if 2 * REST_NS <= rest_ns {
+                self.group.signal(Signal::KILL);
+            }
+            self.act();
+            self.wait(events, LOOK_AT_REST);
+        }
+    }
+}

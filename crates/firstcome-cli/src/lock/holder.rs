@@ -1,0 +1,361 @@
+//! The process that has the lock: asks for it, renews it, tells the guardian until when, passes signals on.
+
+use super::gate::GateArgs;
+use super::group::{End, Group, MS_NS, Terminal, adopt_orphans, now_ns};
+use super::signals::{Signals, stop_this_process};
+use super::store::open_locks;
+use super::wire::{self, Order, Report};
+use super::{Plan, failure};
+use crate::Failure;
+use anyhow::{Context, anyhow, bail};
+use firstcome::edge::Stopwatch;
+use firstcome::{Guard, LockError, Locks};
+use rustix::process::{Signal, getpgrp};
+use std::io::{BufRead, BufReader, IsTerminal};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::pin::pin;
+use std::process::{Child, Command, ExitCode};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncBufReadExt, Lines};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::{interval, sleep, timeout};
+
+/// How long the store may take with what is only courtesy: giving back, saying who has the lock.
+const COURTESY: Duration = Duration::from_secs(2);
+/// Guardian and gate take a few milliseconds to start.
+const START: Duration = Duration::from_secs(30);
+/// Between two looks at a group that is being ended.
+const LOOK: Duration = Duration::from_millis(5);
+/// A guardian that has not ended the group so long after the lock was lost is not relied on any more.
+const LOST_NS: u64 = 100 * MS_NS;
+
+/// How long a command may take to end that its holder asks to.
+const GRACE_NS: u64 = 2_000 * MS_NS;
+
+/// This program again, as another of its parts. It may have been replaced on disk since it was started.
+pub(super) fn program(part: &str, args: &GateArgs) -> Command {
+    let running = Path::new("/proc/self/exe");
+    let path = if running.exists() { running.to_owned() } else { std::env::current_exe().unwrap_or_default() };
+    let mut program = Command::new(path);
+    program.arg0("firstcome").arg(part).arg("--").args(&args.command);
+    program
+}
+
+/// Guardian and gate.
+struct Guarded {
+    guardian: Child,
+    control: UnixStream,
+    gate: UnixStream,
+    group: Group,
+}
+
+fn prepare(args: &GateArgs) -> anyhow::Result<Guarded> {
+    adopt_orphans().context("cannot take care of orphans")?;
+    let ((control, of_guardian), (gate, of_gate)) = (UnixStream::pair()?, UnixStream::pair()?);
+    let guardian = program("lock-guardian", args)
+        .stdin(OwnedFd::from(of_guardian))
+        .stdout(OwnedFd::from(of_gate))
+        .process_group(0)
+        .spawn()
+        .context("cannot start the guardian")?;
+    control.set_read_timeout(Some(START))?;
+    let mut line = String::new();
+    BufReader::new(control.try_clone()?).read_line(&mut line).context("the guardian does not answer")?;
+    let Ok(Report::Ready(group)) = line.parse() else { bail!("the guardian did not start") };
+    control.set_nonblocking(true)?;
+    Ok(Guarded { guardian, control, gate, group })
+}
+
+/// Runs the command under the lock.
+pub(super) fn run(plan: &Plan, args: &GateArgs) -> Result<ExitCode, Failure> {
+    // Before signals are listened to: what is ignored here is ignored there.
+    let guarded = prepare(args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let outcome = runtime.block_on(hold(plan, guarded));
+    // What is under way may hang in a name service; nobody waits for it.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
+    let mut signals = Signals::listen()?;
+    let by_signal = |signal: Signal| Ok(ExitCode::from(u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)));
+    let locks = tokio::select! {
+        locks = open_locks(&plan.store) => locks?,
+        signal = signals.next_end() => return by_signal(signal),
+    };
+    let request = locks.lock(plan.name.as_str()).owner(plan.owner.as_str()).lease(plan.lease).wait(plan.wait);
+    let acquired = tokio::select! {
+        acquired = request.acquire() => acquired,
+        signal = signals.next_end() => {
+            withdraw(&locks).await;
+            return by_signal(signal);
+        }
+    };
+    let guard = match acquired {
+        Ok(guard) => guard,
+        Err(error) => return Err(not_obtained(&locks, plan, error).await),
+    };
+    let outcome = Holder::new(plan, guarded, &guard)?.guard_command(plan, &guard, &mut signals).await;
+    let released = timeout(COURTESY, guard.release()).await;
+    let end = outcome?;
+    match released {
+        Ok(Ok(())) => {}
+        // Somebody else may have had it while the command was still at work.
+        Ok(Err(LockError::Lost)) => return Err(failure(&plan.name, LockError::Lost)),
+        Ok(Err(error)) => eprintln!("firstcome: lock {}: not given back, it ends with its lease: {error}", plan.name),
+        Err(_) => eprintln!("firstcome: lock {}: not given back, it ends with its lease: no answer", plan.name),
+    }
+    Ok(ExitCode::from(end))
+}
+
+/// Waits until the store has heard that nobody waits here any more.
+async fn withdraw(locks: &Locks) {
+    // A store that does not answer passes this waiter over all the same, a little later.
+    let _ = timeout(COURTESY, locks.quiet()).await;
+}
+
+async fn not_obtained(locks: &Locks, plan: &Plan, error: LockError) -> Failure {
+    let LockError::TimedOut { .. } = error else { return failure(&plan.name, error) };
+    let seen = timeout(COURTESY, locks.view(plan.name.as_str())).await;
+    let holder = seen.ok().and_then(Result::ok).and_then(|seen| seen.view.held);
+    match holder {
+        Some((holder, ..)) => Failure::NotObtained(anyhow!("lock {}: {error}; held by {holder}", plan.name)),
+        None => failure(&plan.name, error),
+    }
+}
+
+/// When the guardian acts, in ns of the clock of all processes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Instants {
+    ask_ns: u64,
+    kill_ns: u64,
+    /// When the holder acts, should the guardian not have.
+    own_ns: u64,
+}
+
+impl Instants {
+    /// For a hold of this lease that ends at the deadline. The command is asked to end a quarter of the lease before, at
+    /// most 2 s, and killed a tenth before, 10 to 250 ms.
+    fn before(deadline_ns: u64, lease_ms: u64) -> Self {
+        let ask = (lease_ms / 4).min(2_000) * MS_NS;
+        let kill = (lease_ms / 10).clamp(10, 250) * MS_NS;
+        let before = |span: u64| deadline_ns.saturating_sub(span);
+        Self { ask_ns: before(ask), kill_ns: before(kill), own_ns: before(kill / 2) }
+    }
+}
+
+/// Turns the deadlines of a guard into instants of a clock that goes on while the machine sleeps.
+struct Deadlines {
+    lease_ms: u64,
+    told: Option<Instant>,
+    watch: Stopwatch,
+    started_ns: u64,
+    slept_ns: u64,
+}
+
+impl Deadlines {
+    fn new(lease: Duration) -> Self {
+        let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+        Self { lease_ms, told: None, watch: Stopwatch::start(), started_ns: now_ns(), slept_ns: 0 }
+    }
+
+    /// The instants that follow from a deadline that was not told yet.
+    fn next(&mut self, guard: &Guard) -> Option<Instants> {
+        let deadline = guard.deadline();
+        if self.told == Some(deadline) || guard.is_lost() {
+            return None;
+        }
+        self.told = Some(deadline);
+        // How long the machine slept since the start. A deadline counts from a call that may have been sent before it last
+        // slept, by a clock that stands still then.
+        let awake_ns = u64::try_from(self.watch.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let slept_ns = now_ns().saturating_sub(self.started_ns).saturating_sub(awake_ns);
+        let left_ns = u64::try_from(guard.remaining().as_nanos()).unwrap_or(u64::MAX);
+        let deadline_ns = now_ns().saturating_add(left_ns).saturating_sub(slept_ns.saturating_sub(self.slept_ns));
+        self.slept_ns = slept_ns;
+        Some(Instants::before(deadline_ns, self.lease_ms))
+    }
+}
+
+/// One command under one lock.
+struct Holder {
+    guardian: Child,
+    reports: Lines<tokio::io::BufReader<OwnedReadHalf>>,
+    orders: OwnedWriteHalf,
+    gate: Option<UnixStream>,
+    group: Group,
+    deadlines: Deadlines,
+    instants: Instants,
+    /// If the command may have the terminal; and whether it has.
+    terminal: Option<Terminal>,
+    given: bool,
+}
+
+impl Holder {
+    fn new(plan: &Plan, guarded: Guarded, guard: &Guard) -> Result<Self, Failure> {
+        let Guarded { guardian, control, gate, group } = guarded;
+        let (read, orders) = tokio::net::UnixStream::from_std(control)?.into_split();
+        let reports = tokio::io::BufReader::new(read).lines();
+        let mut deadlines = Deadlines::new(plan.lease);
+        let nothing = Instants { ask_ns: 0, kill_ns: 0, own_ns: 0 };
+        let instants = deadlines.next(guard).unwrap_or(nothing);
+        // A pipeline's other members may want the terminal too.
+        let interactive = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        let terminal = interactive.then(Terminal::open).flatten();
+        Ok(Self { guardian, reports, orders, gate: Some(gate), group, deadlines, instants, terminal, given: false })
+    }
+
+    /// Tells the guardian; never waits. False if it does not listen.
+    fn order(&self, order: Order) -> bool {
+        let line = order.to_string();
+        self.orders.try_write(line.as_bytes()).is_ok_and(|written| written == line.len())
+    }
+
+    fn arm(&self) -> bool {
+        self.order(Order::Until { ask_ns: self.instants.ask_ns, kill_ns: self.instants.kill_ns })
+    }
+
+    async fn report(&mut self) -> Option<Report> {
+        self.reports.next_line().await.ok().flatten().and_then(|line| line.parse().ok())
+    }
+
+    /// Runs the command to its end; its exit code.
+    async fn guard_command(mut self, plan: &Plan, guard: &Guard, signals: &mut Signals) -> Result<u8, Failure> {
+        let lost = |why: &str| Failure::Lost(anyhow!("lock {}: {why}: the command was stopped", plan.name));
+        // A grant to somebody who waited lasts a moment only until it is confirmed.
+        if guard.remaining() < plan.lease / 2 {
+            guard.renew(plan.lease).await.map_err(|error| failure(&plan.name, error))?;
+            self.instants = self.deadlines.next(guard).unwrap_or(self.instants);
+        }
+        // The runtime must have seen once that the socket takes something: else trying to write fails.
+        let armed = timeout(guard.remaining(), self.orders.writable()).await.is_ok()
+            && self.arm()
+            && timeout(guard.remaining(), self.report()).await == Ok(Some(Report::Armed));
+        if !armed {
+            return Err(Failure::Refused(anyhow!("the guardian is gone: the command was not started")));
+        }
+        self.give_terminal();
+        self.open_gate(plan, guard)?;
+        match self.watch(guard, signals).await {
+            Watched::Ended { late: true, .. } => Err(lost("its lease was about to end")),
+            Watched::Ended { end, late: false } => Ok(end.code()),
+            Watched::GuardianGone => {
+                self.end_by_itself(guard).await;
+                Err(lost("the guardian is gone"))
+            }
+            Watched::GuardianLate => {
+                self.end_by_itself(guard).await;
+                Err(lost("the guardian did not act"))
+            }
+        }
+    }
+
+    fn open_gate(&mut self, plan: &Plan, guard: &Guard) -> Result<(), Failure> {
+        let Some(gate) = self.gate.take() else { return Ok(()) };
+        let words = format!("{} {}", plan.name, guard.fence());
+        wire::send_with_files(&gate, words.as_bytes(), [std::io::stdin().as_fd(), std::io::stdout().as_fd()])?;
+        Ok(())
+    }
+
+    fn give_terminal(&mut self) {
+        let given = self.terminal.as_ref().is_some_and(|terminal| terminal.give(self.group));
+        if given && !self.given {
+            self.given = self.order(Order::Terminal(getpgrp()));
+        }
+    }
+
+    async fn watch(&mut self, guard: &Guard, signals: &mut Signals) -> Watched {
+        let mut lost = pin!(guard.lost());
+        let mut is_lost = false;
+        let step = Duration::from_millis((self.deadlines.lease_ms / 32).clamp(2, 50));
+        let mut looks = interval(step);
+        loop {
+            let listens = tokio::select! {
+                report = self.report() => match report {
+                    Some(Report::Ended { end, late }) => return Watched::Ended { end, late },
+                    Some(Report::Stopped) => {
+                        self.stop_too();
+                        true
+                    }
+                    Some(_) => true,
+                    None => return Watched::GuardianGone,
+                },
+                signal = signals.next() => self.pass_on(signal),
+                () = &mut lost, if !is_lost => {
+                    is_lost = true;
+                    self.instants = Instants { ask_ns: 0, kill_ns: 0, own_ns: now_ns() + LOST_NS };
+                    self.arm()
+                }
+                _ = looks.tick() => match self.deadlines.next(guard) {
+                    Some(instants) if !is_lost => {
+                        self.instants = instants;
+                        self.arm()
+                    }
+                    _ => true,
+                }
+            };
+            if !listens {
+                return Watched::GuardianGone;
+            }
+            if self.instants.own_ns <= now_ns() {
+                return Watched::GuardianLate;
+            }
+        }
+    }
+
+    fn pass_on(&mut self, signal: Signal) -> bool {
+        if signal == Signal::CONT {
+            self.give_terminal();
+        }
+        let listens = self.order(Order::Signal(signal));
+        if signal == Signal::TSTP {
+            stop_this_process();
+        }
+        listens
+    }
+
+    /// The command was stopped from the terminal that it was given: whoever started this waits for the terminal.
+    fn stop_too(&self) {
+        if self.given {
+            eprintln!(
+                "firstcome: stopped with the command; what is stopped does not keep a lock for longer than its lease"
+            );
+            // It fails only if there is no such signal.
+            let _ = rustix::process::kill_current_process_group(Signal::STOP);
+        }
+    }
+
+    /// Ends the group without the guardian: its orphans are children of this process now.
+    async fn end_by_itself(&mut self, guard: &Guard) {
+        // It may be stopped, or gone.
+        let _ = self.guardian.kill();
+        let _ = self.guardian.wait();
+        if !cfg!(target_os = "linux") {
+            // Orphans are children of somebody else there, so this is all that can be done.
+            self.group.signal(Signal::KILL);
+        }
+        if self.group.reap() {
+            return;
+        }
+        self.group.signal(Signal::TERM);
+        self.group.signal(Signal::CONT);
+        let kill_ns = self.instants.kill_ns.min(now_ns() + GRACE_NS);
+        while !self.group.reap() {
+            if guard.is_lost() || kill_ns <= now_ns() {
+                self.group.signal(Signal::KILL);
+            }
+            sleep(LOOK).await;
+        }
+    }
+}
+
+/// Why the holder looks no further.
+enum Watched {
+    Ended { end: End, late: bool },
+    GuardianGone,
+    GuardianLate,
+}

@@ -1,0 +1,144 @@
+//! `firstcome lock`: runs a command under a lock, and never beyond it.
+//!
+//! Three processes: the holder (this one), which has the lock; the guardian, which ends the command's group before the
+//! lease can end; and the gate, which becomes the command. Guardian and gate stand before the lock is asked for, so a hand
+//! over costs no start of a process.
+
+mod gate;
+mod group;
+mod guardian;
+mod holder;
+mod signals;
+mod store;
+mod wire;
+
+pub(crate) use gate::{GateArgs, run as become_command};
+pub(crate) use guardian::run as guard;
+
+use crate::Failure;
+use crate::settings::{File, duration};
+use anyhow::anyhow;
+use clap::{Args, ValueEnum};
+use firstcome::LockError;
+use firstcome::core::id::{LockName, OwnerName};
+use firstcome::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const WAIT_DEFAULT: Duration = Duration::from_secs(5);
+const LEASE_DEFAULT: Duration = Duration::from_secs(30);
+const STORE_DEFAULT: &str = "./firstcome-data";
+
+/// Where a command finds the lock: as this library lays it out, or as others do.
+#[derive(Clone, Copy, ValueEnum)]
+enum Layout {
+    /// In the order of arrival, with fences
+    Native,
+    /// One key that everybody sets
+    SingleKey,
+    /// As Redisson does
+    Redisson,
+}
+
+/// Run a command under a lock
+///
+/// The command finds the fence in FIRSTCOME_FENCE and the name in FIRSTCOME_LOCK, and its exit code is returned (128 + n
+/// after signal n). It runs in a process group of its own, and signals are forwarded to it. The lock is renewed as long as
+/// something of the group runs; what the command leaves behind in it is ended after a moment. A guardian process ends the
+/// group before the lease can end, also if the store hangs or this process is stopped or killed. A process that leaves the
+/// group (setsid) escapes it.
+///
+/// Exit codes of its own: 75 not obtained in time, 76 lost, 3 store unreachable, 2 usage, 127 no such command, 126 not
+/// runnable.
+#[derive(Args)]
+pub(crate) struct LockArgs {
+    /// Name of the lock
+    name: String,
+    /// How long to wait in line; 0s to try once [default: 5s]
+    #[arg(long, env = "FIRSTCOME_WAIT", value_name = "DURATION")]
+    wait: Option<String>,
+    /// How long the lock outlives whoever holds it [default: 30s]
+    #[arg(long, env = "FIRSTCOME_LEASE", value_name = "DURATION")]
+    lease: Option<String>,
+    /// As what others see the holder [default: host and process]
+    #[arg(long, env = "FIRSTCOME_OWNER", value_name = "TEXT")]
+    owner: Option<String>,
+    /// Where the locks are: a directory, or redis://… [default: ./firstcome-data]
+    #[arg(long, env = "FIRSTCOME_STORE", value_name = "DIR|URL", hide_env_values = true)]
+    store: Option<String>,
+    /// How the lock is kept in the store
+    #[arg(long, value_enum, default_value_t = Layout::Native)]
+    layout: Layout,
+    /// Settings file [default: ./firstcome.toml if it is there]
+    #[arg(long, env = "FIRSTCOME_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What to run, after --
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+struct Plan {
+    name: LockName,
+    owner: OwnerName,
+    wait: Duration,
+    lease: Duration,
+    store: String,
+}
+
+/// The host and the process, as far as they make a name.
+fn default_owner() -> Option<OwnerName> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = host.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-' && letter != '.', "-");
+    let host = host.trim_start_matches(['-', '.']);
+    let process = std::process::id();
+    OwnerName::parse(&format!("{host}:{process}")).or_else(|_| OwnerName::parse(&format!("process-{process}"))).ok()
+}
+
+fn plan(args: &LockArgs) -> Result<Plan, Failure> {
+    let usage = |error: anyhow::Error| Failure::Usage(error);
+    match args.layout {
+        Layout::Native => {}
+        Layout::SingleKey => return Err(usage(anyhow!("the layout single-key comes later: use native"))),
+        Layout::Redisson => return Err(usage(anyhow!("the layout redisson comes later: use native"))),
+    }
+    let file = File::read(args.config.as_deref())?;
+    let name = LockName::parse(&args.name).map_err(|error| usage(anyhow!("the lock {error}")))?;
+    let owner = match args.owner.as_ref().or(file.owner.as_ref()) {
+        Some(text) => OwnerName::parse(text).map_err(|error| usage(anyhow!("the owner {error}")))?,
+        None => default_owner().ok_or_else(|| usage(anyhow!("say --owner")))?,
+    };
+    let span =
+        |text: Option<&String>, default: Duration| text.map_or(Ok(default), |text| duration(text).map_err(usage));
+    let wait = span(args.wait.as_ref().or(file.wait.as_ref()), WAIT_DEFAULT)?;
+    if u128::from(WAIT_MS_MAX) < wait.as_millis() {
+        return Err(usage(anyhow!("wait must be at most 1h")));
+    }
+    let lease = span(args.lease.as_ref().or(file.lease.as_ref()), LEASE_DEFAULT)?;
+    if !(u128::from(LEASE_MS_MIN)..=u128::from(LEASE_MS_MAX)).contains(&lease.as_millis()) {
+        return Err(usage(anyhow!("lease must be 100ms to 24h")));
+    }
+    let store = args.store.clone().or(file.store).unwrap_or_else(|| STORE_DEFAULT.to_owned());
+    store::check(&store).map_err(usage)?;
+    Ok(Plan { name, owner, wait, lease, store })
+}
+
+/// What a lock that was not obtained comes to.
+fn failure(name: &LockName, error: LockError) -> Failure {
+    match error {
+        LockError::Name { .. } | LockError::Invalid { .. } => Failure::Usage(error.into()),
+        LockError::Contended { .. } | LockError::TimedOut { .. } => {
+            Failure::NotObtained(anyhow!("lock {name}: {error}"))
+        }
+        LockError::Lost => Failure::Lost(anyhow!("lock {name}: {error}")),
+        LockError::Unavailable(_) => Failure::Unreachable(anyhow!("lock {name}: {error}")),
+        _ => Failure::Unreachable(anyhow!("lock {name}: {error}")),
+    }
+}
+
+/// Runs a command under a lock.
+pub(crate) fn run(args: LockArgs) -> Result<ExitCode, Failure> {
+    let plan = plan(&args)?;
+    holder::run(&plan, &GateArgs { command: args.command })
+}

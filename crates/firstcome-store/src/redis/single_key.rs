@@ -1,0 +1,88 @@
+//! The layout that most libraries share: one key per lock, its value a word that only its holder knows, its time to live
+//! the lease. `SET key word NX PX lease` takes it, a script that compares the word gives it back.
+
+use super::{Link, LinkOptions, OpenError, Script};
+use crate::error::StoreError;
+use redis::Value;
+use std::time::Duration;
+
+/// A repeat after a lost answer finds its own word, and has the lock. The key may hold something that is no word, such as
+/// the hash of another layout: then somebody else has it.
+static TAKE: Script = Script::new(
+    "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return -3 end
+local held = redis.pcall('GET', KEYS[1])
+if held == ARGV[1] then redis.call('PEXPIRE', KEYS[1], ARGV[2]) return -3 end
+return redis.call('PTTL', KEYS[1])",
+);
+static RENEW: Script = Script::new(
+    "if redis.pcall('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+return 0",
+);
+static RELEASE: Script = Script::new(
+    "if redis.pcall('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0",
+);
+
+/// What [`TAKE`] answers for a lock that is taken, besides what `PTTL` can say.
+const TAKEN: i64 = -3;
+
+/// What became of a try.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tried {
+    /// It is ours, for the lease from when the server ran the try.
+    Taken,
+    /// Somebody else has it.
+    Held {
+        /// How long its key lasts; `None` if for ever.
+        lasts: Option<Duration>,
+    },
+}
+
+/// Locks of one key each on one server.
+pub struct SingleKey {
+    link: Link,
+}
+
+impl SingleKey {
+    /// Connects and looks whether the server will do.
+    pub async fn open(url: &str, options: LinkOptions) -> Result<Self, OpenError> {
+        // Nobody is told anything in this layout: without its owner the inbox closes its connection.
+        let (link, _) = Link::open(url, "fc:nobody", options).await?;
+        Ok(Self { link })
+    }
+
+    /// The link to the server, for figures.
+    pub const fn link(&self) -> &Link {
+        &self.link
+    }
+
+    async fn ask(&self, script: &'static Script, key: &str, args: &[&[u8]]) -> Result<i64, StoreError> {
+        match self.link.run(script, &[key.as_bytes()], args).await? {
+            Value::Int(number) => Ok(number),
+            // It cannot be read, and may still stand for something that was done.
+            _ => Err(StoreError::Unknown),
+        }
+    }
+
+    /// Tries to take a lock once. One command. The same try may be repeated, also while an earlier one may yet arrive.
+    pub async fn take(&self, key: &str, word: &str, lease_ms: u32) -> Result<Tried, StoreError> {
+        let lease = lease_ms.to_string();
+        let answer = self.ask(&TAKE, key, &[word.as_bytes(), lease.as_bytes()]).await?;
+        if answer == TAKEN {
+            return Ok(Tried::Taken);
+        }
+        // The key cannot be gone: the script has just found it. -1 is the server's word for one without an end.
+        Ok(Tried::Held { lasts: u64::try_from(answer).ok().map(Duration::from_millis) })
+    }
+
+    /// Lets a lock last so long from now on, if this word has it. One command.
+    pub async fn renew(&self, key: &str, word: &str, lease_ms: u32) -> Result<bool, StoreError> {
+        let lease = lease_ms.to_string();
+        Ok(self.ask(&RENEW, key, &[word.as_bytes(), lease.as_bytes()]).await? == 1)
+    }
+
+    /// Gives a lock back, if this word has it. One command.
+    pub async fn release(&self, key: &str, word: &str) -> Result<bool, StoreError> {
+        Ok(self.ask(&RELEASE, key, &[word.as_bytes()]).await? == 1)
+    }
+}

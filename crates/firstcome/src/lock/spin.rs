@@ -1,0 +1,418 @@
+//! Locks that poll, on the layout that other libraries share.
+
+use super::{LockError, lease_ms};
+use firstcome_store::StoreError;
+use firstcome_store::core::limits::WAIT_MS_MAX;
+use firstcome_store::core::lock::spin::Pauses;
+use firstcome_store::edge::{draw_chance, draw_secret};
+use firstcome_store::redis::{Counts, LinkOptions, OpenError, SingleKey, Tried};
+use parking_lot::Mutex;
+use std::fmt;
+use std::future::Future;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout_at};
+
+/// How long a lock is asked for unless a lease is named.
+const LEASE_DEFAULT: Duration = Duration::from_secs(30);
+/// The base of the pauses unless others are named.
+const BASE_MS: NonZeroU32 = NonZeroU32::new(100).unwrap();
+/// Bytes of a key at most.
+const KEY_BYTES_MAX: usize = 1_024;
+/// Between two tries of a release or a renewal that got no answer.
+const REPEAT: Duration = Duration::from_millis(100);
+/// A server expires keys to the millisecond, and clocks may be read just before one ends.
+const EXPIRY_GRAIN: Duration = Duration::from_millis(2);
+
+/// Locks of one key each, as redis-py, redsync, rslock, Spring and many others keep them: whoever uses the same key
+/// excludes, and is excluded by, all of those.
+///
+/// For this company only: among programs that all use this library [`Locks`](super::Locks) grant in the order of arrival, wait without
+/// asking, and give a fence.
+///
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use firstcome::SpinLocks;
+/// use std::time::Duration;
+///
+/// let locks = SpinLocks::redis("redis://localhost").await?;
+/// let guard = locks.lock("coupon:lock:{SPRING}").wait(Duration::from_secs(2)).acquire().await?;
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+///
+/// # Promises
+/// - The recipe: `SET key word NX PX lease`, with a fresh word of 160 random bits for every acquisition; renewed and given
+///   back only by a script that finds this word.
+/// - A try whose answer was lost is repeated with the same word, and recognises a lock that it has taken already.
+/// - Dropping a future or a guard gives the lock back in the background. What cannot be given back ends with its lease.
+///
+/// # Not promised
+/// - An order: whoever asks at the right moment is served, and somebody may never be.
+/// - A fence: the layout has no place for one. Let whatever is guarded compare a version before it writes, or use
+///   [`Locks`](super::Locks). A holder that stood still for a lease is not alone, and nobody notices.
+/// - That a hold lasts. It ends when the server loses the key: with its lease, and with a failover.
+#[derive(Clone)]
+pub struct SpinLocks {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: SingleKey,
+    runtime: Handle,
+}
+
+impl SpinLocks {
+    /// Locks on a Redis or Valkey server; see [`Locks::redis`](super::Locks::redis). One connection.
+    pub async fn redis(url: &str) -> Result<Self, OpenError> {
+        Self::redis_with(url, LinkOptions::default()).await
+    }
+
+    /// The same with time-outs of one's own, or on a server that may forget keys.
+    pub async fn redis_with(url: &str, options: LinkOptions) -> Result<Self, OpenError> {
+        let store = SingleKey::open(url, options).await?;
+        Ok(Self { shared: Arc::new(Shared { store, runtime: Handle::current() }) })
+    }
+
+    /// What has been sent so far.
+    pub fn counts(&self) -> Counts {
+        self.shared.store.link().counts()
+    }
+
+    /// A lock by its key, which is used as it is: any text of 1 to 1024 bytes. Nothing is sent yet.
+    pub fn lock(&self, key: &str) -> SpinRequest {
+        SpinRequest {
+            shared: Arc::clone(&self.shared),
+            key: key.into(),
+            pauses: Pauses::ShrinkingJitter { base_ms: BASE_MS },
+            tries: NonZeroU32::MAX,
+            wait: Duration::from_millis(u64::from(WAIT_MS_MAX)),
+            lease: LEASE_DEFAULT,
+            watched: false,
+        }
+    }
+}
+
+/// A lock that is about to be asked for.
+#[derive(Clone)]
+#[must_use = "nothing is asked for before `acquire` or `try_acquire`"]
+pub struct SpinRequest {
+    shared: Arc<Shared>,
+    key: Arc<str>,
+    pauses: Pauses,
+    tries: NonZeroU32,
+    wait: Duration,
+    lease: Duration,
+    watched: bool,
+}
+
+/// What one acquisition may have taken. Dropped, that is given back in the background.
+struct Claim {
+    shared: Arc<Shared>,
+    key: Arc<str>,
+    word: Box<str>,
+    /// When it is surely over: the lease after the last try was sent. `None` while nothing can have been taken.
+    over_at: Option<Instant>,
+}
+
+impl SpinRequest {
+    /// How long to pause between two tries: the jitter that shrinks from a base of 100 ms without this.
+    pub const fn policy(mut self, pauses: Pauses) -> Self {
+        self.pauses = pauses;
+        self
+    }
+
+    /// How many tries at most.
+    pub const fn tries(mut self, tries: NonZeroU32) -> Self {
+        self.tries = tries;
+        self
+    }
+
+    /// How long to keep trying: up to an hour, which is also the time without this.
+    pub const fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// How long the hold lasts: 100 ms to 24 h; 30 s without this.
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// The hold is renewed three times per lease as long as its guard lives. Without this it ends with its lease.
+    pub const fn watched(mut self) -> Self {
+        self.watched = true;
+        self
+    }
+
+    fn claim(&self) -> Result<(Claim, u32), LockError> {
+        if !(1..=KEY_BYTES_MAX).contains(&self.key.len()) {
+            return Err(LockError::Invalid { field: "key", wanted: "1 to 1024 bytes" });
+        }
+        if Duration::from_millis(u64::from(WAIT_MS_MAX)) < self.wait {
+            return Err(LockError::Invalid { field: "wait", wanted: "at most 1 h" });
+        }
+        let lease_ms = lease_ms(self.lease)?;
+        let secret = draw_secret().map_err(|fault| LockError::Unavailable(StoreError::Unavailable(Arc::new(fault))))?;
+        let word = secret[..20].iter().map(|byte| format!("{byte:02x}")).collect::<String>().into();
+        let (shared, key) = (Arc::clone(&self.shared), Arc::clone(&self.key));
+        Ok((Claim { shared, key, word, over_at: None }, lease_ms))
+    }
+
+    /// Tries again and again. One request for each try.
+    ///
+    /// Dropping the future gives back what a try may have taken.
+    ///
+    /// Fails with [`LockError::TimedOut`] when the tries or the time are used up, or as [`Self::try_acquire`] does but for
+    /// `Contended` if the last try had no answer.
+    #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
+    pub async fn acquire(self) -> Result<SpinGuard, LockError> {
+        let (mut claim, lease_ms) = self.claim()?;
+        let until = Instant::now() + self.wait;
+        for tries in 1.. {
+            let refused = match claim.attempt(lease_ms).await {
+                Ok(deadline) => return Ok(SpinGuard::new(claim, deadline, lease_ms, self.watched)),
+                Err(LockError::Contended { .. }) => LockError::TimedOut { position: None },
+                Err(error) => error,
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            if self.tries.get() <= tries || left.is_zero() {
+                return Err(refused);
+            }
+            // One last try when the time is over.
+            sleep(Duration::from_micros(self.pauses.pause_us(tries, draw_chance())).min(left)).await;
+        }
+        Err(LockError::TimedOut { position: None })
+    }
+
+    /// Tries once. One request. Cancel-safe as [`Self::acquire`].
+    ///
+    /// Fails with [`LockError::Contended`] if somebody has it (the layout does not tell who, nor how many wait; a key
+    /// without an end has the longest time there is), [`LockError::Unavailable`] and [`LockError::Unknown`] if the server
+    /// gives no answer, [`LockError::Invalid`] before it is asked.
+    pub async fn try_acquire(self) -> Result<SpinGuard, LockError> {
+        let (mut claim, lease_ms) = self.claim()?;
+        let deadline = claim.attempt(lease_ms).await?;
+        Ok(SpinGuard::new(claim, deadline, lease_ms, self.watched))
+    }
+}
+
+/// Until when a lease that was asked for now certainly lasts: one per cent less, as two clocks may disagree by.
+fn deadline_of(sent: Instant, lease_ms: u32) -> Instant {
+    let lease = Duration::from_millis(u64::from(lease_ms));
+    sent + (lease - lease / 100).saturating_sub(EXPIRY_GRAIN)
+}
+
+/// When a lease that was asked for now is surely over, by a clock that is slower than the server's.
+fn over_at(sent: Instant, lease_ms: u32) -> Instant {
+    let lease = Duration::from_millis(u64::from(lease_ms));
+    sent + lease + lease / 100 + EXPIRY_GRAIN
+}
+
+impl Claim {
+    /// One try; until when the lock is held.
+    #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
+    async fn attempt(&mut self, lease_ms: u32) -> Result<Instant, LockError> {
+        let sent = Instant::now();
+        // A try that may yet arrive counts as well: then the end of this one is the end of both.
+        let before = self.over_at.replace(over_at(sent, lease_ms));
+        match self.shared.store.take(&self.key, &self.word, lease_ms).await {
+            Ok(Tried::Taken) => {
+                let deadline = deadline_of(sent, lease_ms);
+                // An answer that took so long is none: what it says may be over.
+                if Instant::now() < deadline { Ok(deadline) } else { Err(LockError::Unknown) }
+            }
+            Ok(Tried::Held { lasts }) => {
+                self.over_at = before;
+                let (holder, ttl) = ("somebody".to_owned(), lasts.unwrap_or(Duration::MAX));
+                Err(LockError::Contended { holder, waiters: 0, ttl })
+            }
+            Err(StoreError::Unknown) => Err(LockError::Unknown),
+            Err(error) => {
+                self.over_at = before;
+                Err(LockError::from(error))
+            }
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some(over_at) = self.over_at.take() {
+            let (shared, key, word) = (Arc::clone(&self.shared), Arc::clone(&self.key), self.word.clone());
+            self.shared.runtime.spawn(async move {
+                // Whatever comes of it: there is nobody left to be told.
+                let _ = give_back(&shared, &key, &word, over_at).await;
+            });
+        }
+    }
+}
+
+/// Gives a lock back, again and again until there is an answer or the lease is over. Whether it was held.
+#[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
+async fn give_back(shared: &Shared, key: &str, word: &str, over_at: Instant) -> Result<bool, LockError> {
+    let mut perhaps_done = false;
+    loop {
+        let error = match shared.store.release(key, word).await {
+            Ok(held) => return Ok(held || perhaps_done),
+            Err(error) => error,
+        };
+        perhaps_done |= matches!(error, StoreError::Unknown);
+        if over_at <= Instant::now() {
+            return Err(if perhaps_done { LockError::Unknown } else { LockError::from(error) });
+        }
+        sleep(REPEAT).await;
+    }
+}
+
+/// A lock of one key that is held. It may move between tasks.
+///
+/// Dropping it gives the lock back in the background; [`Self::release`] says how that went. There is no fence: see
+/// [`SpinLocks`].
+pub struct SpinGuard {
+    hold: Arc<Hold>,
+    watchdog: Option<tokio::task::AbortHandle>,
+}
+
+struct Hold {
+    claim: Mutex<Option<Claim>>,
+    shared: Arc<Shared>,
+    key: Arc<str>,
+    word: Box<str>,
+    lease_ms: u32,
+    deadline: watch::Sender<Instant>,
+}
+
+impl fmt::Debug for SpinGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the word, which lets anybody give the lock back.
+        write!(f, "SpinGuard({})", self.hold.key)
+    }
+}
+
+impl SpinGuard {
+    fn new(claim: Claim, deadline: Instant, lease_ms: u32, watched: bool) -> Self {
+        let (shared, key, word) = (Arc::clone(&claim.shared), Arc::clone(&claim.key), claim.word.clone());
+        let deadline = watch::Sender::new(deadline);
+        let hold = Arc::new(Hold { claim: Mutex::new(Some(claim)), shared, key, word, lease_ms, deadline });
+        let watchdog = watched.then(|| {
+            let watched = Arc::clone(&hold);
+            hold.shared.runtime.spawn(async move { watched.watch().await }).abort_handle()
+        });
+        Self { hold, watchdog }
+    }
+
+    /// The key of the lock.
+    pub fn key(&self) -> &str {
+        &self.hold.key
+    }
+
+    /// Until when the lock is certainly held, by this process's clock, unless it is renewed before: counted from when the
+    /// try was sent, less one per cent and two milliseconds. In the past once it is lost. No request.
+    pub fn deadline(&self) -> Instant {
+        *self.hold.deadline.borrow()
+    }
+
+    /// How long the lock is certainly held from now on. No request.
+    #[expect(clippy::disallowed_methods, reason = "a time left is told in relation to the machine's clock")]
+    pub fn remaining(&self) -> Duration {
+        self.deadline().saturating_duration_since(Instant::now())
+    }
+
+    /// Whether the lock is lost: its lease ended, or nobody can say that it did not. No request.
+    pub fn is_lost(&self) -> bool {
+        self.remaining().is_zero()
+    }
+
+    /// Resolves when the lock is lost, at the latest at its deadline; never once it was given back.
+    pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut deadline = self.hold.deadline.subscribe();
+        async move {
+            loop {
+                let until = *deadline.borrow_and_update();
+                match timeout_at(until.into(), deadline.changed()).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => std::future::pending().await,
+                    Err(_) => return,
+                }
+            }
+        }
+    }
+
+    /// Lets the hold last `lease` from now on. One request.
+    ///
+    /// Fails with [`LockError::Lost`] if it is over. With [`LockError::Unavailable`] or [`LockError::Unknown`] if the
+    /// server gave no answer: the deadline stays as it was, and the call may be repeated.
+    pub async fn renew(&self, lease: Duration) -> Result<(), LockError> {
+        let lease_ms = lease_ms(lease)?;
+        if self.is_lost() {
+            return Err(LockError::Lost);
+        }
+        self.hold.renew(lease_ms).await
+    }
+
+    /// Gives the lock back. One request, repeated until there is an answer or the lease is over.
+    ///
+    /// Fails with [`LockError::Lost`] if it was over before: the section was perhaps not alone to its end. With
+    /// [`LockError::Unknown`] or [`LockError::Unavailable`] if there was no answer. Dropping the future gives the lock
+    /// back in the background.
+    pub async fn release(self) -> Result<(), LockError> {
+        self.retire();
+        let Some(mut claim) = self.hold.claim.lock().take() else { return Err(LockError::Lost) };
+        let until = claim.over_at.unwrap_or_else(|| self.deadline());
+        // The claim still stands while this runs: a dropped future goes on in the background.
+        let held = give_back(&claim.shared, &claim.key, &claim.word, until).await?;
+        claim.over_at = None;
+        if held { Ok(()) } else { Err(LockError::Lost) }
+    }
+
+    fn retire(&self) {
+        if let Some(watchdog) = &self.watchdog {
+            watchdog.abort();
+        }
+    }
+}
+
+impl Drop for SpinGuard {
+    fn drop(&mut self) {
+        self.retire();
+        // The watchdog has a share in the hold until the runtime has dropped it.
+        drop(self.hold.claim.lock().take());
+    }
+}
+
+impl Hold {
+    #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
+    async fn renew(&self, lease_ms: u32) -> Result<(), LockError> {
+        let sent = Instant::now();
+        if let Some(claim) = self.claim.lock().as_mut() {
+            claim.over_at = claim.over_at.max(Some(over_at(sent, lease_ms)));
+        }
+        if self.shared.store.renew(&self.key, &self.word, lease_ms).await? {
+            self.deadline.send_replace(deadline_of(sent, lease_ms));
+            Ok(())
+        } else {
+            self.deadline.send_replace(sent);
+            Err(LockError::Lost)
+        }
+    }
+
+    /// Renews three times per lease until the hold is lost.
+    async fn watch(&self) {
+        let third = Duration::from_millis(u64::from(self.lease_ms)) / 3;
+        let mut pause = third;
+        loop {
+            sleep(pause).await;
+            pause = match self.renew(self.lease_ms).await {
+                Ok(()) => third,
+                Err(LockError::Lost) => return,
+                // Sooner than in a third: there is perhaps only one more try.
+                Err(_) => REPEAT.min(third / 2),
+            };
+        }
+    }
+}
