@@ -8,8 +8,8 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use firstcome::core::coupon::{CouponLimit, CouponSettings};
 use firstcome::core::id::CouponName;
-use firstcome::edge::{SystemClock, draw_secret};
-use firstcome::{CouponStore, Embedded, HandleKey, Locks};
+use firstcome::edge::SystemClock;
+use firstcome::{CouponStore, Embedded, Locks};
 use firstcome_server::address::{Block, Proxies};
 use firstcome_server::auth::Keys;
 use firstcome_server::rate::RateLimit;
@@ -179,10 +179,8 @@ async fn serve(plan: &Plan, store: Embedded) -> Outcome {
         joins: plan.joins,
         locks: LockLimits::default(),
     };
-    // Locks in memory end with the process, so the secret of their handles may too. Locks in a file of the data directory
-    // go in here, with a secret that is kept beside them.
-    let handle_key = HandleKey::new(draw_secret().map_err(Failure::Store)?);
-    let app = Arc::new(App::with_locks(store, config, Locks::memory(), handle_key));
+    let (locks, handle_key) = Locks::open_with_handles(&plan.data).map_err(Failure::Store)?;
+    let app = Arc::new(App::with_locks(store, config, locks, handle_key));
     announce(plan, &listener, admin.as_ref(), fresh.as_ref())?;
     let (stop, stopping) = tokio::sync::watch::channel(());
     let stopped = |mut stopping: tokio::sync::watch::Receiver<()>| async move {

@@ -5,7 +5,7 @@ use crate::{Failure, Outcome};
 use anyhow::anyhow;
 use clap::Args;
 use comfy_table::{Cell, Color};
-use firstcome::sqlite::{Check, verify};
+use firstcome::sqlite::{Check, DATABASE_FILE, LOCKS_FILE, verify, verify_locks};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -21,7 +21,15 @@ pub(crate) struct VerifyArgs {
 
 /// Checks and prints; refuses if anything is broken.
 pub(crate) fn run(args: &VerifyArgs) -> Outcome {
-    let checks = verify(&args.data).map_err(Failure::Store)?;
+    let has = |file| args.data.join(file).exists();
+    let mut checks = Vec::new();
+    // A directory that only commands have taken locks in has nothing else.
+    if has(DATABASE_FILE) || !has(LOCKS_FILE) {
+        checks.extend(verify(&args.data).map_err(Failure::Store)?);
+    }
+    if has(LOCKS_FILE) {
+        checks.extend(verify_locks(&args.data).map_err(Failure::Store)?);
+    }
     let breaches: u64 = checks.iter().map(|check| check.breaches).sum();
     if wants_table(args.json) {
         print_table(&checks)?;

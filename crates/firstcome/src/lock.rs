@@ -36,7 +36,7 @@ use firstcome_store::edge::draw_id;
 use firstcome_store::redis::RedisLocks;
 #[cfg(feature = "sqlite")]
 use firstcome_store::{
-    Fault,
+    Fault, HandleKey,
     sqlite::{LockDurability, SqliteLocks},
 };
 use firstcome_store::{LockSeen, LockStore, MemoryLocks, StoreError};
@@ -111,6 +111,15 @@ impl Locks {
     pub fn open_with(directory: impl AsRef<Path>, durability: LockDurability) -> Result<Self, Fault> {
         let store = SqliteLocks::open(directory.as_ref(), durability)?;
         Ok(Self { shared: Shared::over(store)? })
+    }
+
+    /// As [`Self::open`], with the key of the handles under which a service gives holds to others. It is kept with the
+    /// locks, so that a handle outlives the service as its hold does.
+    #[cfg(feature = "sqlite")]
+    pub fn open_with_handles(directory: impl AsRef<Path>) -> Result<(Self, HandleKey), Fault> {
+        let store = SqliteLocks::open(directory.as_ref(), LockDurability::Durable)?;
+        let key = HandleKey::new(*store.secret());
+        Ok((Self { shared: Shared::over(store)? }, key))
     }
 
     /// Locks of any store. Call within a Tokio runtime, which then carries heartbeats and renewals.

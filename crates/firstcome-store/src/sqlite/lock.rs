@@ -25,7 +25,7 @@ pub use verify::verify_locks;
 use super::{
     CHECKPOINT_PAGES, check_linked_version, io_fault, make_private, make_private_file, schema, sync_directory,
 };
-use crate::edge::{Clock, SharedClock, Stopwatch};
+use crate::edge::{Clock, SharedClock, Stopwatch, draw_secret};
 use crate::error::{Fault, FaultKind, StoreError};
 use crate::lock::{LockInbox, LockSeen, LockStore};
 use crate::sqlite::faults::fault;
@@ -70,6 +70,7 @@ pub struct SqliteLocks {
     jobs: SyncSender<Job>,
     post: Arc<Post>,
     clock: Arc<dyn Clock>,
+    secret: [u8; 32],
 }
 
 impl SqliteLocks {
@@ -89,12 +90,18 @@ impl SqliteLocks {
         let directory = directory.canonicalize();
         let directory = directory.map_err(|error| io_fault(&error, format!("cannot find {shown}")))?;
         let (connection, identity) = connect(&directory, durability)?;
+        let secret = secret(&connection).map_err(|error| fault(&error, format!("cannot open {shown}")))??;
         let post = Arc::new(Post::new(&directory));
         let (jobs, queue) = sync_channel(QUEUE_LENGTH);
         let writer = Writer::new(connection, identity, Arc::clone(&clock), Arc::clone(&post));
         let thread = thread::Builder::new().name("firstcome-locks".into()).spawn(move || writer.run(&queue));
         thread.map_err(|error| io_fault(&error, "cannot start the writer"))?;
-        Ok(Self { jobs, post, clock })
+        Ok(Self { jobs, post, clock, secret })
+    }
+
+    /// 32 random bytes that are kept with the locks, the same in every process: for handles of holds.
+    pub const fn secret(&self) -> &[u8; 32] {
+        &self.secret
     }
 
     async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
@@ -161,6 +168,17 @@ fn connect(directory: &Path, durability: LockDurability) -> Result<(Connection, 
         return Err(Fault::new(FaultKind::Io, format!("{} was replaced while it was opened", path.display())));
     }
     Ok((connection, before))
+}
+
+/// Draws the secret when the file is new.
+fn secret(connection: &Connection) -> rusqlite::Result<Result<[u8; 32], Fault>> {
+    let drawn = match draw_secret() {
+        Ok(drawn) => drawn,
+        Err(fault) => return Ok(Err(fault)),
+    };
+    // Two processes that open a new file at once have the same one: the first.
+    connection.execute("INSERT INTO secret (id, bytes) VALUES (1, ?1) ON CONFLICT (id) DO NOTHING", [&drawn[..]])?;
+    connection.query_row("SELECT bytes FROM secret WHERE id = 1", [], |row| row.get(0)).map(Ok)
 }
 
 fn try_connect(path: &Path, durability: LockDurability) -> rusqlite::Result<Result<Connection, Fault>> {

@@ -49,3 +49,9 @@ CREATE TABLE void (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX void_by_end ON void (until_us);
+
+-- What signs the handles of those who hold locks through a service. They must outlive it, as the holds do.
+CREATE TABLE secret (
+    id    INTEGER PRIMARY KEY CHECK (id = 1),
+    bytes BLOB    NOT NULL CHECK (length(bytes) = 32)
+) STRICT;

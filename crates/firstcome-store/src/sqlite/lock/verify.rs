@@ -24,7 +24,7 @@ struct Held {
 pub fn verify_locks(directory: &Path) -> Result<Vec<Check>, Fault> {
     let connection = open_reader(&directory.join(LOCKS_FILE), &schema::LOCKS)?;
     let snapshot = connection.unchecked_transaction().map_err(|error| fault(&error, "cannot read"))?;
-    let mut file = Check::new("the file is sound (pages, cells, indexes)");
+    let mut file = Check::new("the file of locks is sound (pages, cells, indexes)");
     integrity(&snapshot, &mut file)?;
     let checks = check(&snapshot).map_err(|error| fault(&error, "cannot read locks"))?;
     Ok(std::iter::once(file).chain(checks).collect())
