@@ -45,6 +45,9 @@ const NUMBER_END: u64 = 1 << 53;
 
 const WINDOW_US: u64 = CLAIM_WINDOW_MS as u64 * 1_000;
 
+/// A sign of life so shortly after another one changes nothing.
+const FRESH_US: u64 = WINDOW_US / 4;
+
 /// How long a request stays void that was given up before it arrived: longer than anything is under way.
 const VOID_US: u64 = 60_000_000;
 
@@ -269,9 +272,11 @@ fn push_as<S: Shelf>(shelf: &mut S, name: &LockName, place: Option<u64>, waiter:
     number
 }
 
-/// Notes that a process lives. Its life goes on if it did not count as dead.
+/// Notes that a process lives. Its life goes on if it did not count as dead. Nothing is written if it was heard of just
+/// now: a heartbeat comes long before a window is over, and a busy process asks often.
 fn touch<S: Shelf>(shelf: &mut S, client: ClientId, now_us: u64) -> u64 {
     let number = match shelf.life(client) {
+        Some(life) if life.seen_us.abs_diff(now_us) < FRESH_US => return life.number,
         Some(life) if life.seen_us.abs_diff(now_us) <= WINDOW_US => life.number,
         _ => draw(shelf, now_us),
     };

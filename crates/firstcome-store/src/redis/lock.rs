@@ -31,8 +31,8 @@ macro_rules! script {
     };
 }
 
-static ACQUIRE: Script = script!("acquire_free", "rules", "acquire");
-static RELEASE: Script = script!("release_alone", "last", "rules", "release");
+static ACQUIRE: Script = script!("acquire_free", "acquire_line", "rules", "acquire");
+static RELEASE: Script = script!("release_next", "rules", "release");
 static RENEW: Script = script!("last", "rules", "renew");
 static BEAT: Script = script!("last", "rules", "beat");
 static VIEW: Script = script!("last", "rules", "view");

@@ -64,7 +64,10 @@ impl Model {
             self.processes.push(Process { id, seen_us: now_us, life: 0, interrupted: false });
             return false;
         };
-        process.seen_us = now_us;
+        // Who was heard of just now is not noted again.
+        if 500_000 <= process.seen_us.abs_diff(now_us) {
+            process.seen_us = now_us;
+        }
         let interrupted = std::mem::take(&mut process.interrupted);
         lives && !interrupted
     }

@@ -1,6 +1,6 @@
 -- The way of a lock that nobody has: what follows says the same, with more reads.
 local found = redis.call('MGET', KEYS[1], KEYS[3], KEYS[6])
-local last, is_void = tonumber(found[1] or '0'), found[3]
+local last, is_void, popped = tonumber(found[1] or '0'), found[3], nil
 if not found[2] and not is_void and redis.call('EXISTS', KEYS[4]) == 0 then
   local fence = math.max(now, last + 1)
   local expires = now + ARGV[2] * 1000

@@ -5,6 +5,9 @@ local looked = {}
 for at = 0, #ARGV - 2 do
   local keys = { hold = KEYS[3 + 3 * at], line = KEYS[4 + 3 * at], rest = KEYS[5 + 3 * at] }
   local hold = advance(keys, ARGV[2 + at])
+  -- A line that never empties must not end by itself.
+  redis.call('PEXPIRE', keys.line, LINE_MS)
+  redis.call('PEXPIRE', keys.rest, LINE_MS)
   if not hold then
     looked[at + 1] = {}
   elseif string.sub(hold.request, 1, 16) == client then

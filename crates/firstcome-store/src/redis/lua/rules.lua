@@ -68,6 +68,8 @@ local function touch(client)
     forget_the_silent()
     life = { number = draw() }
     lives[client] = life
+  elseif math.abs(now - life.seen_us) < FRESH_US then
+    return life.number
   end
   life.seen_us, life.changed = now, true
   return life.number
@@ -117,7 +119,8 @@ end
 -- Takes the lock from whoever has it, and gives it to the oldest living waiter.
 local function grant_next(keys, name)
   while true do
-    local first = redis.call('ZPOPMIN', keys.line)
+    local first = popped or redis.call('ZPOPMIN', keys.line)
+    popped = nil
     if #first == 0 then
       redis.call('DEL', keys.hold)
       return nil
