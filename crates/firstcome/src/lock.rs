@@ -4,6 +4,7 @@ mod driver;
 mod error;
 mod guard;
 mod many;
+mod quick;
 #[doc(hidden)]
 pub mod section;
 #[cfg(feature = "redis")]

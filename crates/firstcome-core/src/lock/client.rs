@@ -15,7 +15,7 @@
 mod beating;
 mod hearing;
 
-use super::{Acquired, ClientId, Copies, Fence, Grant, Released, Request, Taken, Wait, Waiter, bucket_of};
+use super::{Acquired, ClientId, Copies, Fence, Grant, Released, Request, Taken, Wait, Waiter};
 use crate::id::{LockName, OwnerName};
 use crate::limits::CLAIM_WINDOW_MS;
 use crate::time::Steady;
@@ -320,22 +320,7 @@ impl Client {
     /// Asks for a lock; returns the number under which it is told what comes of it.
     pub fn ask(&mut self, ask: Ask, now: Steady) -> u64 {
         let number = self.draw();
-        let entry = Entry {
-            bucket: bucket_of(&ask.name),
-            wait_until: now.plus_ms(u64::from(ask.wait_ms)),
-            ask,
-            state: State::Asking,
-            number: None,
-            ahead: None,
-            life: 0,
-            copies: Copies::One,
-            tries: 0,
-            retry_at: None,
-            pushed: None,
-            call: None,
-            failed: Failed::Unavailable,
-            timer: None,
-        };
+        let entry = Entry::new(ask, now);
         self.entries.insert(number, entry);
         self.send_acquire(number, now);
         number

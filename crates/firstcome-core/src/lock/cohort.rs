@@ -189,6 +189,11 @@ impl Party {
         }
     }
 
+    /// See [`Client::adopt`].
+    pub fn adopt(&mut self, number: u64, ask: Ask, deadline: Steady, now: Steady) {
+        self.client.adopt(number, ask, deadline, now);
+    }
+
     /// See [`Client::hand_out`]. A hold of a cohort stays in it.
     pub fn hand_out(&mut self, number: u64, now: Steady) -> Option<Request> {
         self.client.hand_out(number, now)

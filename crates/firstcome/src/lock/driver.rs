@@ -1,5 +1,6 @@
 //! Runs the pure client of the core over a store: sends its calls, wakes whoever waits, keeps its time.
 
+use super::quick::{self, Quick};
 use super::{Guard, LockError};
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::lock::{
@@ -12,6 +13,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -21,7 +23,7 @@ use tokio::sync::{Notify, oneshot};
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A store behind a pointer.
-trait AnyStore: Send + Sync {
+pub(super) trait AnyStore: Send + Sync {
     fn take(self: Arc<Self>, step: Step) -> BoxFuture<Result<Answer, StoreError>>;
     fn view(self: Arc<Self>, name: LockName) -> BoxFuture<Result<LockSeen, StoreError>>;
     fn attach(&self, client: ClientId, inbox: LockInbox);
@@ -46,7 +48,7 @@ impl<S: LockStore> AnyStore for S {
     }
 }
 
-enum Backend {
+pub(super) enum Backend {
     /// Answers at once: no future, no task.
     Memory(Arc<MemoryLocks>),
     Other(Arc<dyn AnyStore>),
@@ -54,7 +56,7 @@ enum Backend {
 
 /// What a request's holder and waiters are to know.
 #[derive(Default)]
-struct Seat {
+pub(super) struct Seat {
     granted: Option<Fence>,
     deadline: Option<Steady>,
     /// Whether the hold lasts its whole lease.
@@ -65,23 +67,26 @@ struct Seat {
     wakers: Vec<Waker>,
 }
 
-struct Machine {
-    client: Party,
-    seats: BTreeMap<u64, Seat>,
+pub(super) struct Machine {
+    pub(super) client: Party,
+    pub(super) seats: BTreeMap<u64, Seat>,
+    pub(super) quick: Quick,
     /// When the timer wakes by itself; `None` while it looks.
     asleep_until: Option<Steady>,
     /// Who waits until nothing is wanted any more.
-    quiet: Vec<Waker>,
+    pub(super) quiet: Vec<Waker>,
     /// The last failure of the store, for whoever has to be told about it.
     error: Option<StoreError>,
 }
 
 /// One process with the locks of one store.
 pub(super) struct Shared {
-    backend: Backend,
-    machine: Mutex<Machine>,
+    pub(super) backend: Backend,
+    pub(super) machine: Mutex<Machine>,
+    pub(super) id: ClientId,
+    drawn: AtomicU64,
     started: Instant,
-    wake: Arc<Notify>,
+    pub(super) wake: Arc<Notify>,
     runtime: Option<Handle>,
     pub(super) owner: OwnerName,
 }
@@ -111,10 +116,13 @@ impl Shared {
             machine: Mutex::new(Machine {
                 client,
                 seats: BTreeMap::new(),
+                quick: Quick::default(),
                 asleep_until: None,
                 quiet: Vec::new(),
                 error: None,
             }),
+            id: ClientId(id),
+            drawn: AtomicU64::new(quick::FIRST),
             started: Instant::now(),
             wake: Arc::default(),
             runtime: Handle::try_current().ok(),
@@ -139,7 +147,13 @@ impl Shared {
         shared
     }
 
-    fn now(&self) -> Steady {
+    /// A number that the client never draws.
+    pub(super) fn draw(&self) -> (u64, Request) {
+        let number = self.drawn.fetch_add(1, Ordering::Relaxed);
+        (number, Request { client: self.id, number })
+    }
+
+    pub(super) fn now(&self) -> Steady {
         Steady::from_us(i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX))
     }
 
@@ -159,7 +173,7 @@ impl Shared {
                     awake.append(&mut seat.wakers);
                 }
             }
-            if !machine.quiet.is_empty() && machine.client.is_empty() {
+            if !machine.quiet.is_empty() && machine.is_quiet() {
                 awake.append(&mut machine.quiet);
             }
             let mut calls = Vec::new();
@@ -180,7 +194,7 @@ impl Shared {
         (result, calls)
     }
 
-    fn act_and_send(self: &Arc<Self>, change: impl FnOnce(&mut Machine, Steady)) {
+    pub(super) fn act_and_send(self: &Arc<Self>, change: impl FnOnce(&mut Machine, Steady)) {
         let ((), calls) = self.act(change);
         self.send(calls);
     }
@@ -257,6 +271,10 @@ impl Shared {
 
     /// Asks, and waits for the first word.
     pub(super) async fn acquire(self: &Arc<Self>, ask: Ask) -> Result<Guard, LockError> {
+        let ask = match self.acquire_quickly(ask) {
+            Ok(guard) => return Ok(guard),
+            Err(ask) => ask,
+        };
         let (name, lease) = (ask.name.clone(), Duration::from_millis(u64::from(ask.lease_ms)));
         let (number, calls) = self.act(|machine, now| {
             let number = machine.client.ask(ask, now);
@@ -289,6 +307,7 @@ impl Shared {
 
     pub(super) async fn renew(self: &Arc<Self>, number: u64, lease: Duration) -> Result<(), LockError> {
         let lease_ms = super::lease_ms(lease)?;
+        self.adopt(number);
         let (before, calls) = self.act(|machine, now| {
             machine.client.renew(number, lease_ms, now);
             machine.client.tick(now);
@@ -316,6 +335,7 @@ impl Shared {
         number: u64,
         lease: Duration,
     ) -> Result<(Request, Instant), LockError> {
+        self.adopt(number);
         if self.machine.lock().seats.get(&number).is_some_and(|seat| !seat.taken) {
             self.renew(number, lease).await?;
         }
@@ -348,7 +368,7 @@ impl Shared {
     pub(super) async fn quiet(&self) {
         poll_fn(|context| {
             let mut machine = self.machine.lock();
-            if machine.client.is_empty() {
+            if machine.is_quiet() {
                 return Poll::Ready(());
             }
             machine.quiet.push(context.waker().clone());
@@ -359,24 +379,30 @@ impl Shared {
 
     /// Nobody wants this request any more.
     pub(super) fn forget(self: &Arc<Self>, number: u64) {
+        if self.release_quickly(number).is_some() {
+            return;
+        }
         self.act_and_send(|machine, now| {
             machine.seats.remove(&number);
             machine.client.drop_request(number, now);
         });
     }
 
-    pub(super) fn deadline(&self, number: u64) -> Instant {
+    pub(super) fn deadline(self: &Arc<Self>, number: u64) -> Instant {
+        self.adopt(number);
         let deadline =
             self.machine.lock().seats.get(&number).filter(|seat| seat.last.is_none()).and_then(|s| s.deadline);
         self.instant(deadline.unwrap_or(Steady::from_us(0)))
     }
 
-    pub(super) fn is_lost(&self, number: u64) -> bool {
+    pub(super) fn is_lost(self: &Arc<Self>, number: u64) -> bool {
+        self.adopt(number);
         let now = self.now();
         self.machine.lock().seats.get(&number).is_none_or(|seat| seat.is_over(now))
     }
 
-    pub(super) fn poll_lost(&self, number: u64, context: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_lost(self: &Arc<Self>, number: u64, context: &mut Context<'_>) -> Poll<()> {
+        self.adopt(number);
         let mut machine = self.machine.lock();
         // Given back: it is never lost any more.
         let Some(seat) = machine.seats.get_mut(&number) else { return Poll::Pending };
@@ -414,7 +440,23 @@ impl Drop for Shared {
     }
 }
 
+impl Machine {
+    /// The timer is to look no later than this. Whether it has to be woken for that.
+    pub(super) fn sleep_until_at_most(&mut self, at: Steady) -> bool {
+        let wakes = self.asleep_until.is_some_and(|until| at < until);
+        if wakes {
+            self.asleep_until = Some(at);
+        }
+        wakes
+    }
+}
+
 impl Seat {
+    /// Of a hold that is there already.
+    pub(super) fn of_hold(fence: Fence, deadline: Steady) -> Self {
+        Self { granted: Some(fence), deadline: Some(deadline), taken: true, ..Self::default() }
+    }
+
     fn hear(&mut self, told: Told) {
         match told {
             Told::Granted { fence, deadline, taken } => {
@@ -502,8 +544,10 @@ async fn keep_time(shared: Weak<Shared>, wake: Arc<Notify>) {
             let Some(shared) = shared.upgrade() else { return };
             let (due, calls) = shared.act(|machine, now| {
                 machine.asleep_until = None;
+                let sweep_at = machine.sweep(now);
                 machine.client.tick(now);
                 let due = machine.client.next_due();
+                let due = due.into_iter().chain(sweep_at).min();
                 machine.asleep_until = Some(due.unwrap_or(Steady::from_us(i64::MAX)));
                 due
             });

@@ -25,6 +25,14 @@ struct Held {
     name: LockName,
     fence: Fence,
     lease: Duration,
+    over: Over,
+}
+
+/// Whether there is anything left to give back.
+#[derive(PartialEq, Eq)]
+enum Over {
+    No,
+    Yes,
 }
 
 /// A hold that belongs to nobody's [`Guard`]: whoever knows its request may renew it and give it back.
@@ -50,7 +58,9 @@ impl Lease {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.shared.forget(self.number);
+        if self.over == Over::No {
+            self.shared.forget(self.number);
+        }
     }
 }
 
@@ -62,7 +72,7 @@ impl fmt::Debug for Guard {
 
 impl Guard {
     pub(super) fn new(shared: Arc<Shared>, number: u64, name: LockName, fence: Fence, lease: Duration) -> Self {
-        Self { held: Arc::new(Held { shared, number, name, fence, lease }) }
+        Self { held: Arc::new(Held { shared, number, name, fence, lease, over: Over::No }) }
     }
 
     /// The name of the lock.
@@ -149,7 +159,13 @@ impl Guard {
     /// future gives the lock back in the background.
     pub async fn release(self) -> Result<(), LockError> {
         match Arc::into_inner(self.held) {
-            Some(held) => held.shared.release(held.number).await,
+            Some(mut held) => match held.shared.release_quickly(held.number) {
+                Some(released) => {
+                    held.over = Over::Yes;
+                    released
+                }
+                None => held.shared.release(held.number).await,
+            },
             None => Ok(()),
         }
     }

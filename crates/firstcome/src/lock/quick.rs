@@ -1,18 +1,24 @@
 //! The way of a free lock in memory: two steps of the store, and no word to the client of the core.
 //!
-//! A hold that lasts longer than [`SWEEP_MS`], or of which anything is asked but to end, goes to the client, which renews it
+//! A hold that lasts until the next sweep, or of which anything is asked but to end, goes to the client, which renews it
 //! and keeps its time. Most holds are over by then.
 
-use firstcome_store::core::lock::{Ask, Fence, Grant};
+use super::driver::{Backend, Machine, Seat, Shared};
+use super::{Fence, Guard, LockError};
+use firstcome_store::MemoryLocks;
+use firstcome_store::core::lock::{Acquired, Ask, Copies, Released, Request, Said, Settings, Step, Wait, Waiter};
 use firstcome_store::core::time::Steady;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
 
-/// How often it is looked whether a hold lasts. A quarter of the shortest lease.
-pub(super) const SWEEP_MS: u64 = 25;
+/// How often it is looked whether a hold lasts: a quarter of the shortest lease.
+const SWEEP_MS: u64 = 25;
 
 /// Requests of this way count from here, so that none has the number of one of the client's.
-const FIRST: u64 = 1 << 62;
+pub(super) const FIRST: u64 = 1 << 62;
 
 /// Numbers that count up need no hashing against malice.
 #[derive(Default)]
@@ -33,64 +39,108 @@ impl Hasher for Counted {
 }
 
 /// A hold that the client does not know of.
-pub(super) struct QuickHold {
-    pub(super) ask: Ask,
-    pub(super) grant: Grant,
-    /// When it was asked for, which is before it was granted.
-    pub(super) asked: Steady,
-}
-
-impl QuickHold {
-    pub(super) const fn fence(&self) -> Fence {
-        self.grant.fence
-    }
-
-    /// Until when it lasts.
-    pub(super) const fn deadline(&self) -> Steady {
-        self.asked.plus_ms(self.ask.lease_ms as u64)
-    }
+struct Hold {
+    ask: Ask,
+    fence: Fence,
+    /// Before it was granted.
+    asked: Steady,
 }
 
 /// All of them.
+#[derive(Default)]
 pub(super) struct Quick {
-    holds: HashMap<u64, QuickHold, BuildHasherDefault<Counted>>,
-    drawn: u64,
-    /// Whether somebody will look.
-    pub(super) sweeps: bool,
+    holds: HashMap<u64, Hold, BuildHasherDefault<Counted>>,
+    /// When it is looked which of them last, if somebody will.
+    pub(super) sweep_at: Option<Steady>,
 }
 
-impl Default for Quick {
-    fn default() -> Self {
-        Self { holds: HashMap::default(), drawn: FIRST, sweeps: false }
+impl Machine {
+    /// Whether nothing is held or wanted.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.client.is_empty() && self.quick.holds.is_empty()
+    }
+
+    /// Gives a hold to the client, if it is one of this way.
+    fn adopt(&mut self, number: u64, now: Steady) {
+        let Some(Hold { ask, fence, asked }) = self.quick.holds.remove(&number) else { return };
+        // The store counts on the wall clock: the two may disagree by so much.
+        let lease_us = u64::from(ask.lease_ms) * 1_000;
+        let drift_us = (lease_us * u64::from(Settings::default().drift_ppm)).div_ceil(1_000_000);
+        let deadline = Steady::from_us(asked.as_us().saturating_add_unsigned(lease_us - drift_us));
+        self.seats.insert(number, Seat::of_hold(fence, deadline));
+        self.client.adopt(number, ask, deadline, now);
+    }
+
+    /// Gives the client all holds that last, when it is time. Returns when to look again.
+    pub(super) fn sweep(&mut self, now: Steady) -> Option<Steady> {
+        if self.quick.sweep_at.is_some_and(|at| at <= now) {
+            let lasting: Vec<u64> = self.quick.holds.keys().copied().collect();
+            lasting.into_iter().for_each(|number| self.adopt(number, now));
+            self.quick.sweep_at = None;
+        }
+        self.quick.sweep_at
     }
 }
 
-impl Quick {
-    /// A number for a request.
-    pub(super) const fn draw(&mut self) -> u64 {
-        self.drawn += 1;
-        self.drawn
+impl Shared {
+    /// Takes a lock in memory if it is free; else nothing has happened, and the wish comes back.
+    pub(super) fn acquire_quickly(self: &Arc<Self>, ask: Ask) -> Result<Guard, Ask> {
+        let Backend::Memory(store) = &self.backend else { return Err(ask) };
+        if 1 < ask.passes {
+            return Err(ask);
+        }
+        let asked = self.now();
+        let (number, request) = self.draw();
+        let waiter = Waiter { request, owner: ask.owner.clone(), lease_ms: ask.lease_ms, passes: 1 };
+        let step = Step::Acquire { name: ask.name.clone(), waiter, wait: Wait::No };
+        let Said::Acquired(Acquired::Granted(grant)) = store.take_now(&step).said else { return Err(ask) };
+        let (name, lease) = (ask.name.clone(), Duration::from_millis(u64::from(ask.lease_ms)));
+        let wakes = {
+            let mut machine = self.machine.lock();
+            machine.quick.holds.insert(number, Hold { ask, fence: grant.fence, asked });
+            let first = machine.quick.sweep_at.is_none();
+            let sweep_at = asked.plus_ms(SWEEP_MS);
+            if first {
+                machine.quick.sweep_at = Some(sweep_at);
+            }
+            first && machine.sleep_until_at_most(sweep_at)
+        };
+        if wakes {
+            self.wake.notify_one();
+        }
+        Ok(Guard::new(Arc::clone(self), number, name, grant.fence, lease))
     }
 
-    /// Whether a request may be of this way.
-    pub(super) const fn is_of(number: u64) -> bool {
-        FIRST <= number
+    /// Gives back a hold that the client does not know of. `None` if it knows it.
+    pub(super) fn release_quickly(&self, number: u64) -> Option<Result<(), LockError>> {
+        let Backend::Memory(store) = &self.backend else { return None };
+        if number < FIRST {
+            return None;
+        }
+        let (hold, quiet) = {
+            let mut machine = self.machine.lock();
+            let hold = machine.quick.holds.remove(&number)?;
+            let quiet = if machine.is_quiet() { std::mem::take(&mut machine.quiet) } else { Vec::new() };
+            (hold, quiet)
+        };
+        let released = self.give_back(store, number, hold);
+        quiet.into_iter().for_each(Waker::wake);
+        Some(released)
     }
 
-    pub(super) fn insert(&mut self, number: u64, hold: QuickHold) {
-        self.holds.insert(number, hold);
+    fn give_back(&self, store: &MemoryLocks, number: u64, hold: Hold) -> Result<(), LockError> {
+        let request = Request { client: self.id, number };
+        let step = Step::Release { name: hold.ask.name, request, copies: Copies::One };
+        match store.take_now(&step).said {
+            Said::Released(Released::Released) => Ok(()),
+            _ => Err(LockError::Lost),
+        }
     }
 
-    pub(super) fn remove(&mut self, number: u64) -> Option<QuickHold> {
-        self.holds.remove(&number)
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.holds.is_empty()
-    }
-
-    /// Those that last.
-    pub(super) fn drain(&mut self) -> Vec<(u64, QuickHold)> {
-        self.holds.drain().collect()
+    /// From here on the client keeps the time of a hold.
+    pub(super) fn adopt(self: &Arc<Self>, number: u64) {
+        if FIRST <= number {
+            self.act_and_send(|machine, now| machine.adopt(number, now));
+        }
     }
 }

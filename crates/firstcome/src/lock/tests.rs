@@ -100,3 +100,32 @@ async fn a_cohort_is_served_by_one_grant_and_others_wait_for_no_more_than_that()
     // Within a batch one fence follows the other.
     assert_eq!(order[3].1, order[0].1.after(3));
 }
+
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "leases run on the machine's clock")]
+async fn whatever_is_asked_of_a_hold_it_is_the_same_hold() {
+    let locks = Locks::memory();
+    let lease = Duration::from_millis(200);
+    let guard = locks.lock("a").lease(lease).acquire().await.unwrap();
+    let quick = locks.lock("a").try_acquire().await.unwrap_err();
+    assert!(matches!(quick, LockError::Contended { waiters: 0, .. }));
+    // Nobody asked anything of it: the sweep finds it in time.
+    let started = std::time::Instant::now();
+    tokio::time::sleep(3 * lease).await;
+    assert!(!guard.is_lost() && started < guard.deadline(), "it is renewed");
+    assert_eq!(locks.view("a").await.unwrap().view.held.map(|(_, fence, _)| fence), Some(guard.fence()));
+    let again = guard.reenter();
+    guard.release().await.unwrap();
+    assert!(locks.lock("a").try_acquire().await.is_err(), "the other guard has it");
+    again.renew(Duration::from_secs(5)).await.unwrap();
+    assert!(Duration::from_secs(3) < again.remaining());
+    again.release().await.unwrap();
+    let fixed = locks.lock("a").lease(lease).fixed().acquire().await.unwrap();
+    fixed.lost().await;
+    assert!(fixed.is_lost());
+    assert!(matches!(fixed.release().await, Err(LockError::Lost)));
+    let next = locks.lock("a").acquire().await.unwrap();
+    drop(next);
+    locks.quiet().await;
+    locks.lock("a").try_acquire().await.unwrap();
+}

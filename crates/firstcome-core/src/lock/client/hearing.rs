@@ -1,14 +1,41 @@
 //! What the store says, and what follows from it.
 
-use super::{About, Answer, Base, Client, Failed, Leaving, Said, State, Told, spread};
+use super::{About, Answer, Ask, Base, Client, Entry, Failed, Leaving, Said, State, Told, spread};
 use crate::id::LockName;
-use crate::lock::{Acquired, Copies, Grant, Push, Released, Taken};
+use crate::lock::{Acquired, Copies, Grant, Push, Released, Taken, bucket_of};
 use crate::time::Steady;
 
 /// Between two tries of a call that failed: doubled from the first to the last.
 const RETRY_MS: (u64, u64) = (10, 1_000);
 
+impl Entry {
+    pub(super) fn new(ask: Ask, now: Steady) -> Self {
+        Self {
+            bucket: bucket_of(&ask.name),
+            wait_until: now.plus_ms(u64::from(ask.wait_ms)),
+            ask,
+            state: State::Asking,
+            number: None,
+            ahead: None,
+            life: 0,
+            copies: Copies::One,
+            tries: 0,
+            retry_at: None,
+            pushed: None,
+            call: None,
+            failed: Failed::Unavailable,
+            timer: None,
+        }
+    }
+}
+
 impl Client {
+    /// Takes over a hold that was obtained without this client, under a number that it never draws.
+    pub fn adopt(&mut self, number: u64, ask: Ask, deadline: Steady, now: Steady) {
+        self.entries.insert(number, Entry::new(ask, now));
+        self.holds(number, Taken::Yes, deadline, now);
+    }
+
     /// What came of a call. An answer to a call that is not known any more changes nothing.
     pub fn answered(&mut self, call: u64, answer: Result<Answer, Failed>, now: Steady) {
         let Some((sent, about)) = self.under_way.remove(&call) else { return };
