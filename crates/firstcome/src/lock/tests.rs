@@ -129,3 +129,69 @@ async fn whatever_is_asked_of_a_hold_it_is_the_same_hold() {
     locks.quiet().await;
     locks.lock("a").try_acquire().await.unwrap();
 }
+
+/// A store whose every answer takes some polls, before and after the step is taken.
+struct Slow(Arc<MemoryLocks>);
+
+impl LockStore for Slow {
+    async fn take(&self, step: Step) -> Result<firstcome_store::core::lock::Answer, StoreError> {
+        for _ in 0..2 {
+            tokio::task::yield_now().await;
+        }
+        let answer = self.0.take_now(&step);
+        for _ in 0..2 {
+            tokio::task::yield_now().await;
+        }
+        Ok(answer)
+    }
+
+    async fn view(&self, name: &LockName) -> Result<LockSeen, StoreError> {
+        LockStore::view(&*self.0, name).await
+    }
+
+    fn attach(&self, client: ClientId, inbox: firstcome_store::LockInbox) {
+        LockStore::attach(&*self.0, client, inbox);
+    }
+
+    fn detach(&self, client: ClientId) {
+        LockStore::detach(&*self.0, client);
+    }
+}
+
+/// Polls a future so many times, with the runtime's turns between, and drops it. Whether it was done before.
+async fn dropped_after<F: Future>(polls: u32, future: F) -> bool {
+    let mut future = std::pin::pin!(future);
+    for _ in 0..polls {
+        let polled = std::future::poll_fn(|context| std::task::Poll::Ready(future.as_mut().poll(context))).await;
+        if polled.is_ready() {
+            return true;
+        }
+        tokio::task::yield_now().await;
+    }
+    false
+}
+
+#[tokio::test]
+async fn dropped_at_any_await_nothing_stays_behind() {
+    let store = Arc::new(MemoryLocks::default());
+    let locks = Locks::over(Slow(Arc::clone(&store))).unwrap();
+    let (mut cut, mut done) = (0, 0);
+    for polls in 0..20 {
+        // A free lock; one that is held; and one that is given back while somebody waits. Each future is cut short once.
+        let acquire = locks.lock("a").acquire();
+        done += u32::from(dropped_after(polls, acquire).await);
+        locks.quiet().await;
+        assert!(store.is_empty(), "asking, {polls} polls");
+        let held = locks.lock("a").acquire().await.unwrap();
+        let waits = dropped_after(polls, locks.lock("a").acquire()).await;
+        assert!(!waits && locks.lock("a").try_acquire().await.is_err(), "waiting, {polls} polls");
+        let next = locks.lock("a");
+        let next = tokio::spawn(async move { next.acquire().await.unwrap().release().await });
+        tokio::task::yield_now().await;
+        cut += u32::from(!dropped_after(polls, held.release()).await);
+        next.await.unwrap().unwrap();
+        locks.quiet().await;
+        assert!(store.is_empty(), "giving back, {polls} polls");
+    }
+    assert!((3..18).contains(&cut) && (3..18).contains(&done), "{cut} {done}");
+}
