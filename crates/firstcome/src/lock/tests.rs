@@ -173,6 +173,11 @@ async fn dropped_after<F: Future>(polls: u32, future: F) -> bool {
 
 #[tokio::test]
 async fn dropped_at_any_await_nothing_stays_behind() {
+    let in_time = tokio::time::timeout(Duration::from_secs(20), drop_everywhere());
+    in_time.await.expect("everything is undone");
+}
+
+async fn drop_everywhere() {
     let store = Arc::new(MemoryLocks::default());
     let locks = Locks::over(Slow(Arc::clone(&store))).unwrap();
     let (mut cut, mut done) = (0, 0);
