@@ -19,6 +19,17 @@ pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("it happens")
 }
 
+/// Looks again and again until it is so; what a test waits for must come.
+pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    let mut ticks = tokio::time::interval(Duration::from_millis(1));
+    soon(async {
+        while !is_so().await {
+            ticks.tick().await;
+        }
+    })
+    .await;
+}
+
 /// Limits that a test can wait for none of: each test shortens the one that it is about.
 pub(crate) fn patient() -> Limits {
     let long = Duration::from_secs(600);

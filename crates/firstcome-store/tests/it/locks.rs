@@ -3,7 +3,7 @@
 use crate::in_time;
 use firstcome_store::conformance::{self, LetPass};
 use firstcome_store::core::time::Timestamp;
-use firstcome_store::edge::ManualClock;
+use firstcome_store::edge::{Clock, ManualClock, SharedClock};
 use firstcome_store::{LockStore, MemoryLocks};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +19,18 @@ fn manual() -> (Arc<ManualClock>, LetPass) {
     (clock, pass)
 }
 
-/// The time of the machine.
+/// The time of the machine: looks at the stores' clock until so much has passed on it.
 fn waits() -> LetPass {
-    Arc::new(|ms| Box::pin(tokio::time::sleep(Duration::from_millis(ms))))
+    Arc::new(|ms| {
+        Box::pin(async move {
+            let clock = SharedClock::default();
+            let until_us = clock.now().as_us().saturating_add_unsigned(ms * 1_000);
+            let mut ticks = tokio::time::interval(Duration::from_millis(1));
+            while clock.now().as_us() < until_us {
+                ticks.tick().await;
+            }
+        })
+    })
 }
 
 async fn proves<S: LockStore>(new_store: impl Fn() -> (S, LetPass)) {

@@ -1,6 +1,6 @@
 //! The scripts of locks against the core's rules: step by step the same answers.
 
-use super::server::Server;
+use super::server::{Server, wait_for};
 use super::{in_time, patient};
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::lock::{
@@ -85,6 +85,15 @@ impl Pair {
         Some(self.shelves.get(&bucket_of(&lock))?.hold(&lock)?.waiter.request)
     }
 
+    /// Waits until the hold of a lock is over by the server's clock.
+    async fn outlive(&self, lock: &str) {
+        let lock = name(lock);
+        wait_for("a lease to end", async || {
+            self.stores[0].view(&lock).await.unwrap().view.held.is_none().then_some(())
+        })
+        .await;
+    }
+
     /// Takes a step on both, and compares.
     async fn take(&mut self, step: Step) -> Answer {
         let answer = self.stores[0].take(step.clone()).await.unwrap();
@@ -160,7 +169,7 @@ async fn every_step_says_what_the_rules_say() {
                     }
                     _ => {
                         if dice.roll(6) == 0 {
-                            tokio::time::sleep(std::time::Duration::from_millis(60)).await;
+                            pair.outlive(lock).await;
                         }
                         continue;
                     }
@@ -185,10 +194,7 @@ async fn every_step_says_what_the_rules_say() {
         }
         assert!(pair.said.len() == 11 && pair.said.values().all(|count| 20 < *count), "{:?}", pair.said);
         let pushed = pair.pushed.clone();
-        super::server::wait_for("every grant to be pushed", async || {
-            (pushed.lock().len() == pair.due.len()).then_some(())
-        })
-        .await;
+        wait_for("every grant to be pushed", async || (pushed.lock().len() == pair.due.len()).then_some(())).await;
         let said = pushed.lock().clone();
         for push in &pair.due {
             assert!(said.contains(push), "{push:?}");

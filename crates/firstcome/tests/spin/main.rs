@@ -123,10 +123,12 @@ async fn a_lost_answer_is_repeated_and_undone() {
     let locks = SpinLocks::redis_with(&server.url(), hasty).await.unwrap();
     locks.lock("warm").acquire().await.unwrap().release().await.unwrap();
     server.freeze();
+    let before = locks.counts().requests;
+    let waiting = tokio::spawn(locks.lock("b").policy(QUICK).acquire());
+    wait_for("a first try", async || (before < locks.counts().requests).then_some(())).await;
+    // The answer to this one is missed after the answer to the other: that one is tried again by now.
     let unknown = locks.lock("a").try_acquire().await.unwrap_err();
     assert!(matches!(unknown, LockError::Unknown), "{unknown}");
-    let waiting = tokio::spawn(locks.lock("b").policy(QUICK).acquire());
-    tokio::time::sleep(Duration::from_millis(500)).await;
     server.thaw();
     waiting.await.unwrap().unwrap().release().await.unwrap();
     until_free(&server, "a").await;

@@ -38,12 +38,7 @@ pub(crate) async fn figures_count_what_happened_to_locks() {
     service.give_back(&held).await.refused(410, "lock_lost");
     // One that nobody asks about again.
     service.send(acquire("gate", "eve", 0, 100)).await.is(200);
-    crate::running::soon(async {
-        while figure(&figures(&service).await, "lost_total") < 2.0 {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    crate::running::until(async || 2.0 <= figure(&figures(&service).await, "lost_total")).await;
     let after = figures(&service).await;
     for (name, count) in [
         ("granted", 3.0),

@@ -152,12 +152,7 @@ pub(crate) async fn one_of_two_connections_is_enough_to_be_told() {
 
 /// Waits until a figure has a value.
 async fn until_figure(running: &Running, name: &str, wanted: u64) {
-    crate::running::soon(async {
-        while running.figure(name).await != wanted {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        }
-    })
-    .await;
+    crate::running::until(async || running.figure(name).await == wanted).await;
 }
 
 pub(crate) async fn the_store_has_the_last_word_on_a_repeat() {

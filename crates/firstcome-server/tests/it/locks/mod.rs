@@ -8,13 +8,12 @@ pub(crate) mod keys;
 pub(crate) mod trouble;
 pub(crate) mod waits;
 
-use crate::running::{Peer, Running, request, soon};
+use crate::running::{Peer, Running, request, until};
 use crate::service::{Answer, Ask, SERVICE, Service, config};
 use crate::stores::clock;
 use firstcome::{Embedded, HandleKey, Locks, MemoryLocks};
 use firstcome_server::{App, Config};
 use serde_json::{Value, json};
-use std::time::Duration;
 
 /// Longer than any test: who waits for so long waits for something else to happen.
 pub(crate) const LONG_MS: u64 = 3_600_000;
@@ -91,22 +90,12 @@ impl Service {
 
     /// Waits until so many wait.
     pub(crate) async fn until_waiting(&self, lock: &str, waiters: u64) {
-        soon(async {
-            while self.lock(lock).await["waiters"] != waiters {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        })
-        .await;
+        until(async || self.lock(lock).await["waiters"] == waiters).await;
     }
 
     /// Waits until a lock is free.
     pub(crate) async fn until_free(&self, lock: &str) {
-        soon(async {
-            while self.lock(lock).await["held"] != false {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        })
-        .await;
+        until(async || self.lock(lock).await["held"] == false).await;
     }
 }
 
