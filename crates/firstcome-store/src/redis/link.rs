@@ -3,7 +3,7 @@
 use super::error::{LinkError, OpenError, READ_ONLY};
 use super::inbox::Inbox;
 use super::preflight::{self, Eviction};
-use super::script::Script;
+use super::script::{Invocation, Script};
 use super::wire::{Backoff, Door, Wire};
 use crate::edge::Stopwatch;
 use redis::{Cmd, Value};
@@ -116,13 +116,22 @@ impl Link {
         Ok((Self { shared: Arc::new(Shared { line, counters, connect_timeout, answer_timeout }) }, inbox))
     }
 
+    /// [`Self::invoke`] with keys and arguments that are there already.
+    pub async fn run(&self, script: &'static Script, keys: &[&[u8]], args: &[&[u8]]) -> Result<Value, LinkError> {
+        let mut invocation = script.with_keys(keys.len());
+        for part in keys.iter().chain(args) {
+            invocation.add_bytes(part);
+        }
+        self.invoke(&invocation).await
+    }
+
     /// Runs a script. One command, two more if the server does not know the script yet.
     ///
     /// Answers within the time-out for an answer, or, if there is no connection, the one for connecting and that one
     /// (three times that one if the script must be loaded). Dropping the future leaves the script run or not run.
-    pub async fn run(&self, script: &'static Script, keys: &[&[u8]], args: &[&[u8]]) -> Result<Value, LinkError> {
-        let command = script.invocation(keys, args);
-        match self.ask(&command).await {
+    pub async fn invoke(&self, invocation: &Invocation) -> Result<Value, LinkError> {
+        let Invocation { script, command } = invocation;
+        match self.ask(command).await {
             Err(error) if error.is_no_script() => {}
             answer => return answer,
         }
@@ -133,7 +142,7 @@ impl Link {
             }
             loaded => loaded?,
         };
-        self.ask(&command).await
+        self.ask(command).await
     }
 
     /// What this link has done so far.

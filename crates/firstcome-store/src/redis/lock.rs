@@ -10,20 +10,25 @@
 //! | `fc:{lXX}:c` | when each process that waits was heard of |
 //! | `fc:{lXX}:h:NAME` | who holds the lock; absent while it is free |
 //! | `fc:{lXX}:q:NAME`, `fc:{lXX}:w:NAME` | who waits, in order; absent while nobody does |
-//! | `fc:{lXX}:x:REQUEST` | given up before it arrived; gone after a minute |
+//! | `fc:{lXX}:x` | what was given up before it arrived; gone after a minute |
 //! | `fc:inbox:PROCESS` | the channel of a process |
 
-use super::{Inbox, InboxEvent, Link, LinkOptions, OpenError, Script};
+use super::{Inbox, InboxEvent, Invocation, Link, LinkOptions, OpenError, Script};
 use crate::error::StoreError;
 use crate::lock::{LockEvent, LockInbox, LockSeen, LockStore};
 use firstcome_core::id::{LockName, OwnerName};
+use firstcome_core::limits::CLAIM_WINDOW_MS;
 use firstcome_core::lock::{
-    Acquired, Answer, ClientId, Copies, Fence, Grant, Head, LockView, Push, Released, Request, Said, Seen, Step, Taken,
-    Wait, bucket_of,
+    Acquired, Answer, ClientId, Copies, Fence, Grant, Head, LockView, Push, Released, Renewal, Request, Said, Seen,
+    Step, Taken, Wait, Waiter, bucket_of,
 };
 use parking_lot::Mutex;
 use redis::Value;
+use std::fmt;
 use tokio::task::JoinHandle;
+
+/// How much longer than its lease a hold's key stays: longer than its line does, for which it stands.
+const HOLD_MS: u64 = 7_260_000;
 
 macro_rules! script {
     ($($part:literal),*) => {
@@ -31,11 +36,11 @@ macro_rules! script {
     };
 }
 
-static ACQUIRE: Script = script!("acquire_free", "acquire_line", "rules", "acquire");
-static RELEASE: Script = script!("release_next", "rules", "release");
-static RENEW: Script = script!("last", "rules", "renew");
-static BEAT: Script = script!("last", "rules", "beat");
-static VIEW: Script = script!("last", "rules", "view");
+static ACQUIRE: Script = script!("draw", "acquire_free", "names", "acquire_line", "rules", "acquire");
+static RELEASE: Script = script!("draw", "names", "release_next", "rules", "release");
+static RENEW: Script = script!("names", "rules", "renew");
+static BEAT: Script = script!("names", "rules", "beat");
+static VIEW: Script = script!("names", "rules", "view");
 
 /// Locks on one Redis or Valkey server, as one process sees them: two connections for any number of locks and waiters.
 pub struct RedisLocks {
@@ -62,25 +67,18 @@ impl RedisLocks {
     pub const fn link(&self) -> &Link {
         &self.link
     }
-
-    async fn run(&self, script: &'static Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Result<Value, StoreError> {
-        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
-        Ok(self.link.run(script, &keys, &args).await?)
-    }
 }
 
 impl LockStore for RedisLocks {
     async fn take(&self, step: Step) -> Result<Answer, StoreError> {
-        let (script, keys, args) = parts(&step);
-        let value = self.run(script, &keys, &args).await?;
+        let value = self.link.invoke(&run_of(&step)).await?;
         // An answer that cannot be read may still stand for a step that was taken.
         answer(&step, value).ok_or(StoreError::Unknown)
     }
 
     async fn view(&self, name: &LockName) -> Result<LockSeen, StoreError> {
-        let keys = [counter(bucket_of(name)), lives(bucket_of(name)), key('h', name), key('q', name)];
-        let value = self.run(&VIEW, &keys, &[]).await?;
+        let mut run = of_bucket(&VIEW, bucket_of(name), 1);
+        let value = self.link.invoke(run.add(name)).await?;
         seen_of(value).ok_or(StoreError::Unknown)
     }
 
@@ -121,24 +119,13 @@ async fn listen(mut events: Inbox, client: ClientId, inbox: LockInbox) {
     }
 }
 
-fn counter(bucket: u8) -> Vec<u8> {
-    format!("fc:{{l{bucket:02x}}}:n").into_bytes()
-}
+/// How a request is written.
+struct Written(Request);
 
-fn lives(bucket: u8) -> Vec<u8> {
-    format!("fc:{{l{bucket:02x}}}:c").into_bytes()
-}
-
-fn key(kind: char, name: &LockName) -> Vec<u8> {
-    format!("fc:{{l{:02x}}}:{kind}:{name}", bucket_of(name)).into_bytes()
-}
-
-fn void(name: &LockName, request: Request) -> Vec<u8> {
-    format!("fc:{{l{:02x}}}:x:{}", bucket_of(name), written(request)).into_bytes()
-}
-
-fn written(request: Request) -> String {
-    format!("{:016x}:{}", request.client.0, request.number)
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}:{}", self.0.client.0, self.0.number)
+    }
 }
 
 fn read(text: &str) -> Option<Request> {
@@ -146,56 +133,52 @@ fn read(text: &str) -> Option<Request> {
     Some(Request { client: ClientId(u64::from_str_radix(client, 16).ok()?), number: number.parse().ok()? })
 }
 
-type Parts = (&'static Script, Vec<Vec<u8>>, Vec<Vec<u8>>);
-
-fn of_one(name: &LockName, request: Request) -> Vec<Vec<u8>> {
-    let bucket = bucket_of(name);
-    vec![counter(bucket), lives(bucket), key('h', name), key('q', name), key('w', name), void(name, request)]
+/// A run on a bucket, whose counter is the first key.
+fn of_bucket(script: &'static Script, bucket: u8, keys: usize) -> Invocation {
+    let mut run = script.with_keys(keys);
+    run.add(format_args!("fc:{{l{bucket:02x}}}:n"));
+    run
 }
 
-fn of_many<'a>(bucket: u8, names: impl Iterator<Item = &'a LockName>) -> Vec<Vec<u8>> {
-    let mut keys = vec![counter(bucket), lives(bucket)];
-    keys.extend(names.flat_map(|name| [key('h', name), key('q', name), key('w', name)]));
-    keys
-}
-
-/// The script of a step, its keys and its arguments.
-fn parts(step: &Step) -> Parts {
-    let text = |text: &str| text.as_bytes().to_vec();
+/// The script of a step, and what it is given. Keys that few runs touch are made up in the script: they have the tag of
+/// the first one.
+fn run_of(step: &Step) -> Invocation {
     match step {
-        Step::Acquire { name, waiter, wait } => {
-            let wait = match wait {
-                Wait::No => "0".into(),
-                Wait::Yes => "1".into(),
-                Wait::Again(place) => place.to_string(),
+        Step::Acquire { name, waiter: Waiter { request, owner, lease_ms, passes }, wait } => {
+            let bucket = bucket_of(name);
+            let mut run = of_bucket(&ACQUIRE, bucket, 3);
+            run.add(format_args!("fc:{{l{bucket:02x}}}:h:{name}")).add(format_args!("fc:{{l{bucket:02x}}}:x"));
+            run.add(format_args!("{} {lease_ms} {passes} {owner}", Written(*request)));
+            run.add(u64::from(*lease_ms) + HOLD_MS);
+            match wait {
+                Wait::No => run.add(0),
+                Wait::Yes => run.add(1),
+                Wait::Again(place) => run.add(place),
             };
-            let args = vec![
-                written(waiter.request).into_bytes(),
-                waiter.lease_ms.to_string().into_bytes(),
-                waiter.passes.to_string().into_bytes(),
-                text(waiter.owner.as_str()),
-                wait.into_bytes(),
-                text(name.as_str()),
-            ];
-            (&ACQUIRE, of_one(name, waiter.request), args)
+            run.add(passes).add(name);
+            run
         }
         Step::Release { name, request, copies } => {
-            let copies = if *copies == Copies::One { "1" } else { "2" };
-            let args = vec![written(*request).into_bytes(), text(copies), text(name.as_str())];
-            (&RELEASE, of_one(name, *request), args)
+            let bucket = bucket_of(name);
+            let mut run = of_bucket(&RELEASE, bucket, 3);
+            run.add(format_args!("fc:{{l{bucket:02x}}}:h:{name}")).add(format_args!("fc:{{l{bucket:02x}}}:q:{name}"));
+            run.add(Written(*request)).add(if *copies == Copies::One { 1 } else { 2 }).add(name);
+            run
         }
         Step::Renew { bucket, renewals } => {
-            let of_each = renewals.iter().flat_map(|renewal| {
-                let lease_ms = renewal.lease_ms.to_string().into_bytes();
-                [written(renewal.request).into_bytes(), lease_ms, text(renewal.name.as_str())]
-            });
-            let args = of_each.collect();
-            (&RENEW, of_many(*bucket, renewals.iter().map(|renewal| &renewal.name)), args)
+            let mut run = of_bucket(&RENEW, *bucket, 1);
+            for Renewal { name, request, lease_ms } in renewals {
+                run.add(Written(*request)).add(lease_ms).add(name);
+            }
+            run
         }
         Step::Beat { bucket, client, names } => {
-            let mut args = vec![format!("{:016x}", client.0).into_bytes()];
-            args.extend(names.iter().map(|name| text(name.as_str())));
-            (&BEAT, of_many(*bucket, names.iter()), args)
+            let mut run = of_bucket(&BEAT, *bucket, 1);
+            run.add(format_args!("{:016x}", client.0));
+            for name in names {
+                run.add(name);
+            }
+            run
         }
     }
 }
@@ -248,7 +231,24 @@ impl Items {
     }
 }
 
+/// What an answer that is one number stands for: that went the short way, at this time.
+fn short(step: &Step, now_us: u64) -> Option<Answer> {
+    let said = match step {
+        Step::Acquire { waiter: Waiter { request, lease_ms, .. }, .. } => {
+            let expires_us = now_us + u64::from(*lease_ms) * 1_000;
+            let (request, fence, taken) = (*request, Fence::new(now_us)?, Taken::Yes);
+            Said::Acquired(Acquired::Granted(Grant { request, fence, expires_us, taken }))
+        }
+        Step::Release { .. } => Said::Released(Released::Released),
+        Step::Renew { .. } | Step::Beat { .. } => return None,
+    };
+    Some(Answer { now_us, said })
+}
+
 fn answer(step: &Step, value: Value) -> Option<Answer> {
+    if let Value::Int(now_us) = value {
+        return short(step, u64::try_from(now_us).ok()?);
+    }
     let mut items = Items::of(value)?;
     let now_us = items.number()?;
     let said = match step {
@@ -317,12 +317,14 @@ fn seen_of(value: Value) -> Option<LockSeen> {
     Some(LockSeen { view: LockView { held, waiters }, now_us })
 }
 
-/// `NAME REQUEST FENCE EXPIRES_US`.
+/// `NAME REQUEST FENCE FROM_US LEASE_MS`.
 fn push_of(message: &[u8], client: ClientId) -> Option<Push> {
     let mut words = std::str::from_utf8(message).ok()?.split(' ');
     let name = LockName::parse(words.next()?).ok()?;
     let request = read(words.next()?).filter(|request| request.client == client)?;
     let fence = Fence::new(words.next()?.parse().ok()?)?;
-    let expires_us = words.next()?.parse().ok()?;
+    let mut number = || words.next()?.parse::<u64>().ok();
+    let (from_us, lease_ms) = (number()?, number()?);
+    let expires_us = from_us + lease_ms.min(u64::from(CLAIM_WINDOW_MS)) * 1_000;
     Some(Push { name, grant: Grant { request, fence, expires_us, taken: Taken::Open } })
 }

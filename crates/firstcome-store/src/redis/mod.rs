@@ -36,5 +36,5 @@ pub use inbox::{Inbox, InboxEvent};
 pub use link::{Counts, Link, LinkOptions};
 pub use lock::RedisLocks;
 pub use preflight::{Eviction, MINIMUM_VERSION, Version};
-pub use script::Script;
+pub use script::{Invocation, Script};
 pub use single_key::{SingleKey, Tried};

@@ -1,6 +1,7 @@
 //! A script, and the name by which a server knows it.
 
-use redis::Cmd;
+use redis::{Cmd, RedisWrite};
+use std::fmt::Display;
 use std::sync::OnceLock;
 
 /// A script in Lua. Made once, as a `static`.
@@ -28,14 +29,11 @@ impl Script {
         self.known.get_or_init(|| redis::Script::new(self.source)).get_hash()
     }
 
-    /// Runs it by its name.
-    pub(crate) fn invocation(&self, keys: &[&[u8]], args: &[&[u8]]) -> Cmd {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(self.sha1()).arg(keys.len());
-        for part in keys.iter().chain(args) {
-            command.arg(*part);
-        }
-        command
+    /// The beginning of a run with so many keys: they come first, arguments follow.
+    pub fn with_keys(&'static self, keys: usize) -> Invocation {
+        let mut command = Cmd::with_capacity(16, 320);
+        command.arg("EVALSHA").arg(self.sha1()).arg(keys);
+        Invocation { script: self, command }
     }
 
     /// Makes it known to a server.
@@ -43,5 +41,25 @@ impl Script {
         let mut command = redis::cmd("SCRIPT");
         command.arg("LOAD").arg(self.source);
         command
+    }
+}
+
+/// A run of a script, with what it is given.
+pub struct Invocation {
+    pub(crate) script: &'static Script,
+    pub(crate) command: Cmd,
+}
+
+impl Invocation {
+    /// One more key or argument.
+    pub fn add(&mut self, part: impl Display) -> &mut Self {
+        self.command.write_arg_fmt(part);
+        self
+    }
+
+    /// The same, of bytes.
+    pub fn add_bytes(&mut self, part: &[u8]) -> &mut Self {
+        self.command.arg(part);
+        self
     }
 }

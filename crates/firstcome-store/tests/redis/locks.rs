@@ -94,6 +94,15 @@ impl Pair {
         .await;
     }
 
+    /// As if the clock had been set back by an hour since the last number of this lock's bucket was drawn.
+    async fn put_numbers_ahead(&mut self, server: &Server, lock: &str) {
+        let lock = name(lock);
+        let last = self.stores[0].view(&lock).await.unwrap().now_us + 3_600_000_000;
+        let key = format!("fc:{{l{:02x}}}:n", bucket_of(&lock));
+        server.ask(&["SET", &key, &last.to_string()]).await;
+        self.shelves.entry(bucket_of(&lock)).or_insert_with(|| MemoryShelf::new(draw_hasher())).set_last(last);
+    }
+
     /// Takes a step on both, and compares.
     async fn take(&mut self, step: Step) -> Answer {
         let answer = self.stores[0].take(step.clone()).await.unwrap();
@@ -139,6 +148,9 @@ async fn every_step_says_what_the_rules_say() {
         let locks = ["a", "auction:7", "b"];
         for seed in 0..40 {
             let mut dice = Dice(seed);
+            if seed % 4 == 3 {
+                pair.put_numbers_ahead(&server, locks[dice.roll(3) as usize]).await;
+            }
             for _ in 0..80 {
                 let lock = locks[dice.roll(3) as usize];
                 let (client, number) = (1 + dice.roll(3), seed * 100 + dice.roll(12));
@@ -192,7 +204,7 @@ async fn every_step_says_what_the_rules_say() {
                 }
             }
         }
-        assert!(pair.said.len() == 11 && pair.said.values().all(|count| 20 < *count), "{:?}", pair.said);
+        assert!(pair.said.len() == 11 && pair.said.values().all(|count| 5 < *count), "{:?}", pair.said);
         let pushed = pair.pushed.clone();
         wait_for("every grant to be pushed", async || (pushed.lock().len() == pair.due.len()).then_some(())).await;
         let said = pushed.lock().clone();

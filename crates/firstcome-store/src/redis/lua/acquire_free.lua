@@ -1,11 +1,15 @@
--- The way of a lock that nobody has: what follows says the same, with more reads.
-local found = redis.call('MGET', KEYS[1], KEYS[3], KEYS[6])
-local last, is_void, popped = tonumber(found[1] or '0'), found[3], nil
-if not found[2] and not is_void and redis.call('EXISTS', KEYS[4]) == 0 then
-  local fence = math.max(now, last + 1)
-  local expires = now + ARGV[2] * 1000
-  redis.call('SET', KEYS[3],
-    string.format('%s %s %.0f %s %.0f 1 %s', ARGV[1], ARGV[2], fence, ARGV[3], expires, ARGV[4]), 'PX', ARGV[2] + 7260000)
-  redis.call('SET', KEYS[1], string.format('%.0f', fence + math.max(ARGV[3], 1) - 1))
-  return { now, 'G', fence, expires, 1 }
+-- KEYS: counter, hold, voids. ARGV: waiter (request, lease_ms, passes, owner), hold_ms, wait, passes, name.
+-- `wait` is 0 for not at all, 1 for yes, else the place that it was.
+
+-- The way of a lock that nobody has: what follows says the same, with more reads. A line without a hold there is none.
+local there = call('EXISTS', KEYS[2], KEYS[3], KEYS[3])
+if there == 0 then
+  local fence = draw_written(ARGV[4])
+  call('SET', KEYS[2], ARGV[1] .. ' ' .. fence .. ' ' .. clock_text .. ' 1', 'PX', ARGV[2])
+  if fence == clock_text then
+    return now
+  end
+  return { now, 'G', tonumber(fence), now + string.match(ARGV[1], ' (%d+)') * 1000, 1 }
 end
+local request = string.match(ARGV[1], '^%S+')
+local client = string.sub(request, 1, 16)

@@ -1,32 +1,31 @@
+
 -- The way to the end of a busy line, by a process that was heard of just now: what follows says the same.
-if found[2] and not is_void and ARGV[5] == '1' then
-  local holder, lease, expires = string.match(found[2], '^(%S+) (%d+) %d+ %d+ (%d+)')
-  expires = tonumber(expires)
-  if holder ~= ARGV[1] and now < expires and expires <= now + lease * 1000 then
-    local client = string.sub(ARGV[1], 1, 16)
-    local life, seen_us = string.match(redis.call('HGET', KEYS[2], client) or '', '^(%d+) (%d+)$')
-    if life and math.abs(now - seen_us) < FRESH_US and not redis.call('ZSCORE', KEYS[4], ARGV[1]) then
-      local ahead, head = redis.call('ZCARD', KEYS[4]), 1
-      if 0 < ahead then
-        local of = string.sub(redis.call('ZRANGE', KEYS[4], 0, 0)[1], 1, 16)
-        if of ~= client then
-          local other_us = string.match(redis.call('HGET', KEYS[2], of) or '', ' (%d+)$')
-          if other_us and math.abs(now - other_us) <= WINDOW_US then
-            head = 0
-          end
-        end
+if there == 1 and ARGV[3] == '1' then
+  local held = call('GET', KEYS[2])
+  local holder, lease = string.match(held, '^(%S+) (%d+)')
+  local expires = string.sub(held, -18, -3) + lasts_us(lease, string.sub(held, -1))
+  if holder ~= request and now < expires and expires <= now + lease * 1000 then
+    local line = bucket .. 'q:' .. ARGV[5]
+    local head_client = string.sub(call('ZRANGE', line, 0, 0)[1] or client, 1, 16)
+    local lives = call('HMGET', LIVES, client, head_client)
+    local heard = lives[1] and string.sub(lives[1], -16)
+    if heard and math.abs(now - heard) < FRESH_US and call('ZADD', line, 'NX', clock_text, request) == 1 then
+      local number = draw_written('1')
+      if number ~= clock_text then
+        call('ZADD', line, number, request)
       end
-      local number = math.max(now, last + 1)
-      local written = string.format('%.0f', number)
-      redis.call('ZADD', KEYS[4], written, ARGV[1])
-      redis.call('HSET', KEYS[5], ARGV[1], ARGV[2] .. ' ' .. ARGV[3] .. ' ' .. ARGV[4])
-      redis.call('SET', KEYS[1], written)
+      local rest = bucket .. 'w:' .. ARGV[5]
+      call('HSET', rest, request, string.sub(ARGV[1], #request + 2))
+      local ahead, head = call('ZCARD', line) - 1, 1
       if ahead == 0 then
-        redis.call('PEXPIRE', KEYS[4], 7200000)
-        redis.call('PEXPIRE', KEYS[5], 7200000)
-        redis.call('PEXPIRE', KEYS[3], lease + 7260000)
+        call('PEXPIRE', line, LINE_MS)
+        call('PEXPIRE', rest, LINE_MS)
+        call('PEXPIRE', KEYS[2], lease + HOLD_MS)
+      elseif head_client ~= client and lives[2] and math.abs(now - string.sub(lives[2], -16)) <= WINDOW_US then
+        head = 0
       end
-      return { now, 'Q', number, ahead, tonumber(life), expires, tonumber(lease), head }
+      local life = tonumber(string.match(lives[1], '^%d+'))
+      return { now, 'Q', tonumber(number), ahead, life, expires, tonumber(lease), head }
     end
   end
 end

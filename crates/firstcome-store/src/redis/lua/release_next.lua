@@ -1,38 +1,31 @@
+-- KEYS: counter, hold, line. ARGV: request, copies (1 if there is only one), name.
+
 -- The way of a hold that is given up in time by a request that was sent once, to nobody or to a next one who lives: what
 -- follows says the same, with more reads.
-local found = redis.call('MGET', KEYS[1], KEYS[3])
-local last, held, popped = tonumber(found[1] or '0'), found[2], nil
-if held and ARGV[2] == '1' and string.find(held, ARGV[1] .. ' ', 1, true) == 1 then
-  local holds, expires = string.match(held, '^%S+ (%d+) %d+ %d+ (%d+)')
-  expires = tonumber(expires)
-  if now < expires and expires <= now + holds * 1000 then
-    local first = redis.call('ZPOPMIN', KEYS[4])
-    local request = first[1]
+local held = call('GETDEL', KEYS[2])
+if held then
+  local is_ours = string.find(held, ARGV[1] .. ' ', 1, true) == 1
+  local lease = string.match(held, ' (%d+)')
+  if is_ours and ARGV[2] == '1' and now < string.sub(held, -18, -3) + lasts_us(lease, string.sub(held, -1)) then
+    popped = call('ZPOPMIN', KEYS[3])
+    local request = popped[1]
     if not request then
-      redis.call('DEL', KEYS[3])
-      return { now, 'R', 0 }
+      return now
     end
-    local rest = redis.call('HGET', KEYS[5], request)
-    local client = string.sub(request, 1, 16)
-    local seen_us = string.match(redis.call('HGET', KEYS[2], client) or '', ' (%d+)$')
-    if rest and seen_us and math.abs(now - seen_us) <= WINDOW_US then
-      redis.call('HDEL', KEYS[5], request)
-      local lease, passes, owner = string.match(rest, '^(%d+) (%d+) (.*)$')
-      local fence = math.max(now, last + 1)
-      local fence_text = string.format('%.0f', fence)
-      local until_text = string.format('%.0f', now + math.min(lease * 1000, WINDOW_US))
-      redis.call('SET', KEYS[3],
-        request .. ' ' .. lease .. ' ' .. fence_text .. ' ' .. passes .. ' ' .. until_text .. ' 0 ' .. owner,
-        'PX', lease + 7260000)
-      if passes == '1' then
-        redis.call('SET', KEYS[1], fence_text)
-      else
-        redis.call('SET', KEYS[1], string.format('%.0f', fence + math.max(passes, 1) - 1))
-      end
-      redis.call('PUBLISH', INBOX .. client, ARGV[3] .. ' ' .. request .. ' ' .. fence_text .. ' ' .. until_text)
-      return { now, 'R', 0 }
+    local rest = bucket .. 'w:' .. ARGV[3]
+    local client, wishes = string.sub(request, 1, 16), call('HGET', rest, request)
+    local life = call('HGET', LIVES, client)
+    if wishes and life and math.abs(now - string.sub(life, -16)) <= WINDOW_US then
+      call('HDEL', rest, request)
+      local next_lease, passes = string.match(wishes, '^(%d+) (%d+)')
+      local fence = draw_written(passes)
+      call('SET', KEYS[2], request .. ' ' .. wishes .. ' ' .. fence .. ' ' .. clock_text .. ' 0', 'PX',
+        next_lease + HOLD_MS)
+      call('PUBLISH', INBOX .. client,
+        ARGV[3] .. ' ' .. request .. ' ' .. fence .. ' ' .. clock_text .. ' ' .. next_lease)
+      return now
     end
     -- The next one is dead: what follows begins with it.
-    popped = first
   end
+  call('SET', KEYS[2], held, 'PX', lease + HOLD_MS)
 end

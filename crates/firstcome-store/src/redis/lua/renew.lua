@@ -1,8 +1,9 @@
--- KEYS: counter, lives, then hold, line, rest of each lock. ARGV: request, lease_ms, name of each.
+
+-- ARGV: request, lease_ms, name of each.
 local ends = {}
 for at = 0, #ARGV / 3 - 1 do
-  local keys = { hold = KEYS[3 + 3 * at], line = KEYS[4 + 3 * at], rest = KEYS[5 + 3 * at] }
   local request, lease, name = ARGV[1 + 3 * at], tonumber(ARGV[2 + 3 * at]), ARGV[3 + 3 * at]
+  local keys = keys_of(name)
   local hold = advance(keys, name)
   if hold and hold.request == request then
     -- Never shorter: a copy of an earlier renewal may arrive after a later one.

@@ -1,26 +1,30 @@
+
 -- What the steps share: the rules of firstcome-core's lock.rs, on one bucket. Same names, same order.
 --
 -- Keys of a bucket: its counter, the lives of processes, and for each lock in use
---   hold   request lease_ms fence passes expires_us taken owner
+--   hold   request lease_ms passes owner fence from taken
 --   line   sorted set: request -> number
 --   rest   hash: request -> lease_ms passes owner, of those in line
--- A request is 16 hexadecimal digits of its process, a colon, and its number. Numbers are below 2^53, so doubles carry
--- them exactly; they are never made a text by `..`, which keeps 14 digits.
-
--- Longer than anybody may wait: keys of a line in which nobody lives go away by themselves, and its hold after it.
-local LINE_MS = 7200000
+-- A hold lasts its lease from `from`, or a claim window if it is not taken yet. A request is 16 hexadecimal digits of its
+-- process, a colon, and its number. Numbers are below 2^53, so doubles carry them exactly, and have 16 digits; they are
+-- never made a text by `..`, which keeps 14 of them.
 
 local function text(number)
   return string.format('%.0f', number)
 end
 
--- What is written at the end, once: the counter, and the lives that have changed.
-local first, lives = last, {}
+-- What is written at the end, once: the counter, and the lives that have changed. And who is told then.
+local last = tonumber(call('GET', KEYS[1]) or '0')
+local first, lives, pushes = last, {}, {}
+
+local function keys_of(name)
+  return { hold = bucket .. 'h:' .. name, line = bucket .. 'q:' .. name, rest = bucket .. 'w:' .. name }
+end
 
 local function life_of(client)
   local life = lives[client]
   if life == nil then
-    local number, seen_us = string.match(redis.call('HGET', KEYS[2], client) or '', '^(%d+) (%d+)$')
+    local number, seen_us = string.match(call('HGET', LIVES, client) or '', '^(%d+) (%d+)$')
     life = number and { number = tonumber(number), seen_us = tonumber(seen_us) } or false
     lives[client] = life
   end
@@ -29,13 +33,16 @@ end
 
 local function finish(answer)
   if last ~= first then
-    redis.call('SET', KEYS[1], text(last))
+    call('SET', KEYS[1], text(last))
   end
   for client, life in pairs(lives) do
     if life and life.changed then
-      redis.call('HSET', KEYS[2], client, text(life.number) .. ' ' .. text(life.seen_us))
-      redis.call('PEXPIRE', KEYS[2], LINE_MS)
+      call('HSET', LIVES, client, text(life.number) .. ' ' .. text(life.seen_us))
+      call('PEXPIRE', LIVES, LINE_MS)
     end
+  end
+  for _, push in ipairs(pushes) do
+    call('PUBLISH', push[1], push[2])
   end
   return answer
 end
@@ -52,11 +59,11 @@ local function draw()
 end
 
 local function forget_the_silent()
-  if redis.call('HLEN', KEYS[2]) > 64 then
-    local all = redis.call('HGETALL', KEYS[2])
+  if call('HLEN', LIVES) > 64 then
+    local all = call('HGETALL', LIVES)
     for at = 1, #all, 2 do
       if math.abs(now - tonumber(string.match(all[at + 1], ' (%d+)$'))) > 60000000 then
-        redis.call('HDEL', KEYS[2], all[at])
+        call('HDEL', LIVES, all[at])
       end
     end
   end
@@ -84,57 +91,54 @@ local function interrupt(client)
 end
 
 local function read(key)
-  local held = redis.call('GET', key)
+  local held = call('GET', key)
   if not held then
     return nil
   end
-  local request, lease, fence, passes, expires, taken, owner =
-    string.match(held, '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d) (.*)$')
+  local request, lease, passes, owner, fence, from, taken =
+    string.match(held, '^(%S+) (%d+) (%d+) (%S+) (%d+) (%d+) (%d)$')
   return {
-    request = request, lease = tonumber(lease), fence = tonumber(fence), passes = tonumber(passes),
-    expires = tonumber(expires), taken = tonumber(taken), owner = owner,
+    request = request, lease = tonumber(lease), passes = tonumber(passes), owner = owner, fence = tonumber(fence),
+    taken = tonumber(taken), expires = from + lasts_us(lease, taken),
   }
 end
 
 local function write(key, hold)
-  local held = hold.request .. ' ' .. hold.lease .. ' ' .. text(hold.fence) .. ' ' .. hold.passes .. ' '
-    .. text(hold.expires) .. ' ' .. hold.taken .. ' ' .. hold.owner
-  redis.call('SET', key, held, 'PX', hold.lease + LINE_MS + 60000)
+  local from = hold.expires - lasts_us(hold.lease, hold.taken)
+  local held = hold.request .. ' ' .. hold.lease .. ' ' .. hold.passes .. ' ' .. hold.owner .. ' ' .. text(hold.fence)
+    .. ' ' .. text(from) .. ' ' .. hold.taken
+  call('SET', key, held, 'PX', hold.lease + HOLD_MS)
 end
 
 -- A new hold, with the next fence; a cohort's passes have fences of their own.
 local function give(request, lease, passes, owner, taken)
   local fence = math.max(now, last + 1)
   last = fence + math.max(passes, 1) - 1
-  local lasts_us = lease * 1000
-  if taken == 0 then
-    lasts_us = math.min(lasts_us, WINDOW_US)
-  end
   return {
-    request = request, lease = lease, fence = fence, passes = passes, expires = now + lasts_us, taken = taken,
-    owner = owner,
+    request = request, lease = lease, passes = passes, owner = owner, fence = fence, taken = taken,
+    expires = now + lasts_us(lease, taken),
   }
 end
 
 -- Takes the lock from whoever has it, and gives it to the oldest living waiter.
 local function grant_next(keys, name)
   while true do
-    local first = popped or redis.call('ZPOPMIN', keys.line)
+    local first = popped or call('ZPOPMIN', keys.line)
     popped = nil
     if #first == 0 then
-      redis.call('DEL', keys.hold)
+      call('DEL', keys.hold)
       return nil
     end
     local request = first[1]
-    local rest = redis.call('HGET', keys.rest, request)
-    redis.call('HDEL', keys.rest, request)
-    local lease, passes, owner = string.match(rest or '', '^(%d+) (%d+) (.*)$')
+    local rest = call('HGET', keys.rest, request)
+    call('HDEL', keys.rest, request)
+    local lease, passes, owner = string.match(rest or '', '^(%d+) (%d+) (%S+)$')
     local client = string.sub(request, 1, 16)
     if lease and not is_dead(client) then
       local hold = give(request, tonumber(lease), tonumber(passes), owner, 0)
       write(keys.hold, hold)
-      redis.call('PUBLISH', INBOX .. client,
-        name .. ' ' .. request .. ' ' .. text(hold.fence) .. ' ' .. text(hold.expires))
+      local told = name .. ' ' .. request .. ' ' .. text(hold.fence) .. ' ' .. clock_text .. ' ' .. lease
+      pushes[#pushes + 1] = { INBOX .. client, told }
       return hold
     end
     interrupt(client)
@@ -163,7 +167,7 @@ end
 
 -- 1 if the process is to look again when the hold ends.
 local function is_head(keys, client)
-  local first = redis.call('ZRANGE', keys.line, 0, 0)[1]
+  local first = call('ZRANGE', keys.line, 0, 0)[1]
   local of = first and string.sub(first, 1, 16)
   if of and of ~= client and not is_dead(of) then
     return 0

@@ -1,6 +1,7 @@
--- KEYS: counter, lives, hold, line. Changes nothing.
-local hold = read(KEYS[3])
-local waiters = redis.call('ZCARD', KEYS[4])
+
+-- ARGV: name. Changes nothing.
+local keys = keys_of(ARGV[1])
+local hold, waiters = read(keys.hold), call('ZCARD', keys.line)
 if not hold or hold.expires <= now then
   return { now, waiters }
 end

@@ -1,2 +1,0 @@
-local last = tonumber(redis.call('GET', KEYS[1]) or '0')
-local popped
