@@ -137,7 +137,8 @@ impl Locks {
     }
 
     /// Locks on a Redis or Valkey server, from version 6.2, whose `maxmemory-policy` is `noeviction`:
-    /// `redis://[user:password@]host[:port][/database]`. Two connections, for any number of locks and waiters. Call within
+    /// `redis://[user:password@]host[:port][/database]`. Two connections, for any number of locks and waiters: one carries the
+    /// requests, the other the signs of life and the grants. Call within
     /// a Tokio runtime.
     #[cfg(feature = "redis")]
     pub async fn redis(url: &str) -> Result<Self, OpenError> {

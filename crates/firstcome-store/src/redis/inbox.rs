@@ -1,8 +1,8 @@
-//! The inbox: a connection that only listens.
+//! The inbox: a connection that listens, and carries what must not stand behind the commands of others.
 
 use super::error::OpenError;
-use super::link::{Counters, LinkOptions};
-use super::wire::{Backoff, Door, Lost, Wire};
+use super::link::{CommandWire, Counters, LinkOptions};
+use super::wire::{Backoff, Door, Lost};
 use crate::edge::Stopwatch;
 use redis::{PushInfo, PushKind, Value};
 use std::fmt;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// Messages that wait to be read. An owner who falls further behind loses the connection instead of the process its
@@ -42,13 +43,14 @@ impl Inbox {
         channel: &str,
         options: &LinkOptions,
         counters: Arc<Counters>,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<(Self, watch::Receiver<Option<Arc<CommandWire>>>), OpenError> {
         let (sender, events) = mpsc::channel(WAITING_MESSAGES);
+        let (beside, shown) = watch::channel(None);
         let times = (options.ping_interval, options.answer_timeout);
-        let ear = Ear { door, channel: channel.to_owned(), events: sender, counters, times };
+        let ear = Ear { door, channel: channel.to_owned(), events: sender, beside, counters, times };
         let first = ear.subscribe().await?;
         tokio::spawn(ear.keep_listening(first));
-        Ok(Self { events })
+        Ok((Self { events }, shown))
     }
 
     /// The next event, in the order in which they happened; the first is [`InboxEvent::Connected`]. Waits as long as it
@@ -73,13 +75,15 @@ struct Ear {
     door: Arc<Door>,
     channel: String,
     events: Sender<InboxEvent>,
+    /// The connection, while there is one, for others to use.
+    beside: watch::Sender<Option<Arc<CommandWire>>>,
     counters: Arc<Counters>,
     times: (Duration, Duration),
 }
 
 /// A subscription, and whether the owner was told of it.
 struct Subscription {
-    wire: Wire,
+    wire: Arc<CommandWire>,
     told: Arc<AtomicBool>,
 }
 
@@ -90,10 +94,15 @@ impl Ear {
         let told = Arc::new(AtomicBool::new(false));
         let (tell, events, counters) = (Arc::clone(&told), self.events.clone(), Arc::clone(&self.counters));
         let wire = self.door.connect(move |push, lost| hear(push, lost, &events, &counters, &tell)).await?;
-        match self.door.ask(&wire, redis::cmd("SUBSCRIBE").arg(&self.channel)).await {
-            Ok(_) => Ok(Subscription { wire, told }),
+        let answer = self.door.ask(&wire, redis::cmd("SUBSCRIBE").arg(&self.channel)).await;
+        let subscription = Subscription { wire: CommandWire::new(wire), told };
+        match answer {
+            Ok(_) => {
+                self.beside.send_replace(Some(Arc::clone(&subscription.wire)));
+                Ok(subscription)
+            }
             Err(error) => {
-                self.end(Subscription { wire, told }).await;
+                self.end(subscription).await;
                 Err(error)
             }
         }
@@ -106,7 +115,7 @@ impl Ear {
             loop {
                 if let Some(subscription) = subscription.take() {
                     let lasted = Stopwatch::start();
-                    self.wait_until_lost(&subscription.wire).await;
+                    self.wait_until_lost(&subscription.wire.wire).await;
                     backoff.lasted(lasted.elapsed());
                     self.end(subscription).await;
                 }
@@ -121,9 +130,10 @@ impl Ear {
             () = self.events.closed() => {}
             () = listen => {}
         }
+        self.beside.send_replace(None);
     }
 
-    async fn wait_until_lost(&self, wire: &Wire) {
+    async fn wait_until_lost(&self, wire: &super::wire::Wire) {
         let (ping_interval, answer_timeout) = self.times;
         let ping = redis::cmd("PING");
         let beat = async {
@@ -146,7 +156,8 @@ impl Ear {
     async fn end(&self, subscription: Subscription) {
         let Subscription { wire, told } = subscription;
         // What it still hears is not passed on, except what is on its way in this moment.
-        wire.lost().declare();
+        wire.wire.lost().declare();
+        self.beside.send_replace(None);
         drop(wire);
         if told.load(Ordering::Acquire) {
             // An error means that the owner is gone, and the task about to end.

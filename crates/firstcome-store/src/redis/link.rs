@@ -72,9 +72,19 @@ pub struct Link {
 
 struct Shared {
     line: watch::Receiver<Line>,
+    beside: watch::Receiver<Option<Arc<CommandWire>>>,
     counters: Arc<Counters>,
     connect_timeout: Duration,
     answer_timeout: Duration,
+}
+
+/// Which connection a command takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    /// That for commands.
+    Line,
+    /// That of the inbox, or the other one while there is none.
+    Beside,
 }
 
 /// The state of the connection for commands.
@@ -84,16 +94,26 @@ enum Line {
     Down(LinkError),
 }
 
-struct CommandWire {
-    wire: Wire,
+pub(crate) struct CommandWire {
+    pub(crate) wire: Wire,
     /// How many answers came over it.
     answered: AtomicU64,
+}
+
+impl CommandWire {
+    pub(crate) fn new(wire: Wire) -> Arc<Self> {
+        Arc::new(Self { wire, answered: AtomicU64::new(0) })
+    }
+
+    fn is_up(&self) -> bool {
+        !self.wire.lost().is_declared()
+    }
 }
 
 impl Line {
     fn up(&self) -> Option<Arc<CommandWire>> {
         match self {
-            Self::Up(up) if !up.wire.lost().is_declared() => Some(Arc::clone(up)),
+            Self::Up(up) if up.is_up() => Some(Arc::clone(up)),
             _ => None,
         }
     }
@@ -109,11 +129,12 @@ impl Link {
         let door = Arc::new(Door::new(url, options.connect_timeout, options.answer_timeout)?);
         let counters = Arc::new(Counters::default());
         let wire = connect(&door, options.allow_eviction).await?;
-        let inbox = Inbox::open(Arc::clone(&door), inbox, &options, Arc::clone(&counters)).await?;
-        let (state, line) = watch::channel(Line::Up(Arc::new(wire)));
+        let (inbox, beside) = Inbox::open(Arc::clone(&door), inbox, &options, Arc::clone(&counters)).await?;
+        let (state, line) = watch::channel(Line::Up(wire));
         tokio::spawn(keep_up(door, options.allow_eviction, state, Arc::clone(&counters)));
         let LinkOptions { connect_timeout, answer_timeout, .. } = options;
-        Ok((Self { shared: Arc::new(Shared { line, counters, connect_timeout, answer_timeout }) }, inbox))
+        let shared = Shared { line, beside, counters, connect_timeout, answer_timeout };
+        Ok((Self { shared: Arc::new(shared) }, inbox))
     }
 
     /// [`Self::invoke`] with keys and arguments that are there already.
@@ -130,19 +151,29 @@ impl Link {
     /// Answers within the time-out for an answer, or, if there is no connection, the one for connecting and that one
     /// (three times that one if the script must be loaded). Dropping the future leaves the script run or not run.
     pub async fn invoke(&self, invocation: &Invocation) -> Result<Value, LinkError> {
+        self.invoke_over(Lane::Line, invocation).await
+    }
+
+    /// The same over the connection of the inbox, so that it does not stand behind whatever all the callers have sent. For
+    /// what must not be late. While that connection is away it takes the ordinary one.
+    pub async fn invoke_beside(&self, invocation: &Invocation) -> Result<Value, LinkError> {
+        self.invoke_over(Lane::Beside, invocation).await
+    }
+
+    async fn invoke_over(&self, lane: Lane, invocation: &Invocation) -> Result<Value, LinkError> {
         let Invocation { script, command } = invocation;
-        match self.ask(command).await {
+        match self.ask(lane, command).await {
             Err(error) if error.is_no_script() => {}
             answer => return answer,
         }
-        match self.ask(&script.loading()).await {
+        match self.ask(lane, &script.loading()).await {
             // Whatever became of loading it: nobody has asked to run it yet.
             Err(LinkError::Unknown { says }) => {
                 return Err(LinkError::not_connected(format!("while the script was being loaded: {says}")));
             }
             loaded => loaded?,
         };
-        self.ask(command).await
+        self.ask(lane, command).await
     }
 
     /// What this link has done so far.
@@ -158,8 +189,12 @@ impl Link {
 
     /// Hands a command over once. Up to there nothing waits while there is a connection, so that commands go out in the
     /// order of the first polls.
-    async fn ask(&self, command: &Cmd) -> Result<Value, LinkError> {
-        let up = self.shared.line.borrow().up();
+    async fn ask(&self, lane: Lane, command: &Cmd) -> Result<Value, LinkError> {
+        let beside = match lane {
+            Lane::Line => None,
+            Lane::Beside => self.shared.beside.borrow().clone().filter(|beside| beside.is_up()),
+        };
+        let up = beside.or_else(|| self.shared.line.borrow().up());
         let up = match up {
             Some(up) => up,
             None => self.wait_for_connection().await?,
@@ -217,7 +252,7 @@ impl fmt::Debug for Link {
 }
 
 /// Makes the connection for commands, and looks at the server.
-async fn connect(door: &Door, eviction: Eviction) -> Result<CommandWire, OpenError> {
+async fn connect(door: &Door, eviction: Eviction) -> Result<Arc<CommandWire>, OpenError> {
     let wire = door.connect(|_, _| ()).await?;
     let info: String = match door.ask(&wire, &redis::cmd("INFO")).await? {
         Value::VerbatimString { text, .. } => text,
@@ -228,7 +263,7 @@ async fn connect(door: &Door, eviction: Eviction) -> Result<CommandWire, OpenErr
         }
     };
     preflight::judge(&info, eviction, door.address())?;
-    Ok(CommandWire { wire, answered: AtomicU64::new(0) })
+    Ok(CommandWire::new(wire))
 }
 
 /// Makes the connection again whenever it is lost, one attempt at a time, until nobody holds the link.
@@ -251,7 +286,7 @@ async fn keep_up(door: Arc<Door>, eviction: Eviction, state: watch::Sender<Line>
             let line = match connect(&door, eviction).await {
                 Ok(wire) => {
                     counters.reconnects.fetch_add(1, Ordering::Relaxed);
-                    Line::Up(Arc::new(wire))
+                    Line::Up(wire)
                 }
                 Err(error) => Line::Down(error.into_unavailable()),
             };

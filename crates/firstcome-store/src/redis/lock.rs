@@ -71,7 +71,11 @@ impl RedisLocks {
 
 impl LockStore for RedisLocks {
     async fn take(&self, step: Step) -> Result<Answer, StoreError> {
-        let value = self.link.invoke(&run_of(&step)).await?;
+        let run = run_of(&step);
+        let value = match &step {
+            Step::Acquire { .. } | Step::Release { .. } => self.link.invoke(&run).await?,
+            Step::Renew { .. } | Step::Beat { .. } => self.link.invoke_beside(&run).await?,
+        };
         // An answer that cannot be read may still stand for a step that was taken.
         answer(&step, value).ok_or(StoreError::Unknown)
     }

@@ -1,7 +1,7 @@
 //! The link to one Redis or Valkey server, on which scripts run (feature `redis`).
 //!
-//! A [`Link`] holds exactly two connections, however many callers share it: one carries all commands, the other is the
-//! [`Inbox`] and only listens. Both come back by themselves.
+//! A [`Link`] holds exactly two connections, however many callers share it: one carries the commands, the other is the
+//! [`Inbox`], which listens, and carries what must not stand behind commands. Both come back by themselves.
 //!
 //! # What is promised
 //!
@@ -19,7 +19,8 @@
 //!   network or of a server that stood still, and run *after* commands that went out later over the next connection.
 //!   Scripts must therefore judge by what they are given (request ids, numbers that only grow), never by order of arrival.
 //! - Callers that waited for a connection, and those whose script had to be loaded first, may overtake each other.
-//! - There is no order between the answers to commands and the messages of the inbox: they are two connections.
+//! - There is no order between commands and what goes [beside](Link::invoke_beside) them, nor between answers and the
+//!   messages of the inbox: they are two connections.
 //! - Messages are delivered at most once, as with all pub/sub.
 
 mod error;

@@ -11,6 +11,7 @@ use firstcome_store::edge::draw_hasher;
 use firstcome_store::redis::RedisLocks;
 use firstcome_store::{LockEvent, LockStore};
 use parking_lot::Mutex;
+use redis::Value;
 use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -213,6 +214,48 @@ async fn every_step_says_what_the_rules_say() {
         }
         let keys = format!("{:?}", server.ask(&["KEYS", "*"]).await);
         assert!(!keys.contains(":h:") && !keys.contains(":q:") && !keys.contains(":w:"), "{keys}");
+    })
+    .await;
+}
+
+/// The last command over the connection that listens, and its number.
+async fn listener(server: &Server) -> Option<(String, String)> {
+    let list = match server.ask(&["CLIENT", "LIST"]).await {
+        Value::VerbatimString { text, .. } => text,
+        Value::BulkString(text) => String::from_utf8(text).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let of = |line: &str, what: &str| {
+        let word = line.split(' ').find_map(|word| word.strip_prefix(what)).unwrap_or_default();
+        word.to_owned()
+    };
+    let listens = |line: &&str| of(line, "sub=") == "1";
+    list.lines().find(listens).map(|line| (of(line, "id="), of(line, "cmd=")))
+}
+
+#[tokio::test]
+async fn signs_of_life_do_not_stand_behind_commands() {
+    let Some(server) = Server::start(&[]).await else { return };
+    in_time(async {
+        let store = RedisLocks::open(&server.url(), ClientId(1), patient()).await.unwrap();
+        let lock = name("a");
+        let beat = || Step::Beat { bucket: bucket_of(&lock), client: ClientId(1), names: vec![lock.clone()] };
+        store.take(acquire("a", 1, 1, 10_000, Wait::No)).await.unwrap();
+        assert_ne!(listener(&server).await.unwrap().1, "evalsha");
+        store.take(beat()).await.unwrap();
+        let (id, command) = listener(&server).await.unwrap();
+        assert_eq!(command, "evalsha");
+        // Without the connection that listens they go over the other one.
+        server.ask(&["CLIENT", "KILL", "ID", &id]).await;
+        store.take(beat()).await.unwrap();
+        wait_for("another connection that listens", async || listener(&server).await.filter(|(new, _)| *new != id))
+            .await;
+        store.take(beat()).await.unwrap();
+        wait_for("it to be used", async || {
+            store.take(beat()).await.unwrap();
+            listener(&server).await.filter(|(_, command)| command == "evalsha")
+        })
+        .await;
     })
     .await;
 }
