@@ -36,8 +36,8 @@ macro_rules! script {
     };
 }
 
-static ACQUIRE: Script = script!("draw", "acquire_free", "names", "acquire_line", "rules", "acquire");
-static RELEASE: Script = script!("draw", "names", "release_next", "rules", "release");
+static ACQUIRE: Script = script!("acquire_free", "names", "acquire_line", "rules", "acquire");
+static RELEASE: Script = script!("release_alone", "names", "release_next", "rules", "release");
 static RENEW: Script = script!("names", "rules", "renew");
 static BEAT: Script = script!("names", "rules", "beat");
 static VIEW: Script = script!("names", "rules", "view");
@@ -81,8 +81,8 @@ impl LockStore for RedisLocks {
     }
 
     async fn view(&self, name: &LockName) -> Result<LockSeen, StoreError> {
-        let mut run = of_bucket(&VIEW, bucket_of(name), 1);
-        let value = self.link.invoke(run.add(name)).await?;
+        let mut run = VIEW.with_keys(1);
+        let value = self.link.invoke(run.add(counter(bucket_of(name))).add(name)).await?;
         seen_of(value).ok_or(StoreError::Unknown)
     }
 
@@ -123,62 +123,63 @@ async fn listen(mut events: Inbox, client: ClientId, inbox: LockInbox) {
     }
 }
 
-/// How a request is written.
-struct Written(Request);
-
-impl fmt::Display for Written {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}:{}", self.0.client.0, self.0.number)
-    }
-}
-
 fn read(text: &str) -> Option<Request> {
     let (client, number) = text.split_once(':')?;
     Some(Request { client: ClientId(u64::from_str_radix(client, 16).ok()?), number: number.parse().ok()? })
 }
 
-/// A run on a bucket, whose counter is the first key.
-fn of_bucket(script: &'static Script, bucket: u8, keys: usize) -> Invocation {
-    let mut run = script.with_keys(keys);
-    run.add(format_args!("fc:{{l{bucket:02x}}}:n"));
-    run
+/// The counter of a bucket.
+fn counter(bucket: u8) -> impl fmt::Display {
+    fmt::from_fn(move |f| write!(f, "fc:{{l{bucket:02x}}}:n"))
 }
 
-/// The script of a step, and what it is given. Keys that few runs touch are made up in the script: they have the tag of
-/// the first one.
+/// The hold of a lock.
+fn hold(name: &LockName) -> impl fmt::Display {
+    fmt::from_fn(move |f| write!(f, "fc:{{l{:02x}}}:h:{name}", bucket_of(name)))
+}
+
+/// How a request is written.
+fn written(request: Request) -> impl fmt::Display {
+    fmt::from_fn(move |f| write!(f, "{:016x}:{}", request.client.0, request.number))
+}
+
+/// The script of a step, and what it is given. Other keys of the bucket are made up in the script.
 fn run_of(step: &Step) -> Invocation {
     match step {
         Step::Acquire { name, waiter: Waiter { request, owner, lease_ms, passes }, wait } => {
-            let bucket = bucket_of(name);
-            let mut run = of_bucket(&ACQUIRE, bucket, 3);
-            run.add(format_args!("fc:{{l{bucket:02x}}}:h:{name}")).add(format_args!("fc:{{l{bucket:02x}}}:x"));
-            run.add(format_args!("{} {lease_ms} {passes} {owner}", Written(*request)));
+            let mut run = ACQUIRE.with_keys(2);
+            run.add(counter(bucket_of(name))).add(hold(name));
+            run.add(format_args!("{} {lease_ms} {passes} {owner}", written(*request)));
             run.add(u64::from(*lease_ms) + HOLD_MS);
             match wait {
                 Wait::No => run.add(0),
                 Wait::Yes => run.add(1),
                 Wait::Again(place) => run.add(place),
             };
-            run.add(passes).add(name);
+            if 1 < *passes {
+                run.add(passes);
+            }
             run
         }
         Step::Release { name, request, copies } => {
-            let bucket = bucket_of(name);
-            let mut run = of_bucket(&RELEASE, bucket, 3);
-            run.add(format_args!("fc:{{l{bucket:02x}}}:h:{name}")).add(format_args!("fc:{{l{bucket:02x}}}:q:{name}"));
-            run.add(Written(*request)).add(if *copies == Copies::One { 1 } else { 2 }).add(name);
+            let mut run = RELEASE.with_keys(1);
+            run.add(hold(name)).add(written(*request));
+            if *copies == Copies::Several {
+                run.add("again");
+            }
             run
         }
         Step::Renew { bucket, renewals } => {
-            let mut run = of_bucket(&RENEW, *bucket, 1);
+            let mut run = RENEW.with_keys(1);
+            run.add(counter(*bucket));
             for Renewal { name, request, lease_ms } in renewals {
-                run.add(Written(*request)).add(lease_ms).add(name);
+                run.add(written(*request)).add(lease_ms).add(name);
             }
             run
         }
         Step::Beat { bucket, client, names } => {
-            let mut run = of_bucket(&BEAT, *bucket, 1);
-            run.add(format_args!("{:016x}", client.0));
+            let mut run = BEAT.with_keys(1);
+            run.add(counter(*bucket)).add(format_args!("{:016x}", client.0));
             for name in names {
                 run.add(name);
             }
@@ -235,7 +236,7 @@ impl Items {
     }
 }
 
-/// What an answer that is one number stands for: that went the short way, at this time.
+/// What an answer that is only a time stands for: that went the short way, then.
 fn short(step: &Step, now_us: u64) -> Option<Answer> {
     let said = match step {
         Step::Acquire { waiter: Waiter { request, lease_ms, .. }, .. } => {
@@ -250,8 +251,8 @@ fn short(step: &Step, now_us: u64) -> Option<Answer> {
 }
 
 fn answer(step: &Step, value: Value) -> Option<Answer> {
-    if let Value::Int(now_us) = value {
-        return short(step, u64::try_from(now_us).ok()?);
+    if let Value::BulkString(now_us) = value {
+        return short(step, std::str::from_utf8(&now_us).ok()?.parse().ok()?);
     }
     let mut items = Items::of(value)?;
     let now_us = items.number()?;

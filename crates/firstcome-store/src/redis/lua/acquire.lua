@@ -1,8 +1,8 @@
 
-local name, wait, keys = ARGV[5], tonumber(ARGV[3]), keys_of(ARGV[5])
+local wait, keys = tonumber(ARGV[3]), keys_of(name)
 local lease, passes, owner = string.match(ARGV[1], '^%S+ (%d+) (%d+) (%S+)$')
 lease, passes = tonumber(lease), tonumber(passes)
-if now < tonumber(call('ZSCORE', VOIDS, request) or '0') then
+if some_void and now < tonumber(call('ZSCORE', VOIDS, request) or '0') then
   return { now, 'V' }
 end
 local hold = advance(keys, name)
@@ -28,7 +28,7 @@ else
   call('HSET', keys.rest, request, string.sub(ARGV[1], #request + 2))
   call('PEXPIRE', keys.line, LINE_MS)
   call('PEXPIRE', keys.rest, LINE_MS)
-  call('PEXPIRE', keys.hold, hold.lease + HOLD_MS)
+  write(keys.hold, hold)
 end
 local life = touch(client)
 local ahead = call('ZRANK', keys.line, request)

@@ -1,15 +1,14 @@
--- KEYS: counter, hold, voids. ARGV: waiter (request, lease_ms, passes, owner), hold_ms, wait, passes, name.
+-- KEYS: counter, hold. ARGV: waiter (request, lease_ms, passes, owner), hold_ms, wait, passes if they are several.
 -- `wait` is 0 for not at all, 1 for yes, else the place that it was.
 
 -- The way of a lock that nobody has: what follows says the same, with more reads. A line without a hold there is none.
-local there = call('EXISTS', KEYS[2], KEYS[3], KEYS[3])
-if there == 0 then
-  local fence = draw_written(ARGV[4])
-  call('SET', KEYS[2], ARGV[1] .. ' ' .. fence .. ' ' .. clock_text .. ' 1', 'PX', ARGV[2])
-  if fence == clock_text then
-    return now
+local held = ARGV[1] .. ' ' .. clock_text .. ' ' .. clock_text .. ' 1-'
+if call('SET', KEYS[2], held, 'NX', 'PX', ARGV[2]) then
+  local before = call('SET', KEYS[1], clock_text, 'GET')
+  if not ARGV[4] and (not before or #before == 16 and before < clock_text) then
+    return clock_text
   end
-  return { now, 'G', tonumber(fence), now + string.match(ARGV[1], ' (%d+)') * 1000, 1 }
+  -- Several passes, a clock that was set back, or something void: as if nothing had been done.
+  call('DEL', KEYS[2])
+  call(unpack(before and { 'SET', KEYS[1], before } or { 'DEL', KEYS[1] }))
 end
-local request = string.match(ARGV[1], '^%S+')
-local client = string.sub(request, 1, 16)

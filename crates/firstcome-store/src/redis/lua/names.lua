@@ -1,6 +1,26 @@
 
-local bucket = string.sub(KEYS[1], 1, -2)
--- The lives of processes; what was given up before it arrived.
-local LIVES, VOIDS, VOID_MS = bucket .. 'c', bucket .. 'x', 60000
+local now = tonumber(clock_text)
+local bucket = string.sub(KEYS[1], 1, 9)
+-- The highest number drawn; the lives of processes; what was given up before it arrived.
+local COUNTER, LIVES, VOIDS = bucket .. 'n', bucket .. 'c', bucket .. 'x'
+local INBOX = 'fc:inbox:'
+local WINDOW_US, FRESH_US, VOID_MS = 2000000, 500000, 60000
+-- Longer than anybody may wait: keys of a line in which nobody lives go away by themselves, and its hold after it.
+local LINE_MS = 7200000
+local HOLD_MS = LINE_MS + 60000
+
+-- How long a hold lasts from when it was given or renewed.
+local function lasts_us(lease, taken)
+  if tonumber(taken) == 0 then
+    return math.min(lease * 1000, WINDOW_US)
+  end
+  return lease * 1000
+end
+
+-- Whether this number of the counter is below the clock, and nothing of the bucket is void: then the clock is the next.
+local function is_plain(before)
+  return before and #before == 16 and before < clock_text
+end
+
 -- Who was taken out of a line already.
 local popped

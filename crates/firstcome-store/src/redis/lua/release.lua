@@ -1,5 +1,5 @@
 
-local request, name, keys = ARGV[1], ARGV[3], keys_of(ARGV[3])
+local request, keys = ARGV[1], keys_of(name)
 local hold = advance(keys, name)
 local said, ahead = 'N', 0
 if hold and hold.request == request then
@@ -15,7 +15,8 @@ else
     said, ahead = 'W', rank
   end
 end
-if said == 'N' or ARGV[2] ~= '1' then
+if said == 'N' or ARGV[2] then
+  some_void = true
   call('ZREMRANGEBYSCORE', VOIDS, '-inf', text(now))
   call('ZADD', VOIDS, text(now + VOID_MS * 1000), request)
   call('PEXPIRE', VOIDS, VOID_MS)

@@ -2,20 +2,21 @@
 -- What the steps share: the rules of firstcome-core's lock.rs, on one bucket. Same names, same order.
 --
 -- Keys of a bucket: its counter, the lives of processes, and for each lock in use
---   hold   request lease_ms passes owner fence from taken
+--   hold   request lease_ms passes owner fence from, and two signs: 1 if it is taken, + if somebody may be in line
 --   line   sorted set: request -> number
 --   rest   hash: request -> lease_ms passes owner, of those in line
 -- A hold lasts its lease from `from`, or a claim window if it is not taken yet. A request is 16 hexadecimal digits of its
 -- process, a colon, and its number. Numbers are below 2^53, so doubles carry them exactly, and have 16 digits; they are
--- never made a text by `..`, which keeps 14 of them.
+-- never made a text by `..`, which keeps 14 of them. The counter is followed by a `v` while anything is void.
 
 local function text(number)
   return string.format('%.0f', number)
 end
 
 -- What is written at the end, once: the counter, and the lives that have changed. And who is told then.
-local last = tonumber(call('GET', KEYS[1]) or '0')
-local first, lives, pushes = last, {}, {}
+local counter = call('GET', COUNTER) or '0'
+local last, lives, pushes = tonumber(string.match(counter, '^%d+')), {}, {}
+local some_void = string.sub(counter, -1) == 'v' and call('EXISTS', VOIDS) == 1
 
 local function keys_of(name)
   return { hold = bucket .. 'h:' .. name, line = bucket .. 'q:' .. name, rest = bucket .. 'w:' .. name }
@@ -32,8 +33,9 @@ local function life_of(client)
 end
 
 local function finish(answer)
-  if last ~= first then
-    call('SET', KEYS[1], text(last))
+  local written = text(last) .. (some_void and ' v' or '')
+  if written ~= counter then
+    call('SET', COUNTER, written)
   end
   for client, life in pairs(lives) do
     if life and life.changed then
@@ -96,7 +98,7 @@ local function read(key)
     return nil
   end
   local request, lease, passes, owner, fence, from, taken =
-    string.match(held, '^(%S+) (%d+) (%d+) (%S+) (%d+) (%d+) (%d)$')
+    string.match(held, '^(%S+) (%d+) (%d+) (%S+) (%d+) (%d+) (%d).$')
   return {
     request = request, lease = tonumber(lease), passes = tonumber(passes), owner = owner, fence = tonumber(fence),
     taken = tonumber(taken), expires = from + lasts_us(lease, taken),
@@ -106,7 +108,7 @@ end
 local function write(key, hold)
   local from = hold.expires - lasts_us(hold.lease, hold.taken)
   local held = hold.request .. ' ' .. hold.lease .. ' ' .. hold.passes .. ' ' .. hold.owner .. ' ' .. text(hold.fence)
-    .. ' ' .. text(from) .. ' ' .. hold.taken
+    .. ' ' .. text(from) .. ' ' .. hold.taken .. '+'
   call('SET', key, held, 'PX', hold.lease + HOLD_MS)
 end
 
