@@ -1,6 +1,6 @@
 //! What a process does of its own accord in each bucket: heartbeats while it waits, renewals while it holds.
 
-use super::{About, Client, Due, RENEWALS_MAX, Renewal, State, Step, Watch, spread};
+use super::{About, Client, Due, Failed, RENEWALS_MAX, Renewal, State, Step, Watch, spread};
 use crate::id::LockName;
 use crate::limits::CLAIM_WINDOW_MS;
 use crate::lock::{Copies, Head, Seen, Taken};
@@ -232,10 +232,15 @@ impl Client {
         }
     }
 
-    /// The last heartbeat was answered, or was not.
-    pub(super) fn beaten(&mut self, id: u8, now: Steady) {
+    /// The last heartbeat was answered, or was not: then the next comes sooner, since this process counts as dead if none
+    /// arrives for a window.
+    pub(super) fn beaten(&mut self, id: u8, heard: Result<(), Failed>, now: Steady) {
         if let Some(bucket) = self.buckets.get_mut(&id) {
             bucket.beating = false;
+            if heard.is_err() {
+                let every_ms = bucket.lines.values().map(|line| line.every_ms).min();
+                bucket.beat_at = every_ms.map(|every_ms| now.plus_ms((every_ms / 4).max(1)));
+            }
         }
         self.schedule_bucket(id, now);
     }

@@ -216,6 +216,7 @@ impl Client {
     }
 
     fn beat_answered(&mut self, bucket: u8, names: &[LockName], answer: Result<Answer, Failed>, now: Steady) {
+        let heard = answer.as_ref().map(|_| ()).map_err(|failed| *failed);
         if let Ok(Answer { now_us, said: Said::Beaten { life, looked } }) = answer {
             for (name, (grant, seen)) in names.iter().zip(looked) {
                 if let Some(grant) = grant.filter(|_| !wake_up_lost()) {
@@ -229,7 +230,7 @@ impl Client {
             }
             self.lives(bucket, life, now);
         }
-        self.beaten(bucket, now);
+        self.beaten(bucket, heard, now);
     }
 }
 

@@ -26,6 +26,22 @@ fn who_waits_beats_every_half_window_once_per_bucket_and_who_holds_does_not() {
 }
 
 #[test]
+fn beats_that_failed_are_soon_made_up_for() {
+    let (mut net, held) = Net::held(2);
+    let number = net.ask(1, wish("a"));
+    net.run_ms(990);
+    // One beat would be refused at each of its regular times, and the next one come when the process counts as dead.
+    net.way = Way::Refused;
+    net.run_ms(1_020);
+    net.way = Way::Good;
+    net.run_ms(290);
+    net.release(0, held);
+    net.run_ms(10);
+    assert_eq!(net.last(1, number), "granted");
+    net.end();
+}
+
+#[test]
 fn a_missed_push_is_found_by_the_next_beat() {
     for (lease_ms, within_ms) in [(LEASE_MS, 1_010), (1_000, 510), (200, 110)] {
         let (mut net, held) = Net::held(2);
