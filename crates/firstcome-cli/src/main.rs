@@ -8,14 +8,15 @@ mod bench;
 mod drill;
 mod keys;
 mod lock;
+mod markup;
 mod output;
 mod plan;
-mod rng;
 mod serve;
 mod settings;
 mod verify;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use firstcome::edge::rng;
 use std::process::ExitCode;
 
 /// First come, first served, at scale: limited coupons handed out exactly once

@@ -20,11 +20,11 @@ pub mod locks;
 pub mod planted;
 pub mod recovery;
 pub mod report;
-pub mod rng;
 pub mod rooms;
 pub mod workload;
 pub mod world;
 
+pub use firstcome_store::edge::rng;
 pub use invariants::Violation;
 pub use report::Report;
 

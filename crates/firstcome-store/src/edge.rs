@@ -1,5 +1,7 @@
 //! The edge where time and chance come in. Nothing else in the store asks the machine for them.
 
+pub mod rng;
+
 use crate::error::{Fault, FaultKind};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use std::hash::RandomState;

@@ -1,14 +1,13 @@
 //! `firstcome bench locks`: the same critical section under every strategy, by real processes, and what waiting costs.
 
 mod alone;
-mod clock;
 mod crew;
 mod crowd;
 mod dead;
 mod hot;
 mod order;
+mod peer;
 mod plot;
-mod section;
 mod server;
 mod strategy;
 mod traced;
@@ -24,6 +23,7 @@ use clap::{Args, value_parser};
 use comfy_table::{Cell, Color};
 use hot::Until;
 use indicatif::ProgressBar;
+use peer::{Entrant, Peer, RSLOCK};
 use serde::Serialize;
 use server::Server;
 use std::path::PathBuf;
@@ -49,10 +49,10 @@ pub(crate) struct LocksArgs {
     #[arg(long, default_value = "10,1000,10000", value_delimiter = ',', value_parser = value_parser!(u32).range(1..=100_000))]
     waiters: Vec<u32>,
     /// Acquisitions whose order is judged
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 100_000)]
     hand_overs: u64,
     /// Names that are used once
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 100_000)]
     names: u64,
     /// Locks that one process holds
     #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u32).range(1..=100_000))]
@@ -60,6 +60,12 @@ pub(crate) struct LocksArgs {
     /// Waiters who die in front of a living one
     #[arg(long, default_value_t = 1_000, value_parser = value_parser!(u32).range(1..=100_000))]
     dead: u32,
+    /// Also measure somebody else's lock; as often as wanted
+    ///
+    /// The program, which may be followed by its arguments, contends for it as a worker process of the benchmark does. Some
+    /// are in bench/, whose README.md says how to write one. The fastest named rslock… has a target.
+    #[arg(long = "peer", value_name = "NAME=PROGRAM", value_parser = Peer::parse)]
+    peers: Vec<Peer>,
     /// Directory on a disk, in which a scratch directory is made and removed
     #[arg(long, value_name = "DIR", default_value = ".")]
     data: PathBuf,
@@ -82,7 +88,10 @@ fn seconds(text: &str) -> anyhow::Result<f64> {
 /// One strategy under load.
 #[derive(Serialize)]
 struct Row {
-    strategy: &'static str,
+    strategy: String,
+    /// What a peer says that it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    what: Option<String>,
     processes: u32,
     tasks: u32,
     acquisitions: u64,
@@ -135,9 +144,16 @@ struct Bench {
     names: u64,
     locks: u32,
     dead: u32,
+    peers: Vec<Peer>,
     rows: Vec<Row>,
     figures: Vec<Figure>,
     targets: Vec<Target>,
+}
+
+impl Bench {
+    fn row(&self, strategy: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.strategy == strategy)
+    }
 }
 
 #[derive(Serialize)]
@@ -197,12 +213,13 @@ async fn measure_and_tell(args: &LocksArgs, conditions: &Conditions) -> Outcome 
         names: args.names,
         locks: args.locks,
         dead: args.dead,
+        peers: args.peers.clone(),
         rows: Vec::new(),
         figures: Vec::new(),
         targets: Vec::new(),
     };
     let redis = bench.server.version().await?;
-    let bar = progress(ALL.len() as u64 + 4, "");
+    let bar = progress((ALL.len() + bench.peers.len()) as u64 + 4, "");
     hot(&mut bench, &bar).await?;
     step(&bar, "alone");
     alone::measure(&mut bench).await?;
@@ -224,8 +241,8 @@ async fn measure_and_tell(args: &LocksArgs, conditions: &Conditions) -> Outcome 
     judge(rows)
 }
 
-fn step(bar: &ProgressBar, doing: &'static str) {
-    bar.set_message(doing);
+fn step(bar: &ProgressBar, doing: &str) {
+    bar.set_message(doing.to_owned());
     bar.inc(1);
 }
 
@@ -251,28 +268,46 @@ async fn hot(bench: &mut Bench, bar: &ProgressBar) -> anyhow::Result<()> {
             trips_us.extend(bench.server.round_trips_us()?);
         }
         let time = if strategy == Strategy::Control { bench.time.min(Duration::from_millis(300)) } else { bench.time };
-        let row = hot::run(bench, strategy, Until::TimeMs(time.as_millis() as u64)).await?;
+        let row = hot::run(bench, Entrant::Ours(strategy), Until::TimeMs(time.as_millis() as u64)).await?;
         if strategy == Strategy::Fifo {
             trips_us.extend(bench.server.round_trips_us()?);
         }
         bench.rows.push(row);
     }
+    peers(bench, bar).await?;
     step(bar, "the order of the line");
-    let ordered = hot::run(bench, Strategy::Fifo, Until::Passes(bench.hand_overs)).await?;
+    let ordered = hot::run(bench, Entrant::Ours(Strategy::Fifo), Until::Passes(bench.hand_overs)).await?;
     trips_us.sort_by(f64::total_cmp);
     let trip_us = trips_us.get(trips_us.len() / 2).copied().context("no round trip")?;
-    let line = bench.rows.iter().find(|row| row.strategy == Strategy::Fifo.says()).context("no line")?;
-    let hand_over_us = line.hand_over_p50_us.unwrap_or(f64::INFINITY);
+    let line = bench.row(Strategy::Fifo.says()).context("no line")?;
+    let (per_second, hand_over_us) = (line.per_second, line.hand_over_p50_us.unwrap_or(f64::INFINITY));
     bench.figures.extend([
         Figure::new("one round trip, bare, p50, µs", trip_us),
         Figure::new("acquisitions whose order was judged", ordered.acquisitions as f64),
     ]);
     bench.targets.extend([
-        Target::at_least("native FIFO × one bare round trip", line.per_second * trip_us / 1e6, 0.7),
+        Target::at_least("native FIFO × one bare round trip", per_second * trip_us / 1e6, 0.7),
         Target::at_most("native FIFO: hand-over p50 ÷ one bare round trip", hand_over_us / trip_us, 1.5),
         Target::at_most("native FIFO: order inversions", ordered.order_inversions as f64, 0.0),
         Target::at_most("native FIFO: lost updates in the same", ordered.lost_updates as f64, 0.0),
     ]);
+    Ok(())
+}
+
+/// The locks of others, next to ours.
+async fn peers(bench: &mut Bench, bar: &ProgressBar) -> anyhow::Result<()> {
+    for peer in bench.peers.clone() {
+        step(bar, &peer.name);
+        let until = Until::TimeMs(bench.time.as_millis() as u64);
+        bench.rows.push(hot::run(bench, Entrant::Peer(&peer), until).await?);
+    }
+    // However it is set: the fastest counts.
+    let settings = bench.rows.iter().filter(|row| row.strategy.starts_with(RSLOCK)).map(|row| row.per_second);
+    let rslock = settings.max_by(f64::total_cmp);
+    if let Some((cohort, rslock)) = bench.row(Strategy::Cohort.says()).zip(rslock) {
+        let times = cohort.per_second / rslock;
+        bench.targets.push(Target::at_least("native cohort(32) ÷ rslock, ×", times, 20.0));
+    }
     Ok(())
 }
 
@@ -321,7 +356,7 @@ impl Report<'_> {
         for row in self.rows {
             let lost = Cell::new(grouped(row.lost_updates));
             served.add_row([
-                Cell::new(row.strategy),
+                Cell::new(&row.strategy),
                 Cell::new(format!("{} × {}", row.processes, row.tasks)),
                 if row.lost_updates == 0 { lost.fg(Color::Green) } else { lost.fg(Color::Red) },
                 Cell::new(grouped(row.per_second.round() as u64)),
@@ -333,7 +368,7 @@ impl Report<'_> {
             ]);
             let each = |value: Option<f64>| or_dash(value.map(|value| format!("{value:.2}")));
             cost.add_row([
-                Cell::new(row.strategy),
+                Cell::new(&row.strategy),
                 Cell::new(grouped(row.hand_overs)),
                 Cell::new(or_dash(row.hand_over_p50_us.map(time))),
                 Cell::new(or_dash(row.hand_over_p99_us.map(time))),
@@ -347,7 +382,11 @@ impl Report<'_> {
         for row in self.figures {
             figures.add_row([Cell::new(&row.what), Cell::new(figure(row.value))]);
         }
-        text.push_str(&format!("{served}\n{cost}\n{figures}\n"));
+        text.push_str(&format!("{served}\n"));
+        for row in self.rows {
+            text.extend(row.what.iter().map(|what| format!("{}: {what}\n", row.strategy)));
+        }
+        text.push_str(&format!("{cost}\n{figures}\n"));
         text.push_str(&target_table(self.targets));
         text
     }

@@ -3,7 +3,9 @@
 use crate::support::program::{command, firstcome, is_installed, run};
 use crate::support::{machine_has, wait_for};
 use serde_json::Value;
-use std::path::Path;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 
 fn file_system(directory: &Path) -> String {
@@ -84,6 +86,27 @@ fn a_room_under_measurement_is_exact() {
     assert!(report["rows"].as_array().is_some_and(|rows| rows.iter().all(|row| row["correct"] != false)), "{report}");
 }
 
+/// Somebody else's lock, as far as the benchmark can tell: each of two processes has it once, after a second of waiting.
+fn peer(directory: &Path) -> PathBuf {
+    let (zero, one, two) = (r"\0\0\0\0\0\0\0\0", r"\1\0\0\0\0\0\0\0", r"\2\0\0\0\0\0\0\0");
+    let second = r"\0\312\232\73\0\0\0\0";
+    let script = r#"#!/bin/sh
+read -r job
+file() { echo "$job" | sed "s/.*\"$1\":\"\([^\"]*\).*/\1/"; }
+echo ready a script
+read -r begin
+printf 'PASS' >"$(file passes)"
+printf 'COUNT' >"$(file counter)"
+echo '{"elapsed_us":1000000,"traffic":{"requests":null,"pushes":0}}'
+"#;
+    let script = script.replace("PASS", &[zero, second, one, second, zero, zero].concat());
+    let script = script.replace("COUNT", &[two, zero].concat());
+    let path = directory.join("peer");
+    std::fs::write(&path, script).expect("a script");
+    std::fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("a program");
+    path
+}
+
 #[test]
 fn locks_lose_nothing_and_no_lock_does() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
@@ -93,7 +116,8 @@ fn locks_lose_nothing_and_no_lock_does() {
     }
     let sizes = ["--processes", "2", "--tasks", "4", "--seconds", "0.5", "--waiters", "10,100", "--hand-overs", "2000"];
     let few = ["--names", "2000", "--locks", "500", "--dead", "50", "--plot", "locks.svg"];
-    let arguments = [&["bench", "locks", "--json"], sizes.as_slice(), few.as_slice()].concat();
+    let peer = format!("rslock={}", peer(directory.path()).display());
+    let arguments = [&["bench", "locks", "--json", "--peer", &peer], sizes.as_slice(), few.as_slice()].concat();
     let report: Value = serde_json::from_str(&firstcome(directory.path(), &arguments).well()).expect("a report");
     let rows = report["rows"].as_array().expect("rows");
     let strategies: Vec<&str> = rows.iter().filter_map(|row| row["strategy"].as_str()).collect();
@@ -108,6 +132,7 @@ fn locks_lose_nothing_and_no_lock_does() {
             "native cohort(32)",
             "locks.db",
             "memory, one process",
+            "rslock",
         ]
     );
     for row in rows {
@@ -115,16 +140,19 @@ fn locks_lose_nothing_and_no_lock_does() {
         let is_lock = row["strategy"] != "no lock (control)";
         assert_eq!(row["lost_updates"] == 0, is_lock, "{row}");
     }
+    let theirs = &rows[8];
+    assert_eq!((&theirs["what"], &theirs["acquisitions"]), (&Value::from("a script"), &Value::from(2)), "{theirs}");
     // The order is the line's, whatever else the machine has to do.
     let line = &rows[4];
     assert_eq!((&line["greatest_overtaking"], &line["order_inversions"]), (&Value::from(0), &Value::from(0)), "{line}");
     let targets = report["targets"].as_array().expect("targets");
-    assert_eq!(targets.len(), 16, "{report}");
+    assert_eq!(targets.len(), 17, "{report}");
     for exact in [
         "native FIFO: order inversions",
         "alone, 64 tasks: requests per acquire and release",
         "connections of a process with the longest line",
         "names used once: keys that stay",
+        "native cohort(32) ÷ rslock, ×",
     ] {
         let target = targets.iter().find(|target| target["what"] == exact);
         assert_eq!(target.map(|target| &target["met"]), Some(&Value::Bool(true)), "{exact}: {report}");
@@ -132,7 +160,7 @@ fn locks_lose_nothing_and_no_lock_does() {
     let plot = std::fs::read_to_string(directory.path().join("locks.svg")).expect("a plot");
     assert!(plot.starts_with("<svg") && plot.contains("native FIFO"), "{plot}");
     let left: Vec<_> = std::fs::read_dir(directory.path()).expect("a directory").flatten().collect();
-    assert_eq!(left.len(), 1, "only the plot stays: {left:?}");
+    assert_eq!(left.len(), 2, "only the plot and the peer stay: {left:?}");
 }
 
 #[test]
@@ -146,4 +174,20 @@ fn a_benchmark_of_locks_needs_a_redis_on_this_machine() {
     firstcome(directory.path(), &["bench", "locks", "--store", "redis://127.0.0.1:1"]).with(3);
     let told = firstcome(directory.path(), &["bench", "locks", "--plot", "locks.png"]).with(2);
     assert!(told.contains(".svg or .html"), "{told}");
+}
+
+#[test]
+fn a_peer_is_a_name_and_a_program_that_is_there() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    for (peer, says) in [
+        ("rslock", "a name, =, and a program"),
+        ("=/bin/sh", "a name, =, and a program"),
+        ("rslock=", "there is no program"),
+        ("rslock=absent", "there is no program \"absent\"; bench/README.md"),
+        ("rslock=.", "there is no program"),
+        ("native FIFO=/bin/sh", "the name of a strategy"),
+    ] {
+        let told = firstcome(directory.path(), &["bench", "locks", "--peer", peer]).with(2);
+        assert!(told.contains(says), "{peer}: {told}");
+    }
 }

@@ -24,38 +24,13 @@ pub use coupon::{coupon, coupon_reopens};
 pub use lock::{LetPass, lock};
 pub use room::{room, room_reopens};
 
+use crate::edge::rng::Rng;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
 /// Commands that the suite has under way at once at most.
 const COMMANDS_AT_ONCE: usize = 1_000;
-
-/// Chance that can be repeated: splitmix64.
-struct Rng(u64);
-
-impl Rng {
-    const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
-    }
-
-    /// A number below `end`. Not quite even, which no test here minds.
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    /// True once in `times`, on average.
-    fn once_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-}
 
 /// Runs all futures at once, each in a task of its own, and gives their results in the order of the futures.
 async fn all<T: Send + 'static>(futures: impl IntoIterator<Item = impl Future<Output = T> + Send + 'static>) -> Vec<T> {

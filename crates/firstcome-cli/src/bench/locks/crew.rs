@@ -1,7 +1,10 @@
 //! The worker processes, as the one who starts them sees them. They are killed with the value that stands for them.
 
+use super::peer::Peer;
 use super::worker::Job;
 use anyhow::{Context, bail};
+use firstcome_crew::Contend;
+use serde::Serialize;
 use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -17,7 +20,20 @@ impl Worker {
     /// Starts this program once more, with something to do.
     pub(super) async fn start(job: &Job) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["bench", "lock-worker"]).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        command.args(["bench", "lock-worker"]);
+        Self::start_as(command, job).await
+    }
+
+    /// Starts somebody else's program instead.
+    pub(super) async fn start_peer(peer: &Peer, job: &Contend) -> anyhow::Result<Self> {
+        let mut command = Command::new(&peer.program);
+        command.args(&peer.arguments);
+        let started = Self::start_as(command, job).await;
+        started.with_context(|| format!("the peer {}", peer.name))
+    }
+
+    async fn start_as(mut command: Command, job: &impl Serialize) -> anyhow::Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().context("cannot start a worker")?;
         let mut input = child.stdin.take().context("a worker has no input")?;
         let output = BufReader::new(child.stdout.take().context("a worker has no output")?).lines();
@@ -25,10 +41,12 @@ impl Worker {
         Ok(Self { child, input, output })
     }
 
-    pub(super) async fn ready(&mut self) -> anyhow::Result<()> {
-        match self.output.next_line().await?.as_deref() {
-            Some("ready") => Ok(()),
-            _ => bail!("a worker ended before it was ready"),
+    /// Waits until it is. A peer says what it is, too.
+    pub(super) async fn ready(&mut self) -> anyhow::Result<Option<String>> {
+        let line = self.output.next_line().await?;
+        match line.as_deref().and_then(|line| line.strip_prefix("ready")) {
+            Some(what) => Ok(Some(what.trim().to_owned()).filter(|what| !what.is_empty())),
+            None => bail!("a worker ended before it was ready"),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Many who wait in one process, many locks held by one, many names used once.
 
-use super::traced::{Keep, Watched};
+use super::traced::{Keep, LOOK, Steps, Watched};
 use super::{Bench, Figure, Target};
 use anyhow::{Context, bail};
 use firstcome::core::id::LockName;
@@ -12,8 +12,10 @@ use std::time::Duration;
 
 /// Hand-overs that a short line is measured over, by letting it stand again and again.
 const HAND_OVERS: u32 = 1_000;
-/// The longest lease of held locks; they are renewed three times in it.
+/// The longest lease of held locks.
 const LEASE_MAX: Duration = Duration::from_secs(6);
+/// How often a hold is renewed in the time of its lease.
+const RENEWALS: u64 = 3;
 /// Tasks that use names once.
 const TASKS: u64 = 64;
 /// How long anything is waited for.
@@ -39,13 +41,7 @@ async fn drain(bench: &Bench, watched: &Watched, waiters: u32, cost: &mut Cost) 
             tokio::spawn(async move { request.acquire().await?.release().await })
         })
         .collect();
-    let watch = Stopwatch::start();
-    while watched.locks.view(name).await?.view.waiters < waiters {
-        if PATIENCE < watch.elapsed() {
-            bail!("{waiters} do not get in line");
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    watched.stand_in_line(name, waiters).await?;
     let cpu_us = bench.server.figures().await?.cpu_us;
     let (before, steps, watch) = (watched.counts(), watched.steps(), Stopwatch::start());
     held.release().await?;
@@ -100,6 +96,21 @@ async fn lines(bench: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Waits until as many holds have been renewed as so many locks are renewed in the time of a lease.
+async fn renewed(watched: &Watched, locks: usize) -> anyhow::Result<Steps> {
+    let (enough, watch) = (watched.steps().renewed + RENEWALS * locks as u64, Stopwatch::start());
+    loop {
+        let steps = watched.steps();
+        if enough <= steps.renewed {
+            return Ok(steps);
+        }
+        if PATIENCE < watch.elapsed() {
+            bail!("held locks are not renewed");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 /// Holds so many locks, and counts the requests by which they are renewed.
 async fn held(bench: &mut Bench) -> anyhow::Result<()> {
     let watched = Arc::new(Watched::open(&bench.server.url, Keep::Counts).await?);
@@ -115,10 +126,8 @@ async fn held(bench: &mut Bench) -> anyhow::Result<()> {
         }
     }
     // Everything is renewed before it is counted, so that renewals of a bucket have found together.
-    tokio::time::sleep(lease).await;
-    let before = watched.steps();
-    tokio::time::sleep(lease).await;
-    let after = watched.steps();
+    let before = renewed(&watched, guards.len()).await?;
+    let after = renewed(&watched, guards.len()).await?;
     let renewed = (after.renewed - before.renewed).max(1) as f64;
     let renewals = (after.renewals - before.renewals) as f64 * guards.len() as f64 / renewed;
     let lost = guards.iter().filter(|guard| guard.is_lost()).count();

@@ -4,10 +4,8 @@ use super::crew::Worker;
 use super::traced::{Keep, Watched};
 use super::worker::Job;
 use super::{Bench, Target};
-use anyhow::bail;
 use firstcome::core::limits::CLAIM_WINDOW_MS;
 use firstcome::edge::Stopwatch;
-use std::time::Duration;
 
 const LEASE_MS: u64 = 1_000;
 /// Holders that are killed.
@@ -15,24 +13,13 @@ const HOLDERS: u32 = 3;
 /// What scheduling and the network may add.
 const GRACE_MS: f64 = 50.0;
 
-async fn wait_for_line(watched: &Watched, name: &str, waiters: u32) -> anyhow::Result<()> {
-    let watch = Stopwatch::start();
-    while watched.locks.view(name).await?.view.waiters < waiters {
-        if Duration::from_secs(60) < watch.elapsed() {
-            bail!("{waiters} do not get in line");
-        }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    Ok(())
-}
-
 async fn holder(bench: &Bench, watched: &Watched, number: u32) -> anyhow::Result<f64> {
     let name = format!("killed-{number}");
     let mut holder =
         Worker::start(&Job::Hold { url: bench.server.url.clone(), name: name.clone(), lease_ms: LEASE_MS }).await?;
     holder.ready().await?;
     let next = tokio::spawn(watched.locks.lock(&name).acquire());
-    wait_for_line(watched, &name, 1).await?;
+    watched.stand_in_line(&name, 1).await?;
     let watch = Stopwatch::start();
     holder.kill().await?;
     let guard = next.await??;
@@ -48,7 +35,7 @@ async fn waiters(bench: &Bench, watched: &Watched) -> anyhow::Result<f64> {
     let mut line = Worker::start(&job).await?;
     line.ready().await?;
     let next = tokio::spawn(watched.locks.lock(name).acquire());
-    wait_for_line(watched, name, bench.dead + 1).await?;
+    watched.stand_in_line(name, bench.dead + 1).await?;
     line.kill().await?;
     let watch = Stopwatch::start();
     guard.release().await?;

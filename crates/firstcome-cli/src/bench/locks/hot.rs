@@ -2,12 +2,13 @@
 
 use super::crew::Worker;
 use super::order::{self, Disorder, Visit};
-use super::section::Section;
+use super::peer::Entrant;
 use super::server::Figures;
 use super::strategy::Strategy;
-use super::worker::{Contend, Done, Job, Pass};
+use super::worker::Job;
 use super::{Bench, Row};
 use anyhow::bail;
+use firstcome_crew::{Contend, Done, Pass, Section};
 use std::path::Path;
 
 /// Acquisitions that one process writes down at most, so that a fast strategy does not fill the disk.
@@ -24,10 +25,10 @@ pub(super) enum Until {
 }
 
 /// Runs one strategy with all processes.
-pub(super) async fn run(bench: &Bench, strategy: Strategy, until: Until) -> anyhow::Result<Row> {
-    let processes = if strategy.spans_processes() { bench.processes } else { 1 };
+pub(super) async fn run(bench: &Bench, entrant: Entrant<'_>, until: Until) -> anyhow::Result<Row> {
+    let processes = if entrant.spans_processes() { bench.processes } else { 1 };
     let tasks = bench.tasks * bench.processes / processes;
-    let most = if strategy == Strategy::Control { CONTROL_PASSES } else { PASSES_MAX };
+    let most = if entrant.is(Strategy::Control) { CONTROL_PASSES } else { PASSES_MAX };
     let (time_ms, most) = match until {
         Until::TimeMs(time_ms) => (time_ms, most),
         Until::Passes(passes) => (3_600_000, passes.div_ceil(u64::from(processes))),
@@ -39,11 +40,15 @@ pub(super) async fn run(bench: &Bench, strategy: Strategy, until: Until) -> anyh
     for number in 0..processes {
         let (url, name, counter) = (bench.server.url.clone(), name.clone(), counter.clone());
         let passes = bench.scratch.join(format!("passes-{number}"));
-        let job = Contend { strategy, url, name, counter, passes, tasks, time_ms, most };
-        crew.push(Worker::start(&Job::Contend(job)).await?);
+        let job = Contend { url, name, counter, passes, tasks, time_ms, most };
+        crew.push(match entrant {
+            Entrant::Ours(strategy) => Worker::start(&Job::Contend(strategy, job)).await?,
+            Entrant::Peer(peer) => Worker::start_peer(peer, &job).await?,
+        });
     }
+    let mut what = None;
     for worker in &mut crew {
-        worker.ready().await?;
+        what = worker.ready().await?;
     }
     let before = bench.server.figures().await?;
     for worker in &mut crew {
@@ -58,7 +63,8 @@ pub(super) async fn run(bench: &Bench, strategy: Strategy, until: Until) -> anyh
     for number in 0..processes {
         passes.extend(Pass::read_all(&bench.scratch.join(format!("passes-{number}")))?);
     }
-    row(strategy, processes, tasks, &counter, &passes, &done, [before, after])
+    let row = row(entrant, (processes, tasks), &counter, &passes, &done, [before, after])?;
+    Ok(Row { what, ..row })
 }
 
 fn quantile(sorted_ns: &[u64], share: f64) -> Option<f64> {
@@ -77,9 +83,8 @@ fn disorder(passes: &[Pass]) -> Disorder {
 }
 
 fn row(
-    strategy: Strategy,
-    processes: u32,
-    tasks: u32,
+    entrant: Entrant<'_>,
+    (processes, tasks): (u32, u32),
     counter: &Path,
     passes: &[Pass],
     done: &[Done],
@@ -92,21 +97,27 @@ fn row(
     hand_overs_ns.sort_unstable();
     let acquisitions = waits_ns.len() as u64;
     if acquisitions == 0 {
-        bail!("{}: nobody ever had the lock", strategy.says());
+        bail!("{}: nobody ever had the lock", entrant.says());
     }
     let counted = Section::open(counter)?.read()?.0;
     let elapsed_us = done.iter().map(|done| done.elapsed_us).max().unwrap_or(1).max(1);
-    let sum = |of: fn(&Done) -> u64| done.iter().map(of).sum::<u64>();
-    let each = |total: f64| strategy.is_on_redis().then_some(total / acquisitions as f64);
+    let asked = match entrant {
+        Entrant::Ours(_) => after.scripts - before.scripts,
+        Entrant::Peer(_) => after.scripts + after.tries - before.scripts - before.tries,
+    };
+    let requests: Option<u64> = done.iter().map(|done| done.traffic.requests).sum();
+    let pushes: u64 = done.iter().map(|done| done.traffic.pushes).sum();
+    let each = |total: f64| entrant.is_on_redis().then_some(total / acquisitions as f64);
     let disorder = disorder(passes);
     // Whoever was never served has waited at least so long.
     let longest_ns = passes.iter().map(|pass| pass.ended_ns - pass.asked_ns).max().unwrap_or(0);
-    if strategy == Strategy::Control {
+    if entrant.is(Strategy::Control) {
         // There is nothing to hand over.
         hand_overs_ns.clear();
     }
     Ok(Row {
-        strategy: strategy.says(),
+        strategy: entrant.says().to_owned(),
+        what: None,
         processes,
         tasks,
         acquisitions,
@@ -120,9 +131,9 @@ fn row(
         hand_over_p99_us: quantile(&hand_overs_ns, 0.99),
         greatest_overtaking: disorder.overtaking,
         order_inversions: disorder.inversions,
-        requests_each: each(sum(|done| done.requests) as f64),
-        pushes_each: each(sum(|done| done.pushes) as f64),
-        server_calls_each: each((after.scripts - before.scripts) as f64),
+        requests_each: each(requests.unwrap_or(asked) as f64),
+        pushes_each: each(pushes as f64),
+        server_calls_each: each(asked as f64),
         server_cpu_us_each: each(after.cpu_us - before.cpu_us),
     })
 }

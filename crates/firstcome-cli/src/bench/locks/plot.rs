@@ -1,9 +1,9 @@
 //! The strategies side by side, as a drawing that needs nothing else.
 
 use super::{Report, Row, time};
+use crate::markup::{escaped, put};
 use crate::output::grouped;
 use anyhow::bail;
-use std::fmt::Write;
 use std::path::Path;
 
 /// Widths and heights, in the drawing's own units.
@@ -79,10 +79,6 @@ pub(super) fn draw(path: &Path, report: &Report<'_>) -> String {
     )
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
 fn svg(report: &Report<'_>) -> String {
     // The control is no lock: what it reaches is no figure of one.
     let rows: Vec<&Row> = report.rows.iter().filter(|row| row.lost_updates == 0).collect();
@@ -123,7 +119,7 @@ fn draw_chart(chart: &Chart, rows: &[&Row], top: f64, svg: &mut String) {
     for (at, row) in rows.iter().enumerate() {
         let y = first + GAP / 2.0 + at as f64 * (BAR + GAP);
         let text_y = y + BAR - 3.5;
-        let name = escaped(row.strategy);
+        let name = escaped(&row.strategy);
         put(svg, format_args!("<text x=\"{:.0}\" y=\"{text_y:.1}\" text-anchor=\"end\">{name}</text>", NAMES - 10.0));
         let Some(value) = (chart.value)(row) else {
             put(svg, format_args!("<text x=\"{:.0}\" y=\"{text_y:.1}\" class=\"none\">–</text>", NAMES + 8.0));
@@ -142,9 +138,4 @@ fn draw_chart(chart: &Chart, rows: &[&Row], top: f64, svg: &mut String) {
             ),
         );
     }
-}
-
-fn put(svg: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing to a string does not fail.
-    let _ = svg.write_fmt(text);
 }

@@ -29,6 +29,8 @@ pub(super) struct Server {
 pub(super) struct Figures {
     /// Scripts that clients ran, and that they loaded. What scripts call in turn is not among them.
     pub(super) scripts: u64,
+    /// SETs, also those of scripts: a peer's way to try.
+    pub(super) tries: u64,
     /// Processor time in µs.
     pub(super) cpu_us: f64,
     pub(super) keys: u64,
@@ -83,7 +85,8 @@ impl Server {
         };
         let keys = info.lines().filter_map(|line| line.split_once(":keys=")?.1.split(',').next()?.parse::<u64>().ok());
         Ok(Figures {
-            scripts: calls("evalsha") + calls("script|load"),
+            scripts: calls("eval") + calls("evalsha") + calls("script|load"),
+            tries: calls("set"),
             cpu_us: (number("used_cpu_user") + number("used_cpu_sys")) * 1e6,
             keys: keys.sum(),
         })

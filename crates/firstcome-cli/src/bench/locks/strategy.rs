@@ -3,13 +3,11 @@
 use super::traced::{Keep, Watched, patient, unreachable};
 use firstcome::lock::Pauses;
 use firstcome::{Guard, LockError, Locks, SpinGuard, SpinLocks};
+use firstcome_crew::{LEASE, Traffic};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
-
-/// A hold lasts so long if its holder dies.
-const LEASE: Duration = Duration::from_secs(30);
 
 /// One way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -113,9 +111,12 @@ impl Way {
             _ => Self::Control,
         })
     }
+}
 
-    /// Gets the lock, or `None` if the time is over before.
-    pub(super) async fn acquire(&self, name: &str, wait: Duration) -> anyhow::Result<Option<Held>> {
+impl firstcome_crew::Way for Way {
+    type Held = Held;
+
+    async fn acquire(&self, name: &str, wait: Duration) -> anyhow::Result<Option<Held>> {
         let got = match self {
             Self::Control => Ok(Held::Nothing),
             Self::Spin(locks, pauses) => {
@@ -133,36 +134,32 @@ impl Way {
         }
     }
 
-    /// Requests that were sent, and pushes that came.
-    pub(super) fn traffic(&self) -> (u64, u64) {
+    async fn release(&self, held: Held) -> anyhow::Result<()> {
+        match held {
+            Held::Nothing => {}
+            Held::Spin(guard) => guard.release().await?,
+            Held::Ours(guard) => guard.release().await?,
+        }
+        Ok(())
+    }
+
+    fn traffic(&self) -> Traffic {
         let counts = match self {
             Self::Spin(locks, _) => locks.counts(),
             Self::Native(watched, _) => watched.counts(),
-            Self::Control | Self::Local(_) => return (0, 0),
+            Self::Control | Self::Local(_) => return Traffic { requests: Some(0), pushes: 0 },
         };
-        (counts.requests, counts.pushes)
+        Traffic { requests: Some(counts.requests), pushes: counts.pushes }
     }
 
-    /// The place in line behind a fence, where the store knows one.
-    pub(super) fn place_of(&self, fence: u64) -> Option<u64> {
+    fn fence(&self, held: &Held) -> u64 {
+        if let Held::Ours(guard) = held { guard.fence().get() } else { 0 }
+    }
+
+    fn place_of(&self, fence: u64) -> Option<u64> {
         match self {
             Self::Native(watched, 1) => watched.place_of(fence),
             _ => None,
         }
-    }
-}
-
-impl Held {
-    pub(super) fn fence(&self) -> u64 {
-        if let Self::Ours(guard) = self { guard.fence().get() } else { 0 }
-    }
-
-    pub(super) async fn release(self) -> anyhow::Result<()> {
-        match self {
-            Self::Nothing => {}
-            Self::Spin(guard) => guard.release().await?,
-            Self::Ours(guard) => guard.release().await?,
-        }
-        Ok(())
     }
 }

@@ -1,8 +1,9 @@
 //! Locks on Redis with somebody who looks over their shoulder: which steps were sent, and who got in line when.
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use firstcome::core::id::LockName;
 use firstcome::core::lock::{Acquired, Answer, ClientId, Grant, Said, Step};
+use firstcome::edge::Stopwatch;
 use firstcome::redis::{Counts, Link, LinkOptions, RedisLocks};
 use firstcome::{Fault, FaultKind, LockEvent, LockInbox, LockSeen, LockStore, Locks, StoreError};
 use std::collections::BTreeMap;
@@ -11,6 +12,10 @@ use std::time::Duration;
 
 /// Longer than a machine that has other things to do lets anything wait.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a line may take to form.
+const LINE_PATIENCE: Duration = Duration::from_secs(120);
+/// Between two looks at what is waited for.
+pub(super) const LOOK: Duration = Duration::from_millis(2);
 
 /// Steps by their kind. The link counts the same ones, and scripts that had to be loaded.
 #[derive(Clone, Copy, Default, Debug)]
@@ -21,14 +26,16 @@ pub(super) struct Steps {
     pub(super) beats: u64,
 }
 
-/// What was seen.
+/// What was seen. Written down as it comes, and sorted when somebody asks: what is measured is not to pay for it.
 #[derive(Default)]
 struct Seen {
     steps: Steps,
-    /// The place in line that a request was given, by its number.
+    /// Requests by their number, and the place in line that each was given.
+    placed: Vec<(u64, u64)>,
+    /// Fences, and the request that each was given to.
+    granted: Vec<(u64, u64)>,
+    /// The place in line behind each fence.
     places: BTreeMap<u64, u64>,
-    /// Which request a fence was given to.
-    fences: BTreeMap<u64, u64>,
 }
 
 /// Whether places are kept.
@@ -84,25 +91,41 @@ impl Watched {
         self.link.counts()
     }
 
+    /// Waits until so many are in line.
+    pub(super) async fn stand_in_line(&self, name: &str, waiters: u32) -> anyhow::Result<()> {
+        let watch = Stopwatch::start();
+        while self.locks.view(name).await?.view.waiters < waiters {
+            if LINE_PATIENCE < watch.elapsed() {
+                bail!("{waiters} do not get in line");
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
     /// The place in line that became a hold with this fence.
     pub(super) fn place_of(&self, fence: u64) -> Option<u64> {
-        with(&self.seen, |seen| seen.places.get(seen.fences.get(&fence)?).copied())
+        with(&self.seen, |seen| {
+            if !seen.granted.is_empty() {
+                seen.sort();
+            }
+            seen.places.get(&fence).copied()
+        })
     }
 }
 
 impl Seen {
     fn granted(&mut self, grant: &Grant) {
-        self.fences.insert(grant.fence.get(), grant.request.number);
+        self.granted.push((grant.fence.get(), grant.request.number));
     }
 
-    fn answered(&mut self, step: &Step, answer: &Answer) {
-        match (step, &answer.said) {
-            (Step::Acquire { waiter, .. }, Said::Acquired(Acquired::Queued { number, .. })) => {
-                self.places.entry(waiter.request.number).or_insert(*number);
-            }
+    /// `asked` is the number of the request, if the step was an acquire.
+    fn answered(&mut self, asked: Option<u64>, answer: &Answer) {
+        match (asked, &answer.said) {
+            (Some(asked), Said::Acquired(Acquired::Queued { number, .. })) => self.placed.push((asked, *number)),
             // Who finds the lock free has it from the moment of the arrival on.
-            (Step::Acquire { waiter, .. }, Said::Acquired(Acquired::Granted(grant))) => {
-                self.places.entry(waiter.request.number).or_insert(grant.fence.get());
+            (Some(asked), Said::Acquired(Acquired::Granted(grant))) => {
+                self.placed.push((asked, grant.fence.get()));
                 self.granted(grant);
             }
             (_, Said::Beaten { looked, .. }) => {
@@ -110,6 +133,15 @@ impl Seen {
             }
             _ => {}
         }
+    }
+
+    fn sort(&mut self) {
+        let mut first = BTreeMap::new();
+        for (asked, place) in &self.placed {
+            first.entry(*asked).or_insert(*place);
+        }
+        let behind = self.granted.drain(..).filter_map(|(fence, asked)| Some((fence, *first.get(&asked)?)));
+        self.places.extend(behind);
     }
 }
 
@@ -126,8 +158,12 @@ impl LockStore for Traced {
         if self.keep == Keep::Counts {
             return self.store.take(step).await;
         }
-        let answer = self.store.take(step.clone()).await?;
-        with(&self.seen, |seen| seen.answered(&step, &answer));
+        let asked = match &step {
+            Step::Acquire { waiter, .. } => Some(waiter.request.number),
+            _ => None,
+        };
+        let answer = self.store.take(step).await?;
+        with(&self.seen, |seen| seen.answered(asked, &answer));
         Ok(answer)
     }
 

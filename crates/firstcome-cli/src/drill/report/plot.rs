@@ -1,10 +1,10 @@
 //! One plot as inline SVG: once wide, once narrow, so that its text is readable on a telephone too.
 //!
-//! Everything that comes in is escaped here, and what is no finite number is left out.
+//! Everything that comes in is escaped, and what is no finite number is left out.
 
 use super::scale::{Scale, Tick, figure, sane, whole};
 use crate::drill::facts::Kill;
-use std::fmt::Write;
+use crate::markup::{escaped, put};
 
 /// The most points of one line: more do not show on a screen.
 const POINTS_MAX: usize = 600;
@@ -78,24 +78,6 @@ pub(super) fn marks(kills: &[Kill]) -> Vec<Mark> {
         Some(Mark { number: at + 1, from_s, to_s, says })
     };
     kills.iter().enumerate().filter_map(mark).collect()
-}
-
-/// Text for HTML and SVG, in content and in attributes.
-pub(super) fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            // Control characters are not allowed in a page.
-            _ if letter.is_control() => safe.push(' '),
-            _ => safe.push(letter),
-        }
-    }
-    safe
 }
 
 /// Fewer points, but every peak and every dip stays: the least and the most of each bucket, in their order.
@@ -328,11 +310,6 @@ fn between(from: f64, to: f64, share: f64) -> f64 {
     from + (to - from) * share
 }
 
-fn put(html: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing to a string does not fail.
-    let _ = html.write_fmt(text);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -351,10 +328,5 @@ mod tests {
         for few in 601..610 {
             assert!(thinned(&points[..few], 600).len() <= 600);
         }
-    }
-
-    #[test]
-    fn markup_in_text_is_escaped() {
-        assert_eq!(escaped("<a href=\"x\">'&\u{7}"), "&lt;a href=&quot;x&quot;&gt;&#39;&amp; ");
     }
 }

@@ -10,7 +10,7 @@ pub(super) async fn claims_that_were_dropped_are_done_or_not_done<S: CouponStore
     for seed in 0..8 {
         let coupon = name(&format!("dropped{seed}"));
         bench.put(&coupon, LIMIT).await;
-        let mut rng = Rng::new(seed);
+        let mut rng = Rng::from_seed(seed);
         let dropped =
             all(
                 (0..USERS).map(|user| {
@@ -58,7 +58,7 @@ pub(super) async fn redemptions_that_were_dropped_are_done_or_not_done<S: Coupon
         async move { bench.claim(&coupon, &format!("user{user}"), None).await.expect("there are enough") }
     }))
     .await;
-    let mut rng = Rng::new(1);
+    let mut rng = Rng::from_seed(1);
     let dropped = all((1..=LIMIT).map(|number| {
         let (bench, coupon, polls) = (bench.clone(), coupon.clone(), rng.below(6));
         let request = key(number.into(), 1);

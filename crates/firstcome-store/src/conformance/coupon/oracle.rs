@@ -152,7 +152,7 @@ pub(super) struct Sequence {
 impl Sequence {
     pub(super) fn new(seed: u64) -> Self {
         let coupon = name(&format!("sequence{seed}"));
-        Self { seed, coupon, rng: Rng::new(seed), oracle: Oracle::new(), history: Vec::new() }
+        Self { seed, coupon, rng: Rng::from_seed(seed), oracle: Oracle::new(), history: Vec::new() }
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) async fn random_steps_are_answered_as_by_the_rules<S: LockStore>(benc
 }
 
 async fn play<S: LockStore>(bench: &Bench<S>, sequence: u16) {
-    let mut rng = Rng::new(u64::from(sequence) + 1);
+    let mut rng = Rng::from_seed(u64::from(sequence) + 1);
     let names = names_of(bucket_index(sequence * 5), 2);
     // What was told lately: instants and places, around which to choose.
     let (mut now_us, mut place) = (0, 0);

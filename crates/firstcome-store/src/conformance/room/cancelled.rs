@@ -10,7 +10,7 @@ pub(super) async fn joins_that_were_dropped_are_done_or_not_done<S: RoomStore + 
     for seed in 0..8 {
         let room = name(&format!("dropped{seed}"));
         bench.put(&room, paused()).await;
-        let mut rng = Rng::new(seed);
+        let mut rng = Rng::from_seed(seed);
         let dropped = all((0..USERS).map(|user| {
             let (bench, room, polls) = (bench.clone(), room.clone(), rng.below(6));
             let mine = join(Some(&format!("user{user}")), key(user.into(), 1));

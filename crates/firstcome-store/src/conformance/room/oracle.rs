@@ -144,13 +144,13 @@ pub(super) async fn random_commands_are_answered_as_by_the_rules<S: RoomStore + 
     let sequence = |seed| Sequence {
         seed,
         room: name(&format!("sequence{seed}")),
-        rng: Rng::new(seed),
+        rng: Rng::from_seed(seed),
         oracle: Oracle { room: None },
         drawn: 0,
         history: Vec::new(),
     };
     let mut sequences: Vec<Sequence> = (0..SEQUENCES).map(sequence).collect();
-    let mut rng = Rng::new(SEQUENCES);
+    let mut rng = Rng::from_seed(SEQUENCES);
     for round in 0..ROUNDS {
         bench.clock.pass_ms(pick(&mut rng, &[1, 60, 60, 250, 900, 31_000]));
         let now = bench.clock.both();

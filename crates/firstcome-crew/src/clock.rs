@@ -1,6 +1,6 @@
 //! A clock that all processes of this machine read alike.
 
-use firstcome::edge::{Clock as _, Stopwatch, SystemClock};
+use firstcome_store::edge::{Clock as _, Stopwatch, SystemClock};
 
 /// Looks at both clocks in search of two that fall into one microsecond.
 const LOOKS: usize = 10_000;
@@ -8,13 +8,14 @@ const LOOKS: usize = 10_000;
 /// The wall clock as it was when this was started, and since then one that nobody sets. Processes that start theirs within
 /// seconds agree to about a microsecond.
 #[derive(Clone, Copy)]
-pub(super) struct MachineClock {
+pub struct MachineClock {
     watch: Stopwatch,
     start_ns: u64,
 }
 
 impl MachineClock {
-    pub(super) fn start() -> Self {
+    /// Looks at both clocks.
+    pub fn start() -> Self {
         let (wall, watch) = (SystemClock::default(), Stopwatch::start());
         let mut start_us = wall.now().as_us();
         for _ in 0..LOOKS {
@@ -29,7 +30,8 @@ impl MachineClock {
         Self { watch, start_ns: start_us.unsigned_abs() * 1_000 }
     }
 
-    pub(super) fn now_ns(&self) -> u64 {
+    /// The time, in nanoseconds since 1970.
+    pub fn now_ns(&self) -> u64 {
         self.start_ns + self.watch.elapsed().as_nanos() as u64
     }
 }

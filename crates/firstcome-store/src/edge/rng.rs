@@ -1,29 +1,32 @@
-//! Chance from a seed: the same seed gives the same numbers on every machine, for ever.
+//! Chance from a seed, for tests, simulations and plans: the same seed gives the same numbers on every machine, for ever.
 
-/// SplitMix64: one word of state, every seed equally good, no dependency that could change its stream.
+/// `SplitMix64`: one word of state, every seed equally good, no dependency that could change its stream.
 #[derive(Clone, Debug)]
-pub struct Rng {
-    state: u64,
-}
+pub struct Rng(u64);
 
 impl Rng {
     /// The generator of a seed.
     pub const fn from_seed(seed: u64) -> Self {
-        Self { state: seed }
+        Self(seed)
+    }
+
+    /// A generator that depends on nothing but these: what a person does next must not hang on what others draw.
+    pub const fn of(seed: u64, person: u32, salt: u64) -> Self {
+        Self(mix(seed ^ mix((person as u64) << 20 ^ salt)))
     }
 
     /// The next 64 bits.
     pub const fn bits(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        mix(self.state)
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        mix(self.0)
     }
 
-    /// A generator of its own, so that one part of the simulation can draw more without moving the others.
+    /// A generator of its own, so that one part of a simulation can draw more without moving the others.
     pub const fn fork(&mut self) -> Self {
-        Self { state: self.bits() }
+        Self(self.bits())
     }
 
-    /// A number of `0..end`. The bias of the remainder is of no concern here: every `end` is tiny.
+    /// A number of `0..end`; `end` must not be 0. The bias of the remainder is of no concern here.
     pub const fn below(&mut self, end: u64) -> u64 {
         self.bits() % end
     }
@@ -33,9 +36,19 @@ impl Rng {
         first + self.below(last - first + 1)
     }
 
+    /// A number of `0.0..1.0`.
+    pub const fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
     /// True `per_mille` times out of a thousand.
     pub const fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1_000) < per_mille
+    }
+
+    /// True once in `times`, on average.
+    pub const fn once_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
     }
 
     /// An index into something of this length. The length must not be zero.
@@ -49,7 +62,7 @@ impl Rng {
     }
 }
 
-/// Spreads a word over all 64 bits (the finalizer of SplitMix64).
+/// Spreads a word over all 64 bits (the finalizer of `SplitMix64`).
 pub const fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -1,18 +1,19 @@
 //! The critical section: a counter in a file that all processes share, read, and written after a tiny pause.
 
-use super::clock::MachineClock;
+use crate::clock::MachineClock;
 use anyhow::Context;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// The counter, and when its last holder began to give the lock back.
-pub(super) struct Section {
+pub struct Section {
     file: File,
 }
 
 impl Section {
-    pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
+    /// Makes the counter unless there is one.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
         let file = file.with_context(|| format!("cannot open {}", path.display()))?;
         if file.metadata()?.len() < 16 {
@@ -22,7 +23,7 @@ impl Section {
     }
 
     /// The counter, and when the lock was last given back.
-    pub(super) fn read(&self) -> anyhow::Result<(u64, u64)> {
+    pub fn read(&self) -> anyhow::Result<(u64, u64)> {
         let mut bytes = [0; 16];
         self.file.read_exact_at(&mut bytes, 0)?;
         let (count, released) = bytes.split_at(8);
@@ -30,7 +31,7 @@ impl Section {
     }
 
     /// Counts one up, as somebody would who trusts the lock. Returns when the lock was last given back.
-    pub(super) async fn pass(&self, clock: MachineClock) -> anyhow::Result<u64> {
+    pub async fn pass(&self, clock: MachineClock) -> anyhow::Result<u64> {
         let (count, released_ns) = self.read()?;
         tokio::task::yield_now().await;
         let mut bytes = [0; 16];
