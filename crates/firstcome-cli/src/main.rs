@@ -131,7 +131,7 @@ fn end(outcome: Result<ExitCode, Failure>) -> ExitCode {
                 Failure::NotObtained(error) => (75, format!("{error:#}")),
                 Failure::Lost(error) => (76, format!("{error:#}")),
             };
-            eprintln!("firstcome: {message}");
+            output::say(&message);
             ExitCode::from(code)
         }
     }

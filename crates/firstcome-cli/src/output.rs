@@ -48,6 +48,11 @@ pub(crate) fn write_out(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
+/// Writes a line to standard error. That nobody reads it changes nothing, least of all the exit code.
+pub(crate) fn say(line: &str) {
+    let _ = io::stderr().write_all(format!("firstcome: {line}\n").as_bytes());
+}
+
 /// A whole number with thin groups: 1 234 567.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();

@@ -22,8 +22,8 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How many connections may be asked for.
-const CONNECTIONS: std::ops::RangeInclusive<usize> = 1..=1_000_000;
+/// How many connections, and waits for locks, may be asked for.
+const AT_ONCE: std::ops::RangeInclusive<usize> = 1..=1_000_000;
 
 #[derive(Args)]
 pub(crate) struct ServeArgs {
@@ -54,6 +54,9 @@ pub(crate) struct ServeArgs {
     /// Connections at once [default: 10000]
     #[arg(long, env = "FIRSTCOME_CONNECTIONS_MAX", value_name = "N")]
     connections_max: Option<usize>,
+    /// Acquires that wait for a lock at once, each on a connection; who comes beyond is told `overloaded` [default: 10000]
+    #[arg(long, env = "FIRSTCOME_LOCK_WAITS_MAX", value_name = "N")]
+    lock_waits_max: Option<usize>,
     /// Time for what is under way after a signal to stop [default: 9s]
     #[arg(long, env = "FIRSTCOME_DRAIN", value_name = "DURATION")]
     drain: Option<String>,
@@ -74,6 +77,16 @@ struct Plan {
     proxies: Proxies,
     joins: Option<RateLimit>,
     limits: Limits,
+    locks: LockLimits,
+}
+
+/// Checks a setting of how many there may be at once.
+fn at_once(name: &str, count: usize) -> Result<usize, Failure> {
+    if AT_ONCE.contains(&count) {
+        return Ok(count);
+    }
+    let (min, max) = (AT_ONCE.start(), AT_ONCE.end());
+    Err(Failure::Usage(anyhow!("{name} must be {min} to {max}, not {count}")))
 }
 
 /// The limit of anonymous joins. A burst is a quarter of a minute's, so that people behind one address may come together.
@@ -89,13 +102,12 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
     if args.dev && !listen.ip().is_loopback() {
         return Err(Failure::Usage(anyhow!("--dev listens on loopback only: anybody who reaches it acts as admin")));
     }
-    let mut limits = Limits::default();
+    let (mut limits, mut locks) = (Limits::default(), LockLimits::default());
     if let Some(count) = args.connections_max.or(file.connections_max) {
-        if !CONNECTIONS.contains(&count) {
-            let (min, max) = (CONNECTIONS.start(), CONNECTIONS.end());
-            return Err(Failure::Usage(anyhow!("connections-max must be {min} to {max}, not {count}")));
-        }
-        limits.connections_max = count;
+        limits.connections_max = at_once("connections-max", count)?;
+    }
+    if let Some(count) = args.lock_waits_max.or(file.lock_waits_max) {
+        locks.waits_max = at_once("lock-waits-max", count)?;
     }
     if let Some(text) = args.drain.or(file.drain) {
         limits.drain = duration(&text).map_err(Failure::Usage)?;
@@ -118,6 +130,7 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
         proxies: Proxies::new(args.trusted_proxy.or(file.trusted_proxy).unwrap_or_default()),
         joins: joins(args.joins_per_minute.or(file.joins_per_minute)),
         limits,
+        locks,
     })
 }
 
@@ -177,7 +190,7 @@ async fn serve(plan: &Plan, store: Embedded) -> Outcome {
         limits: plan.limits,
         proxies: plan.proxies.clone(),
         joins: plan.joins,
-        locks: LockLimits::default(),
+        locks: plan.locks,
     };
     let (locks, handle_key) = Locks::open_with_handles(&plan.data).map_err(Failure::Store)?;
     let app = Arc::new(App::with_locks(store, config, locks, handle_key));

@@ -26,6 +26,7 @@ pub(crate) struct File {
     pub(crate) trusted_proxy: Option<Vec<Block>>,
     pub(crate) joins_per_minute: Option<u32>,
     pub(crate) connections_max: Option<usize>,
+    pub(crate) lock_waits_max: Option<usize>,
     pub(crate) drain: Option<String>,
     pub(crate) store: Option<String>,
     pub(crate) wait: Option<String>,

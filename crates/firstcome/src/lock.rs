@@ -177,8 +177,8 @@ impl Locks {
         self.shared.quiet().await;
     }
 
-    /// Lets a hold that was [handed out](Guard::hand_out) last `lease` from now on; returns how long it certainly lasts.
-    /// One request. Fails with [`LockError::Lost`] if it is over.
+    /// Lets a hold that was [handed out](Guard::hand_out) last `lease` from now on, and never shorter than before; returns
+    /// how long it certainly lasts. One request. Fails with [`LockError::Lost`] if it is over.
     pub async fn renew_lease(&self, name: &str, request: Request, lease: Duration) -> Result<Duration, LockError> {
         let (name, lease_ms) = (parse_name(name)?, lease_ms(lease)?);
         // It lasts from when the store took the step, which is not before this and not after the answer.
@@ -281,7 +281,7 @@ impl LockRequest {
     ///
     /// Dropping the future leaves nothing behind: a place in line is given up, and so is a grant that nobody takes.
     ///
-    /// Fails with [`LockError::TimedOut`], or as [`Self::try_acquire`] does but for `Contended`.
+    /// Fails with [`LockError::TimedOut`], or as [`Self::try_acquire`] does; with `Contended` only if the wait is zero.
     pub async fn acquire(self) -> Result<Guard, LockError> {
         let wait = self.wait.unwrap_or(Duration::from_millis(u64::from(WAIT_MS_MAX)));
         let ask = self.ask(wait)?;

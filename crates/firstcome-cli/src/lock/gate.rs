@@ -5,6 +5,7 @@
 
 use super::wire;
 use crate::Failure;
+use crate::output::say;
 use anyhow::{Context, anyhow};
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -35,6 +36,6 @@ pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
         .stdin(Stdio::from(input))
         .stdout(Stdio::from(output))
         .exec();
-    eprintln!("firstcome: cannot run {}: {error}", program.display());
+    say(&format!("cannot run {}: {error}", program.display()));
     Ok(ExitCode::from(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUNNABLE }))
 }

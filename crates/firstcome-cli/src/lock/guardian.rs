@@ -1,16 +1,19 @@
 //! The process that ends the command's group before the lease can end, whatever becomes of the holder.
 //!
 //! It is in a group of its own: what is typed at the terminal, and what is done to the holder's group, does not reach it.
+//! Signals that ask a process to end change nothing here: a service manager sends them to all of a service's processes.
 //! It knows no store. It is told instants of a clock that is the same in all processes, and acts on the last that it was
 //! told. When the holder is gone nobody tells it a later one.
 //!
 //! # Limits
-//! - A process that leaves the group escapes.
+//! - A process that leaves the group escapes; so does the command of a lock within this one, but for the TERM that its
+//!   holder passes on.
 //! - If guardian and holder are both stopped, nobody acts.
 
 use super::gate::GateArgs;
 use super::group::{Group, Leader, MS_NS, Terminal, adopt_orphans, now_ns};
 use super::holder::program;
+use super::signals::Signals;
 use super::wire::{self, Order, Report};
 use crate::Failure;
 use anyhow::Context;
@@ -40,6 +43,9 @@ enum Event {
 /// Guards one command, and stays until nothing is left of its group.
 pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
     adopt_orphans().context("cannot take care of orphans")?;
+    // Caught, not ignored: a command would inherit that. They stay caught when nobody listens any more.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    runtime.block_on(async { Signals::listen().map(drop) }).context("cannot listen to signals")?;
     let holder = wire::socket_of_input()?;
     let gate = std::io::stdout().as_fd().try_clone_to_owned().context("no standard output")?;
     let mut gate = program("lock-gate", args)
@@ -57,7 +63,7 @@ pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
         move || hear(reader, &sender)
     });
     std::thread::spawn(move || watch(group, &sender));
-    let mut guardian = Guardian { group, holder, ask_ns: 0, kill_ns: 0, armed: false, asked: false, before: None };
+    let mut guardian = Guardian::new(group, holder);
     guardian.report(Report::Ready(group));
     let ended = guardian.guard(&events);
     // Its end was seen by other means: this only takes note of it.
@@ -97,11 +103,16 @@ struct Guardian {
     armed: bool,
     /// Whether the group was asked to end. From then on there is no way back.
     asked: bool,
+    killed: bool,
     /// Who had the terminal before the command.
     before: Option<Pid>,
 }
 
 impl Guardian {
+    fn new(group: Group, holder: UnixStream) -> Self {
+        Self { group, holder, ask_ns: 0, kill_ns: 0, armed: false, asked: false, killed: false, before: None }
+    }
+
     fn report(&mut self, report: Report) {
         // A holder that is gone need not know.
         let _ = write!(self.holder, "{report}");
@@ -130,8 +141,8 @@ impl Guardian {
     fn wait(&mut self, events: &Receiver<Event>, longest: Duration) -> Option<Leader> {
         let next_ns = if self.asked { self.kill_ns } else { self.ask_ns };
         let left = Duration::from_nanos(next_ns.saturating_sub(now_ns()));
-        // Killed already: there is nothing to wait for but the end.
-        let wait = if self.armed && !left.is_zero() { left.min(longest) } else { longest };
+        // Killed already: there is nothing to wait for but the end. What became due since the last act is to be done now.
+        let wait = if self.armed && !self.killed { left.min(longest) } else { longest };
         match events.recv_timeout(wait) {
             Ok(Event::Order(order)) => self.obey(order),
             Ok(Event::HolderGone) => {
@@ -178,6 +189,7 @@ impl Guardian {
             self.group.signal(Signal::CONT);
         }
         if self.kill_ns <= now_ns {
+            self.killed = true;
             self.group.signal(Signal::KILL);
         }
     }
@@ -200,5 +212,25 @@ impl Guardian {
             self.act();
             self.wait(events, LOOK_AT_REST);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firstcome::edge::Stopwatch;
+
+    #[test]
+    fn what_is_due_is_not_slept_over() {
+        let (holder, _there) = UnixStream::pair().expect("a pair");
+        let mut guardian = Guardian::new(Group(rustix::process::getpid()), holder);
+        let (_sender, events) = channel();
+        (guardian.armed, guardian.ask_ns, guardian.kill_ns) = (true, now_ns(), now_ns());
+        let (watch, longest) = (Stopwatch::start(), Duration::from_secs(10));
+        for asked in [false, true] {
+            guardian.asked = asked;
+            assert!(guardian.wait(&events, longest).is_none());
+        }
+        assert!(watch.elapsed() < longest, "{:?}", watch.elapsed());
     }
 }

@@ -7,6 +7,7 @@ use super::store::open_locks;
 use super::wire::{self, Order, Report};
 use super::{Plan, failure};
 use crate::Failure;
+use crate::output::say;
 use anyhow::{Context, anyhow, bail};
 use firstcome::edge::Stopwatch;
 use firstcome::{Guard, LockError, Locks};
@@ -106,8 +107,8 @@ async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
         Ok(Ok(())) => {}
         // Somebody else may have had it while the command was still at work.
         Ok(Err(LockError::Lost)) => return Err(failure(&plan.name, LockError::Lost)),
-        Ok(Err(error)) => eprintln!("firstcome: lock {}: not given back, it ends with its lease: {error}", plan.name),
-        Err(_) => eprintln!("firstcome: lock {}: not given back, it ends with its lease: no answer", plan.name),
+        Ok(Err(error)) => say(&format!("lock {}: not given back, it ends with its lease: {error}", plan.name)),
+        Err(_) => say(&format!("lock {}: not given back, it ends with its lease: no answer", plan.name)),
     }
     Ok(ExitCode::from(end))
 }
@@ -321,9 +322,7 @@ impl Holder {
     /// The command was stopped from the terminal that it was given: whoever started this waits for the terminal.
     fn stop_too(&self) {
         if self.given {
-            eprintln!(
-                "firstcome: stopped with the command; what is stopped does not keep a lock for longer than its lease"
-            );
+            say("stopped with the command; what is stopped does not keep a lock for longer than its lease");
             // It fails only if there is no such signal.
             let _ = rustix::process::kill_current_process_group(Signal::STOP);
         }

@@ -48,7 +48,7 @@ enum Layout {
 /// after signal n). It runs in a process group of its own, and signals are forwarded to it. The lock is renewed as long as
 /// something of the group runs; what the command leaves behind in it is ended after a moment. A guardian process ends the
 /// group before the lease can end, also if the store hangs or this process is stopped or killed. A process that leaves the
-/// group (setsid) escapes it.
+/// group (setsid, or the command of another `firstcome lock`) escapes it.
 ///
 /// Exit codes of its own: 75 not obtained in time, 76 lost, 3 store unreachable, 2 usage, 127 no such command, 126 not
 /// runnable.

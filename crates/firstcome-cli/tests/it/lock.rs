@@ -231,6 +231,19 @@ fn a_signal_reaches_the_command_and_its_answer_counts() {
     }
 }
 
+/// As a service manager does it that stops a service.
+#[test]
+fn signals_to_all_processes_do_not_take_the_guardian_away() {
+    let Some(place) = Place::new() else { return };
+    let running = place.start("a", "trap 'exit 5' TERM; echo $$ > pid; while :; do sleep 0.05; done");
+    place.numbers("pid", 1);
+    for name in ["HUP", "INT", "QUIT", "TSTP", "USR1", "TERM"] {
+        signal(running.guardian(), name);
+    }
+    running.signal("TERM");
+    assert_eq!(running.end().0, Some(5));
+}
+
 #[test]
 fn who_is_interrupted_in_line_leaves_it() {
     let Some(place) = Place::new() else { return };
@@ -326,5 +339,5 @@ fn what_the_command_leaves_behind_ends_with_the_lock() {
 #[test]
 fn a_command_may_take_longer_than_its_lease() {
     let Some(place) = Place::new() else { return };
-    run(&mut place.lock("a --lease 1s", "sleep 2.5")).well();
+    run(&mut place.lock("a --lease 2s", "sleep 4.5")).well();
 }

@@ -1,8 +1,10 @@
 //! How the program behaves on a command line: help, exit codes, where settings come from.
 
-use crate::support::program::{PROGRAM, command, firstcome, run};
+use crate::support::http::Client;
+use crate::support::program::{PROGRAM, command, firstcome, run, wait};
 use crate::support::server::Server;
-use serde_json::Value;
+use crate::support::wait_for;
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -52,7 +54,7 @@ fn completions_and_the_manual_are_there() {
 #[test]
 fn calls_that_make_no_sense_end_with_2_and_touch_nothing() {
     let directory = tempfile::tempdir().expect("a directory");
-    let table: [(&[&str], &str); 18] = [
+    let table: [(&[&str], &str); 20] = [
         (&["serv"], "unrecognized subcommand"),
         (&["serve", "--prot", "80"], "--prot"),
         (&["serve", "--dev", "--listen", "0.0.0.0:0"], "loopback only"),
@@ -66,6 +68,8 @@ fn calls_that_make_no_sense_end_with_2_and_touch_nothing() {
         (&["serve", "--dev", "--allow-origin", "example.org"], "not an origin"),
         (&["serve", "--dev", "--connections-max", "0"], "connections-max"),
         (&["serve", "--dev", "--connections-max", "18446744073709551615"], "connections-max"),
+        (&["serve", "--dev", "--lock-waits-max", "0"], "lock-waits-max must be 1 to 1000000, not 0"),
+        (&["serve", "--dev", "--lock-waits-max", "1000001"], "lock-waits-max"),
         (&["serve", "--dev", "--config", "absent.toml"], "absent.toml"),
         (&["import"], "<FILE>"),
         (&["import", "--coupon", "launch=x", "file.csv"], "1 to 100000000"),
@@ -87,6 +91,7 @@ fn a_wrong_settings_file_is_a_usage_error_that_names_the_place() {
         ("listen = 80", "listen"),
         ("listen = \"127.0.0.1:0\"\ndrain = \"soon\"", "not a duration"),
         ("connections-max = 0", "connections-max"),
+        ("lock-waits-max = 0", "lock-waits-max"),
         ("listen = \"0.0.0.0:0\"", "loopback only"),
         ("not toml", "firstcome.toml"),
     ];
@@ -139,9 +144,35 @@ fn the_address_comes_from_the_environment_and_from_the_file() {
     assert_eq!(server.address().ip().to_string(), "127.0.0.3");
     let admin = server.line("admin on http://");
     let admin = admin.trim_start_matches("admin on http://").parse().expect("an address");
-    let figures = crate::support::http::Client::new(admin).get("/metrics");
+    let figures = Client::new(admin).get("/metrics");
     assert_eq!(figures.status, 200, "{}", figures.text());
     server.stop();
+}
+
+#[test]
+fn no_more_wait_for_locks_than_the_setting_says_that_counts() {
+    for (file, environment, flag) in [("1", None, None), ("9", Some("1"), None), ("9", Some("9"), Some("1"))] {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::write(directory.path().join("firstcome.toml"), format!("lock-waits-max = {file}")).expect("a file");
+        let mut serve = command(PROGRAM, directory.path());
+        serve.args(["serve", "--dev", "--listen", "127.0.0.1:0", "--drain", "1s"]);
+        serve.args(flag.iter().flat_map(|value| ["--lock-waits-max", value]));
+        let server = Server::spawn(serve.envs(environment.map(|value| ("FIRSTCOME_LOCK_WAITS_MAX", value))));
+        let acquire = |mut client: Client, wait_ms: u64, lease_ms: u64| {
+            let body = json!({"owner": "ann", "wait_ms": wait_ms, "lease_ms": lease_ms});
+            client.call("POST", "/v1/locks/door/acquire", Some(&body))
+        };
+        let held = acquire(server.client(), 0, 3_600_000).json();
+        let client = server.client();
+        let waiting = std::thread::spawn(move || acquire(client, 3_600_000, 1_000));
+        wait_for("somebody in line", || (server.client().get("/v1/locks/door").json()["waiters"] == 1).then_some(()));
+        let refused = acquire(server.client(), 1, 1_000);
+        assert_eq!((refused.status, refused.code().as_str()), (503, "overloaded"));
+        let handle = json!({"handle": held["handle"]});
+        assert_eq!(server.client().call("POST", "/v1/locks/door/release", Some(&handle)).status, 200);
+        assert_eq!(waiting.join().expect("it is answered").status, 200);
+        server.stop();
+    }
 }
 
 #[test]
@@ -228,4 +259,14 @@ fn a_reader_that_goes_away_is_no_fault() {
         assert!(ended.code.is_some_and(|code| codes.contains(&code)), "{arguments}: {ended:?}");
         assert!(!ended.stderr.contains("panicked"), "{arguments}: {ended:?}");
     }
+}
+
+#[test]
+fn whatever_cannot_be_said_the_exit_code_stays() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (reader, nobody_reads) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut lock = command(PROGRAM, directory.path());
+    let child = lock.args(["lock", "a b", "--", "true"]).stderr(nobody_reads).spawn();
+    assert_eq!(wait(&mut child.expect("it starts")).code(), Some(2));
 }

@@ -116,8 +116,8 @@ pub(crate) async fn post_acquire(State(app): State<Arc<App>>, path: PathName, re
 
 /// Hold a lock for longer
 ///
-/// For this lease from now on, also if that is shorter. Do it three times per lease; when it is `lock_lost`, stop what the
-/// lock guards.
+/// For this lease from now on, and never shorter than before. Do it three times per lease; when it is `lock_lost`, stop
+/// what the lock guards.
 #[utoipa::path(post, path = "/v1/locks/{lock}/renew", tag = "Locks", security(("service" = [])),
     params(("lock" = String, Path, description = "Name of the lock")), request_body = RenewBody,
     responses(

@@ -150,10 +150,11 @@ impl Ledger {
         self.figures.held.inc();
     }
 
-    /// A hold lasts longer, or ends sooner.
+    /// A hold lasts longer, or as long as before: a renewal for less does not end it sooner.
     pub(super) fn renew(&mut self, request: Request, lease: Duration, expires_at: Timestamp) {
-        let until = self.clock.elapsed() + lease;
+        let renewed = self.clock.elapsed() + lease;
         let Some(hold) = self.holds.get_mut(&request) else { return };
+        let until = hold.until.max(renewed);
         self.ends.remove(&(hold.until, request));
         (hold.until, hold.expires_at) = (until, expires_at);
         self.ends.insert((until, request));

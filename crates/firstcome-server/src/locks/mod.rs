@@ -22,6 +22,9 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::task::AbortHandle;
 
+/// Between two tries to give back what nobody was told of.
+const AGAIN: Duration = Duration::from_millis(250);
+
 /// How much the locks of a service may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockLimits {
@@ -77,6 +80,7 @@ pub(crate) struct Offer {
     owner: OwnerName,
     request: Request,
     fence: Fence,
+    lease: Duration,
     expires_at: Timestamp,
     told: Arc<AtomicBool>,
 }
@@ -94,10 +98,18 @@ impl Drop for Offer {
             return;
         }
         self.desk.ledger.lock().end(self.request, End::TakenBack);
-        let (locks, name, request) = (self.desk.locks.clone(), self.name.clone(), self.request);
+        let (desk, name, request, lease) = (Arc::clone(&self.desk), self.name.clone(), self.request, self.lease);
+        let given_back = async move {
+            // A store that fails for a moment would keep the lock for nobody, for up to a day.
+            while let Err(LockError::Unavailable(_) | LockError::Unknown) =
+                desk.in_time(desk.locks.release_lease(name.as_str(), request)).await
+            {
+                tokio::time::sleep(AGAIN).await;
+            }
+        };
         // Without a runtime the service has ended, and the lease ends the hold.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { locks.release_lease(name.as_str(), request).await });
+            runtime.spawn(tokio::time::timeout(lease, given_back));
         }
     }
 }
@@ -353,16 +365,16 @@ impl Desk {
         (request, fence, remaining): (Request, Fence, Duration),
         begun: Option<(RequestId, u64)>,
     ) -> Arc<Offer> {
-        let (name, owner, expires_at) = (wanted.name.clone(), wanted.owner.clone(), self.later(remaining));
-        let told = Arc::new(AtomicBool::new(false));
-        let offer = Offer { desk: self.me(), name, owner, request, fence, expires_at, told: Arc::clone(&told) };
+        let Wanted { name, owner, lease, .. } = wanted.clone();
+        let (expires_at, told) = (self.later(remaining), Arc::new(AtomicBool::new(false)));
+        let offer = Offer { desk: self.me(), name, owner, request, fence, lease, expires_at, told: Arc::clone(&told) };
         let offer = Arc::new(offer);
         let kept = Kept { request, fence, offer: Arc::downgrade(&offer), told };
-        self.ledger.lock().grant(&kept, (wanted.lease, expires_at), begun);
+        self.ledger.lock().grant(&kept, (lease, expires_at), begun);
         offer
     }
 
-    /// Lets the hold of a handle last `lease` from now on.
+    /// Lets the hold of a handle last `lease` from now on, and never shorter than before.
     pub(crate) async fn renew(
         &self,
         name: &LockName,

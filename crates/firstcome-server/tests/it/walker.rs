@@ -117,7 +117,7 @@ scenarios! {
     lock_figures: figures_count_what_happened_to_locks;
     lock_trouble: a_store_of_locks_that_refuses_is_unavailable
         a_store_of_locks_that_does_not_answer_leaves_the_outcome_unknown a_repeat_that_cannot_be_checked_is_told_so
-        a_wait_outlasts_a_store_that_fails_for_a_while;
+        a_wait_outlasts_a_store_that_fails_for_a_while what_nobody_was_told_of_is_given_back_again_and_again;
 }
 
 #[tokio::test]

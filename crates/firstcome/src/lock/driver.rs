@@ -232,6 +232,18 @@ impl Shared {
         }
     }
 
+    /// Sends calls, in their order. The last is still to be awaited, if it was not answered at once; a call before it (a
+    /// cohort that ends asks anew for whoever is left) is nobody's to await.
+    fn begin_all(self: &Arc<Self>, calls: Vec<Call>) -> Option<BoxFuture<()>> {
+        let mut last = None;
+        for call in calls {
+            if let Some(before) = std::mem::replace(&mut last, self.begin(call)) {
+                self.in_background(before);
+            }
+        }
+        last
+    }
+
     fn in_background(&self, running: BoxFuture<()>) {
         if let Some(runtime) = &self.runtime {
             runtime.spawn(running);
@@ -281,10 +293,7 @@ impl Shared {
             machine.seats.insert(number, Seat::default());
             number
         });
-        let mut pending = Pending { shared: self, number, running: None, wanted: Wanted::Yes };
-        for call in calls {
-            pending.running = self.begin(call);
-        }
+        let mut pending = Pending { shared: self, number, running: self.begin_all(calls), wanted: Wanted::Yes };
         let fence = pending.granted().await?;
         // From here on it belongs to the guard.
         pending.wanted = Wanted::No;
@@ -293,14 +302,16 @@ impl Shared {
     }
 
     pub(super) async fn release(self: &Arc<Self>, number: u64) -> Result<(), LockError> {
-        let ((), calls) = self.act(|machine, now| machine.client.release(number, now));
-        let mut pending = Pending { shared: self, number, running: None, wanted: Wanted::Yes };
-        for call in calls {
-            pending.running = self.begin(call);
-        }
-        let told = pending.last().await;
-        match told {
+        let (over, calls) = self.act(|machine, now| {
+            let over = machine.seats.get(&number).is_none_or(|seat| seat.is_over(now));
+            machine.client.release(number, now);
+            over
+        });
+        let mut pending = Pending { shared: self, number, running: self.begin_all(calls), wanted: Wanted::Yes };
+        match pending.last().await {
             Told::Released => Ok(()),
+            // What the store did not say cannot make a hold last that was over before it was asked.
+            Told::Failed(_) if over => Err(LockError::Lost),
             told => Err(self.error_of(told)),
         }
     }

@@ -252,13 +252,25 @@ impl Drop for Claim {
     }
 }
 
-/// Gives a lock back, again and again until there is an answer or the lease is over. Whether it was held.
+/// What became of a lock that was to be given back.
+#[derive(PartialEq, Eq)]
+enum GivenBack {
+    /// It was held until then.
+    Held,
+    /// Not held, or given back by a try that had no answer.
+    Perhaps,
+    /// Over before.
+    NotHeld,
+}
+
+/// Gives a lock back, again and again until there is an answer or the lease is over.
 #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
-async fn give_back(shared: &Shared, key: &str, word: &str, over_at: Instant) -> Result<bool, LockError> {
+async fn give_back(shared: &Shared, key: &str, word: &str, over_at: Instant) -> Result<GivenBack, LockError> {
     let mut perhaps_done = false;
     loop {
         let error = match shared.store.release(key, word).await {
-            Ok(held) => return Ok(held || perhaps_done),
+            Ok(true) => return Ok(GivenBack::Held),
+            Ok(false) => return Ok(if perhaps_done { GivenBack::Perhaps } else { GivenBack::NotHeld }),
             Err(error) => error,
         };
         perhaps_done |= matches!(error, StoreError::Unknown);
@@ -364,10 +376,15 @@ impl SpinGuard {
         self.retire();
         let Some(mut claim) = self.hold.claim.lock().take() else { return Err(LockError::Lost) };
         let until = claim.over_at.unwrap_or_else(|| self.deadline());
+        let was_lost = self.is_lost();
         // The claim still stands while this runs: a dropped future goes on in the background.
-        let held = give_back(&claim.shared, &claim.key, &claim.word, until).await?;
+        let given_back = give_back(&claim.shared, &claim.key, &claim.word, until).await?;
         claim.over_at = None;
-        if held { Ok(()) } else { Err(LockError::Lost) }
+        match given_back {
+            GivenBack::Held => Ok(()),
+            GivenBack::Perhaps if !was_lost => Ok(()),
+            GivenBack::Perhaps | GivenBack::NotHeld => Err(LockError::Lost),
+        }
     }
 
     fn retire(&self) {

@@ -1,5 +1,5 @@
 use super::*;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 #[tokio::test]
 async fn a_lock_is_held_by_one_and_handed_over_in_the_order_of_arrival() {
@@ -141,14 +141,22 @@ async fn whatever_is_asked_of_a_hold_it_is_the_same_hold() {
 }
 
 /// A store whose every answer takes some polls, before and after the step is taken.
-struct Slow(Arc<MemoryLocks>);
+#[derive(Default)]
+struct Slow {
+    store: Arc<MemoryLocks>,
+    gone: Arc<AtomicBool>,
+}
 
 impl LockStore for Slow {
     async fn take(&self, step: Step) -> Result<firstcome_store::core::lock::Answer, StoreError> {
         for _ in 0..2 {
             tokio::task::yield_now().await;
         }
-        let answer = self.0.take_now(&step);
+        if self.gone.load(Ordering::Relaxed) {
+            let fault = firstcome_store::Fault { kind: firstcome_store::FaultKind::Io, detail: "gone".to_owned() };
+            return Err(StoreError::Unavailable(Arc::new(fault)));
+        }
+        let answer = self.store.take_now(&step);
         for _ in 0..2 {
             tokio::task::yield_now().await;
         }
@@ -156,15 +164,15 @@ impl LockStore for Slow {
     }
 
     async fn view(&self, name: &LockName) -> Result<LockSeen, StoreError> {
-        LockStore::view(&*self.0, name).await
+        LockStore::view(&*self.store, name).await
     }
 
     fn attach(&self, client: ClientId, inbox: firstcome_store::LockInbox) {
-        LockStore::attach(&*self.0, client, inbox);
+        LockStore::attach(&*self.store, client, inbox);
     }
 
     fn detach(&self, client: ClientId) {
-        LockStore::detach(&*self.0, client);
+        LockStore::detach(&*self.store, client);
     }
 }
 
@@ -189,7 +197,7 @@ async fn dropped_at_any_await_nothing_stays_behind() {
 
 async fn drop_everywhere() {
     let store = Arc::new(MemoryLocks::default());
-    let locks = Locks::over(Slow(Arc::clone(&store))).unwrap();
+    let locks = Locks::over(Slow { store: Arc::clone(&store), ..Slow::default() }).unwrap();
     let (mut cut, mut done) = (0, 0);
     for polls in 0..20 {
         // A free lock; one that is held; and one that is given back while somebody waits. Each future is cut short once.
@@ -209,4 +217,38 @@ async fn drop_everywhere() {
         assert!(store.is_empty(), "giving back, {polls} polls");
     }
     assert!((3..18).contains(&cut) && (3..18).contains(&done), "{cut} {done}");
+}
+
+#[tokio::test]
+async fn who_is_left_of_a_cohort_that_is_over_is_served_all_the_same() {
+    let locks = Locks::over(Slow::default()).unwrap();
+    let ask = || locks.lock("a").lease(Duration::from_millis(100)).cohort(4).acquire();
+    let first = ask().await.unwrap();
+    let next = tokio::spawn(ask());
+    let granted_us = held(&locks).await.expect("it is held").1;
+    let outlives = async {
+        let mut ticks = tokio::time::interval(Duration::from_millis(1));
+        while held(&locks).await.expect("it is renewed").1 <= granted_us + 150_000 {
+            ticks.tick().await;
+        }
+        // Nobody is served by this grant any more: the same step asks for another one, and gives this one up.
+        first.release().await.unwrap();
+        next.await.unwrap().unwrap()
+    };
+    let next = tokio::time::timeout(Duration::from_secs(20), outlives).await.expect("it is its turn");
+    next.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_hold_that_was_over_is_lost_whatever_the_store_says() {
+    let gone = Arc::new(AtomicBool::new(false));
+    let locks = Locks::over(Slow { gone: Arc::clone(&gone), ..Slow::default() }).unwrap();
+    let guard = locks.lock("a").lease(Duration::from_millis(100)).fixed().acquire().await.unwrap();
+    // Without an await, so that the timer has no turn to notice it first.
+    while !guard.remaining().is_zero() {
+        std::hint::spin_loop();
+    }
+    gone.store(true, Ordering::Relaxed);
+    let released = guard.release().await;
+    assert!(matches!(released, Err(LockError::Lost)), "{released:?}");
 }

@@ -58,7 +58,11 @@ pub(crate) async fn a_key_is_free_again_when_its_hold_is_over() {
         assert!(number(&first, "fence") < number(&second, "fence"));
         service.send(release("door", text(&first, "handle"))).await.refused(410, "lock_lost");
         // What was renewed is answered with its new end.
-        let renewed = service.send(renew("door", text(&second, "handle"), 3_600_000)).await.is(200).json();
+        service.send(renew("door", text(&second, "handle"), 3_600_000)).await.is(200);
+        // And not forgotten sooner for a shorter renewal, which ends nothing sooner.
+        let renewed = service.send(renew("door", text(&second, "handle"), 100)).await.is(200).json();
+        service.send(acquire("gate", "ann", 0, 100)).await.is(200);
+        service.until_free("gate").await;
         let again = service.send(ann(60_000)).await.is(200).json();
         assert_eq!((&again["handle"], &again["expires_at"]), (&second["handle"], &renewed["expires_at"]));
         service.give_back(&second).await.is(200);

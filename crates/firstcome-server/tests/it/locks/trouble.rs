@@ -11,6 +11,7 @@ use firstcome_server::Config;
 use parking_lot::Mutex;
 use serde_json::json;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// What the store does with a step.
@@ -28,6 +29,7 @@ enum Mood {
 struct Moody {
     inner: Arc<MemoryLocks>,
     mood: Arc<Mutex<Mood>>,
+    refused: Arc<AtomicU32>,
 }
 
 impl Moody {
@@ -36,6 +38,7 @@ impl Moody {
         match mood {
             Mood::Well => answer.await,
             Mood::Refuses => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
                 let fault = Fault { kind: FaultKind::Io, detail: FAULT_DETAIL.to_owned() };
                 Err(StoreError::Unavailable(Arc::new(fault)))
             }
@@ -74,7 +77,7 @@ impl LockStore for Moody {
 }
 
 fn service() -> (Service, Moody) {
-    let store = Moody { inner: Arc::default(), mood: Arc::new(Mutex::new(Mood::Well)) };
+    let store = Moody { inner: Arc::default(), mood: Arc::new(Mutex::new(Mood::Well)), refused: Arc::default() };
     let locks = Locks::over(store.clone()).expect("chance");
     let mut config = Config { ..config() };
     config.limits.answer = Duration::from_millis(200);
@@ -157,4 +160,20 @@ pub(crate) async fn a_wait_outlasts_a_store_that_fails_for_a_while() {
     };
     let (bob, ()) = tokio::join!(bob, others);
     assert_eq!(bob.is(200).text("owner"), "bob");
+}
+
+/// A lock that nobody was told of is given back, also by a store that fails at that moment.
+pub(crate) async fn what_nobody_was_told_of_is_given_back_again_and_again() {
+    let (service, store) = service();
+    let held = service.hold("door", "ann").await;
+    let bob = waits(service.send(acquire("door", "bob", LONG_MS, DAY_MS).once("k1"))).await;
+    service.until_waiting("door", 1).await;
+    service.give_back(&held).await.is(200);
+    let granted = "firstcome_lock_acquisitions_total{outcome=\"granted\"} 2";
+    crate::running::until(async || service.metrics().await.contains(granted)).await;
+    store.is(Mood::Refuses);
+    drop(bob);
+    crate::running::until(async || 0 < store.refused.load(Ordering::Relaxed)).await;
+    store.is(Mood::Well);
+    service.until_free("door").await;
 }
