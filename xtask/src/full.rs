@@ -21,16 +21,18 @@ const RULE_FILES: [&str; 9] = [
 const CAUGHT_PERCENT_MIN: u32 = 95;
 const SEEDS: &str = "0..200000";
 const KILL_ROUNDS: &str = "300";
+const STOP_ROUNDS: &str = "1000";
 const DENY: &str = "0.20.2";
 const MUTANTS: &str = "27.1.0";
 
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     ("deny", "Dependencies: bans, licences, sources", deny),
     ("mutants", "Mutants of the rules", mutants),
     ("sim", "Simulator, two hundred thousand seeds", sim),
     ("kills", "kill -9 under load", kills),
+    ("stops", "Holders that are stopped, and write too late", stops),
     ("bench", "Coupons on this machine", bench),
     ("rooms", "Rooms on this machine", rooms),
     ("locks", "Locks on this machine", locks),
@@ -105,6 +107,14 @@ fn kills() -> Result<String, String> {
     let rounds = format!("FIRSTCOME_KILL_ROUNDS={KILL_ROUNDS}");
     let test = ["cargo", "test", "--release", "-p", "firstcome-cli", "--test", "it", "kill", "--", "--nocapture"];
     shell::output("env", &[&[rounds.as_str()], &test[..]].concat())
+}
+
+fn stops() -> Result<String, String> {
+    let rounds = format!("FIRSTCOME_STOP_ROUNDS={STOP_ROUNDS}");
+    // With CI set a missing server is no reason to pass.
+    let mut test = vec!["CI=true", &rounds, "cargo", "test", "--release", "-p", "firstcome", "--test", "fence"];
+    test.extend(["--features", "axum,redis,sqlx", "stops", "--", "--nocapture"]);
+    shell::output("env", &test)
 }
 
 /// On a quiet machine: figures of a busy one only show how busy it is.

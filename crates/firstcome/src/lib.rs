@@ -61,6 +61,7 @@
 //! any executor.
 
 mod coupon;
+pub mod fence;
 pub mod lock;
 pub mod request;
 mod room;
@@ -136,10 +137,11 @@ mod room;
 ///   is given back, and rolled back on an error and on a lost lock. Dropped in a panic or with the future, it must undo
 ///   itself. The function's error is to be made from its errors too. What is committed stays a success even if the lock
 ///   was lost meanwhile, since the fence was checked in it. Each retry has a transaction of its own; a conflict may also
-///   come from the commit.
+///   come from the commit. Those of sqlx are ready to be used, see [`fence`].
 pub use firstcome_macros::distributed_lock;
 
 pub use coupon::{ClaimRequest, CouponHandle, Coupons, Error, Outcome};
+pub use fence::FenceToken;
 /// For stores of one's own, and for the simulator.
 pub use firstcome_store::embedded;
 #[cfg(feature = "redis")]

@@ -68,8 +68,8 @@ const COHORT_MAX: u32 = 1_000_000;
 ///
 /// # Promises
 /// - Grants in the order in which the store accepted the requests; who gave up or died is passed over.
-/// - A fence with every grant, above every one before it. Let whatever the lock guards refuse a smaller one: then not
-///   even a holder that was stopped for hours does harm.
+/// - A fence with every grant, above every one before it. Let whatever the lock guards refuse a smaller one, for
+///   which [`fence`](crate::fence) has the checks: then not even a holder that was stopped for hours does harm.
 /// - A hold is renewed three times per lease as long as its guard lives; [`Guard::lost`] resolves before anybody else can
 ///   have the lock, as long as this process runs and the store's clock does not jump.
 ///

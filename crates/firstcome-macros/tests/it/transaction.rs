@@ -1,7 +1,7 @@
 use crate::exits::poll_times;
 use crate::support::{BidError, Dropped, Log, Watched, assert_freed, watched};
 use firstcome::lock::Transaction;
-use firstcome::{Fence, LockError, Locks, distributed_lock};
+use firstcome::{FenceToken, LockError, Locks, distributed_lock};
 use std::future::pending;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -33,8 +33,8 @@ impl Fake {
 impl Transaction for Fake {
     type Error = Failed;
 
-    async fn check_fence(&mut self, lock: &str, fence: Fence) -> Result<(), Failed> {
-        assert!(lock == "a" && 0 < fence.get());
+    async fn check_fence(&mut self, token: &FenceToken) -> Result<(), Failed> {
+        assert!(token.lock() == "a" && token.owner().contains('#'));
         self.step("check fence").await
     }
 

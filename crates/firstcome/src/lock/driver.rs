@@ -287,7 +287,7 @@ impl Shared {
             Ok(guard) => return Ok(guard),
             Err(ask) => ask,
         };
-        let (name, lease) = (ask.name.clone(), Duration::from_millis(u64::from(ask.lease_ms)));
+        let asked = (ask.name.clone(), ask.owner.clone(), Duration::from_millis(u64::from(ask.lease_ms)));
         let (number, calls) = self.act(|machine, now| {
             let number = machine.client.ask(ask, now);
             machine.seats.insert(number, Seat::default());
@@ -298,7 +298,7 @@ impl Shared {
         // From here on it belongs to the guard.
         pending.wanted = Wanted::No;
         drop(pending);
-        Ok(Guard::new(Arc::clone(self), number, name, fence, lease))
+        Ok(Guard::new(Arc::clone(self), number, asked, fence))
     }
 
     pub(super) async fn release(self: &Arc<Self>, number: u64) -> Result<(), LockError> {

@@ -2,7 +2,8 @@
 
 use super::driver::Shared;
 use super::{Fence, LockError};
-use firstcome_store::core::id::LockName;
+use crate::fence::FenceToken;
+use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::lock::Request;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -23,6 +24,7 @@ struct Held {
     shared: Arc<Shared>,
     number: u64,
     name: LockName,
+    owner: OwnerName,
     fence: Fence,
     lease: Duration,
     over: Over,
@@ -42,6 +44,8 @@ pub struct Lease {
     pub name: LockName,
     /// Whose hold; a secret of its holder.
     pub request: Request,
+    /// As what others see the holder.
+    pub owner: OwnerName,
     /// The fencing token.
     pub fence: Fence,
     /// Until when it certainly lasts unless it is renewed.
@@ -53,6 +57,11 @@ impl Lease {
     #[expect(clippy::disallowed_methods, reason = "a time left is told in relation to the machine's clock")]
     pub fn remaining(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// As [`Guard::token`]: the same one as before it was handed out. No request.
+    pub fn token(&self) -> FenceToken {
+        FenceToken::of_hold(&self.name, self.fence, &self.owner, self.request)
     }
 }
 
@@ -71,8 +80,9 @@ impl fmt::Debug for Guard {
 }
 
 impl Guard {
-    pub(super) fn new(shared: Arc<Shared>, number: u64, name: LockName, fence: Fence, lease: Duration) -> Self {
-        Self { held: Arc::new(Held { shared, number, name, fence, lease, over: Over::No }) }
+    pub(super) fn new(shared: Arc<Shared>, number: u64, asked: (LockName, OwnerName, Duration), fence: Fence) -> Self {
+        let (name, owner, lease) = asked;
+        Self { held: Arc::new(Held { shared, number, name, owner, fence, lease, over: Over::No }) }
     }
 
     /// The name of the lock.
@@ -80,9 +90,17 @@ impl Guard {
         self.held.name.as_str()
     }
 
-    /// The fencing token: whatever is guarded must refuse a smaller one than it has seen.
+    /// The fencing token: whatever is guarded must refuse a smaller one than it has seen. [`Self::token`] says it together
+    /// with whose it is.
     pub fn fence(&self) -> Fence {
         self.held.fence
+    }
+
+    /// What is shown to whatever the lock guards: the fence, with the names of the lock and of this very hold. See
+    /// [`fence`](crate::fence) for what checks it. The same for every guard of one hold. No request; a digest.
+    pub fn token(&self) -> FenceToken {
+        let Held { shared, number, name, owner, fence, .. } = &*self.held;
+        FenceToken::of_hold(name, *fence, owner, Request { client: shared.id, number: *number })
     }
 
     /// Until when the lock is certainly held, by this process's clock, unless it is renewed before; now, or before, if it
@@ -148,7 +166,7 @@ impl Guard {
             return Err(LockError::Invalid { field: "guard", wanted: "the only one of its hold" });
         };
         let (request, deadline) = held.shared.hand_out(held.number, held.lease).await?;
-        Ok(Lease { name: held.name.clone(), request, fence: held.fence, deadline })
+        Ok(Lease { name: held.name.clone(), request, owner: held.owner.clone(), fence: held.fence, deadline })
     }
 
     /// Gives the lock back: whoever is next has it when this returns. One request. If it was re-entered and another guard

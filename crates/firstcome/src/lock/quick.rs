@@ -94,7 +94,7 @@ impl Shared {
         let waiter = Waiter { request, owner: ask.owner.clone(), lease_ms: ask.lease_ms, passes: 1 };
         let step = Step::Acquire { name: ask.name.clone(), waiter, wait: Wait::No };
         let Said::Acquired(Acquired::Granted(grant)) = store.take_now(&step).said else { return Err(ask) };
-        let (name, lease) = (ask.name.clone(), Duration::from_millis(u64::from(ask.lease_ms)));
+        let wanted = (ask.name.clone(), ask.owner.clone(), Duration::from_millis(u64::from(ask.lease_ms)));
         let wakes = {
             let mut machine = self.machine.lock();
             machine.quick.holds.insert(number, Hold { ask, fence: grant.fence, asked });
@@ -108,7 +108,7 @@ impl Shared {
         if wakes {
             self.wake.notify_one();
         }
-        Ok(Guard::new(Arc::clone(self), number, name, grant.fence, lease))
+        Ok(Guard::new(Arc::clone(self), number, wanted, grant.fence))
     }
 
     /// Gives back a hold that the client does not know of. `None` if it knows it.

@@ -1,6 +1,7 @@
 //! What `#[distributed_lock]` expands to, and the traits by which it knows errors and transactions.
 
-use super::{Fence, Guard, LockError};
+use super::{Guard, LockError};
+use crate::fence::FenceToken;
 use firstcome_store::edge::draw_id;
 use std::future::Future;
 use std::time::Duration;
@@ -27,12 +28,13 @@ pub trait Transaction: Sized + Send {
     /// Why a step failed.
     type Error;
 
-    /// Refuses a fence that is smaller than one seen before, and remembers it. The first step of the transaction.
+    /// Refuses a token by the rule of [`fence::accepts`](crate::fence::accepts), and remembers it otherwise. The first step
+    /// of the transaction. With the feature `sqlx` its transactions do this by [`fence::sqlx`](crate::fence).
     ///
     /// Whatever remembers it must stay locked until the transaction ends (one row per lock, updated if its fence is not
     /// larger): then a transaction whose lock was lost after this either ends before the next holder's begins to read,
-    /// or fails. The same fence again is fine.
-    fn check_fence(&mut self, lock: &str, fence: Fence) -> impl Future<Output = Result<(), Self::Error>> + Send;
+    /// or fails. The same token again is fine.
+    fn check_fence(&mut self, token: &FenceToken) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
     /// Makes it durable.
     fn commit(self) -> impl Future<Output = Result<(), Self::Error>> + Send;
@@ -79,7 +81,8 @@ where
         Ok(transaction) => transaction,
         Err(error) => return Ok(Err(error.into())),
     };
-    let checked = guard.run(transaction.check_fence(guard.name(), guard.fence())).await;
+    let token = guard.token();
+    let checked = guard.run(transaction.check_fence(&token)).await;
     match checked {
         Ok(Ok(())) => Ok(Ok(transaction)),
         Ok(Err(error)) => {
