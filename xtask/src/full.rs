@@ -22,17 +22,19 @@ const CAUGHT_PERCENT_MIN: u32 = 95;
 const SEEDS: &str = "0..200000";
 const KILL_ROUNDS: &str = "300";
 const STOP_ROUNDS: &str = "1000";
+const HAND_OVERS: &str = "100000";
 const DENY: &str = "0.20.2";
 const MUTANTS: &str = "27.1.0";
 
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     ("deny", "Dependencies: bans, licences, sources", deny),
     ("mutants", "Mutants of the rules", mutants),
     ("sim", "Simulator, two hundred thousand seeds", sim),
     ("kills", "kill -9 under load", kills),
     ("stops", "Holders that are stopped, and write too late", stops),
+    ("faults", "Locks on a Redis that forgets, dies, is full, and throws clients out", faults),
     ("bench", "Coupons on this machine", bench),
     ("rooms", "Rooms on this machine", rooms),
     ("locks", "Locks on this machine", locks),
@@ -115,6 +117,12 @@ fn stops() -> Result<String, String> {
     let mut test = vec!["CI=true", &rounds, "cargo", "test", "--release", "-p", "firstcome", "--test", "fence"];
     test.extend(["--features", "axum,redis,sqlx", "stops", "--", "--nocapture"]);
     shell::output("env", &test)
+}
+
+fn faults() -> Result<String, String> {
+    let hand_overs = format!("FIRSTCOME_HANDOVERS={HAND_OVERS}");
+    let test = ["cargo", "test", "--release", "-p", "firstcome", "--features", "redis", "--test", "faults"];
+    shell::output("env", &[&["CI=true", hand_overs.as_str()], &test[..], &["--", "--nocapture"]].concat())
 }
 
 /// On a quiet machine: figures of a busy one only show how busy it is.

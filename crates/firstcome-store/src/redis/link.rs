@@ -146,10 +146,11 @@ impl Link {
         self.invoke(&invocation).await
     }
 
-    /// Runs a script. One command, two more if the server does not know the script yet.
+    /// Runs a script. One command; two more if the server does not know the script yet, and a last one if it has forgotten
+    /// it again by then.
     ///
     /// Answers within the time-out for an answer, or, if there is no connection, the one for connecting and that one
-    /// (three times that one if the script must be loaded). Dropping the future leaves the script run or not run.
+    /// (up to four times that one if the script must be loaded). Dropping the future leaves the script run or not run.
     pub async fn invoke(&self, invocation: &Invocation) -> Result<Value, LinkError> {
         self.invoke_over(Lane::Line, invocation).await
     }
@@ -173,7 +174,12 @@ impl Link {
             }
             loaded => loaded?,
         };
-        self.ask(lane, command).await
+        match self.ask(lane, command).await {
+            // Sent along it cannot be missed. Not in the first place: a server that is short of room forgets sooner what
+            // came that way, and not every user may do that.
+            Err(error) if error.is_no_script() => self.ask(lane, &invocation.sent_along()).await,
+            answer => answer,
+        }
     }
 
     /// What this link has done so far.

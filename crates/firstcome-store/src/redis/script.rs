@@ -62,4 +62,16 @@ impl Invocation {
         self.command.arg(part);
         self
     }
+
+    /// The same with the source in place of its name: it runs whether the server knows it or not.
+    pub(crate) fn sent_along(&self) -> Cmd {
+        let mut command = redis::cmd("EVAL");
+        command.arg(self.script.source);
+        for part in self.command.args_iter().skip(2) {
+            if let redis::Arg::Simple(part) = part {
+                command.arg(part);
+            }
+        }
+        command
+    }
 }
