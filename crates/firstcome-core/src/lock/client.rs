@@ -25,6 +25,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// After this without an answer to the withdrawal a waiter whose time is over is told so all the same.
 const WITHDRAWAL_MS: u64 = 1_000;
 
+/// Longer than a push about a grant can matter: the grant has ended by then, or was taken.
+const HANDED_OUT_MS: u64 = 2 * CLAIM_WINDOW_MS as u64;
+
 /// What is the same for all requests of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Settings {
@@ -285,6 +288,8 @@ pub struct Client {
     under_way: BTreeMap<u64, (Steady, About)>,
     timers: BTreeSet<(Steady, Due)>,
     base: Option<Base>,
+    /// What was handed out, for as long as a push about its grant may still be under way.
+    handed_out: VecDeque<(Steady, u64)>,
     calls: VecDeque<Call>,
     told: VecDeque<(u64, Told)>,
 }
@@ -301,6 +306,7 @@ impl Client {
             under_way: BTreeMap::new(),
             timers: BTreeSet::new(),
             base: None,
+            handed_out: VecDeque::new(),
             calls: VecDeque::new(),
             told: VecDeque::new(),
         }
@@ -354,6 +360,10 @@ impl Client {
         let entry = self.entries.get(&number)?;
         matches!(entry.state, State::Held { .. }).then_some(())?;
         self.end(number, None, now);
+        while self.handed_out.front().is_some_and(|(until, _)| *until <= now) {
+            self.handed_out.pop_front();
+        }
+        self.handed_out.push_back((now.plus_ms(HANDED_OUT_MS), number));
         Some(self.request(number))
     }
 

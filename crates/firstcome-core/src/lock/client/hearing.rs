@@ -93,8 +93,10 @@ impl Client {
     fn granted(&mut self, grant: Grant, name: Option<&LockName>, now: Steady) {
         let number = grant.request.number;
         let Some(entry) = self.entries.get_mut(&number) else {
-            // Nobody wants it any more: it was granted to what this process had given up or forgotten.
-            if let Some(name) = name {
+            // Nobody wants it any more: it was granted to what this process had given up or forgotten. But who has taken
+            // it, without this knowing of it any more, has handed it out.
+            let handed_out = grant.taken == Taken::Yes || self.handed_out.iter().any(|(_, other)| *other == number);
+            if let Some(name) = name.filter(|_| !handed_out) {
                 self.undo(name, grant, now);
             }
             return;

@@ -176,3 +176,15 @@ fn wish(key: Option<&str>) -> Ask {
         None => ask,
     }
 }
+
+#[tokio::test]
+async fn who_waits_in_vain_leaves_the_holder_its_lock() {
+    on_each(async |service| {
+        let held = service.hold("door", "ann").await;
+        // Longer than it takes until this service says that it lives, and is told what it holds.
+        service.send(acquire("door", "bob", 1_500, DAY_MS)).await.is(409);
+        service.send(renew("door", text(&held, "handle"), DAY_MS)).await.is(200);
+        service.give_back(&held).await.is(200);
+    })
+    .await;
+}

@@ -224,3 +224,29 @@ fn a_deadline_allows_for_clocks_that_differ_by_a_per_cent_however_old_the_last_a
         net.end();
     }
 }
+
+#[test]
+fn what_was_handed_out_is_not_given_up_by_who_waits_for_it_here() {
+    let (mut net, held) = Net::held(1);
+    let (now, lease_ms) = (net.steady(), 600_000);
+    net.renew(0, held, lease_ms);
+    net.run_ms(10);
+    let request = net.client(0).hand_out(held, now).expect("it is held");
+    net.held.clear();
+    let waits = net.ask(0, wish("a"));
+    // Heartbeats say that this process has the lock, and a push about its grant comes late.
+    net.run_ms(1_500);
+    let hold = net.hold("a").expect("it is held");
+    let push = Push { name: lock_name("a"), grant: Grant { taken: Taken::Open, ..hold.grant() } };
+    let now = net.steady();
+    net.client(0).pushed(&push, now);
+    net.run_ms(60_000);
+    assert_eq!(net.hold("a").map(|hold| hold.waiter.request), Some(request));
+    assert_eq!((net.last(0, waits).as_str(), net.count(0, "release")), ("", 0));
+    // Whoever has it gives it up.
+    let now_us = net.server_us();
+    net.shelves.values_mut().for_each(|shelf| drop(release(shelf, &lock_name("a"), request, Copies::One, now_us)));
+    net.run_ms(1_100);
+    assert_eq!(net.last(0, waits), "granted");
+    net.end();
+}
