@@ -66,6 +66,11 @@ pub enum LinkError {
 }
 
 impl LinkError {
+    /// What is known of something that went two ways, and had an answer over neither.
+    pub(crate) fn of_two(first: Self, second: Self) -> Self {
+        if matches!(second, Self::Unknown { .. }) { second } else { first }
+    }
+
     pub(crate) fn not_connected(says: impl Into<String>) -> Self {
         Self::Unavailable { code: NOT_CONNECTED.to_owned(), says: says.into() }
     }
@@ -156,7 +161,7 @@ pub enum OpenError {
     },
     /// The user or the password is wrong, or its rights do not suffice.
     #[error(
-        "the server turned us away ({code}: {says}); check user and password, and that it may use INFO, SUBSCRIBE, SCRIPT and EVALSHA"
+        "the server turned us away ({code}: {says}); check user and password, and that it may use INFO, PING, SUBSCRIBE, SCRIPT, EVALSHA and EVAL, and the commands of the scripts (+@read +@write +time +publish) on keys and channels that begin with fc:"
     )]
     Denied {
         /// The server's code: `NOAUTH`, `WRONGPASS`, `NOPERM`, `DENIED`.

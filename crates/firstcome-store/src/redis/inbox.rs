@@ -1,8 +1,9 @@
 //! The inbox: a connection that listens, and carries what must not stand behind the commands of others.
 
 use super::error::OpenError;
-use super::link::{CommandWire, Counters, LinkOptions};
-use super::wire::{Backoff, Door, Lost};
+use super::link::{self, CommandWire, Counters, LinkOptions};
+use super::preflight::Eviction;
+use super::wire::{Backoff, Door, Lost, Wire};
 use crate::edge::Stopwatch;
 use redis::{PushInfo, PushKind, Value};
 use std::fmt;
@@ -47,7 +48,8 @@ impl Inbox {
         let (sender, events) = mpsc::channel(WAITING_MESSAGES);
         let (beside, shown) = watch::channel(None);
         let times = (options.ping_interval, options.answer_timeout);
-        let ear = Ear { door, channel: channel.to_owned(), events: sender, beside, counters, times };
+        let eviction = options.allow_eviction;
+        let ear = Ear { door, channel: channel.to_owned(), events: sender, beside, eviction, counters, times };
         let first = ear.subscribe().await?;
         tokio::spawn(ear.keep_listening(first));
         Ok((Self { events }, shown))
@@ -77,13 +79,14 @@ struct Ear {
     events: Sender<InboxEvent>,
     /// The connection, while there is one, for others to use.
     beside: watch::Sender<Option<Arc<CommandWire>>>,
+    eviction: Eviction,
     counters: Arc<Counters>,
     times: (Duration, Duration),
 }
 
 /// A subscription, and whether the owner was told of it.
 struct Subscription {
-    wire: Arc<CommandWire>,
+    wire: Wire,
     told: Arc<AtomicBool>,
 }
 
@@ -94,17 +97,19 @@ impl Ear {
         let told = Arc::new(AtomicBool::new(false));
         let (tell, events, counters) = (Arc::clone(&told), self.events.clone(), Arc::clone(&self.counters));
         let wire = self.door.connect(move |push, lost| hear(push, lost, &events, &counters, &tell)).await?;
-        let answer = self.door.ask(&wire, redis::cmd("SUBSCRIBE").arg(&self.channel)).await;
-        let subscription = Subscription { wire: CommandWire::new(wire), told };
-        match answer {
-            Ok(_) => {
-                self.beside.send_replace(Some(Arc::clone(&subscription.wire)));
-                Ok(subscription)
-            }
+        match self.door.ask(&wire, redis::cmd("SUBSCRIBE").arg(&self.channel)).await {
+            Ok(_) => Ok(Subscription { wire, told }),
             Err(error) => {
-                self.end(subscription).await;
+                self.end(Subscription { wire, told }).await;
                 Err(error)
             }
+        }
+    }
+
+    /// Lets others use the connection if the server is one on which anything may be kept. If not it still listens.
+    async fn show(&self, wire: &Wire) {
+        if let Ok(run_id) = link::look(&self.door, wire, self.eviction).await {
+            self.beside.send_replace(Some(CommandWire::new(wire.clone(), run_id)));
         }
     }
 
@@ -115,7 +120,8 @@ impl Ear {
             loop {
                 if let Some(subscription) = subscription.take() {
                     let lasted = Stopwatch::start();
-                    self.wait_until_lost(&subscription.wire.wire).await;
+                    self.show(&subscription.wire).await;
+                    self.wait_until_lost(&subscription.wire).await;
                     backoff.lasted(lasted.elapsed());
                     self.end(subscription).await;
                 }
@@ -133,7 +139,7 @@ impl Ear {
         self.beside.send_replace(None);
     }
 
-    async fn wait_until_lost(&self, wire: &super::wire::Wire) {
+    async fn wait_until_lost(&self, wire: &Wire) {
         let (ping_interval, answer_timeout) = self.times;
         let ping = redis::cmd("PING");
         let beat = async {
@@ -156,7 +162,7 @@ impl Ear {
     async fn end(&self, subscription: Subscription) {
         let Subscription { wire, told } = subscription;
         // What it still hears is not passed on, except what is on its way in this moment.
-        wire.wire.lost().declare();
+        wire.lost().declare();
         self.beside.send_replace(None);
         drop(wire);
         if told.load(Ordering::Acquire) {

@@ -8,6 +8,7 @@ use super::wire::{Backoff, Door, Wire};
 use crate::edge::Stopwatch;
 use redis::{Cmd, Value};
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -87,6 +88,10 @@ enum Lane {
     Beside,
 }
 
+/// Without an answer for so long, what goes beside the commands is also sent along with them: one of the two connections
+/// may be dead without a word, and what goes there must not be late.
+const HEDGE: Duration = Duration::from_millis(250);
+
 /// The state of the connection for commands.
 enum Line {
     Up(Arc<CommandWire>),
@@ -96,13 +101,15 @@ enum Line {
 
 pub(crate) struct CommandWire {
     pub(crate) wire: Wire,
+    /// Which run of which server is at the other end.
+    run_id: Box<str>,
     /// How many answers came over it.
     answered: AtomicU64,
 }
 
 impl CommandWire {
-    pub(crate) fn new(wire: Wire) -> Arc<Self> {
-        Arc::new(Self { wire, answered: AtomicU64::new(0) })
+    pub(crate) fn new(wire: Wire, run_id: Box<str>) -> Arc<Self> {
+        Arc::new(Self { wire, run_id, answered: AtomicU64::new(0) })
     }
 
     fn is_up(&self) -> bool {
@@ -155,10 +162,34 @@ impl Link {
         self.invoke_over(Lane::Line, invocation).await
     }
 
-    /// The same over the connection of the inbox, so that it does not stand behind whatever all the callers have sent. For
-    /// what must not be late. While that connection is away it takes the ordinary one.
+    /// The same over the connection of the inbox, so that it does not stand behind whatever all the callers have sent; and
+    /// over the ordinary one too if there is no answer soon. For scripts that must not be late, and may run twice.
     pub async fn invoke_beside(&self, invocation: &Invocation) -> Result<Value, LinkError> {
-        self.invoke_over(Lane::Beside, invocation).await
+        if self.beside().is_none() {
+            return self.invoke(invocation).await;
+        }
+        let mut beside = pin!(self.invoke_over(Lane::Beside, invocation));
+        if let Ok(answer) = timeout(HEDGE.min(self.shared.answer_timeout / 4), &mut beside).await {
+            return answer;
+        }
+        let mut line = pin!(self.invoke_over(Lane::Line, invocation));
+        tokio::select! {
+            answer = &mut beside => match answer {
+                Ok(value) => Ok(value),
+                Err(error) => line.await.map_err(|other| LinkError::of_two(error, other)),
+            },
+            answer = &mut line => match answer {
+                Ok(value) => Ok(value),
+                Err(error) => beside.await.map_err(|other| LinkError::of_two(error, other)),
+            },
+        }
+    }
+
+    /// The connection of the inbox, unless it leads to another server than commands go to.
+    fn beside(&self) -> Option<Arc<CommandWire>> {
+        let beside = self.shared.beside.borrow().clone().filter(|beside| beside.is_up())?;
+        let line = self.shared.line.borrow().up();
+        line.is_none_or(|line| line.run_id == beside.run_id).then_some(beside)
     }
 
     async fn invoke_over(&self, lane: Lane, invocation: &Invocation) -> Result<Value, LinkError> {
@@ -198,7 +229,7 @@ impl Link {
     async fn ask(&self, lane: Lane, command: &Cmd) -> Result<Value, LinkError> {
         let beside = match lane {
             Lane::Line => None,
-            Lane::Beside => self.shared.beside.borrow().clone().filter(|beside| beside.is_up()),
+            Lane::Beside => self.beside(),
         };
         let up = beside.or_else(|| self.shared.line.borrow().up());
         let up = match up {
@@ -260,7 +291,13 @@ impl fmt::Debug for Link {
 /// Makes the connection for commands, and looks at the server.
 async fn connect(door: &Door, eviction: Eviction) -> Result<Arc<CommandWire>, OpenError> {
     let wire = door.connect(|_, _| ()).await?;
-    let info: String = match door.ask(&wire, &redis::cmd("INFO")).await? {
+    let run_id = look(door, &wire, eviction).await?;
+    Ok(CommandWire::new(wire, run_id))
+}
+
+/// Looks whether a server will do; which run of which one it is.
+pub(crate) async fn look(door: &Door, wire: &Wire, eviction: Eviction) -> Result<Box<str>, OpenError> {
+    let info: String = match door.ask(wire, &redis::cmd("INFO")).await? {
         Value::VerbatimString { text, .. } => text,
         Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
         other => {
@@ -268,8 +305,7 @@ async fn connect(door: &Door, eviction: Eviction) -> Result<Arc<CommandWire>, Op
             return Err(OpenError::NotRedis { address: door.address().to_owned(), says });
         }
     };
-    preflight::judge(&info, eviction, door.address())?;
-    Ok(CommandWire::new(wire))
+    preflight::judge(&info, eviction, door.address())
 }
 
 /// Makes the connection again whenever it is lost, one attempt at a time, until nobody holds the link.

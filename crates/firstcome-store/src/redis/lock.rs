@@ -330,6 +330,6 @@ fn push_of(message: &[u8], client: ClientId) -> Option<Push> {
     let fence = Fence::new(words.next()?.parse().ok()?)?;
     let mut number = || words.next()?.parse::<u64>().ok();
     let (from_us, lease_ms) = (number()?, number()?);
-    let expires_us = from_us + lease_ms.min(u64::from(CLAIM_WINDOW_MS)) * 1_000;
+    let expires_us = from_us.saturating_add(lease_ms.min(u64::from(CLAIM_WINDOW_MS)) * 1_000);
     Some(Push { name, grant: Grant { request, fence, expires_us, taken: Taken::Open } })
 }

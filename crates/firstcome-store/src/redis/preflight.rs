@@ -4,7 +4,7 @@ use super::error::OpenError;
 use std::fmt;
 
 /// The oldest version that works. Scripts ask for the time and then write, which is replicated by its effects since 5.0;
-/// locks are kept with `SET ... PXAT`, which came with 6.2. Valkey says 7.2 of itself.
+/// they draw numbers with `SET ... GET`, which came with 6.2. Valkey says 7.2 of itself.
 pub const MINIMUM_VERSION: Version = Version { major: 6, minor: 2, patch: 0 };
 
 /// A version of Redis, or the one that Valkey claims to be like.
@@ -44,11 +44,11 @@ pub enum Eviction {
     Allow,
 }
 
-/// Judges a server by its answer to `INFO`.
+/// Judges a server by its answer to `INFO`; returns which run of which server it is.
 ///
 /// That one answer has all there is to know, the eviction policy too (since 4.0), so `CONFIG` is not needed, which hosted
 /// servers often forbid. In this order: version, cluster, loading, replica, eviction.
-pub(crate) fn judge(info: &str, eviction: Eviction, address: &str) -> Result<(), OpenError> {
+pub(crate) fn judge(info: &str, eviction: Eviction, address: &str) -> Result<Box<str>, OpenError> {
     let says = |name: &str| info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
     let Some(version) = says("redis_version").and_then(Version::parse) else {
         let says = "it does not name its version".to_owned();
@@ -72,25 +72,25 @@ pub(crate) fn judge(info: &str, eviction: Eviction, address: &str) -> Result<(),
     if policy != "noeviction" && eviction == Eviction::Refuse {
         return Err(OpenError::Eviction { policy: policy.to_owned() });
     }
-    Ok(())
+    Ok(says("run_id").unwrap_or_default().into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const GOOD: &str = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n# Memory\r\n\
+    const GOOD: &str = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:0a1b\r\n# Memory\r\n\
         maxmemory_policy:noeviction\r\n# Persistence\r\nloading:0\r\nasync_loading:0\r\n# Replication\r\nrole:master\r\n\
         # Cluster\r\ncluster_enabled:0\r\n";
 
     fn judge_with(from: &str, to: &str) -> Result<(), OpenError> {
         assert!(GOOD.contains(from));
-        judge(&GOOD.replace(from, to), Eviction::Refuse, "here:1")
+        judge(&GOOD.replace(from, to), Eviction::Refuse, "here:1").map(drop)
     }
 
     #[test]
     fn a_usable_server_passes() {
-        assert_eq!(judge(GOOD, Eviction::Refuse, "here:1"), Ok(()));
+        assert_eq!(judge(GOOD, Eviction::Refuse, "here:1"), Ok("0a1b".into()));
     }
 
     #[test]
@@ -136,6 +136,6 @@ mod tests {
         let policy = || "allkeys-lru".to_owned();
         assert_eq!(judge_with("noeviction", "allkeys-lru"), Err(OpenError::Eviction { policy: policy() }));
         assert!(matches!(judge_with("maxmemory_policy", "other"), Err(OpenError::Eviction { .. })));
-        assert_eq!(judge(&GOOD.replace("noeviction", &policy()), Eviction::Allow, "here:1"), Ok(()));
+        assert_eq!(judge(&GOOD.replace("noeviction", &policy()), Eviction::Allow, "here:1").map(drop), Ok(()));
     }
 }

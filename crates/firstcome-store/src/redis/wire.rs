@@ -89,6 +89,7 @@ impl Door {
 }
 
 /// A connection, for any number of callers at once. It lives until the last who uses it lets go.
+#[derive(Clone)]
 pub(crate) struct Wire {
     connection: MultiplexedConnection,
     lost: Arc<Lost>,

@@ -218,6 +218,55 @@ async fn every_step_says_what_the_rules_say() {
     .await;
 }
 
+/// How many commands of a kind the server has taken, those in scripts too.
+async fn calls(server: &Server, command: &str) -> u64 {
+    let stats = server.text(&["INFO", "commandstats"]).await;
+    let start = format!("cmdstat_{command}:calls=");
+    let line = stats.lines().find_map(|line| line.strip_prefix(&start)?.split(',').next()?.parse().ok());
+    line.unwrap_or(0)
+}
+
+/// Nobody gives up what it does not hold, and nothing is sent twice: the ordinary case, for which scripts have short ways.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_short_ways_say_what_the_rules_say() {
+    let Some(server) = Server::start(&[]).await else { return };
+    in_time(async {
+        let mut pair = Pair::new(&server, 3).await;
+        let mut number = 0;
+        for seed in 0..20 {
+            let mut dice = Dice(seed);
+            let locks = ["a", "auction:7", "b"].map(|lock| format!("{lock}-{seed}"));
+            if seed % 5 == 4 {
+                pair.put_numbers_ahead(&server, &locks[0]).await;
+            }
+            for step in 0..200 {
+                let lock = &locks[dice.roll(3) as usize];
+                match pair.holder(lock) {
+                    // In the end everybody is served.
+                    Some(request) if 150 <= step || dice.roll(2) == 0 => {
+                        pair.take(Step::Release { name: name(lock), request, copies: Copies::One }).await;
+                    }
+                    _ => {
+                        // A multiple of three: one pass.
+                        number += 3;
+                        pair.take(acquire(lock, 1 + dice.roll(3), number, 10_000, Wait::Yes)).await;
+                    }
+                }
+            }
+        }
+        let pushed = pair.pushed.clone();
+        wait_for("every grant to be pushed", async || (pushed.lock().len() == pair.due.len()).then_some(())).await;
+        assert!(pair.due.iter().all(|push| pushed.lock().contains(push)));
+        // Only the short way to the end of a line reads several lives at once, and only the long one asks for a rank.
+        let (short, long) = (calls(&server, "hmget").await, calls(&server, "zrank").await);
+        assert!(400 < short && 3 * long < short, "{short} short ways to the end of a line, {long} long ones");
+        // Only the long ways read the counter.
+        let (read, scripts) = (calls(&server, "get").await, calls(&server, "evalsha").await);
+        assert!(read < scripts + long, "{read} reads by {scripts} scripts, {long} of them on long ways");
+    })
+    .await;
+}
+
 /// The last command over the connection that listens, and its number.
 async fn listener(server: &Server) -> Option<(String, String)> {
     let list = match server.ask(&["CLIENT", "LIST"]).await {
@@ -256,6 +305,34 @@ async fn signs_of_life_do_not_stand_behind_commands() {
             listener(&server).await.filter(|(_, command)| command == "evalsha")
         })
         .await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_rights_that_a_refusal_names_are_enough() {
+    let Some(server) = Server::start(&[]).await else { return };
+    in_time(async {
+        let rights = "+info +ping +subscribe +script +evalsha +eval +@read +@write +time +publish";
+        let mut user = vec!["ACL", "SETUSER", "app", "on", ">secret", "resetchannels", "~fc:*", "&fc:*"];
+        user.extend(rights.split(' '));
+        server.ask(&user).await;
+        let url = server.url_as("app", "secret");
+        let [one, other] = [1, 2].map(|client| RedisLocks::open(&url, ClientId(client), patient()));
+        let (one, other) = (one.await.unwrap(), other.await.unwrap());
+        let lock = name("a");
+        let granted = one.take(acquire("a", 1, 3, 10_000, Wait::Yes)).await.unwrap();
+        assert!(matches!(granted.said, Said::Acquired(Acquired::Granted(_))), "{granted:?}");
+        let queued = other.take(acquire("a", 2, 3, 10_000, Wait::Yes)).await.unwrap();
+        assert!(matches!(queued.said, Said::Acquired(Acquired::Queued { .. })), "{queued:?}");
+        let bucket = bucket_of(&lock);
+        other.take(Step::Beat { bucket, client: ClientId(2), names: vec![lock.clone()] }).await.unwrap();
+        let renewal = Renewal { name: lock.clone(), request: request(1, 3), lease_ms: 10_000 };
+        one.take(Step::Renew { bucket, renewals: vec![renewal] }).await.unwrap();
+        let gone = Step::Release { name: lock.clone(), request: request(1, 3), copies: Copies::One };
+        assert_eq!(one.take(gone.clone()).await.unwrap().said, Said::Released(Released::Released));
+        assert_eq!(one.take(gone).await.unwrap().said, Said::Released(Released::NotHeld));
+        assert!(one.view(&lock).await.unwrap().view.held.is_some(), "the other one has it");
     })
     .await;
 }

@@ -149,6 +149,8 @@ async fn a_full_server_refuses_new_holds_and_takes_back_old_ones() {
         // Unknown if the last of its tries was still under way.
         assert!(matches!(refused, LockError::Unavailable(_) | LockError::Unknown), "{refused}");
         let (handed_over, fence) = (first.fence(), other.fence());
+        other.renew(LEASE * 20).await.expect("it takes no more room than before");
+        assert!(LEASE * 15 < other.remaining());
         first.release().await.expect("what it takes back needs no room");
         other.release().await.expect("what it takes back needs no room");
         let next = waiting.await.expect("nobody panics").expect("a hand-over needs no more room than the wait did");

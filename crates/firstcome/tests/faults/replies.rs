@@ -275,3 +275,26 @@ async fn whoever_hears_again_looks_at_once_what_it_missed() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_inbox_that_is_dead_without_a_word_costs_nobody_a_lock() {
+    let Some(server) = Server::start(&[]).await else { return };
+    in_time(async {
+        let proxy = Proxy::before(server.port()).await;
+        // An answer may take longer than a lease: only what is also sent another way is in time.
+        let locks = open_with(&proxy.url(), Duration::from_secs(8)).await;
+        let lease = Duration::from_secs(4);
+        let guard = locks.lock("a").lease(lease).acquire().await.expect("it is free");
+        // The signs of life go that way from now on.
+        wait_for("the first renewal", async || (lease < guard.remaining() + lease / 5).then_some(())).await;
+        proxy.delay(Which::Inbox, PATIENCE * 20);
+        let mut ticks = tokio::time::interval(Duration::from_millis(20));
+        let since = tokio::time::Instant::now();
+        while since.elapsed() < lease * 2 {
+            ticks.tick().await;
+            assert!(!guard.is_lost(), "after {:?}", since.elapsed());
+        }
+        guard.release().await.expect("it is held");
+    })
+    .await;
+}

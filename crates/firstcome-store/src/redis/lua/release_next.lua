@@ -5,6 +5,7 @@ if is_ours and now < string.sub(held, -19, -4) + lasts_us(lease, string.sub(held
   popped = call('ZPOPMIN', bucket .. 'q:' .. name)
   local request = popped[1]
   if not request then
+    call('DEL', KEYS[1])
     return clock_text
   end
   local rest, client = bucket .. 'w:' .. name, string.sub(request, 1, 16)
@@ -23,7 +24,4 @@ if is_ours and now < string.sub(held, -19, -4) + lasts_us(lease, string.sub(held
     call('SET', COUNTER, before or '0')
   end
   -- What follows begins with the one that was taken out of the line.
-end
-if held then
-  call('SET', KEYS[1], held, 'PX', string.match(held, ' (%d+)') + HOLD_MS)
 end

@@ -1,5 +1,8 @@
 
 -- ARGV: request, lease_ms, name of each.
+-- A server that is full refuses to begin with what could take more room; this does not, and what follows takes no more
+-- than was there: so holds last, and processes live.
+call('PEXPIRE', LIVES, LINE_MS)
 local ends = {}
 for at = 0, #ARGV / 3 - 1 do
   local request, lease, name = ARGV[1 + 3 * at], tonumber(ARGV[2 + 3 * at]), ARGV[3 + 3 * at]

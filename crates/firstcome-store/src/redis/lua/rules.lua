@@ -6,11 +6,11 @@
 --   line   sorted set: request -> number
 --   rest   hash: request -> lease_ms passes owner, of those in line
 -- A hold lasts its lease from `from`, or a claim window if it is not taken yet. A request is 16 hexadecimal digits of its
--- process, a colon, and its number. Numbers are below 2^53, so doubles carry them exactly, and have 16 digits; they are
--- never made a text by `..`, which keeps 14 of them. The counter is followed by a `v` while anything is void.
+-- process, a colon, and its number. Numbers are below 2^53, so doubles carry them exactly, and are written with 16 digits;
+-- never by `..`, which keeps 14 of them. The counter is followed by a `v` while anything is void.
 
 local function text(number)
-  return string.format('%.0f', number)
+  return string.format('%016.0f', number)
 end
 
 -- What is written at the end, once: the counter, and the lives that have changed. And who is told then.
