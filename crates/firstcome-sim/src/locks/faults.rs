@@ -143,7 +143,7 @@ impl World {
             let wanted: Vec<Request> = self.history.asked.keys().copied().filter(|it| it.client == client).collect();
             for request in wanted {
                 if self.history.is_wanted(request, self.now) {
-                    self.act(process, request, super::world::Act::Drop);
+                    self.act(process, request, super::tasks::Act::Drop);
                 }
             }
         }

@@ -7,6 +7,7 @@ use super::history::{Asked, Belief, History, Word, is_final};
 use super::ledger::Ledger;
 use super::network::{Back, USUAL_DELAY_US};
 use super::shelf::{Hasher, LoggingShelf, Shelved};
+use super::tasks::Act;
 use super::workload::{Fault, LEASE_MS_LONGEST, Plan};
 use crate::invariants::{self, LockEvidence, Violation};
 use crate::report::Report;
@@ -51,14 +52,6 @@ pub(super) enum Event {
     ConnectInbox,
 }
 
-#[derive(Clone, Copy)]
-pub(super) enum Act {
-    Write,
-    Release,
-    Drop,
-    Renew(u32),
-}
-
 /// One process, and whoever takes its place after a kill.
 pub(super) struct Process {
     pub(super) client: Client,
@@ -94,6 +87,8 @@ pub struct World {
     pub(super) unguarded: BTreeMap<LockName, u64>,
     // The running belief of a request.
     pub(super) believing: BTreeMap<Request, usize>,
+    // Holds that their process knows nothing of any more.
+    pub(super) handed_out: BTreeSet<Request>,
     pub(super) history: History,
     pub(super) report: Report,
 }
@@ -117,6 +112,7 @@ impl World {
             guarded: BTreeMap::new(),
             unguarded: BTreeMap::new(),
             believing: BTreeMap::new(),
+            handed_out: BTreeSet::new(),
             history,
             report: Report::default(),
         };
@@ -262,56 +258,6 @@ impl World {
         self.later(gap_us, process, Event::Ask);
     }
 
-    pub(super) fn act(&mut self, process: usize, request: Request, act: Act) {
-        if request.client != self.processes[process].client.id() {
-            return;
-        }
-        let now = self.steady(process);
-        let client = &mut self.processes[process].client;
-        match act {
-            Act::Write => return self.send_write(process, request),
-            Act::Renew(lease_ms) => {
-                client.renew(request.number, lease_ms, now);
-                self.report.count("lock task", "renewed by hand");
-            }
-            Act::Release => {
-                let is_believed = self.believing.contains_key(&request);
-                client.release(request.number, now);
-                self.give_up(request, !is_believed);
-            }
-            Act::Drop => {
-                client.drop_request(request.number, now);
-                self.give_up(request, true);
-            }
-        }
-        self.drain(process);
-    }
-
-    fn give_up(&mut self, request: Request, dropped: bool) {
-        let was_believed = self.believing.contains_key(&request);
-        self.believe_no_more(request, self.now);
-        let Some(asked) = self.history.asked.get_mut(&request) else { return };
-        let again = asked.given_up.is_some();
-        asked.given_up.get_or_insert(self.now);
-        asked.dropped |= dropped;
-        let how = match (again, was_believed) {
-            (true, _) => "given up twice",
-            (_, true) => "gave up a hold",
-            (_, false) => "gave up without a hold",
-        };
-        self.report.count("lock task", how);
-    }
-
-    fn send_write(&mut self, process: usize, request: Request) {
-        let Some(belief) = self.history.belief_of(request) else { return };
-        let passes = self.history.asked[&request].ask.passes;
-        let (name, first) = (belief.name.clone(), belief.fence);
-        let fence = first.after(self.rng.below(u64::from(passes)) as u32).get();
-        let late_us = if self.rng.chance(60) { self.rng.below(10_000_000) as i64 } else { 0 };
-        let delay_us = self.plan.weather.delay_us(&mut self.rng) + late_us;
-        self.later(delay_us, process, Event::Write { name, request, fence });
-    }
-
     /// What the lock guards takes a fence only if it saw no higher one. Beside it is something that takes everything.
     fn write(&mut self, name: LockName, request: Request, fence: u64) {
         let highest = self.guarded.entry(name.clone()).or_default();
@@ -391,7 +337,7 @@ impl World {
         self.history.troubles.entry(client).or_default().push((self.now, self.now + lasts_us));
     }
 
-    fn take(&mut self, step: &Step) -> (Answer, Vec<Push>) {
+    pub(super) fn take(&mut self, step: &Step) -> (Answer, Vec<Push>) {
         let bucket = match step {
             Step::Acquire { name, .. } | Step::Release { name, .. } => bucket_of(name),
             Step::Renew { bucket, .. } | Step::Beat { bucket, .. } => *bucket,
@@ -422,7 +368,7 @@ impl World {
         }
     }
 
-    fn count(&mut self, answer: &Answer) {
+    pub(super) fn count(&mut self, answer: &Answer) {
         let (what, how) = match &answer.said {
             Said::Acquired(Acquired::Granted(_)) => ("acquire", "granted"),
             Said::Acquired(Acquired::Queued { .. }) => ("acquire", "queued"),
@@ -440,7 +386,7 @@ impl World {
         self.report.trace(answer.now_us);
     }
 
-    fn push(&mut self, push: Push) {
+    pub(super) fn push(&mut self, push: Push) {
         let to = self.processes.iter().position(|process| process.client.id() == push.grant.request.client);
         let lost = self.rng.chance(self.plan.weather.push_lost_per_mille);
         match to {
@@ -518,35 +464,6 @@ impl World {
             _ => {}
         }
         self.history.tell(Word { at: self.now, request, told });
-    }
-
-    /// What a task does with its lock.
-    fn plan_task(&mut self, process: usize, request: Request) {
-        let lasts_us = match self.rng.below(20) {
-            0 => 0,
-            1..12 => self.rng.range(100, 50_000) as i64,
-            12..18 => self.rng.range(50_000, 1_500_000) as i64,
-            _ => self.rng.range(1_500_000, 12_000_000) as i64,
-        };
-        for _ in 0..self.rng.below(4) {
-            let at_us = self.rng.below(lasts_us as u64 + 1) as i64;
-            self.later(at_us, process, Event::Task { request, act: Act::Write });
-        }
-        if self.rng.chance(150) {
-            let act = Act::Renew(self.plan.lease_ms(&mut self.rng));
-            let at_us = self.rng.below(lasts_us as u64 + 1) as i64;
-            self.later(at_us, process, Event::Task { request, act });
-        }
-        // Some forget to give up, and some go on writing after that.
-        if self.rng.chance(50) {
-            return self.later(lasts_us + 20_000_000, process, Event::Task { request, act: Act::Write });
-        }
-        let act = if self.rng.chance(250) { Act::Drop } else { Act::Release };
-        self.later(lasts_us, process, Event::Task { request, act });
-        if self.rng.chance(80) {
-            let again_us = *self.rng.pick(&[0, 500, 30_000]);
-            self.later(lasts_us + again_us, process, Event::Task { request, act: Act::Release });
-        }
     }
 
     fn look_for_remains(&mut self) {
