@@ -99,7 +99,11 @@ pub async fn create_table(connection: &mut impl FenceConnection) -> Result<(), E
 ///
 /// Fails with [`FenceError::Stale`] if the token is refused. With [`FenceError::Failed`] as the database fails: under
 /// `REPEATABLE READ` and above PostgreSQL does so when another holder's transaction ended meanwhile, and MySQL may name one of
-/// several that wait the victim of a deadlock. Roll the transaction back in either case; then nothing is remembered.
+/// several that wait the victim of a deadlock. Roll the transaction back in either case, and await that: sqlx undoes one that
+/// is dropped in the background, and until then the row stays locked. Then nothing is remembered.
+///
+/// A holder that stands still within its transaction keeps the row as long, and others wait. Let the server end such
+/// transactions: `idle_in_transaction_session_timeout` in PostgreSQL, `idle_transaction_timeout` in MariaDB.
 ///
 /// If the future is dropped, the statement may still run: roll the transaction back, or drop it.
 ///

@@ -92,7 +92,11 @@ impl Goods {
 
     async fn write_postgres(&mut self, token: &FenceToken, text: &str) -> Result<(), FenceError<sqlx::Error>> {
         let mut transaction = self.pool.begin().await.map_err(FenceError::Failed)?;
-        fence::sqlx::check(&mut *transaction, token).await?;
+        if let Err(error) = fence::sqlx::check(&mut *transaction, token).await {
+            // Not dropped: the row would stay locked until that is told in the background, and this may be stopped before.
+            transaction.rollback().await.map_err(FenceError::Failed)?;
+            return Err(error);
+        }
         let row =
             sqlx::query("INSERT INTO goods VALUES ($1, $2) ON CONFLICT (lock_name) DO UPDATE SET text = excluded.text");
         row.bind(&self.lock).bind(text).execute(&mut *transaction).await.map_err(FenceError::Failed)?;
