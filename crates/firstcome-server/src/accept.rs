@@ -248,7 +248,8 @@ impl Watch {
         self.write_stalled.store(u8::from(waits), Ordering::Relaxed);
     }
 
-    /// Takes charge of a parcel.
+    /// Takes charge of a parcel. There is none from before: hyper looks at no further request until an answer has left
+    /// whole, as long as it is not told to gather answers.
     fn carry(&self, parcel: Option<Parcel>) {
         self.carries.store(parcel.is_some(), Ordering::Relaxed);
         let before = std::mem::replace(&mut *self.parcel.lock(), parcel);

@@ -3,6 +3,9 @@
 //! The store alone decides who holds what. What is forgotten here, as by a restart, is still renewed and given back by its
 //! handle; but a repeated request is then a new one.
 
+#[cfg(test)]
+mod tests;
+
 use super::{Offer, Wait};
 use crate::metrics::LockFigures;
 use firstcome::Fence;
@@ -150,13 +153,14 @@ impl Ledger {
         self.figures.held.inc();
     }
 
-    /// A hold lasts longer, or as long as before: a renewal for less does not end it sooner.
-    pub(super) fn renew(&mut self, request: Request, lease: Duration, expires_at: Timestamp) {
+    /// A hold lasts longer, or as long as before: a renewal for less does not end it sooner. Without `expires_at` it may
+    /// or may not have been renewed: it is remembered for longer, and said to last as long as before.
+    pub(super) fn renew(&mut self, request: Request, lease: Duration, expires_at: Option<Timestamp>) {
         let renewed = self.clock.elapsed() + lease;
         let Some(hold) = self.holds.get_mut(&request) else { return };
         let until = hold.until.max(renewed);
         self.ends.remove(&(hold.until, request));
-        (hold.until, hold.expires_at) = (until, expires_at);
+        (hold.until, hold.expires_at) = (until, expires_at.unwrap_or(hold.expires_at));
         self.ends.insert((until, request));
     }
 

@@ -308,7 +308,7 @@ impl Desk {
         Ok(Some(Grant {
             owner,
             fence: kept.fence,
-            // Another process may have renewed it for less.
+            // A wall clock that was set back stands still, and the hold ends all the same.
             expires_at: expires_at.min(self.later(left)),
             handle: self.handle_key.handle(&wanted.name, kept.request, kept.fence),
             offer: None,
@@ -383,20 +383,16 @@ impl Desk {
     ) -> Result<(Fence, Timestamp), LockError> {
         let (request, fence) = self.handle_key.read(name, handle).ok_or(LockError::Lost)?;
         let renewed = self.in_time(self.locks.renew_lease(name.as_str(), request, lease)).await;
+        let renewed = renewed.map(|remaining| (fence, self.later(remaining)));
         let mut ledger = self.ledger.lock();
-        match renewed {
-            Ok(remaining) => {
-                let expires_at = self.later(remaining);
-                ledger.renew(request, lease, expires_at);
-                Ok((fence, expires_at))
-            }
-            Err(error) => {
-                if matches!(error, LockError::Lost) {
-                    ledger.end(request, End::Lost);
-                }
-                Err(error)
-            }
+        match &renewed {
+            Ok((_, expires_at)) => ledger.renew(request, lease, Some(*expires_at)),
+            // Forgotten too early, a repeated acquire would stand in line behind its own hold.
+            Err(LockError::Unknown) => ledger.renew(request, lease, None),
+            Err(LockError::Lost) => ledger.end(request, End::Lost),
+            Err(_) => {}
         }
+        renewed
     }
 
     /// Gives back the hold of a handle.

@@ -40,7 +40,7 @@ pub(crate) fn patient() -> Limits {
 /// A service that listens.
 pub(crate) struct Running {
     pub(crate) service: Service,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<()>,
 }
@@ -60,7 +60,10 @@ impl Running {
     }
 
     pub(crate) async fn over(service: Service) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        Self::on(TcpListener::bind("127.0.0.1:0").await.expect("a free port"), service)
+    }
+
+    pub(crate) fn on(listener: TcpListener, service: Service) -> Self {
         let address = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel();
         let app = service.app.clone();
@@ -77,7 +80,7 @@ impl Running {
     }
 
     pub(crate) async fn connect(&self) -> Peer {
-        Peer { stream: soon(TcpStream::connect(self.address)).await.expect("it listens"), read: Vec::new() }
+        Peer::over(soon(TcpStream::connect(self.address)).await.expect("it listens"))
     }
 
     /// Whether nobody listens any more.
@@ -128,6 +131,10 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    pub(crate) const fn over(stream: TcpStream) -> Self {
+        Self { stream, read: Vec::new() }
+    }
+
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         // A server that has heard enough may close before all is written; what it answered says more than the error.
         let _ = soon(self.stream.write_all(bytes.as_ref())).await;

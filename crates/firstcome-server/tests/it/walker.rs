@@ -113,11 +113,12 @@ scenarios! {
     lock_keys: a_repeated_acquire_leads_to_the_same_hold an_acquire_key_belongs_to_its_credential_and_its_lock
         a_key_is_free_again_when_its_hold_is_over a_refused_acquire_is_judged_afresh a_repeat_joins_the_wait
         a_wait_ends_with_the_last_who_joined_it one_of_two_connections_is_enough_to_be_told
-        the_store_has_the_last_word_on_a_repeat no_more_keys_are_remembered_than_may_be;
+        the_store_has_the_last_word_on_a_repeat a_repeat_shows_no_later_end_than_the_store
+        no_more_keys_are_remembered_than_may_be;
     lock_figures: figures_count_what_happened_to_locks;
     lock_trouble: a_store_of_locks_that_refuses_is_unavailable
         a_store_of_locks_that_does_not_answer_leaves_the_outcome_unknown a_repeat_that_cannot_be_checked_is_told_so
-        a_wait_outlasts_a_store_that_fails_for_a_while what_nobody_was_told_of_is_given_back_again_and_again;
+        a_key_outlasts_a_renewal_that_nobody_knows_of a_wait_outlasts_a_store_that_fails_for_a_while what_nobody_was_told_of_is_given_back_again_and_again;
 }
 
 #[tokio::test]

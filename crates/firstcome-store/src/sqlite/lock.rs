@@ -38,14 +38,18 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
-use tokio::sync::oneshot;
-use writer::{Identity, Job, Writer};
+use tokio::sync::{Semaphore, oneshot};
+use writer::{Identity, Job, Queued, Writer};
 
 /// The file of locks in its directory.
 pub const LOCKS_FILE: &str = "locks.db";
 
 /// Steps that wait for the writer at most; more are refused as overloaded.
 const QUEUE_LENGTH: usize = 4_096;
+
+/// Acquires and looks among them at most. Room is left for who holds a lock already: a lease does not wait, and what is
+/// given back makes room.
+const NEWCOMERS_MAX: usize = QUEUE_LENGTH / 4 * 3;
 
 /// How long opening is tried again while another process opens, recovers or closes the file.
 const OPEN_BUSY_MAX: Duration = Duration::from_secs(5);
@@ -67,7 +71,8 @@ pub enum LockDurability {
 ///
 /// Dropped, it finishes in the background what was asked of it.
 pub struct SqliteLocks {
-    jobs: SyncSender<Job>,
+    jobs: SyncSender<Queued>,
+    newcomers: Arc<Semaphore>,
     post: Arc<Post>,
     clock: Arc<dyn Clock>,
     secret: [u8; 32],
@@ -91,12 +96,12 @@ impl SqliteLocks {
         let directory = directory.map_err(|error| io_fault(&error, format!("cannot find {shown}")))?;
         let (connection, identity) = connect(&directory, durability)?;
         let secret = secret(&connection).map_err(|error| fault(&error, format!("cannot open {shown}")))??;
-        let post = Arc::new(Post::new(&directory));
+        let post = Arc::new(Post::new(&directory)?);
         let (jobs, queue) = sync_channel(QUEUE_LENGTH);
         let writer = Writer::new(connection, identity, Arc::clone(&clock), Arc::clone(&post));
         let thread = thread::Builder::new().name("firstcome-locks".into()).spawn(move || writer.run(&queue));
         thread.map_err(|error| io_fault(&error, "cannot start the writer"))?;
-        Ok(Self { jobs, post, clock, secret })
+        Ok(Self { jobs, newcomers: Arc::new(Semaphore::new(NEWCOMERS_MAX)), post, clock, secret })
     }
 
     /// 32 random bytes that are kept with the locks, the same in every process: for handles of holds.
@@ -105,10 +110,18 @@ impl SqliteLocks {
     }
 
     async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
+        const OVERLOADED: StoreError = StoreError::Overloaded { retry_after: Duration::from_millis(100) };
         let (answer, told) = oneshot::channel();
-        match self.jobs.try_send(job(answer)) {
+        let job = job(answer);
+        let place = match &job {
+            Job::Take(Step::Acquire { .. }, _) | Job::View(..) => {
+                Some(Arc::clone(&self.newcomers).try_acquire_owned().map_err(|_| OVERLOADED)?)
+            }
+            Job::Take(..) => None,
+        };
+        match self.jobs.try_send(Queued { job, _place: place }) {
             Ok(()) => told.await.unwrap_or(Err(StoreError::Unknown)),
-            Err(TrySendError::Full(_)) => Err(StoreError::Overloaded { retry_after: Duration::from_millis(100) }),
+            Err(TrySendError::Full(_)) => Err(OVERLOADED),
             Err(TrySendError::Disconnected(_)) => {
                 let fault = Fault::new(FaultKind::Stopped, "the writer of locks has stopped");
                 Err(StoreError::Unavailable(Arc::new(fault)))

@@ -2,14 +2,17 @@
 
 use crate::in_time;
 use firstcome_store::core::id::{LockName, OwnerName};
-use firstcome_store::core::lock::{Acquired, ClientId, Copies, Push, Released, Request, Said, Step, Wait, Waiter};
+use firstcome_store::core::lock::{
+    Acquired, ClientId, Copies, Push, Released, Renewal, Request, Said, Step, Wait, Waiter, bucket_of,
+};
 use firstcome_store::core::time::Timestamp;
 use firstcome_store::edge::ManualClock;
 use firstcome_store::sqlite::{LOCKS_FILE, LockDurability, SqliteLocks, verify_locks};
 use firstcome_store::{Fault, FaultKind, LockEvent, LockStore, StoreError};
 use rusqlite::Connection;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::future::Future;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
@@ -248,7 +251,20 @@ async fn a_file_that_is_kept_locked_is_unavailable_for_a_while() {
         let mut context = Context::from_waker(Waker::noop());
         let told = steps.iter_mut().map(|step| step.as_mut().poll(&mut context));
         let refused = told.filter(|told| matches!(told, Poll::Ready(Err(StoreError::Overloaded { .. })))).count();
-        assert!((1_500..2_000).contains(&refused), "{refused} of 6000 were refused at once");
+        assert!((2_500..3_000).contains(&refused), "{refused} of 6000 were refused at once");
+        // Who holds a lock still gets in.
+        let renewals = vec![Renewal { name: name("door"), request: request(1, 0), lease_ms: 60_000 }];
+        let renew = Step::Renew { bucket: bucket_of(&name("door")), renewals };
+        for step in [renew, give_back("door", 1, 0)] {
+            let told = Box::pin(store.take(step)).as_mut().poll(&mut context);
+            assert!(told.is_pending(), "{told:?}");
+        }
+        let looks = Box::pin(store.view(&name("door"))).as_mut().poll(&mut context);
+        assert!(matches!(looks, Poll::Ready(Err(StoreError::Overloaded { .. }))), "{looks:?}");
+        // But not without an end.
+        let told = (0..2_000).map(|_| Box::pin(store.take(give_back("door", 1, 0))).as_mut().poll(&mut context));
+        let refused = told.filter(|told| matches!(told, Poll::Ready(Err(StoreError::Overloaded { .. })))).count();
+        assert!((700..1_000).contains(&refused), "{refused} of 2000 were refused at once");
         assert_eq!(unavailable(steps.swap_remove(0).await), FaultKind::InUse);
         drop(steps);
         file.execute_batch("ROLLBACK").expect("it ends");
@@ -429,6 +445,51 @@ async fn a_socket_hears_only_what_it_understands_and_what_is_its_own() {
         assert_eq!(heard(&three).name, name("door-3"));
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_directory_of_sockets_that_was_there_is_closed_to_others() {
+    in_time(async {
+        let directory = directory();
+        let sockets = directory.path().join("locks.d");
+        fs::create_dir(&sockets).expect("it is made");
+        fs::set_permissions(&sockets, Permissions::from_mode(0o777)).expect("it can be opened");
+        let (here, there) = (open(directory.path()), open(directory.path()));
+        assert_eq!(fs::metadata(&sockets).expect("it is there").mode() & 0o777, 0o700);
+        let pushes = attach(&there, 2);
+        fence(&here, "door", 1, 1).await;
+        take(&there, ask("door", 2, 1)).await;
+        take(&here, give_back("door", 1, 1)).await;
+        assert_eq!(heard(&pushes).name, name("door"));
+    })
+    .await;
+}
+
+#[test]
+fn a_directory_of_sockets_that_is_not_ours_is_refused_and_left_as_it_is() {
+    let is_refused = |directory: &Path, why: &str| {
+        let fault = refused(directory);
+        assert_eq!(fault.kind, FaultKind::Foreign);
+        assert!(fault.detail.contains(why) && fault.detail.contains("remove it"), "{fault}");
+    };
+    let (linked, elsewhere) = (directory(), directory());
+    fs::set_permissions(elsewhere.path(), Permissions::from_mode(0o755)).expect("it can be opened");
+    for target in [elsewhere.path(), &elsewhere.path().join("nothing")] {
+        symlink(target, linked.path().join("locks.d")).expect("it can be linked");
+        is_refused(linked.path(), "is no directory");
+        fs::remove_file(linked.path().join("locks.d")).expect("it is there");
+    }
+    assert_eq!(fs::metadata(elsewhere.path()).expect("it is there").mode() & 0o777, 0o755);
+    assert_eq!(fs::read_dir(elsewhere.path()).expect("it is there").count(), 0);
+    drop(open(linked.path()));
+
+    let theirs = directory();
+    let sockets = theirs.path().join("locks.d");
+    fs::create_dir(&sockets).expect("it is made");
+    // Only the superuser can give something away.
+    if chown(&sockets, Some(12_345), None).is_ok() {
+        is_refused(theirs.path(), "another user");
+    }
 }
 
 #[test]

@@ -178,6 +178,21 @@ pub(crate) async fn the_store_has_the_last_word_on_a_repeat() {
     two.give_back(&held).await.is(200);
 }
 
+/// The clock of these services stands still; that of their locks does not.
+pub(crate) async fn a_repeat_shows_no_later_end_than_the_store() {
+    on_each(async |service| {
+        let ann = || acquire("door", "ann", 0, 10_000).once("k1");
+        let first = service.send(ann()).await.is(200).json();
+        // Longer than what is taken off a lease for clocks that differ.
+        service.send(acquire("gate", "ann", 0, 400)).await.is(200);
+        service.until_free("gate").await;
+        let again = service.send(ann()).await.is(200).json();
+        assert_eq!(again["handle"], first["handle"]);
+        assert!(text(&again, "expires_at") < text(&first, "expires_at"), "{again} after {first}");
+    })
+    .await;
+}
+
 pub(crate) async fn no_more_keys_are_remembered_than_may_be() {
     let locks = LockLimits { holds_max: 2, ..LockLimits::default() };
     let service = Service::memory_with(Config { locks, ..config() });

@@ -5,6 +5,7 @@ pub(crate) mod figures;
 pub(crate) mod handles;
 pub(crate) mod holds;
 pub(crate) mod keys;
+mod pipelines;
 pub(crate) mod trouble;
 pub(crate) mod waits;
 

@@ -147,6 +147,21 @@ pub(crate) async fn a_repeat_that_cannot_be_checked_is_told_so() {
     }
 }
 
+/// What may have been renewed is not forgotten before it may be over.
+pub(crate) async fn a_key_outlasts_a_renewal_that_nobody_knows_of() {
+    let (service, store) = service();
+    let ann = || acquire("door", "ann", 0, 1_000).once("k1");
+    let first = service.send(ann()).await.is(200).json();
+    store.is(Mood::Forgets);
+    service.send(renew("door", text(&first, "handle"), DAY_MS)).await.refused(503, "outcome_unknown");
+    store.is(Mood::Well);
+    // Until the first lease is over.
+    service.send(acquire("gate", "ann", 0, 1_000)).await.is(200);
+    service.until_free("gate").await;
+    let again = service.send(ann()).await.is(200).json();
+    assert_eq!(again["handle"], first["handle"]);
+}
+
 /// A store that comes back in time costs nobody the place.
 pub(crate) async fn a_wait_outlasts_a_store_that_fails_for_a_while() {
     let (service, store) = service();

@@ -3,6 +3,7 @@
 //! Each client has one socket, named by its id, in a directory that only its owner can enter: whoever could send to it
 //! could make it believe in a grant. A name in the abstract space of Linux would be open to everybody on the machine.
 
+use crate::error::Fault;
 use crate::lock::{LockEvent, LockInbox};
 use firstcome_core::lock::{ClientId, Push};
 use firstcome_core::time::Timestamp;
@@ -28,14 +29,15 @@ pub(super) struct Post {
 }
 
 impl Post {
-    pub(super) fn new(directory: &Path) -> Self {
+    /// Refused if the sockets' directory is open to others and cannot be closed to them.
+    pub(super) fn new(directory: &Path) -> Result<Self, Fault> {
         #[cfg(not(unix))]
         let _ = directory;
-        Self {
+        Ok(Self {
             attached: RwLock::default(),
             #[cfg(unix)]
-            sockets: Sockets::in_directory(directory).ok(),
-        }
+            sockets: Sockets::in_directory(directory)?,
+        })
     }
 
     pub(super) fn attach(&self, client: ClientId, inbox: LockInbox, now: Timestamp) {
@@ -87,16 +89,18 @@ impl Post {
 
 #[cfg(unix)]
 mod sockets {
-    use super::super::make_private;
+    use super::super::{LOCKS_FILE, io_fault, make_private};
+    use crate::error::{Fault, FaultKind};
     use crate::lock::{LockEvent, LockInbox};
     use firstcome_core::id::LockName;
     use firstcome_core::lock::{ClientId, Fence, Grant, Push, Request, Taken};
     use firstcome_core::time::Timestamp;
-    use std::fs::{self, File};
+    use std::fs::{self, File, Permissions};
     use std::io::{self, ErrorKind};
     use std::net::Shutdown;
     use std::os::fd::AsRawFd;
     use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::os::unix::net::UnixDatagram;
     use std::path::{Path, PathBuf};
     use std::thread;
@@ -133,9 +137,15 @@ mod sockets {
     }
 
     impl Sockets {
-        pub(super) fn in_directory(directory: &Path) -> io::Result<Self> {
-            let directory = directory.join(SOCKETS_DIRECTORY);
-            make_private(&directory)?;
+        /// `None` where there can be no sockets.
+        pub(super) fn in_directory(directory: &Path) -> Result<Option<Self>, Fault> {
+            let sockets = directory.join(SOCKETS_DIRECTORY);
+            let made = make_private(&sockets);
+            keep_private(&sockets, &directory.join(LOCKS_FILE))?;
+            Ok(made.and_then(|()| Self::opened(sockets)).ok())
+        }
+
+        fn opened(directory: PathBuf) -> io::Result<Self> {
             let sender = UnixDatagram::unbound()?;
             sender.set_nonblocking(true)?;
             if directory.as_os_str().as_bytes().len() + 1 + ID_DIGITS <= PATH_BYTES_MAX {
@@ -188,6 +198,35 @@ mod sockets {
                 }
             }
         }
+    }
+
+    /// Closes a directory that was there before to everybody but its owner, who must be nobody that could not change the
+    /// locks themselves.
+    fn keep_private(sockets: &Path, locks: &Path) -> Result<(), Fault> {
+        let shown = sockets.display();
+        let refused = |what: &str| {
+            let detail = format!("{shown} {what}: others could fake grants; remove it, and it is made anew");
+            Err(Fault::new(FaultKind::Foreign, detail))
+        };
+        // Not of what a link leads to: that may be anybody's, and have a mode for a reason.
+        let found = match fs::symlink_metadata(sockets) {
+            Ok(found) => found,
+            // Why it could not be made is told there.
+            Err(_) => return Ok(()),
+        };
+        if !found.is_dir() {
+            return refused("is no directory");
+        }
+        let owner = fs::metadata(locks).map_err(|error| io_fault(&error, format!("{} is gone", locks.display())))?;
+        // The superuser needs no directory for that.
+        if ![owner.uid(), 0].contains(&found.uid()) {
+            return refused("belongs to another user");
+        }
+        let is_open = found.mode() & 0o077 != 0;
+        if is_open && fs::set_permissions(sockets, Permissions::from_mode(0o700)).is_err() {
+            return refused("is open to other users");
+        }
+        Ok(())
     }
 
     fn is_dead(path: &Path) -> bool {

@@ -10,7 +10,7 @@ use rusqlite::{Connection, ErrorCode};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 /// Steps in one transaction at most: other processes wait as long as it takes.
 const BATCH_MAX: usize = 256;
@@ -19,6 +19,13 @@ const BATCH_MAX: usize = 256;
 pub(super) enum Job {
     Take(Step, oneshot::Sender<Result<Answer, StoreError>>),
     View(LockName, oneshot::Sender<Result<LockSeen, StoreError>>),
+}
+
+/// A job in the queue.
+pub(super) struct Queued {
+    pub(super) job: Job,
+    /// Free again when the job is taken out, whether or not somebody still waits for its answer.
+    pub(super) _place: Option<OwnedSemaphorePermit>,
 }
 
 enum Outcome {
@@ -109,11 +116,10 @@ impl Writer {
     }
 
     /// Serves until nobody can ask any more.
-    pub(super) fn run(mut self, queue: &Receiver<Job>) {
+    pub(super) fn run(mut self, queue: &Receiver<Queued>) {
         while let Ok(first) = queue.recv() {
-            let mut batch = vec![first];
-            batch.extend(queue.try_iter().take(BATCH_MAX - 1));
-            self.serve(batch);
+            let queued = std::iter::once(first).chain(queue.try_iter()).take(BATCH_MAX);
+            self.serve(queued.map(|queued| queued.job).collect());
         }
     }
 
