@@ -244,6 +244,8 @@ struct Entry {
     /// The life of the process in the bucket when this got in line.
     life: u64,
     copies: Copies,
+    /// How many times it was asked for.
+    asks: u32,
     tries: u32,
     /// A try that waits for its time.
     retry_at: Option<Steady>,
@@ -440,6 +442,7 @@ impl Client {
         let request = self.request(number);
         let Some(entry) = self.entries.get_mut(&number) else { return };
         entry.retry_at = None;
+        entry.asks += 1;
         let Ask { owner, lease_ms, passes, wait_ms, .. } = &entry.ask;
         let waiter = Waiter { request, owner: owner.clone(), lease_ms: *lease_ms, passes: *passes };
         let wait = match entry.number {

@@ -239,6 +239,11 @@ async fn the_short_ways_say_what_the_rules_say() {
             if seed % 5 == 4 {
                 pair.put_numbers_ahead(&server, &locks[0]).await;
             }
+            if seed % 5 == 2 {
+                // Something else of the bucket is void, which is to change nothing.
+                let nobody = Step::Release { name: name(&locks[0]), request: request(9, seed), copies: Copies::One };
+                pair.take(nobody).await;
+            }
             for step in 0..200 {
                 let lock = &locks[dice.roll(3) as usize];
                 match pair.holder(lock) {

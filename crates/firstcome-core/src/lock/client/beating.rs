@@ -103,9 +103,9 @@ impl Client {
         let renews = taken == Taken::Open || entry.ask.watch == Watch::Renew;
         let renew_at = if renews { now.plus_ms(wait_ms) } else { deadline.plus_ms(1) };
         entry.state = State::Held { deadline, renew_at };
-        // Whatever was asked before needs no answer any more, but may still arrive.
+        // Whatever was asked before needs no answer any more, but may still arrive; unless it is what was granted.
         (entry.retry_at, entry.pushed) = (None, None);
-        if entry.call.take().is_some() {
+        if entry.call.take().is_some() && 1 < entry.asks {
             entry.copies = Copies::Several;
         }
         let id = entry.bucket;

@@ -19,6 +19,7 @@ impl Entry {
             ahead: None,
             life: 0,
             copies: Copies::One,
+            asks: 0,
             tries: 0,
             retry_at: None,
             pushed: None,

@@ -12,8 +12,9 @@ if held then
   local lives = call('HMGET', LIVES, client, head_client)
   if holder ~= request and now < expires and expires <= now + lease * 1000 and lives[1]
     and math.abs(now - string.sub(lives[1], -16)) < FRESH_US then
-    local before = call('SET', COUNTER, clock_text, 'GET')
-    if is_plain(before) and call('ZADD', line, 'NX', clock_text, request) == 1 then
+    local before = draw_clock()
+    local is_void = before and string.sub(before, -1) == 'v' and call('ZSCORE', VOIDS, request)
+    if before and not is_void and call('ZADD', line, 'NX', clock_text, request) == 1 then
       call('HSET', rest, request, string.sub(ARGV[1], #request + 2))
       local ahead, head = call('ZCARD', line) - 1, 1
       if ahead == 0 then
@@ -26,6 +27,8 @@ if held then
       end
       return { now, 'Q', now, ahead, tonumber(string.match(lives[1], '^%d+')), expires, tonumber(lease), head }
     end
-    call('SET', COUNTER, before or '0')
+    if before then
+      call('SET', COUNTER, before)
+    end
   end
 end

@@ -17,9 +17,17 @@ local function lasts_us(lease, taken)
   return lease * 1000
 end
 
--- Whether this number of the counter is below the clock, and nothing of the bucket is void: then the clock is the next.
-local function is_plain(before)
-  return before and #before == 16 and before < clock_text
+-- Draws the clock as the next number. Returns the counter as it was, or nothing if it was above: then nothing is drawn.
+local function draw_clock()
+  local before = call('SET', COUNTER, clock_text, 'GET') or '0'
+  if clock_text <= before then
+    call('SET', COUNTER, before)
+    return nil
+  end
+  if string.sub(before, -1) == 'v' and call('EXISTS', VOIDS) == 1 then
+    call('SET', COUNTER, clock_text .. ' v')
+  end
+  return before
 end
 
 -- Who was taken out of a line already.
