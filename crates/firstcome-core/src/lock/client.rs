@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// After this without an answer to the withdrawal a waiter whose time is over is told so all the same.
 const WITHDRAWAL_MS: u64 = 1_000;
 
-/// Longer than a push about a grant can matter: the grant has ended by then, or was taken.
+/// Longer than a grant that nobody has taken lasts: a push that comes later says so by its end.
 const HANDED_OUT_MS: u64 = 2 * CLAIM_WINDOW_MS as u64;
 
 /// What is the same for all requests of a process.

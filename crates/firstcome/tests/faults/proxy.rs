@@ -4,10 +4,9 @@ use super::server::wait_for;
 use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 /// How a reply gets lost.
@@ -45,7 +44,8 @@ struct State {
     wires: Vec<Arc<Mutex<Wire>>>,
     armed: Option<(String, u32, Fate)>,
     kept: Option<(TcpStream, Vec<u8>)>,
-    delay: Option<(Which, Duration)>,
+    /// What the server says over these connections does not get through.
+    held_back: watch::Sender<Option<Which>>,
     closed: bool,
     /// Replies that were lost, and commands that were kept.
     hit: u32,
@@ -126,9 +126,14 @@ impl Proxy {
         self.state.lock().closed = closed;
     }
 
-    /// What the server says over these connections comes so much later.
-    pub(crate) fn delay(&self, which: Which, time: Duration) {
-        self.state.lock().delay = Some((which, time));
+    /// Holds back what the server says over these connections, and over no others, until [`Self::let_go`].
+    pub(crate) fn hold_back(&self, which: Which) {
+        self.state.lock().held_back.send_replace(Some(which));
+    }
+
+    /// Lets everything through again, what was held back first.
+    pub(crate) fn let_go(&self) {
+        self.state.lock().held_back.send_replace(None);
     }
 }
 
@@ -162,6 +167,7 @@ async fn accept(listener: TcpListener, port: u16, state: Arc<Mutex<State>>) {
 /// Passes bytes both ways until either end is closed or something is to be lost.
 async fn pass(mut client: TcpStream, mut server: TcpStream, wire: &Mutex<Wire>, state: &Mutex<State>) {
     let (mut up, mut down) = (vec![0; 65_536], vec![0; 65_536]);
+    let mut held_back = state.lock().held_back.subscribe();
     loop {
         tokio::select! {
             read = client.read(&mut up) => {
@@ -184,9 +190,10 @@ async fn pass(mut client: TcpStream, mut server: TcpStream, wire: &Mutex<Wire>, 
             }
             read = server.read(&mut down) => {
                 let Some(bytes) = some(read, &down) else { return };
-                let delay = state.lock().delay.filter(|(which, _)| *which == wire.lock().which);
-                if let Some((_, time)) = delay {
-                    tokio::time::sleep(time).await;
+                let which = wire.lock().which;
+                // An error means that the proxy is gone.
+                if held_back.wait_for(|held| *held != Some(which)).await.is_err() {
+                    return;
                 }
                 if client.write_all(bytes).await.is_err() {
                     return;

@@ -242,12 +242,18 @@ async fn a_late_copy_of_a_release_or_a_renewal_changes_nothing() {
 async fn a_push_that_comes_too_late_is_not_needed() {
     let Some(way) = Way::new().await else { return };
     in_time(async {
-        way.proxy.delay(Which::Inbox, CLAIM_WINDOW * 2);
+        way.proxy.hold_back(Which::Inbox);
         let theirs = way.other.lock("a").lease(LEASE).acquire().await.expect("it is free");
         let waiting = queue(&way.ours, "a", LEASE).await;
         theirs.release().await.expect("it is held");
         let guard = timeout(CLAIM_WINDOW + SLACK, waiting).await.expect("nobody waits for a push");
-        guard.expect("nobody panics").expect("it is granted").release().await.expect("it is held");
+        let guard = guard.expect("nobody panics").expect("it is granted");
+        // It comes when its grant was confirmed, and was handed out to somebody else.
+        let lease = guard.hand_out().await.expect("it is held");
+        way.proxy.let_go();
+        way.ours.lock("b").acquire().await.expect("the way is free").release().await.expect("it is held");
+        way.ours.renew_lease("a", lease.request, LEASE).await.expect("nobody took it away");
+        way.ours.release_lease("a", lease.request).await.expect("it is held");
         way.nothing_left("a").await;
     })
     .await;
@@ -287,7 +293,7 @@ async fn an_inbox_that_is_dead_without_a_word_costs_nobody_a_lock() {
         let guard = locks.lock("a").lease(lease).acquire().await.expect("it is free");
         // The signs of life go that way from now on.
         wait_for("the first renewal", async || (lease < guard.remaining() + lease / 5).then_some(())).await;
-        proxy.delay(Which::Inbox, PATIENCE * 20);
+        proxy.hold_back(Which::Inbox);
         let mut ticks = tokio::time::interval(Duration::from_millis(20));
         let since = tokio::time::Instant::now();
         while since.elapsed() < lease * 2 {

@@ -116,8 +116,8 @@ async fn on_a_bad_way_to_the_server_one_at_a_time_is_inside() {
             match round % 6 {
                 0 => proxy.cut(Which::Commands),
                 1 => proxy.cut(Which::Inbox),
-                2 => proxy.delay(Which::Inbox, Duration::from_millis(round as u64)),
-                3 => proxy.delay(Which::Commands, Duration::from_millis(2)),
+                2 => proxy.hold_back(Which::Inbox),
+                3 => proxy.hold_back(Which::Commands),
                 4 => proxy.lose_replies("EVALSHA", 1, Loss::Cut),
                 _ => proxy.lose_replies("EVALSHA", 1, Loss::Silence),
             }
@@ -125,6 +125,7 @@ async fn on_a_bad_way_to_the_server_one_at_a_time_is_inside() {
                 proxy.until_hit(hit + 1).await;
             }
             storm.progress(10).await;
+            proxy.let_go();
         }
         let said = storm.end(&server, Memory::Kept).await;
         said.assert_only(&["outcome_unknown", "store_unavailable"]);

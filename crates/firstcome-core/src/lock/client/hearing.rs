@@ -2,6 +2,7 @@
 
 use super::{About, Answer, Ask, Base, Client, Entry, Failed, Leaving, Said, State, Told, spread};
 use crate::id::LockName;
+use crate::limits::CLAIM_WINDOW_MS;
 use crate::lock::{Acquired, Copies, Grant, Push, Released, Taken, bucket_of};
 use crate::time::Steady;
 
@@ -95,9 +96,11 @@ impl Client {
         let number = grant.request.number;
         let Some(entry) = self.entries.get_mut(&number) else {
             // Nobody wants it any more: it was granted to what this process had given up or forgotten. But who has taken
-            // it, without this knowing of it any more, has handed it out.
+            // it, without this knowing of it any more, has handed it out; and one that was not taken has ended by itself.
             let handed_out = grant.taken == Taken::Yes || self.handed_out.iter().any(|(_, other)| *other == number);
-            if let Some(name) = name.filter(|_| !handed_out) {
+            let deadline = self.deadline(grant.expires_us, CLAIM_WINDOW_MS, grant.taken, now);
+            let is_over = self.base.is_some() && deadline <= now;
+            if let Some(name) = name.filter(|_| !handed_out && !is_over) {
                 self.undo(name, grant, now);
             }
             return;

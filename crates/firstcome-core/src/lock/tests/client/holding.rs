@@ -237,10 +237,19 @@ fn what_was_handed_out_is_not_given_up_by_who_waits_for_it_here() {
     // Heartbeats say that this process has the lock, and a push about its grant comes late.
     net.run_ms(1_500);
     let hold = net.hold("a").expect("it is held");
-    let push = Push { name: lock_name("a"), grant: Grant { taken: Taken::Open, ..hold.grant() } };
+    let push_until = |expires_us| {
+        let grant = Grant { taken: Taken::Open, expires_us, ..hold.grant() };
+        Push { name: lock_name("a"), grant }
+    };
     let now = net.steady();
-    net.client(0).pushed(&push, now);
+    net.client(0).pushed(&push_until(hold.expires_us), now);
+    net.collect();
     net.run_ms(60_000);
+    // One that was on its way for longer than the grant would have lasted.
+    let (now, push) = (net.steady(), push_until(net.server_us() - 1));
+    net.client(0).pushed(&push, now);
+    net.collect();
+    net.run_ms(1_000);
     assert_eq!(net.hold("a").map(|hold| hold.waiter.request), Some(request));
     assert_eq!((net.last(0, waits).as_str(), net.count(0, "release")), ("", 0));
     // Whoever has it gives it up.
