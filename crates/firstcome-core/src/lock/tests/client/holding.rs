@@ -245,7 +245,12 @@ fn what_was_handed_out_is_not_given_up_by_who_waits_for_it_here() {
     net.client(0).pushed(&push_until(hold.expires_us), now);
     net.collect();
     net.run_ms(60_000);
-    // One that was on its way for longer than the grant would have lasted.
+    // One that was on its way for longer than the grant would have lasted, when this is remembered no more.
+    let other = net.ask(0, wish("c"));
+    net.run_ms(10);
+    let now = net.steady();
+    net.client(0).hand_out(other, now).expect("it is held");
+    net.held.remove(&(0, other));
     let (now, push) = (net.steady(), push_until(net.server_us() - 1));
     net.client(0).pushed(&push, now);
     net.collect();
