@@ -264,3 +264,29 @@ fn what_was_handed_out_is_not_given_up_by_who_waits_for_it_here() {
     assert_eq!(net.last(0, waits), "granted");
     net.end();
 }
+
+#[test]
+fn a_push_that_overtakes_the_answer_leaves_no_copy_to_guard_against() {
+    let (mut net, held) = Net::held(2);
+    // By this answer it can tell when a grant ends.
+    let other = net.ask(1, wish("b"));
+    net.run_ms(10);
+    net.release(1, other);
+    net.run_ms(10);
+    net.delay_ms = (1, 50);
+    let number = net.ask(1, wish("a"));
+    net.run_ms(5);
+    net.delay_ms = (1, 1);
+    net.release(0, held);
+    net.run_ms(5);
+    assert_eq!(net.last(1, number), "granted");
+    net.release(1, number);
+    net.run_ms(100);
+    assert_eq!(net.last(1, number), "released");
+    let given_up = |(_, at, step): &(u64, usize, Step)| match step {
+        Step::Release { request, copies, .. } if (*at, request.number) == (1, number) => Some(*copies),
+        _ => None,
+    };
+    assert_eq!(net.calls.iter().find_map(given_up), Some(Copies::One));
+    net.end();
+}
