@@ -107,7 +107,7 @@ name_type!(
     |text| if text.starts_with(RESERVED) { Err(NameError::Reserved) } else { check_name(text) }
 );
 
-// Shared, since a lock's name and owner go from the guard to the store and back on every step.
+// Shared, since these names go to the store and back on every step, and stand in every record.
 name_type!(
     /// The name of a lock.
     LockName(Arc<str>),
@@ -116,6 +116,17 @@ name_type!(
 name_type!(
     /// Whoever wants a lock, as others are told: a host, a process, a person.
     OwnerName(Arc<str>),
+    check_name
+);
+
+name_type!(
+    /// Whoever has points, sells, bids and buys.
+    MemberName(Arc<str>),
+    check_name
+);
+name_type!(
+    /// The name of a thing that is sold once.
+    ListingName(Arc<str>),
     check_name
 );
 

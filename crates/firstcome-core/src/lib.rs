@@ -7,8 +7,9 @@
 //! # What is never here
 //! IO, `async`, a clock, randomness, HTTP, JSON, SQL. Nothing here can fail for a reason of the machine.
 //!
-//! One file per primitive ([`coupon`], [`room`], [`lock`]; the auction gets its own beside them), and what they share: [`id`] names and request ids, [`time`] instants, [`limits`] every limit with the thing that it protects.
+//! One file per primitive ([`coupon`], [`room`], [`lock`], [`auction`] over [`points`]), and what they share: [`id`] names and request ids, [`time`] instants, [`limits`] every limit with the thing that it protects.
 
+pub mod auction;
 pub mod coupon;
 pub mod id;
 mod index;
@@ -16,5 +17,6 @@ pub mod limits;
 pub mod lock;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+pub mod points;
 pub mod room;
 pub mod time;

@@ -63,6 +63,27 @@ pub const WAIT_MS_MAX: u32 = 3_600_000;
 /// else the next one is served. The time that a dead process, or any number of them, costs those behind it.
 pub const CLAIM_WINDOW_MS: u32 = 2_000;
 
+/// The largest amount of points that one step moves, and the largest price. Protects the sums below.
+pub const AMOUNT_MAX: u64 = 1_000_000_000_000;
+
+/// The largest balance: the largest integer that every JSON reader keeps exactly.
+pub const BALANCE_MAX: u64 = (1 << 53) - 1;
+
+/// Bids that one auction accepts. A bid's number then fits in a row key beside its listing.
+pub const BIDS_MAX: u32 = u32::MAX - 1;
+
+/// Extensions of one auction at most. With [`EXTENSION_MS_MAX`] it bounds how long an end can be put off.
+pub const EXTENSIONS_MAX: u32 = 1_000;
+
+/// Longest window in which a bid is late, and longest extension by one bid.
+pub const EXTENSION_MS_MAX: u64 = 86_400_000;
+
+/// Longest time that a winner may have to settle.
+pub const SETTLE_MS_MAX: u64 = 366 * 86_400_000;
+
+/// How long the key of a charge or a refund is remembered.
+pub const POINTS_KEY_MS: u64 = 30 * 86_400_000;
+
 /// Earliest and latest instant that RFC 3339 can write (years 0001 to 9999), in microseconds of Unix time.
 pub const TIMESTAMP_US_MIN: i64 = -62_135_596_800_000_000;
 /// See [`TIMESTAMP_US_MIN`].
@@ -70,6 +91,8 @@ pub const TIMESTAMP_US_MAX: i64 = 253_402_300_799_999_999;
 
 // A row key is `coupon id << 32 | serial`.
 const _: () = assert!(COUPON_LIMIT_MAX < 1 << 27);
+// What one step moves cannot leap over the largest balance and wrap.
+const _: () = assert!(AMOUNT_MAX < BALANCE_MAX);
 const _: () = assert!(PAGE_ITEMS_DEFAULT <= PAGE_ITEMS_MAX);
 const _: () = assert!(ATTRIBUTES_BYTES_MAX + 2 * NAME_BYTES_MAX < BODY_BYTES_MAX);
 const _: () = assert!(PUBLIC_IDEMPOTENCY_KEY_CHARS_MIN <= IDEMPOTENCY_KEY_BYTES_MAX);

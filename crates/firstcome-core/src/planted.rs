@@ -47,11 +47,27 @@ pub enum Bug {
     RenewedAfterRelease,
     /// A holder counts its lease from when it heard of the grant.
     DeadlineFromArrival,
+    /// The hold of a bidder who was outbid is released twice.
+    ReleasedTwice,
+    /// The hold of a bidder who was outbid is never released.
+    HoldNotReleased,
+    /// An auction whose winner did not settle is closed, and its hold released, again and again.
+    ClosedTwice,
+    /// A refused bid puts the end off.
+    ExtendedByRefused,
+    /// A batch of bids is judged by what was read before the lock was got.
+    JudgedBeforeLock,
+    /// The lock of a listing is given up before what was done under it is committed.
+    UnlockedBeforeCommit,
+    /// Wallets are locked in whatever order the bids name them.
+    WalletsUnordered,
+    /// Names that differ in case alone are one.
+    NamesFolded,
 }
 
 impl Bug {
-    /// All of them, with a name for tables.
-    pub const ALL: [(Self, &'static str); 19] = [
+    /// All that the simulator must find, with a name for tables.
+    pub const ALL: [(Self, &'static str); 23] = [
         (Self::OversellByOne, "oversell by one"),
         (Self::OneUserTwice, "one user twice"),
         (Self::GapInSerials, "gap in serials"),
@@ -71,6 +87,18 @@ impl Bug {
         (Self::WakeUpLost, "wake-up lost"),
         (Self::RenewedAfterRelease, "renewed after release"),
         (Self::DeadlineFromArrival, "deadline from arrival"),
+        (Self::ReleasedTwice, "hold released twice"),
+        (Self::HoldNotReleased, "hold not released"),
+        (Self::ClosedTwice, "closed twice"),
+        (Self::ExtendedByRefused, "extended by a refused bid"),
+    ];
+
+    /// Those of stores on SQL databases, which their own tests must find: the simulator has no database.
+    pub const ON_SQL: [(Self, &'static str); 4] = [
+        (Self::JudgedBeforeLock, "judged before the lock"),
+        (Self::UnlockedBeforeCommit, "unlocked before the commit"),
+        (Self::WalletsUnordered, "wallets locked in any order"),
+        (Self::NamesFolded, "names folded"),
     ];
 }
 

@@ -30,6 +30,11 @@ impl Timestamp {
     pub const fn as_us(self) -> i64 {
         self.0
     }
+
+    /// The instant so many milliseconds later; the latest one instead of one after it.
+    pub const fn plus_ms(self, ms: u64) -> Self {
+        Self::clamped_us(self.0.saturating_add_unsigned(ms.saturating_mul(1_000)))
+    }
 }
 
 /// An instant on a clock that nobody can set: it runs on evenly whatever happens to the wall clock, and so leases and

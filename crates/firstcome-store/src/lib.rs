@@ -14,6 +14,7 @@ pub mod embedded;
 mod error;
 mod handle;
 mod lock;
+mod market;
 mod port;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -30,6 +31,9 @@ pub use error::{Fault, FaultKind, StoreError};
 pub use firstcome_core as core;
 pub use handle::HandleKey;
 pub use lock::{LockEvent, LockInbox, LockSeen, LockStore};
+pub use market::{
+    Closings, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase, Transfer,
+};
 pub use port::{Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest, Refused};
 pub use room::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
 pub use ticket::TicketKey;

@@ -1,0 +1,470 @@
+//! Sells one thing once: to whoever bids most in time, or to whoever comes first at a fixed price. Paid in points.
+//!
+//! A pure state machine. Whoever owns a [`Listing`] and the wallets of all who take part applies commands one at a time
+//! and passes in `now`; the order of application *is* the order of arrival.
+//!
+//! # Invariants
+//! - As long as an auction is not settled its highest bid, and no other one, is backed by a hold of exactly its price.
+//! - Each hold ends once: released by a higher bid or after the time to settle, or captured by the sale.
+//! - Bids rise, each by the increment at least, and their instants never fall. No bid counts outside
+//!   `starts_at ≤ now ≤ effective_ends_at`.
+//! - Only an accepted late bid puts the end off, at most `max_count` times. Who has won is the highest bidder at that end.
+//! - A listing is closed once and sold once; what one pays the other gets, in the same step.
+//! - A refusal changes nothing.
+
+mod answers;
+mod settings;
+
+pub use answers::{Bid, Damage, ListingState, PlacedBid, Rejection, Sale};
+pub use settings::{AuctionTerms, Extend, ListingSettings, Terms};
+
+use crate::id::{ListingName, MemberName};
+use crate::limits::BIDS_MAX;
+#[cfg(feature = "planted-bugs")]
+use crate::planted::{self, Bug};
+use crate::points::{Amount, Kind, Record, Reference, Wallet};
+use crate::time::Timestamp;
+
+/// The wallets of all who may take part in a command: its sender, the owner, and the highest bidder.
+pub trait Wallets {
+    /// The wallet of a member; an empty one of somebody of whom nothing is known.
+    fn wallet(&mut self, member: &MemberName) -> &mut Wallet;
+}
+
+/// How far a listing has come.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Not closed, though its time may be over.
+    Open,
+    /// Closed then; the highest bidder may settle.
+    Ended(Timestamp),
+    /// Sold and paid for.
+    Sold(Sale),
+    /// Closed then for good: nobody has bought, and nothing is held.
+    Unsold(Timestamp),
+}
+
+/// All that is known of a listing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// Which.
+    pub name: ListingName,
+    /// Who sells, and is paid.
+    pub owner: MemberName,
+    /// The price; of an auction the least first bid.
+    pub price: Amount,
+    /// The first instant at which a bid counts, or the thing can be bought.
+    pub starts_at: Timestamp,
+    /// How it is sold.
+    pub terms: Terms,
+    /// The last instant at which a bid counts, as late bids have put it off; the end of time for a fixed price.
+    pub effective_ends_at: Timestamp,
+    /// How often late bids have put it off.
+    pub extensions: u32,
+    /// How many bids were accepted.
+    pub bids: u32,
+    /// The last of them.
+    pub highest: Option<Bid>,
+    /// How far it has come.
+    pub phase: Phase,
+    /// How often it was changed, from 1. The fence of what is done because of it.
+    pub version: u64,
+    /// When it was last changed.
+    pub last_at: Timestamp,
+}
+
+/// What time did to a listing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Advance {
+    /// Nothing.
+    Nothing,
+    /// It was closed, with a winner who may settle or without one.
+    Closed,
+    /// The winner did not settle: the hold was released. It may have been closed in the same step.
+    Defaulted,
+}
+
+/// One thing that is sold once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listing {
+    standing: Standing,
+}
+
+impl Standing {
+    /// What only an auction has, if it is one.
+    pub const fn auction_terms(&self) -> Option<&AuctionTerms> {
+        match &self.terms {
+            Terms::Auction(terms) => Some(terms),
+            Terms::FixedPrice => None,
+        }
+    }
+
+    /// The last instant at which the winner may settle, if there is one.
+    pub fn settles_until(&self) -> Option<Timestamp> {
+        let within_ms = self.auction_terms()?.settle_within_ms?;
+        Some(self.effective_ends_at.plus_ms(within_ms))
+    }
+
+    /// Where it stands. Time decides, whether or not the listing has been closed.
+    pub fn state(&self, now: Timestamp) -> ListingState {
+        let now = now.max(self.last_at);
+        match &self.phase {
+            Phase::Sold(_) => ListingState::Sold,
+            Phase::Unsold(_) => ListingState::Unsold,
+            Phase::Open if now < self.starts_at => ListingState::Scheduled,
+            Phase::Open if now <= self.effective_ends_at => ListingState::Running,
+            _ if self.highest.is_none() || self.settles_until().is_some_and(|until| until < now) => {
+                ListingState::Unsold
+            }
+            _ => ListingState::Ended,
+        }
+    }
+
+    /// The least price that the next bid must have.
+    pub fn minimum(&self) -> u64 {
+        let step = self.auction_terms().and_then(|terms| terms.min_increment).map_or(1, Amount::get);
+        self.highest.as_ref().map_or(self.price.get(), |highest| highest.price.get() + step)
+    }
+
+    fn is_late(&self, now: Timestamp) -> Option<Extend> {
+        let extend = self.auction_terms()?.extend?;
+        let late = self.effective_ends_at <= now.plus_ms(extend.window_ms);
+        (late && self.extensions < extend.max_count).then_some(extend)
+    }
+}
+
+impl Listing {
+    /// A new listing. The settings must have passed [`ListingSettings::check`]. Refused: `ends_before_start`.
+    pub fn new(name: ListingName, settings: ListingSettings, now: Timestamp) -> Result<Self, Rejection> {
+        let ListingSettings { owner, price, starts_at, terms } = settings;
+        let starts_at = starts_at.unwrap_or(now);
+        let effective_ends_at = match &terms {
+            Terms::Auction(terms) => terms.ends_at,
+            Terms::FixedPrice => Timestamp::MAX,
+        };
+        if effective_ends_at < starts_at {
+            return Err(Rejection::EndsBeforeStart);
+        }
+        let (extensions, bids, highest) = (0, 0, None);
+        let (phase, version, last_at) = (Phase::Open, 1, now);
+        let standing = Standing {
+            name,
+            owner,
+            price,
+            starts_at,
+            terms,
+            effective_ends_at,
+            extensions,
+            bids,
+            highest,
+            phase,
+            version,
+            last_at,
+        };
+        Ok(Self { standing })
+    }
+
+    /// Takes back what was stored, or says what cannot be true of it.
+    pub fn restore(standing: Standing) -> Result<Self, Damage> {
+        if standing.highest.as_ref().map_or(0, |bid| bid.number) != standing.bids {
+            return Err(Damage::Bids);
+        }
+        let (first, last, extensions_max) = match standing.auction_terms() {
+            None if standing.bids != 0 => return Err(Damage::Bids),
+            None => (Timestamp::MAX, Timestamp::MAX, 0),
+            Some(terms) => {
+                let by_ms = terms.extend.map_or(0, |extend| extend.by_ms * u64::from(standing.extensions));
+                let max_count = terms.extend.map_or(0, |extend| extend.max_count);
+                (terms.ends_at, terms.ends_at.plus_ms(by_ms), max_count)
+            }
+        };
+        let in_reach = (first..=last).contains(&standing.effective_ends_at);
+        if !in_reach || extensions_max < standing.extensions {
+            return Err(Damage::End);
+        }
+        let sound = match (&standing.phase, &standing.highest) {
+            (Phase::Open, _) => true,
+            (Phase::Unsold(_), _) => standing.terms != Terms::FixedPrice,
+            (Phase::Ended(_), highest) => highest.is_some(),
+            (Phase::Sold(sale), Some(bid)) => (&sale.buyer, sale.price) == (&bid.bidder, bid.price),
+            (Phase::Sold(sale), None) => sale.price == standing.price && standing.terms == Terms::FixedPrice,
+        };
+        if sound { Ok(Self { standing }) } else { Err(Damage::Outcome) }
+    }
+
+    /// All that is known of it.
+    pub const fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// Replaces the settings. Everything may change before the start; while it runs an auction may get a later end, and
+    /// nothing else; without a start it keeps the one that it has had. False if nothing changes.
+    ///
+    /// Refused: `ends_before_start`, `listing_ended`, `listing_running`.
+    pub fn replace(&mut self, settings: ListingSettings, now: Timestamp) -> Result<bool, Rejection> {
+        let now = now.max(self.standing.last_at);
+        let state = self.standing.state(now);
+        if state == ListingState::Scheduled {
+            let fresh = Self::new(self.standing.name.clone(), settings, now)?.standing;
+            let version = self.standing.version;
+            let differs = Standing { version, last_at: self.standing.last_at, ..fresh.clone() } != self.standing;
+            if differs {
+                self.standing = Standing { version: version + 1, ..fresh };
+            }
+            return Ok(differs);
+        }
+        let standing = &self.standing;
+        let starts_at = settings.starts_at.unwrap_or(standing.starts_at);
+        let same =
+            (&settings.owner, settings.price, starts_at) == (&standing.owner, standing.price, standing.starts_at);
+        if same && settings.terms == standing.terms {
+            return Ok(false);
+        }
+        if state != ListingState::Running {
+            return Err(Rejection::ListingEnded);
+        }
+        let later = match (settings.terms, standing.terms) {
+            (Terms::Auction(new), Terms::Auction(old)) if same && old.ends_at < new.ends_at => {
+                (AuctionTerms { ends_at: old.ends_at, ..new } == old).then_some(new)
+            }
+            _ => None,
+        };
+        let terms = later.ok_or(Rejection::ListingRunning)?;
+        let effective_ends_at = standing.effective_ends_at.max(terms.ends_at);
+        self.change(now, |standing| {
+            standing.terms = Terms::Auction(terms);
+            standing.effective_ends_at = effective_ends_at;
+        });
+        Ok(true)
+    }
+
+    /// Judges one bid and changes nothing. `available` is asked for only if it matters.
+    ///
+    /// Order of checks: own listing, not in progress, already highest bidder, too low, not enough points.
+    pub fn judge_bid(
+        &self,
+        bidder: &MemberName,
+        price: Amount,
+        available: impl FnOnce() -> u64,
+        now: Timestamp,
+    ) -> Result<(), Rejection> {
+        let standing = &self.standing;
+        if *bidder == standing.owner {
+            return Err(Rejection::OwnListing);
+        }
+        let takes_bids = standing.auction_terms().is_some() && standing.bids < BIDS_MAX;
+        if !takes_bids || standing.state(now) != ListingState::Running {
+            return Err(Rejection::NotInProgress);
+        }
+        if standing.highest.as_ref().is_some_and(|highest| highest.bidder == *bidder) {
+            return Err(Rejection::AlreadyHighestBidder);
+        }
+        let minimum = standing.minimum();
+        if price.get() < minimum {
+            return Err(Rejection::BidTooLow(minimum));
+        }
+        let available = available();
+        if available < price.get() { Err(Rejection::InsufficientPoints(available)) } else { Ok(()) }
+    }
+
+    /// Places a bid: holds the bidder's points and releases those of the bidder before. The records of both are added to
+    /// `records`. Refused as [`Self::judge_bid`] says.
+    pub fn bid(
+        &mut self,
+        bidder: &MemberName,
+        price: Amount,
+        wallets: &mut impl Wallets,
+        now: Timestamp,
+        records: &mut Vec<Record>,
+    ) -> Result<PlacedBid, Rejection> {
+        let now = now.max(self.standing.last_at);
+        let judged = self.judge_bid(bidder, price, || wallets.wallet(bidder).balance.available(), now);
+        #[cfg(feature = "planted-bugs")]
+        if judged.is_err() && planted::is(Bug::ExtendedByRefused) {
+            self.put_off(now);
+        }
+        judged?;
+        let outbid = self.standing.highest.take();
+        assert!(outbid.as_ref().is_none_or(|outbid| outbid.price < price), "a bid that does not rise");
+        let bid = Bid { number: self.standing.bids + 1, bidder: bidder.clone(), price, at: now };
+        move_points(wallets, bidder, Kind::Hold, price, self.about(Some(bid.number)), now, records);
+        if let Some(outbid) = outbid {
+            self.release(&outbid, wallets, now, records);
+        }
+        self.change(now, |standing| {
+            standing.bids = bid.number;
+            standing.highest = Some(bid.clone());
+        });
+        self.put_off(now);
+        let effective_ends_at = self.standing.effective_ends_at;
+        Ok(PlacedBid { bid, effective_ends_at, fence: self.standing.version })
+    }
+
+    /// Sells the thing to `buyer`: settles an auction with its winner, or takes a fixed price. The records of buyer and owner are
+    /// added to `records`.
+    ///
+    /// Order of checks, of an auction: not ended, not the winner, already sold, settlement expired; of a fixed price: own
+    /// listing, not in progress (before its start), already sold, not enough points. In both last: the owner would have more points than fit.
+    pub fn purchase(
+        &mut self,
+        buyer: &MemberName,
+        wallets: &mut impl Wallets,
+        now: Timestamp,
+        records: &mut Vec<Record>,
+    ) -> Result<Sale, Rejection> {
+        let now = now.max(self.standing.last_at);
+        let bid = self.judge_purchase(buyer, || wallets.wallet(buyer).balance.available(), now)?;
+        let price = bid.as_ref().map_or(self.standing.price, |bid| bid.price);
+        let owner = self.standing.owner.clone();
+        if wallets.wallet(&owner).balance.after(Kind::Sold, price).is_err() {
+            return Err(Rejection::BalanceTooLarge);
+        }
+        if let Some(bid) = &bid {
+            self.close(now);
+            move_points(wallets, buyer, Kind::Capture, price, self.about(Some(bid.number)), now, records);
+        }
+        move_points(wallets, buyer, Kind::Purchase, price, self.about(None), now, records);
+        move_points(wallets, &owner, Kind::Sold, price, self.about(None), now, records);
+        let sale = Sale { buyer: buyer.clone(), price, at: now };
+        self.change(now, |standing| standing.phase = Phase::Sold(sale.clone()));
+        Ok(sale)
+    }
+
+    /// The winning bid that is paid for, none of a fixed price.
+    fn judge_purchase(
+        &self,
+        buyer: &MemberName,
+        available: impl FnOnce() -> u64,
+        now: Timestamp,
+    ) -> Result<Option<Bid>, Rejection> {
+        let standing = &self.standing;
+        let sold = |sale: &Sale| Err(Rejection::AlreadySold(sale.clone()));
+        if standing.auction_terms().is_none() {
+            if *buyer == standing.owner {
+                return Err(Rejection::OwnListing);
+            }
+            if standing.state(now) == ListingState::Scheduled {
+                return Err(Rejection::NotInProgress);
+            }
+            if let Phase::Sold(sale) = &standing.phase {
+                return sold(sale);
+            }
+            let available = available();
+            let enough = standing.price.get() <= available;
+            return if enough { Ok(None) } else { Err(Rejection::InsufficientPoints(available)) };
+        }
+        if now <= standing.effective_ends_at {
+            return Err(Rejection::AuctionNotEnded(standing.effective_ends_at));
+        }
+        let Some(bid) = standing.highest.as_ref().filter(|bid| bid.bidder == *buyer) else {
+            return Err(Rejection::NotWinner);
+        };
+        if let Phase::Sold(sale) = &standing.phase {
+            return sold(sale);
+        }
+        match standing.settles_until() {
+            Some(until) if until < now => Err(Rejection::SettlementExpired(until)),
+            _ => Ok(Some(bid.clone())),
+        }
+    }
+
+    /// When [`Self::advance`] will have something to do; `None` if time changes nothing any more.
+    pub fn due_at(&self) -> Option<Timestamp> {
+        self.standing.auction_terms()?;
+        // The last instant of a period still belongs to it.
+        let after = |last: Timestamp| Timestamp::clamped_us(last.as_us().saturating_add(1));
+        match self.standing.phase {
+            Phase::Open => Some(after(self.standing.effective_ends_at)),
+            Phase::Ended(_) => self.standing.settles_until().map(after),
+            #[cfg(feature = "planted-bugs")]
+            Phase::Unsold(_) if planted::is(Bug::ClosedTwice) => self.standing.settles_until().map(after),
+            Phase::Sold(_) | Phase::Unsold(_) => None,
+        }
+    }
+
+    /// Does what time has made due: closes the auction, and releases the hold of a winner who did not settle. The record of
+    /// that is added to `records`. A second time has no effect.
+    pub fn advance(&mut self, wallets: &mut impl Wallets, now: Timestamp, records: &mut Vec<Record>) -> Advance {
+        let now = now.max(self.standing.last_at);
+        if self.due_at().is_none_or(|due_at| now < due_at) {
+            return Advance::Nothing;
+        }
+        #[cfg(feature = "planted-bugs")]
+        if let (Phase::Unsold(_), Some(bid)) = (&self.standing.phase, self.standing.highest.clone()) {
+            if bid.price.get() <= wallets.wallet(&bid.bidder).balance.held() {
+                self.release(&bid, wallets, now, records);
+            }
+            self.change(now, |_| ());
+            return Advance::Defaulted;
+        }
+        self.close(now);
+        let expired = self.standing.settles_until().is_some_and(|until| until < now);
+        match (&self.standing.phase, &self.standing.highest) {
+            (Phase::Ended(_), Some(bid)) if expired => {
+                let bid = bid.clone();
+                self.release(&bid, wallets, now, records);
+                self.change(now, |standing| standing.phase = Phase::Unsold(now));
+                Advance::Defaulted
+            }
+            _ => Advance::Closed,
+        }
+    }
+
+    /// Ends the hold behind a bid that is not to be paid.
+    fn release(&self, bid: &Bid, wallets: &mut impl Wallets, now: Timestamp, records: &mut Vec<Record>) {
+        #[cfg(feature = "planted-bugs")]
+        if planted::is(Bug::HoldNotReleased) {
+            return;
+        }
+        move_points(wallets, &bid.bidder, Kind::Release, bid.price, self.about(Some(bid.number)), now, records);
+        #[cfg(feature = "planted-bugs")]
+        if planted::is(Bug::ReleasedTwice) && bid.price.get() <= wallets.wallet(&bid.bidder).balance.held() {
+            move_points(wallets, &bid.bidder, Kind::Release, bid.price, self.about(Some(bid.number)), now, records);
+        }
+    }
+
+    /// Closes an open auction whose time is over.
+    fn close(&mut self, now: Timestamp) {
+        if self.standing.phase == Phase::Open {
+            assert!(self.standing.effective_ends_at < now, "closed before its end");
+            let phase = if self.standing.highest.is_some() { Phase::Ended(now) } else { Phase::Unsold(now) };
+            self.change(now, |standing| standing.phase = phase);
+        }
+    }
+
+    /// Puts the end off if a bid at this instant is late.
+    fn put_off(&mut self, now: Timestamp) {
+        if let Some(extend) = self.standing.is_late(now) {
+            self.standing.effective_ends_at = self.standing.effective_ends_at.plus_ms(extend.by_ms);
+            self.standing.extensions += 1;
+        }
+    }
+
+    fn change(&mut self, now: Timestamp, change: impl FnOnce(&mut Standing)) {
+        change(&mut self.standing);
+        self.standing.version += 1;
+        self.standing.last_at = now;
+    }
+
+    fn about(&self, bid: Option<u32>) -> Reference {
+        Reference { listing: self.standing.name.clone(), bid }
+    }
+}
+
+/// Moves points as was judged before: it cannot fail.
+fn move_points(
+    wallets: &mut impl Wallets,
+    member: &MemberName,
+    kind: Kind,
+    amount: Amount,
+    about: Reference,
+    now: Timestamp,
+    records: &mut Vec<Record>,
+) {
+    let moved = wallets.wallet(member).apply(kind, amount, Some(about), now);
+    #[expect(clippy::panic, reason = "a movement that was judged and does not fit is a broken invariant")]
+    match moved {
+        Ok(record) => records.push(record),
+        Err(error) => panic!("{} of {} points of {member}: {error:?}", kind.as_str(), amount.get()),
+    }
+}

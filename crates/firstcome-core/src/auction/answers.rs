@@ -1,0 +1,151 @@
+//! What the market answers.
+
+use crate::id::MemberName;
+use crate::points::Amount;
+use crate::time::Timestamp;
+
+/// A bid that was accepted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bid {
+    /// Its place among the accepted bids of its listing: 1 for the first, without gaps.
+    pub number: u32,
+    /// Who bids.
+    pub bidder: MemberName,
+    /// How much.
+    pub price: Amount,
+    /// When, by the store's clock; never before the bid in front of it.
+    pub at: Timestamp,
+}
+
+/// A bid and what it did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlacedBid {
+    /// The bid, which was the highest when it was accepted.
+    pub bid: Bid,
+    /// The end of the auction after it.
+    pub effective_ends_at: Timestamp,
+    /// The version of the listing after it: strictly increasing, so whatever is done because of this bid can be refused
+    /// once something was done because of a later one.
+    pub fence: u64,
+}
+
+/// A sale, which is the end of a listing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sale {
+    /// Who has bought.
+    pub buyer: MemberName,
+    /// For how much.
+    pub price: Amount,
+    /// When, by the store's clock.
+    pub at: Timestamp,
+}
+
+/// Where a listing stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ListingState {
+    /// It starts later.
+    Scheduled,
+    /// It takes bids, or can be bought.
+    Running,
+    /// The highest bidder has won, and has not settled.
+    Ended,
+    /// It is sold and paid for.
+    Sold,
+    /// Nobody bid, or the winner did not settle in time.
+    Unsold,
+}
+
+impl ListingState {
+    /// The state as the contract spells it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Running => "running",
+            Self::Ended => "ended",
+            Self::Sold => "sold",
+            Self::Unsold => "unsold",
+        }
+    }
+}
+
+/// Why a command was refused. An expected answer: not retried, not logged as an error.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// There is no such listing.
+    UnknownListing,
+    /// The idempotency key belongs to another request.
+    KeyReused,
+    /// Whoever sells it can neither bid nor buy.
+    OwnListing,
+    /// It takes no bids, or cannot be bought: not yet, not any more, or never.
+    NotInProgress,
+    /// The bidder has the highest bid already.
+    AlreadyHighestBidder,
+    /// The least price that would do. Above the largest amount if nobody can bid more.
+    BidTooLow(u64),
+    /// So much is available.
+    InsufficientPoints(u64),
+    /// The auction goes on until then, inclusive.
+    AuctionNotEnded(Timestamp),
+    /// Somebody else has won, or nobody.
+    NotWinner,
+    /// It is sold.
+    AlreadySold(Sale),
+    /// The winner could settle until then, inclusive.
+    SettlementExpired(Timestamp),
+    /// What was to be changed stands while the listing runs.
+    ListingRunning,
+    /// The listing is over: nothing changes any more.
+    ListingEnded,
+    /// The auction would end before it starts.
+    EndsBeforeStart,
+    /// Somebody would have more points than fit.
+    BalanceTooLarge,
+}
+
+impl Rejection {
+    /// The stable code in HTTP, CLI and metrics. Variants may be added; codes never change.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::UnknownListing => "unknown_listing",
+            Self::KeyReused => "idempotency_key_reused",
+            Self::OwnListing => "own_listing",
+            Self::NotInProgress => "not_in_progress",
+            Self::AlreadyHighestBidder => "already_highest_bidder",
+            Self::BidTooLow(_) => "bid_too_low",
+            Self::InsufficientPoints(_) => "insufficient_points",
+            Self::AuctionNotEnded(_) => "auction_not_ended",
+            Self::NotWinner => "not_winner",
+            Self::AlreadySold(_) => "already_sold",
+            Self::SettlementExpired(_) => "settlement_expired",
+            Self::ListingRunning => "listing_running",
+            Self::ListingEnded => "listing_ended",
+            Self::EndsBeforeStart => "ends_before_start",
+            Self::BalanceTooLarge => "balance_too_large",
+        }
+    }
+}
+
+/// What is wrong with a listing that was stored: see [`super::Listing::restore`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Damage {
+    /// Bids are missing, or a highest one without bids.
+    Bids,
+    /// The end is before that of the settings, or later than extensions allow.
+    End,
+    /// Sold, or ended, without a winner, to another one, or at another price.
+    Outcome,
+}
+
+impl Damage {
+    /// The finding in words.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Bids => "bids and the highest bid disagree",
+            Self::End => "the end is not one that extensions lead to",
+            Self::Outcome => "the outcome is not that of the highest bid",
+        }
+    }
+}
