@@ -22,12 +22,15 @@ use crate::id::{ListingName, MemberName};
 use crate::limits::BIDS_MAX;
 #[cfg(feature = "planted-bugs")]
 use crate::planted::{self, Bug};
-use crate::points::{Amount, Kind, Record, Reference, Wallet};
+use crate::points::{Amount, Balance, Kind, Record, Reference, Wallet};
 use crate::time::Timestamp;
 
 /// The wallets of all who may take part in a command: its sender, the owner, and the highest bidder.
 pub trait Wallets {
-    /// The wallet of a member; an empty one of somebody of whom nothing is known.
+    /// What a member has; nothing of somebody of whom nothing is known.
+    fn balance(&self, member: &MemberName) -> Balance;
+
+    /// The wallet of a member, whose points are about to move; a new one of somebody of whom nothing is known.
     fn wallet(&mut self, member: &MemberName) -> &mut Wallet;
 }
 
@@ -278,7 +281,7 @@ impl Listing {
         records: &mut Vec<Record>,
     ) -> Result<PlacedBid, Rejection> {
         let now = now.max(self.standing.last_at);
-        let judged = self.judge_bid(bidder, price, || wallets.wallet(bidder).balance.available(), now);
+        let judged = self.judge_bid(bidder, price, || wallets.balance(bidder).available(), now);
         #[cfg(feature = "planted-bugs")]
         if judged.is_err() && planted::is(Bug::ExtendedByRefused) {
             self.put_off(now);
@@ -313,10 +316,10 @@ impl Listing {
         records: &mut Vec<Record>,
     ) -> Result<Sale, Rejection> {
         let now = now.max(self.standing.last_at);
-        let bid = self.judge_purchase(buyer, || wallets.wallet(buyer).balance.available(), now)?;
+        let bid = self.judge_purchase(buyer, || wallets.balance(buyer).available(), now)?;
         let price = bid.as_ref().map_or(self.standing.price, |bid| bid.price);
         let owner = self.standing.owner.clone();
-        if wallets.wallet(&owner).balance.after(Kind::Sold, price).is_err() {
+        if wallets.balance(&owner).after(Kind::Sold, price).is_err() {
             return Err(Rejection::BalanceTooLarge);
         }
         if let Some(bid) = &bid {
@@ -391,7 +394,7 @@ impl Listing {
         }
         #[cfg(feature = "planted-bugs")]
         if let (Phase::Unsold(_), Some(bid)) = (&self.standing.phase, self.standing.highest.clone()) {
-            if bid.price.get() <= wallets.wallet(&bid.bidder).balance.held() {
+            if bid.price.get() <= wallets.balance(&bid.bidder).held() {
                 self.release(&bid, wallets, now, records);
             }
             self.change(now, |_| ());
@@ -418,7 +421,7 @@ impl Listing {
         }
         move_points(wallets, &bid.bidder, Kind::Release, bid.price, self.about(Some(bid.number)), now, records);
         #[cfg(feature = "planted-bugs")]
-        if planted::is(Bug::ReleasedTwice) && bid.price.get() <= wallets.wallet(&bid.bidder).balance.held() {
+        if planted::is(Bug::ReleasedTwice) && bid.price.get() <= wallets.balance(&bid.bidder).held() {
             move_points(wallets, &bid.bidder, Kind::Release, bid.price, self.about(Some(bid.number)), now, records);
         }
     }

@@ -43,6 +43,12 @@ pub const fn expected(bug: Bug) -> &'static str {
         Bug::WakeUpLost => "no_lost_wake_up",
         Bug::RenewedAfterRelease => "lock_words",
         Bug::DeadlineFromArrival => "hold_deadline",
+        Bug::ReleasedTwice | Bug::HoldNotReleased => "holds_end_once",
+        Bug::ClosedTwice => "one_sale",
+        Bug::ExtendedByRefused => "acknowledged_market",
+        Bug::JudgedBeforeLock | Bug::UnlockedBeforeCommit | Bug::WalletsUnordered | Bug::NamesFolded => {
+            "none: no database"
+        }
     }
 }
 

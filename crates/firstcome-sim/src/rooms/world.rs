@@ -15,7 +15,7 @@ use firstcome_core::id::RoomName;
 use firstcome_core::room::{Join, Number, TicketState};
 use firstcome_core::time::{Now, Timestamp};
 use firstcome_store::edge::{Clock, ManualClock, draw_hasher};
-use firstcome_store::embedded::{Backing, Embedded, Stepper, Timeline};
+use firstcome_store::embedded::{Backing, Embedded, Stepper, StoredMarket, Timeline};
 use firstcome_store::{Durability, RoomStore, StoreError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -385,6 +385,7 @@ fn start(disk: &SharedDisk, clock: &Arc<ManualClock>) -> Result<Life, (&'static 
         durability: Durability::Disk,
         rooms: recover()?,
         pass_secrets: stored.secrets.clone(),
+        market: StoredMarket::default(),
         timeline,
         hasher: hasher.clone(),
         ..Backing::memory()

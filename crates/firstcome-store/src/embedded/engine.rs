@@ -4,10 +4,12 @@
 //! - An answer leaves only after the commit of the batch in which it was decided: whatever it rests on is durable.
 //! - Claims and redemptions change the state in memory before the commit; readers see them only once
 //!   [`Cell::durable`] has passed them. Settings and deletions change it after the commit.
+//! - The market's state in memory changes before the commit too; readers see copies that are made after it.
 //! - After a failed commit nothing is written any more: memory then knows of claims that the disk may not have.
 
 use super::coupon::Cell;
 use super::journal::{Change, CouponId, CouponPut, Journal, Outcome, RoomId};
+use super::market::{self, Desk};
 use super::room::{self, RoomCell};
 use super::{Command, PutCommand, PutRoomCommand, Reply, RoomJob, Shared};
 use crate::edge::Stopwatch;
@@ -53,6 +55,8 @@ pub struct Engine {
     pub(super) touched_rooms: Vec<Arc<RoomCell>>,
     pub(super) room_changes: Vec<firstcome_core::room::Change>,
     pub(super) clock_stored: Option<Steady>,
+    pub(super) desk: Desk,
+    pub(super) told_market: Vec<market::Told>,
 }
 
 /// The numbers that the next things get.
@@ -64,7 +68,13 @@ pub(super) struct Next {
 }
 
 impl Engine {
-    pub(super) fn new(shared: Arc<Shared>, journal: Box<dyn Journal>, hasher: RandomState, next: Next) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        journal: Box<dyn Journal>,
+        hasher: RandomState,
+        next: Next,
+        desk: Desk,
+    ) -> Self {
         Self {
             shared,
             journal,
@@ -80,6 +90,8 @@ impl Engine {
             touched_rooms: Vec::new(),
             room_changes: Vec::new(),
             clock_stored: None,
+            desk,
+            told_market: Vec::new(),
         }
     }
 
@@ -111,8 +123,10 @@ impl Engine {
                     self.orders(&cell, std::iter::once(first.order).chain(rest).take(CLAIMS_PER_HOLD), now);
                 }
                 Command::Redeem { cell, redeem, reply } => self.redeem(&cell, &redeem, reply, now),
+                Command::Market(job) => self.market(job, now),
                 Command::Tick(reply) => {
                     self.tick(now);
+                    self.close_due(now);
                     self.told_ticks.extend(reply);
                 }
                 // Nobody waits for it any more: it is not done, as if it had never come.
@@ -263,9 +277,11 @@ impl Engine {
     /// Commits what was decided, lets readers see it, and answers.
     fn finish(&mut self, now: Now) {
         self.note_clocks(now);
+        self.desk.seal(&mut self.changes);
         if let Err(error) = self.write_changes() {
             self.told.drain(..).for_each(|told| told.refuse(&error));
             self.told_rooms.drain(..).for_each(|told| told.refuse(&error));
+            self.told_market.drain(..).for_each(|told| told.refuse(&error));
             self.told_ticks.drain(..).for_each(|reply| reply.send(Err(error.clone())));
             self.touched.clear();
             // What is unsettled stays so: it may or may not be stored, and nobody is told either.
@@ -273,6 +289,7 @@ impl Engine {
             return;
         }
         self.touched_rooms.drain(..).for_each(|cell| cell.settle());
+        self.desk.publish(self.shared.market());
         for cell in self.touched.drain(..) {
             let issued = cell.coupon.read().issued();
             cell.durable.store(issued, Ordering::Release);
@@ -289,6 +306,7 @@ impl Engine {
             }
         }
         self.told_rooms.drain(..).for_each(room::Told::tell);
+        self.told_market.drain(..).for_each(market::Told::tell);
         self.told_ticks.drain(..).for_each(|reply| reply.send(Ok(Ok(()))));
     }
 

@@ -3,11 +3,14 @@
 use crate::error::{Fault, StoreError};
 use crate::ticket::TicketKey;
 use crate::voucher::VoucherKey;
+use firstcome_core::auction::{Bid, PlacedBid, Standing};
 use firstcome_core::coupon::{Attributes, Claim, CouponSettings, Issued, Redeemed, Serial};
 use firstcome_core::id::{CouponName, RequestId, RoomName};
+use firstcome_core::points::{Record, Wallet};
 use firstcome_core::room::{self, Number, RoomSettings};
 use firstcome_core::time::{Now, Timestamp};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// The store's own number for a coupon. Never given twice.
@@ -79,6 +82,37 @@ impl std::fmt::Debug for PassSecret {
     }
 }
 
+/// The store's own number for a member, from 1. Never given twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MemberId(pub u32);
+
+/// Bits of a record's row key that count the records of its member: 68 thousand million.
+const RECORD_BITS: u32 = 36;
+
+impl MemberId {
+    /// The key of a record's row: member above, number below, so that the records of a member lie together.
+    pub const fn row(self, number: u64) -> i64 {
+        (self.0 as i64) << RECORD_BITS | number.cast_signed()
+    }
+
+    /// Member and number of a row key; `None` if it cannot be one.
+    pub fn of_row(row: i64) -> Option<(Self, u64)> {
+        let member = u32::try_from(row >> RECORD_BITS).ok()?;
+        Some((Self(member), (row & ((1 << RECORD_BITS) - 1)).cast_unsigned()))
+    }
+}
+
+/// The store's own number for a listing, from 1. Never given twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ListingId(pub u32);
+
+impl ListingId {
+    /// The key of a bid's row: listing above, number below.
+    pub const fn row(self, number: u32) -> i64 {
+        (self.0 as i64) << 32 | number as i64
+    }
+}
+
 /// One thing that the rules decided.
 #[derive(Clone, Debug)]
 pub enum Change {
@@ -127,6 +161,44 @@ pub enum Change {
         /// What.
         change: room::Change,
     },
+    /// A bid was accepted.
+    Bid {
+        /// Of which listing.
+        id: ListingId,
+        /// Who bids.
+        member: MemberId,
+        /// The bid.
+        placed: PlacedBid,
+        /// The request, if it carried a key.
+        request: Option<RequestId>,
+    },
+    /// Points moved.
+    Moved {
+        /// Whose.
+        id: MemberId,
+        /// What it is about.
+        listing: Option<ListingId>,
+        /// The movement.
+        record: Record,
+        /// The request, if it was one for just this and carried a key.
+        request: Option<RequestId>,
+    },
+    /// A member has these points from now on. Once per commit, after all movements.
+    Member {
+        /// Whose.
+        id: MemberId,
+        /// What there is.
+        wallet: Box<Wallet>,
+    },
+    /// A listing stands so from now on. Once per commit, after all its bids.
+    Listing {
+        /// Which.
+        id: ListingId,
+        /// All that is known of it.
+        standing: Box<Standing>,
+        /// The request that bought it, if it carried a key.
+        sale_request: Option<RequestId>,
+    },
     /// What both clocks showed: so that time-outs go on after a restart as if no clock had been set.
     Clock(Now),
     /// From now on passes are signed with this secret; those of it and of `kept` are valid.
@@ -174,21 +246,47 @@ pub trait Rows: Send + Sync {
         first: Serial,
         last: Serial,
     ) -> Result<BTreeMap<Serial, Attributes>, StoreError>;
+
+    /// The bids of a listing after `after`, at most `count`, in their order. None where nothing is sold.
+    fn bids(&self, _listing: ListingId, _after: u32, _count: usize) -> Result<Vec<Bid>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// The records of a member after `after`, at most `count`, in their order. None where nothing is sold.
+    fn records(&self, _member: MemberId, _after: u64, _count: usize) -> Result<Vec<Record>, StoreError> {
+        Ok(Vec::new())
+    }
 }
 
-/// The journal of a store in memory: it keeps the attributes, which the rules do not, and nothing else.
+/// The journal of a store in memory: it keeps what the rules do not, and nothing else.
 #[derive(Clone, Default)]
 pub(super) struct Memory {
-    attributes: Arc<parking_lot::RwLock<BTreeMap<(CouponId, Serial), Attributes>>>,
+    kept: Arc<parking_lot::RwLock<MemoryRows>>,
+}
+
+#[derive(Default)]
+struct MemoryRows {
+    attributes: BTreeMap<(CouponId, Serial), Attributes>,
+    bids: BTreeMap<(ListingId, u32), Bid>,
+    records: BTreeMap<(MemberId, u64), Record>,
 }
 
 impl Journal for Memory {
     fn commit(&mut self, changes: &[Change]) -> Result<(), JournalError> {
         for change in changes {
-            if let Change::Claimed { id, issued, claim } = change
-                && let Some(attributes) = &claim.attributes
-            {
-                self.attributes.write().insert((*id, issued.serial), attributes.clone());
+            match change {
+                Change::Claimed { id, issued, claim } => {
+                    if let Some(attributes) = &claim.attributes {
+                        self.kept.write().attributes.insert((*id, issued.serial), attributes.clone());
+                    }
+                }
+                Change::Bid { id, placed, .. } => {
+                    self.kept.write().bids.insert((*id, placed.bid.number), placed.bid.clone());
+                }
+                Change::Moved { id, record, .. } => {
+                    self.kept.write().records.insert((*id, record.number), record.clone());
+                }
+                _ => {}
             }
         }
         Ok(())
@@ -202,8 +300,18 @@ impl Rows for Memory {
         first: Serial,
         last: Serial,
     ) -> Result<BTreeMap<Serial, Attributes>, StoreError> {
-        let attributes = self.attributes.read();
-        let range = attributes.range((coupon, first)..=(coupon, last));
+        let kept = self.kept.read();
+        let range = kept.attributes.range((coupon, first)..=(coupon, last));
         Ok(range.map(|((_, serial), value)| (*serial, value.clone())).collect())
+    }
+
+    fn bids(&self, listing: ListingId, after: u32, count: usize) -> Result<Vec<Bid>, StoreError> {
+        let range = (Bound::Excluded((listing, after)), Bound::Included((listing, u32::MAX)));
+        Ok(self.kept.read().bids.range(range).take(count).map(|(_, bid)| bid.clone()).collect())
+    }
+
+    fn records(&self, member: MemberId, after: u64, count: usize) -> Result<Vec<Record>, StoreError> {
+        let range = (Bound::Excluded((member, after)), Bound::Included((member, u64::MAX)));
+        Ok(self.kept.read().records.range(range).take(count).map(|(_, record)| record.clone()).collect())
     }
 }

@@ -22,7 +22,7 @@ const _: () = assert!(BATCH_COMMANDS_MAX < QUEUE_COMMANDS_MAX);
 /// How commands reach the engine.
 pub(super) enum Lane {
     /// In the caller's own thread: nothing to wait for, since nothing is synced. Empty once closed, or after a panic.
-    Inline(Arc<Shared>, Mutex<Option<Engine>>),
+    Inline(Arc<Shared>, Mutex<Option<Box<Engine>>>),
     /// Through a queue to a thread that takes whatever has arrived while it was busy.
     Thread(Thread),
 }
@@ -36,7 +36,7 @@ pub(super) struct Thread {
 
 impl Lane {
     pub(super) fn inline(shared: Arc<Shared>, engine: Engine) -> Self {
-        Self::Inline(shared, Mutex::new(Some(engine)))
+        Self::Inline(shared, Mutex::new(Some(Box::new(engine))))
     }
 
     pub(super) fn thread(shared: Arc<Shared>, engine: Engine) -> std::io::Result<Self> {

@@ -9,6 +9,8 @@ pub mod engine;
 pub mod journal;
 mod lane;
 mod lock;
+mod market;
+mod markets;
 mod room;
 mod rooms;
 
@@ -28,6 +30,8 @@ use journal::{CouponId, Journal, Memory, PassSecret, RoomId, Rows};
 use lane::Lane;
 pub use lane::Stepper;
 pub use lock::MemoryLocks;
+use market::{Desk, Job, Market};
+pub use market::{KeyedMovement, StoredListing, StoredMarket, StoredMember};
 use parking_lot::{Mutex, RwLock};
 use room::{Order, RoomCell};
 use rooms::Ticker;
@@ -76,6 +80,8 @@ pub struct Backing {
     pub rooms: Vec<StoredRoom>,
     /// Secrets of passes, the newest last.
     pub pass_secrets: Vec<PassSecret>,
+    /// Members and listings that were stored before.
+    pub market: StoredMarket,
     /// How the store's steady time goes on from that of its clock.
     pub timeline: Timeline,
     /// Seeds the indexes. Must be secret.
@@ -93,6 +99,7 @@ impl Backing {
             coupons: Vec::new(),
             rooms: Vec::new(),
             pass_secrets: Vec::new(),
+            market: StoredMarket::default(),
             timeline: Timeline::default(),
             hasher: draw_hasher(),
         }
@@ -127,6 +134,7 @@ pub(crate) struct Shared {
     coupons: RwLock<HashMap<CouponName, Arc<Cell>>>,
     rooms: RwLock<HashMap<RoomName, Arc<RoomCell>>>,
     pass_secrets: RwLock<Vec<PassSecret>>,
+    market: Market,
     timeline: Timeline,
     clock: Arc<dyn Clock>,
     rows: Arc<dyn Rows>,
@@ -180,6 +188,7 @@ enum Command {
     PutRoom(Box<PutRoomCommand>),
     CloseRoom { cell: Arc<RoomCell>, reply: Reply<(), room_rules::Rejection> },
     RotatePassSecret { bytes: [u8; 32], reply: Reply<PassSecret> },
+    Market(Job),
     Tick(Option<Reply<()>>),
 }
 
@@ -362,6 +371,7 @@ fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
         coupons: RwLock::new(cells.collect()),
         rooms: RwLock::new(rooms.collect()),
         pass_secrets: RwLock::new(backing.pass_secrets),
+        market: Market::default(),
         timeline: backing.timeline,
         clock,
         rows: backing.rows,
@@ -371,7 +381,8 @@ fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
     });
     shared.stats.queue_limit.store(lane::QUEUE_COMMANDS_MAX as u64, Ordering::Relaxed);
     let next = Next { coupon: CouponId(next), room: RoomId(next_room), pass_secret: next_pass_secret };
-    let engine = Engine::new(Arc::clone(&shared), backing.journal, backing.hasher, next);
+    let desk = Desk::restore(backing.market, shared.market());
+    let engine = Engine::new(Arc::clone(&shared), backing.journal, backing.hasher, next, desk);
     (shared, engine)
 }
 

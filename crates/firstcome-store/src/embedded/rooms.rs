@@ -21,7 +21,10 @@ const TICK: Duration = Duration::from_millis(50);
 /// How often at most, for a rate whose next admission is due.
 const TICK_MIN: Duration = Duration::from_millis(2);
 
-/// A thread that ticks while any room has somebody in it, and sleeps while none has.
+/// How long the sleep is at most before an auction's end: somebody may set the wall clock forward.
+const DUE_SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// A thread that ticks while any room has somebody in it and when an auction is to be closed, and sleeps otherwise.
 pub(super) struct Ticker {
     thread: Thread,
     sleeps: Arc<AtomicBool>,
@@ -36,8 +39,8 @@ impl Ticker {
         Ok(Self { thread, sleeps })
     }
 
-    /// To be called after somebody has come into a room.
-    fn somebody_came(&self) {
+    /// To be called after somebody has come into a room, or an auction may end earlier than all others.
+    pub(super) fn somebody_came(&self) {
         if self.sleeps.load(Ordering::SeqCst) {
             self.wake();
         }
@@ -52,9 +55,14 @@ fn run(inner: &Weak<Inner>, sleeps: &AtomicBool) {
     while let Some(inner) = inner.upgrade() {
         // Said before it is looked at: whoever comes after the look finds it said.
         sleeps.store(true, Ordering::SeqCst);
-        if inner.shared.rooms.read().values().all(|cell| cell.is_idle()) {
+        let due_in_us = inner.shared.market().due_in_us(inner.shared.clock.now());
+        let nobody_in = inner.shared.rooms.read().values().all(|cell| cell.is_idle());
+        if nobody_in && due_in_us != Some(0) {
             drop(inner);
-            std::thread::park();
+            match due_in_us {
+                Some(us) => std::thread::park_timeout(Duration::from_micros(us).min(DUE_SLEEP_MAX)),
+                None => std::thread::park(),
+            }
             continue;
         }
         sleeps.store(false, Ordering::SeqCst);

@@ -17,9 +17,11 @@ mod archive;
 mod coupon;
 mod faults;
 mod lock;
+mod market;
 mod room;
 mod schema;
 mod verify;
+mod verify_market;
 mod verify_room;
 
 pub use archive::{Archive, ArchivedClaim, ArchivedCoupon, ImportError, Importer, IncomingClaim};
@@ -27,12 +29,14 @@ pub use lock::{LOCKS_FILE, LockDurability, SqliteLocks, verify_locks};
 pub use verify::{Check, verify};
 
 use crate::edge::{Clock, draw_hasher};
-use crate::embedded::journal::{Change, CouponId, Journal, JournalError, Outcome, Rows};
+use crate::embedded::journal::{Change, CouponId, Journal, JournalError, ListingId, MemberId, Outcome, Rows};
 use crate::embedded::{Backing, Embedded, Timeline};
 use crate::error::{Fault, FaultKind, StoreError};
 use crate::port::Durability;
 use faults::{fault, io_fault};
+use firstcome_core::auction::Bid;
 use firstcome_core::coupon::{Attributes, Serial};
+use firstcome_core::points::Record;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
@@ -68,6 +72,7 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
     let timeline = Timeline::after(room::clock(&connection)?, clock.as_ref());
     let rooms = room::load(&connection, &hasher, timeline.now(clock.as_ref()))?;
     let pass_secrets = room::secrets(&connection)?;
+    let market = market::load(&connection, clock.now())?;
     let reader = open_reader(&directory.join(DATABASE_FILE), &schema::STORE)?;
     let backing = Backing {
         journal: Box::new(Sqlite { connection, pages: 0, _lock: lock }),
@@ -76,6 +81,7 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
         coupons,
         rooms,
         pass_secrets,
+        market,
         timeline,
         hasher,
     };
@@ -255,7 +261,7 @@ impl Journal for Sqlite {
     }
 }
 
-/// The reading side, for pages of claims.
+/// The reading side, for pages of claims, bids and records.
 struct Reader {
     connection: Mutex<Connection>,
 }
@@ -269,6 +275,16 @@ impl Rows for Reader {
     ) -> Result<BTreeMap<Serial, Attributes>, StoreError> {
         coupon::attributes(&self.connection.lock(), coupon, first, last)
             .map_err(|error| StoreError::Unavailable(Arc::new(fault(&error, "cannot read attributes"))))
+    }
+
+    fn bids(&self, listing: ListingId, after: u32, count: usize) -> Result<Vec<Bid>, StoreError> {
+        let bids = market::bids(&self.connection.lock(), listing, after, count);
+        bids.map_err(|fault| StoreError::Unavailable(Arc::new(fault)))
+    }
+
+    fn records(&self, member: MemberId, after: u64, count: usize) -> Result<Vec<Record>, StoreError> {
+        let records = market::records(&self.connection.lock(), member, after, count);
+        records.map_err(|fault| StoreError::Unavailable(Arc::new(fault)))
     }
 }
 

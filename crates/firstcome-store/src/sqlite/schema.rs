@@ -11,9 +11,11 @@ pub(super) struct Schema {
     steps: &'static [&'static str],
 }
 
-/// The file of coupons and rooms: "FCOM".
-pub(super) const STORE: Schema =
-    Schema { application_id: 0x4643_4f4d, steps: &[include_str!("0001_coupons.sql"), include_str!("0002_rooms.sql")] };
+/// The file of coupons, rooms and the market: "FCOM".
+pub(super) const STORE: Schema = Schema {
+    application_id: 0x4643_4f4d,
+    steps: &[include_str!("0001_coupons.sql"), include_str!("0002_rooms.sql"), include_str!("0003_market.sql")],
+};
 
 /// The file of locks: "FCLK".
 pub(super) const LOCKS: Schema = Schema { application_id: 0x4643_4c4b, steps: &[include_str!("lock/0001_locks.sql")] };

@@ -2,7 +2,7 @@
 
 use super::coupon::{CouponRow, coupons, for_each_claim, for_each_redemption};
 use super::faults::fault;
-use super::{DATABASE_FILE, open_reader, schema, verify_room};
+use super::{DATABASE_FILE, open_reader, schema, verify_market, verify_room};
 use crate::embedded::journal::CouponId;
 use crate::error::Fault;
 use firstcome_core::coupon::Attributes;
@@ -103,7 +103,8 @@ pub fn verify(directory: &Path) -> Result<Vec<Check>, Fault> {
         checks.limit.check(coupon.issued_at.len() <= coupon.limit as usize, here);
     }
     let rooms = verify_room::check(&snapshot)?;
-    Ok(std::iter::once(file).chain(checks.all()).chain(rooms).collect())
+    let market = verify_market::check(&snapshot)?;
+    Ok(std::iter::once(file).chain(checks.all()).chain(rooms).chain(market).collect())
 }
 
 fn remember(row: &CouponRow) -> (CouponId, Seen) {

@@ -1,0 +1,552 @@
+//! The market as the writer has it, what readers see of it, and the writer's part of its commands.
+//!
+//! The writer alone has wallets and listings, so a bid takes no lock. What readers see is a copy that is replaced after
+//! the commit: of a listing or a member whom a batch has touched, once per batch.
+
+use super::engine::Engine;
+use super::journal::{Change, ListingId, MemberId};
+use super::{Reply, Shared};
+use crate::error::StoreError;
+use crate::market::{Closings, MovePoints, PlaceBid, Purchase, Transfer};
+use crate::port::Put;
+use firstcome_core::auction::{Advance, Listing, ListingSettings, PlacedBid, Rejection, Sale, Standing, Wallets};
+use firstcome_core::coupon::Effect;
+use firstcome_core::id::{ListingName, MemberName, RequestId};
+use firstcome_core::limits::POINTS_KEY_MS;
+use firstcome_core::points::{Balance, Kind, NoBalance, Record, Wallet};
+use firstcome_core::time::{Now, Timestamp};
+use parking_lot::{Mutex, RwLock};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// A member as it comes back from where it was stored.
+pub struct StoredMember {
+    /// The store's number for it.
+    pub id: MemberId,
+    /// What there is.
+    pub wallet: Wallet,
+}
+
+/// A listing as it comes back from where it was stored.
+pub struct StoredListing {
+    /// The store's number for it.
+    pub id: ListingId,
+    /// The rules' part.
+    pub listing: Listing,
+    /// Bids whose request carried a key.
+    pub keyed_bids: Vec<(RequestId, PlacedBid)>,
+    /// The request that bought it, if it carried a key.
+    pub sale_request: Option<RequestId>,
+}
+
+/// A charge or a refund whose request carried a key.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyedMovement {
+    /// The request.
+    pub request: RequestId,
+    /// The balance that it led to.
+    pub balance: Balance,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// The market as it comes back from where it was stored.
+#[derive(Default)]
+pub struct StoredMarket {
+    /// All members.
+    pub members: Vec<StoredMember>,
+    /// All listings.
+    pub listings: Vec<StoredListing>,
+    /// Movements whose keys may still be repeated, the oldest first.
+    pub keyed_movements: Vec<KeyedMovement>,
+}
+
+/// What everybody may see. All of it is durable.
+#[derive(Default)]
+pub(super) struct Market {
+    listings: RwLock<HashMap<ListingName, Arc<ListingCell>>>,
+    members: RwLock<HashMap<MemberName, Arc<MemberCell>>>,
+    closed: AtomicU64,
+    defaulted: AtomicU64,
+    /// When the next auction is to be closed, in µs; the largest number if none is.
+    next_due_us: AtomicI64,
+}
+
+/// A listing as readers see it.
+pub(super) struct ListingCell {
+    pub(super) id: ListingId,
+    standing: RwLock<Standing>,
+}
+
+/// A member as readers see it.
+pub(super) struct MemberCell {
+    pub(super) id: MemberId,
+    balance: Mutex<Balance>,
+}
+
+impl ListingCell {
+    pub(super) fn standing(&self) -> Standing {
+        self.standing.read().clone()
+    }
+}
+
+impl MemberCell {
+    pub(super) fn balance(&self) -> Balance {
+        *self.balance.lock()
+    }
+}
+
+impl Market {
+    pub(super) fn listing(&self, name: &str) -> Option<Arc<ListingCell>> {
+        self.listings.read().get(name).map(Arc::clone)
+    }
+
+    pub(super) fn member(&self, name: &str) -> Option<Arc<MemberCell>> {
+        self.members.read().get(name).map(Arc::clone)
+    }
+
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.listings.read().len(), self.members.read().len())
+    }
+
+    pub(super) fn closings(&self) -> Closings {
+        let [closed, defaulted] = [&self.closed, &self.defaulted].map(|count| count.load(Ordering::Relaxed));
+        Closings { closed, defaulted }
+    }
+
+    /// Microseconds until an auction is to be closed, if one is; 0 if it is time.
+    pub(super) fn due_in_us(&self, now: Timestamp) -> Option<u64> {
+        let due_us = self.next_due_us.load(Ordering::SeqCst);
+        (due_us != i64::MAX).then(|| due_us.saturating_sub(now.as_us()).max(0).cast_unsigned())
+    }
+}
+
+/// What can be asked of the market.
+pub(super) enum Job {
+    Bid(ListingName, PlaceBid, Reply<Effect<PlacedBid>, Rejection>),
+    Purchase(ListingName, Purchase, Reply<Effect<Sale>, Rejection>),
+    Move(MemberName, MovePoints, Reply<Effect<Balance>, Rejection>),
+    Put(ListingName, Box<ListingSettings>, Reply<Put, Rejection>),
+}
+
+impl Job {
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::Bid(_, _, reply) => reply.is_closed(),
+            Self::Purchase(_, _, reply) => reply.is_closed(),
+            Self::Move(_, _, reply) => reply.is_closed(),
+            Self::Put(_, _, reply) => reply.is_closed(),
+        }
+    }
+
+    fn refuse(self, error: StoreError) {
+        match self {
+            Self::Bid(_, _, reply) => reply.send(Err(error)),
+            Self::Purchase(_, _, reply) => reply.send(Err(error)),
+            Self::Move(_, _, reply) => reply.send(Err(error)),
+            Self::Put(_, _, reply) => reply.send(Err(error)),
+        }
+    }
+}
+
+/// An answer of the market that waits for the commit.
+pub(super) enum Told {
+    Bid(Reply<Effect<PlacedBid>, Rejection>, Result<Effect<PlacedBid>, Rejection>),
+    Purchase(Reply<Effect<Sale>, Rejection>, Result<Effect<Sale>, Rejection>),
+    Move(Reply<Effect<Balance>, Rejection>, Result<Effect<Balance>, Rejection>),
+    Put(Reply<Put, Rejection>, Result<Put, Rejection>),
+}
+
+impl Told {
+    pub(super) fn tell(self) {
+        match self {
+            Self::Bid(reply, answer) => reply.send(Ok(answer)),
+            Self::Purchase(reply, answer) => reply.send(Ok(answer)),
+            Self::Move(reply, answer) => reply.send(Ok(answer)),
+            Self::Put(reply, answer) => reply.send(Ok(answer)),
+        }
+    }
+
+    pub(super) fn refuse(self, error: &StoreError) {
+        let error = error.clone();
+        match self {
+            Self::Bid(reply, _) => reply.send(Err(error)),
+            Self::Purchase(reply, _) => reply.send(Err(error)),
+            Self::Move(reply, _) => reply.send(Err(error)),
+            Self::Put(reply, _) => reply.send(Err(error)),
+        }
+    }
+}
+
+/// One member as the writer has it.
+struct Member {
+    id: MemberId,
+    wallet: Wallet,
+    /// Whether it was changed since the last commit.
+    is_touched: bool,
+    cell: Option<Arc<MemberCell>>,
+}
+
+/// All wallets.
+#[derive(Default)]
+struct Purse {
+    places: HashMap<MemberName, usize>,
+    members: Vec<Member>,
+    touched: Vec<usize>,
+}
+
+impl Purse {
+    fn add(&mut self, member: Member) -> usize {
+        let place = self.members.len();
+        self.places.insert(member.wallet.member.clone(), place);
+        self.members.push(member);
+        place
+    }
+
+    fn id(&self, name: &MemberName) -> MemberId {
+        self.places.get(name).map_or(MemberId(0), |place| self.members[*place].id)
+    }
+}
+
+impl Wallets for Purse {
+    fn balance(&self, member: &MemberName) -> Balance {
+        self.places.get(member).map_or(Balance::default(), |place| self.members[*place].wallet.balance)
+    }
+
+    fn wallet(&mut self, member: &MemberName) -> &mut Wallet {
+        let place = match self.places.get(member) {
+            Some(place) => *place,
+            None => {
+                // Numbers are given in order from 1, and there are no more members than fit in memory.
+                let id = MemberId(self.members.len() as u32 + 1);
+                self.add(Member { id, wallet: Wallet::empty(member.clone()), is_touched: false, cell: None })
+            }
+        };
+        let member = &mut self.members[place];
+        if !member.is_touched {
+            member.is_touched = true;
+            self.touched.push(place);
+        }
+        &mut member.wallet
+    }
+}
+
+/// One listing as the writer has it.
+struct Lot {
+    id: ListingId,
+    listing: Listing,
+    keyed_bids: HashMap<u128, (u64, PlacedBid)>,
+    sale_request: Option<RequestId>,
+    /// The instant under which it stands among those that are due.
+    due_at: Option<Timestamp>,
+    is_touched: bool,
+    cell: Option<Arc<ListingCell>>,
+}
+
+/// The market as the writer has it.
+#[derive(Default)]
+pub(super) struct Desk {
+    purse: Purse,
+    places: HashMap<ListingName, usize>,
+    lots: Vec<Lot>,
+    touched: Vec<usize>,
+    due: BTreeSet<(Timestamp, usize)>,
+    movements: HashMap<u128, KeyedMovement>,
+    /// Keys of movements, the oldest first.
+    movement_keys: VecDeque<u128>,
+    records: Vec<Record>,
+    /// What was closed since the last commit.
+    closings: Closings,
+}
+
+impl Desk {
+    /// Takes back what was stored, and lets readers see it.
+    pub(super) fn restore(stored: StoredMarket, market: &Market) -> Self {
+        let mut desk = Self::default();
+        for StoredMember { id, wallet } in stored.members {
+            let place = desk.purse.add(Member { id, wallet, is_touched: true, cell: None });
+            desk.purse.touched.push(place);
+        }
+        for StoredListing { id, listing, keyed_bids, sale_request } in stored.listings {
+            let keyed_bids = keyed_bids.into_iter().map(|(request, placed)| (request.key, (request.body, placed)));
+            let place = desk.add(id, listing);
+            let lot = &mut desk.lots[place];
+            (lot.keyed_bids, lot.sale_request) = (keyed_bids.collect(), sale_request);
+            desk.touch(place);
+        }
+        for movement in stored.keyed_movements {
+            desk.remember(movement);
+        }
+        desk.publish(market);
+        desk
+    }
+
+    fn add(&mut self, id: ListingId, listing: Listing) -> usize {
+        let place = self.lots.len();
+        self.places.insert(listing.standing().name.clone(), place);
+        let keyed_bids = HashMap::default();
+        self.lots.push(Lot {
+            id,
+            listing,
+            keyed_bids,
+            sale_request: None,
+            due_at: None,
+            is_touched: false,
+            cell: None,
+        });
+        place
+    }
+
+    fn remember(&mut self, movement: KeyedMovement) {
+        self.movements.insert(movement.request.key, movement);
+        self.movement_keys.push_back(movement.request.key);
+    }
+
+    /// Forgets keys whose time is over.
+    fn forget_keys(&mut self, now: Timestamp) {
+        while let Some(key) = self.movement_keys.front()
+            && self.movements.get(key).is_none_or(|movement| movement.at.plus_ms(POINTS_KEY_MS) < now)
+        {
+            self.movements.remove(key);
+            self.movement_keys.pop_front();
+        }
+    }
+
+    /// To be called after a listing has changed.
+    fn touch(&mut self, place: usize) {
+        let lot = &mut self.lots[place];
+        let due_at = lot.listing.due_at();
+        if due_at != lot.due_at {
+            if let Some(before) = std::mem::replace(&mut lot.due_at, due_at) {
+                self.due.remove(&(before, place));
+            }
+            self.due.extend(due_at.map(|due_at| (due_at, place)));
+        }
+        if !lot.is_touched {
+            lot.is_touched = true;
+            self.touched.push(place);
+        }
+    }
+
+    fn put(&mut self, name: ListingName, settings: ListingSettings, now: Timestamp) -> Result<Put, Rejection> {
+        let (place, put) = match self.places.get(&name) {
+            Some(place) => {
+                let place = *place;
+                if !self.lots[place].listing.replace(settings, now)? {
+                    return Ok(Put::Replaced);
+                }
+                (place, Put::Replaced)
+            }
+            None => {
+                let listing = Listing::new(name, settings, now)?;
+                (self.add(ListingId(self.lots.len() as u32 + 1), listing), Put::Created)
+            }
+        };
+        self.touch(place);
+        Ok(put)
+    }
+
+    fn bid(
+        &mut self,
+        listing: &ListingName,
+        ask: &PlaceBid,
+        now: Timestamp,
+        changes: &mut Vec<Change>,
+    ) -> Result<Effect<PlacedBid>, Rejection> {
+        let place = *self.places.get(listing).ok_or(Rejection::UnknownListing)?;
+        let lot = &mut self.lots[place];
+        let known = ask.request.and_then(|request| Some((request.body, lot.keyed_bids.get(&request.key)?)));
+        if let Some((body, (first, placed))) = known {
+            return if body == *first { Ok(Effect::Again(placed.clone())) } else { Err(Rejection::KeyReused) };
+        }
+        let placed = lot.listing.bid(&ask.bidder, ask.price, &mut self.purse, now, &mut self.records)?;
+        if let Some(request) = ask.request {
+            lot.keyed_bids.insert(request.key, (request.body, placed.clone()));
+        }
+        let (id, member) = (lot.id, self.purse.id(&ask.bidder));
+        changes.push(Change::Bid { id, member, placed: placed.clone(), request: ask.request });
+        self.write_records(Some(id), None, changes);
+        self.touch(place);
+        Ok(Effect::New(placed))
+    }
+
+    fn purchase(
+        &mut self,
+        listing: &ListingName,
+        ask: &Purchase,
+        now: Timestamp,
+        changes: &mut Vec<Change>,
+    ) -> Result<Effect<Sale>, Rejection> {
+        let place = *self.places.get(listing).ok_or(Rejection::UnknownListing)?;
+        let lot = &mut self.lots[place];
+        if let (Some(request), Some(first)) = (ask.request, lot.sale_request)
+            && request.key == first.key
+        {
+            return match &lot.listing.standing().phase {
+                firstcome_core::auction::Phase::Sold(sale) if request.body == first.body => {
+                    Ok(Effect::Again(sale.clone()))
+                }
+                _ => Err(Rejection::KeyReused),
+            };
+        }
+        let was_open = lot.is_open();
+        let sale = lot.listing.purchase(&ask.buyer, &mut self.purse, now, &mut self.records)?;
+        lot.sale_request = ask.request;
+        let id = lot.id;
+        self.closings.closed += u64::from(was_open && lot.listing.standing().auction_terms().is_some());
+        self.write_records(Some(id), None, changes);
+        self.touch(place);
+        Ok(Effect::New(sale))
+    }
+
+    fn move_points(
+        &mut self,
+        member: &MemberName,
+        ask: &MovePoints,
+        now: Timestamp,
+        changes: &mut Vec<Change>,
+    ) -> Result<Effect<Balance>, Rejection> {
+        self.forget_keys(now);
+        if let Some(request) = ask.request
+            && let Some(first) = self.movements.get(&request.key)
+        {
+            let same = first.request.body == request.body;
+            return if same { Ok(Effect::Again(first.balance)) } else { Err(Rejection::KeyReused) };
+        }
+        let kind = match ask.transfer {
+            Transfer::Charge => Kind::Charge,
+            Transfer::Refund => Kind::Refund,
+        };
+        // Judged before a member is made for somebody unknown, who may be refused.
+        let before = self.purse.balance(member);
+        before.after(kind, ask.amount).map_err(|error| refusal(error, before))?;
+        let moved = self.purse.wallet(member).apply(kind, ask.amount, None, now);
+        let record = moved.map_err(|error| refusal(error, before))?;
+        let (balance, at) = (record.balance, record.at);
+        self.records.push(record);
+        self.write_records(None, ask.request, changes);
+        if let Some(request) = ask.request {
+            self.remember(KeyedMovement { request, balance, at });
+        }
+        Ok(Effect::New(balance))
+    }
+
+    fn close_due(&mut self, now: Timestamp, changes: &mut Vec<Change>) {
+        while let Some(&(due_at, place)) = self.due.first()
+            && due_at <= now
+        {
+            let lot = &mut self.lots[place];
+            let was_open = lot.is_open();
+            let advance = lot.listing.advance(&mut self.purse, now, &mut self.records);
+            let id = lot.id;
+            assert!(advance != Advance::Nothing, "due, and nothing to do");
+            self.closings.closed += u64::from(was_open);
+            self.closings.defaulted += u64::from(advance == Advance::Defaulted);
+            self.write_records(Some(id), None, changes);
+            self.touch(place);
+        }
+    }
+
+    fn write_records(&mut self, listing: Option<ListingId>, request: Option<RequestId>, changes: &mut Vec<Change>) {
+        for record in self.records.drain(..) {
+            let id = self.purse.id(&record.member);
+            changes.push(Change::Moved { id, listing, record, request });
+        }
+    }
+
+    /// Adds the new state of whatever was touched: once, however often it was.
+    pub(super) fn seal(&self, changes: &mut Vec<Change>) {
+        for place in &self.purse.touched {
+            let Member { id, wallet, .. } = &self.purse.members[*place];
+            changes.push(Change::Member { id: *id, wallet: Box::new(wallet.clone()) });
+        }
+        for place in &self.touched {
+            let Lot { id, listing, sale_request, .. } = &self.lots[*place];
+            let standing = Box::new(listing.standing().clone());
+            changes.push(Change::Listing { id: *id, standing, sale_request: *sale_request });
+        }
+    }
+
+    /// Lets readers see what was committed.
+    pub(super) fn publish(&mut self, market: &Market) {
+        for place in self.purse.touched.drain(..) {
+            let member = &mut self.purse.members[place];
+            member.is_touched = false;
+            let (id, balance) = (member.id, member.wallet.balance);
+            match &member.cell {
+                Some(cell) => *cell.balance.lock() = balance,
+                None => {
+                    let cell = Arc::new(MemberCell { id, balance: Mutex::new(balance) });
+                    market.members.write().insert(member.wallet.member.clone(), Arc::clone(&cell));
+                    member.cell = Some(cell);
+                }
+            }
+        }
+        for place in self.touched.drain(..) {
+            let lot = &mut self.lots[place];
+            lot.is_touched = false;
+            let (id, standing) = (lot.id, lot.listing.standing().clone());
+            match &lot.cell {
+                Some(cell) => *cell.standing.write() = standing,
+                None => {
+                    let name = standing.name.clone();
+                    let cell = Arc::new(ListingCell { id, standing: RwLock::new(standing) });
+                    market.listings.write().insert(name, Arc::clone(&cell));
+                    lot.cell = Some(cell);
+                }
+            }
+        }
+        let Closings { closed, defaulted } = std::mem::take(&mut self.closings);
+        market.closed.fetch_add(closed, Ordering::Relaxed);
+        market.defaulted.fetch_add(defaulted, Ordering::Relaxed);
+        let next_due_us = self.due.first().map_or(i64::MAX, |(due_at, _)| due_at.as_us());
+        market.next_due_us.store(next_due_us, Ordering::SeqCst);
+    }
+}
+
+impl Lot {
+    fn is_open(&self) -> bool {
+        self.listing.standing().phase == firstcome_core::auction::Phase::Open
+    }
+}
+
+const fn refusal(error: NoBalance, before: Balance) -> Rejection {
+    match error {
+        NoBalance::TooLarge => Rejection::BalanceTooLarge,
+        NoBalance::Insufficient | NoBalance::NotHeld => Rejection::InsufficientPoints(before.available()),
+    }
+}
+
+impl Engine {
+    /// Judges one job of the market.
+    pub(super) fn market(&mut self, job: Job, now: Now) {
+        // Whoever asked has gone away: it is not done, as if it had never come.
+        if job.is_closed() {
+            return;
+        }
+        if let Some(fault) = self.shared.fault() {
+            return job.refuse(StoreError::Unavailable(fault));
+        }
+        let (desk, changes, now) = (&mut self.desk, &mut self.changes, now.wall);
+        self.told_market.push(match job {
+            Job::Bid(listing, ask, reply) => Told::Bid(reply, desk.bid(&listing, &ask, now, changes)),
+            Job::Purchase(listing, ask, reply) => Told::Purchase(reply, desk.purchase(&listing, &ask, now, changes)),
+            Job::Move(member, ask, reply) => Told::Move(reply, desk.move_points(&member, &ask, now, changes)),
+            Job::Put(listing, settings, reply) => Told::Put(reply, desk.put(listing, *settings, now)),
+        });
+    }
+
+    /// Closes what time has made due.
+    pub(super) fn close_due(&mut self, now: Now) {
+        if self.shared.fault().is_none() {
+            self.desk.close_due(now.wall, &mut self.changes);
+        }
+    }
+}
+
+impl Shared {
+    pub(super) const fn market(&self) -> &Market {
+        &self.market
+    }
+}

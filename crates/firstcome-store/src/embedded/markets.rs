@@ -1,0 +1,108 @@
+//! The port for auctions, purchases and points over the embedded store.
+
+use super::market::{Job, ListingCell};
+use super::{Command, Embedded, Reply, blocking};
+use crate::error::StoreError;
+use crate::market::{Closings, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase};
+use crate::port::Put;
+use firstcome_core::auction::{Bid, ListingSettings, PlacedBid, Rejection, Sale};
+use firstcome_core::coupon::Effect;
+use firstcome_core::id::{ListingName, MemberName};
+use firstcome_core::points::{Balance, Record};
+use std::sync::Arc;
+
+impl Embedded {
+    async fn trade<T>(&self, job: impl FnOnce(Reply<T, Rejection>) -> Job) -> MarketAnswer<T> {
+        let (reply, answer) = Reply::pair();
+        self.ask(Command::Market(job(reply)), answer).await
+    }
+
+    fn listing_cell(&self, listing: &ListingName) -> Result<Arc<ListingCell>, Rejection> {
+        self.inner.shared.market().listing(listing.as_str()).ok_or(Rejection::UnknownListing)
+    }
+
+    /// How many listings and members there are.
+    pub fn market_counts(&self) -> (usize, usize) {
+        self.inner.shared.market().counts()
+    }
+}
+
+/// A page of what was read one more of than was asked for.
+fn page<T>(mut items: Vec<T>, count: usize, number: impl Fn(&T) -> u64) -> Numbered<T> {
+    let more = count < items.len();
+    items.truncate(count);
+    let next = items.last().filter(|_| more).map(number);
+    Numbered { items, next }
+}
+
+impl MarketStore for Embedded {
+    async fn put_listing(&self, listing: &ListingName, settings: ListingSettings) -> MarketAnswer<Put> {
+        let (listing, settings) = (listing.clone(), Box::new(settings));
+        let answer = self.trade(|reply| Job::Put(listing, settings, reply)).await;
+        if let Some(ticker) = self.inner.ticker.get() {
+            ticker.somebody_came();
+        }
+        answer
+    }
+
+    async fn listing(&self, listing: &ListingName) -> MarketAnswer<ListingView> {
+        let view = |cell: Arc<ListingCell>| {
+            let standing = cell.standing();
+            // What is shown is never older than what was last changed.
+            let now = self.now().max(standing.last_at);
+            ListingView { standing, now }
+        };
+        Ok(self.listing_cell(listing).map(view))
+    }
+
+    async fn bids(&self, listing: &ListingName, after: Option<u64>, count: usize) -> MarketAnswer<Numbered<Bid>> {
+        let cell = match self.listing_cell(listing) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        let Ok(after) = u32::try_from(after.unwrap_or(0)) else { return Ok(Ok(page(Vec::new(), count, |_| 0))) };
+        let rows = Arc::clone(&self.inner.shared.rows);
+        let bids = blocking(move || rows.bids(cell.id, after, count.saturating_add(1))).await?;
+        Ok(Ok(page(bids, count, |bid| bid.number.into())))
+    }
+
+    async fn place_bid(&self, listing: &ListingName, bid: PlaceBid) -> MarketAnswer<Effect<PlacedBid>> {
+        self.trade(|reply| Job::Bid(listing.clone(), bid, reply)).await
+    }
+
+    async fn purchase(&self, listing: &ListingName, purchase: Purchase) -> MarketAnswer<Effect<Sale>> {
+        self.trade(|reply| Job::Purchase(listing.clone(), purchase, reply)).await
+    }
+
+    async fn move_points(&self, member: &MemberName, movement: MovePoints) -> MarketAnswer<Effect<Balance>> {
+        self.trade(|reply| Job::Move(member.clone(), movement, reply)).await
+    }
+
+    async fn balance(&self, member: &MemberName) -> Result<Balance, StoreError> {
+        Ok(self.inner.shared.market().member(member.as_str()).map_or(Balance::default(), |cell| cell.balance()))
+    }
+
+    async fn records(
+        &self,
+        member: &MemberName,
+        after: Option<u64>,
+        count: usize,
+    ) -> Result<Numbered<Record>, StoreError> {
+        let Some(cell) = self.inner.shared.market().member(member.as_str()) else {
+            return Ok(page(Vec::new(), count, |_| 0));
+        };
+        let rows = Arc::clone(&self.inner.shared.rows);
+        let records = blocking(move || rows.records(cell.id, after.unwrap_or(0), count.saturating_add(1))).await?;
+        Ok(page(records, count, |record| record.number))
+    }
+
+    async fn close_due(&self) -> Result<(), StoreError> {
+        let (reply, answer) = Reply::pair();
+        // It refuses nothing.
+        self.ask(Command::Tick(Some(reply)), answer).await.map(drop)
+    }
+
+    fn closings(&self) -> Closings {
+        self.inner.shared.market().closings()
+    }
+}
