@@ -54,7 +54,8 @@ pub(crate) struct ServeArgs {
     /// Connections at once [default: 10000]
     #[arg(long, env = "FIRSTCOME_CONNECTIONS_MAX", value_name = "N")]
     connections_max: Option<usize>,
-    /// Acquires that wait for a lock at once, each on a connection; who comes beyond is told `overloaded` [default: 10000]
+    /// Acquires that wait for a lock at once, each on a connection; who comes beyond it gets a lock that is free, and is told
+    /// `overloaded` otherwise [default: 10000]
     #[arg(long, env = "FIRSTCOME_LOCK_WAITS_MAX", value_name = "N")]
     lock_waits_max: Option<usize>,
     /// Time for what is under way after a signal to stop [default: 9s]

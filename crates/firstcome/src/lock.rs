@@ -189,8 +189,8 @@ impl Locks {
             Said::Renewed(ends) => {
                 let expires_us = ends.first().copied().flatten().ok_or(LockError::Lost)?;
                 let left_us = expires_us.saturating_sub(answer.now_us);
-                let drift_us = (left_us * u64::from(Settings::default().drift_ppm)).div_ceil(1_000_000);
-                Ok(Duration::from_micros(left_us.saturating_sub(drift_us)).saturating_sub(sent.elapsed()))
+                let left_us = Settings::default().less_drift_us(left_us);
+                Ok(Duration::from_micros(left_us).saturating_sub(sent.elapsed()))
             }
             _ => Err(LockError::Unknown),
         }

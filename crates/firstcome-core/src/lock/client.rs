@@ -42,6 +42,13 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// What is certainly left by our clock of a time that the store's clock counts.
+    pub const fn less_drift_us(self, left_us: u64) -> u64 {
+        left_us.saturating_sub((left_us * self.drift_ppm as u64).div_ceil(1_000_000))
+    }
+}
+
 /// Whether a hold is renewed as long as its holder lives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Watch {
@@ -567,8 +574,7 @@ impl Client {
         // Longer than the lease only if the store's clock jumped.
         let left_us = left_us.min(u64::from(lease_ms) * 1_000 + u64::from(CLAIM_WINDOW_MS) * 1_000);
         // The clocks ran apart since the instant at which they were compared, which may be long before the grant.
-        let drift_us = (left_us * u64::from(self.settings.drift_ppm)).div_ceil(1_000_000);
-        let left_us = left_us.saturating_sub(drift_us);
+        let left_us = self.settings.less_drift_us(left_us);
         Steady::from_us(base.sent.as_us().saturating_add_unsigned(left_us)).min(arrival)
     }
 }

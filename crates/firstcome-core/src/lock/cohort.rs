@@ -190,8 +190,8 @@ impl Party {
     }
 
     /// See [`Client::adopt`].
-    pub fn adopt(&mut self, number: u64, ask: Ask, deadline: Steady, now: Steady) {
-        self.client.adopt(number, ask, deadline, now);
+    pub fn adopt(&mut self, number: u64, ask: Ask, asked: Steady, now: Steady) -> Steady {
+        self.client.adopt(number, ask, asked, now)
     }
 
     /// See [`Client::hand_out`]. A hold of a cohort stays in it.

@@ -68,7 +68,8 @@ pub enum LinkError {
 impl LinkError {
     /// What is known of something that went two ways, and had an answer over neither.
     pub(crate) fn of_two(first: Self, second: Self) -> Self {
-        if matches!(second, Self::Unknown { .. }) { second } else { first }
+        // It was surely not done only if neither way has done it.
+        if matches!(first, Self::Unavailable { .. }) { second } else { first }
     }
 
     pub(crate) fn not_connected(says: impl Into<String>) -> Self {
@@ -293,6 +294,22 @@ mod tests {
         assert_refused("WRONGTYPE Operation against a key holding the wrong kind of value", "WRONGTYPE");
         assert_refused("ERR user_script:1: Script attempted to access nonexistent global", "ERR");
         assert_refused("ERR Error running script (call to f_9b2b): @user_script:1: attempt to index nil", "ERR");
+    }
+
+    #[test]
+    fn what_went_two_ways_was_surely_not_done_only_if_both_say_so() {
+        let [unavailable, unknown, refused] = [
+            LinkError::not_connected("one"),
+            LinkError::Unknown { says: "two".to_owned() },
+            LinkError::Refused { code: "ERR".to_owned(), says: "three".to_owned() },
+        ];
+        for sure in [&unknown, &refused] {
+            for (first, second) in [(&unavailable, sure), (sure, &unavailable)] {
+                assert_eq!(LinkError::of_two(first.clone(), second.clone()), *sure, "{first:?} and {second:?}");
+            }
+        }
+        let both = LinkError::of_two(unavailable, LinkError::not_connected("other"));
+        assert!(matches!(both, LinkError::Unavailable { .. }));
     }
 
     #[test]

@@ -106,13 +106,6 @@ impl Ear {
         }
     }
 
-    /// Lets others use the connection if the server is one on which anything may be kept. If not it still listens.
-    async fn show(&self, wire: &Wire) {
-        if let Ok(run_id) = link::look(&self.door, wire, self.eviction).await {
-            self.beside.send_replace(Some(CommandWire::new(wire.clone(), run_id)));
-        }
-    }
-
     async fn keep_listening(self, first: Subscription) {
         let listen = async {
             let mut backoff = Backoff::new();
@@ -120,7 +113,6 @@ impl Ear {
             loop {
                 if let Some(subscription) = subscription.take() {
                     let lasted = Stopwatch::start();
-                    self.show(&subscription.wire).await;
                     self.wait_until_lost(&subscription.wire).await;
                     backoff.lasted(lasted.elapsed());
                     self.end(subscription).await;
@@ -139,11 +131,20 @@ impl Ear {
         self.beside.send_replace(None);
     }
 
+    /// Meanwhile lets others use the connection, as soon as the server is one on which anything may be kept: one that
+    /// loads, follows another or forgets may be well later. Until then it only listens.
     async fn wait_until_lost(&self, wire: &Wire) {
         let (ping_interval, answer_timeout) = self.times;
         let ping = redis::cmd("PING");
         let beat = async {
             loop {
+                if self.beside.borrow().is_none() {
+                    match link::look(&self.door, wire, self.eviction).await {
+                        Ok(run_id) => drop(self.beside.send_replace(Some(CommandWire::new(wire.clone(), run_id)))),
+                        Err(OpenError::Unreachable { .. }) => return,
+                        Err(_) => {}
+                    }
+                }
                 tokio::time::sleep(ping_interval).await;
                 let mut connection = wire.connection();
                 let answer = timeout(answer_timeout, connection.send_packed_command(&ping)).await;

@@ -47,7 +47,8 @@ impl Default for LinkOptions {
 /// What a link has done so far. Figures for benchmarks and metrics: no rule rests on them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
-    /// Commands handed over, with those that loaded a script and those that had to be given again after it.
+    /// Commands handed over, with those that loaded a script, those that had to be given again after it, and the second
+    /// copies of what went [beside](Link::invoke_beside) them. Without what keeps the connections: `INFO`, `SUBSCRIBE`, `PING`.
     pub requests: u64,
     /// Messages that came into the inbox.
     pub pushes: u64,
@@ -88,8 +89,9 @@ enum Lane {
     Beside,
 }
 
-/// Without an answer for so long, what goes beside the commands is also sent along with them: one of the two connections
-/// may be dead without a word, and what goes there must not be late.
+/// Without an answer for so long, or for a quarter of the time-out for an answer if that is shorter, what goes beside the
+/// commands is also sent along with them: one of the two connections may be dead without a word, and what goes there must
+/// not be late. A server that is slower than that gets twice the signs of life at most.
 const HEDGE: Duration = Duration::from_millis(250);
 
 /// The state of the connection for commands.
@@ -163,16 +165,26 @@ impl Link {
     }
 
     /// The same over the connection of the inbox, so that it does not stand behind whatever all the callers have sent; and
-    /// over the ordinary one too if there is no answer soon. For scripts that must not be late, and may run twice.
+    /// over the ordinary one too if that breaks, or there is no answer within 250 ms or a quarter of the time-out for an
+    /// answer, whichever is shorter. For scripts that must not be late, and may run twice.
+    ///
+    /// Takes that much longer than [`Self::invoke`] at most, and twice its commands. Dropping the future leaves the script
+    /// run, run twice or not run.
     pub async fn invoke_beside(&self, invocation: &Invocation) -> Result<Value, LinkError> {
         if self.beside().is_none() {
             return self.invoke(invocation).await;
         }
         let mut beside = pin!(self.invoke_over(Lane::Beside, invocation));
-        if let Ok(answer) = timeout(HEDGE.min(self.shared.answer_timeout / 4), &mut beside).await {
-            return answer;
-        }
+        let early = timeout(HEDGE.min(self.shared.answer_timeout / 4), &mut beside).await;
         let mut line = pin!(self.invoke_over(Lane::Line, invocation));
+        match early {
+            // It broke.
+            Ok(Err(error @ LinkError::Unknown { .. })) => {
+                return line.await.map_err(|other| LinkError::of_two(error, other));
+            }
+            Ok(answer) => return answer,
+            Err(_) => {}
+        }
         tokio::select! {
             answer = &mut beside => match answer {
                 Ok(value) => Ok(value),
@@ -185,11 +197,12 @@ impl Link {
         }
     }
 
-    /// The connection of the inbox, unless it leads to another server than commands go to.
+    /// The connection of the inbox, unless it leads to another server than commands go to. While these have none there is
+    /// nothing to compare.
     fn beside(&self) -> Option<Arc<CommandWire>> {
         let beside = self.shared.beside.borrow().clone().filter(|beside| beside.is_up())?;
         let line = self.shared.line.borrow().up();
-        line.is_none_or(|line| line.run_id == beside.run_id).then_some(beside)
+        line.is_none_or(|line| is_same_run(&line.run_id, &beside.run_id)).then_some(beside)
     }
 
     async fn invoke_over(&self, lane: Lane, invocation: &Invocation) -> Result<Value, LinkError> {
@@ -288,6 +301,11 @@ impl fmt::Debug for Link {
     }
 }
 
+/// Whether two connections lead to the same run of the same server. One that does not name its run could be any.
+fn is_same_run(one: &str, other: &str) -> bool {
+    !one.is_empty() && one == other
+}
+
 /// Makes the connection for commands, and looks at the server.
 async fn connect(door: &Door, eviction: Eviction) -> Result<Arc<CommandWire>, OpenError> {
     let wire = door.connect(|_, _| ()).await?;
@@ -338,5 +356,18 @@ async fn keep_up(door: Arc<Door>, eviction: Eviction, state: watch::Sender<Line>
     tokio::select! {
         () = state.closed() => {}
         () = keep => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_run_that_is_named_is_the_same() {
+        assert!(is_same_run("0a1b", "0a1b"));
+        for (one, other) in [("0a1b", "2c3d"), ("0a1b", ""), ("", "0a1b"), ("", "")] {
+            assert!(!is_same_run(one, other), "{one:?} and {other:?}");
+        }
     }
 }

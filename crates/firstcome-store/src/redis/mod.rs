@@ -6,8 +6,9 @@
 //! # What is promised
 //!
 //! - *Nothing is sent twice.* A command whose answer is missing is [`LinkError::Unknown`]; whoever sent it repeats it with
-//!   its own request id. The one exception is a server that answers that it does not know the script: it has surely not
-//!   run it, so the link loads it and runs it.
+//!   its own request id. There are two exceptions. A server that answers that it does not know the script has surely not
+//!   run it, so the link loads it and runs it. And what goes [beside](Link::invoke_beside) the commands is sent over both
+//!   connections if the one breaks or answers late: it may run twice.
 //! - *Sure things are said to be sure.* [`LinkError::Unavailable`] means that the script did nothing and will do nothing.
 //! - *Commands go out in the order in which [`Link::run`] was first polled*, as long as the connection lasts. A command
 //!   whose future is dropped may still run; it disturbs nobody else.

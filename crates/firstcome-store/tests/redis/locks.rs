@@ -8,6 +8,7 @@ use firstcome_store::core::lock::{
     bucket_of, take,
 };
 use firstcome_store::edge::draw_hasher;
+use firstcome_store::edge::rng::Rng;
 use firstcome_store::redis::RedisLocks;
 use firstcome_store::{LockEvent, LockStore};
 use parking_lot::Mutex;
@@ -15,6 +16,7 @@ use redis::Value;
 use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A server's locks beside the rules themselves.
 struct Pair {
@@ -131,16 +133,6 @@ fn acquire(lock: &str, client: u64, number: u64, lease_ms: u32, wait: Wait) -> S
     Step::Acquire { name: name(lock), waiter, wait }
 }
 
-/// A small generator: the same sequence for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn every_step_says_what_the_rules_say() {
     let Some(server) = Server::start(&[]).await else { return };
@@ -148,21 +140,21 @@ async fn every_step_says_what_the_rules_say() {
         let mut pair = Pair::new(&server, 3).await;
         let locks = ["a", "auction:7", "b"];
         for seed in 0..40 {
-            let mut dice = Dice(seed);
+            let mut rng = Rng::from_seed(seed);
             if seed % 4 == 3 {
-                pair.put_numbers_ahead(&server, locks[dice.roll(3) as usize]).await;
+                pair.put_numbers_ahead(&server, locks[rng.index(3)]).await;
             }
             for _ in 0..80 {
-                let lock = locks[dice.roll(3) as usize];
-                let (client, number) = (1 + dice.roll(3), seed * 100 + dice.roll(12));
-                let lease_ms = 100 + 50 * dice.roll(3) as u32;
+                let lock = locks[rng.index(3)];
+                let (client, number) = (rng.range(1, 3), seed * 100 + rng.below(12));
+                let lease_ms = 100 + 50 * rng.below(3) as u32;
                 // Half of the time about whoever has the lock.
-                let known = pair.holder(lock).filter(|_| dice.roll(2) == 0);
+                let known = pair.holder(lock).filter(|_| rng.once_in(2));
                 let about = known.unwrap_or(request(client, number));
-                let step = match dice.roll(10) {
+                let step = match rng.below(10) {
                     0..3 => {
                         let place = pair.numbers.get(&(client, lock.into())).copied();
-                        let wait = match (dice.roll(4), place) {
+                        let wait = match (rng.below(4), place) {
                             (0, _) => Wait::No,
                             (1, Some(place)) => Wait::Again(place),
                             _ => Wait::Yes,
@@ -170,7 +162,7 @@ async fn every_step_says_what_the_rules_say() {
                         acquire(lock, client, number, lease_ms, wait)
                     }
                     3..7 => {
-                        let copies = if dice.roll(8) == 0 { Copies::Several } else { Copies::One };
+                        let copies = if rng.once_in(8) { Copies::Several } else { Copies::One };
                         Step::Release { name: name(lock), request: about, copies }
                     }
                     7 => {
@@ -181,7 +173,7 @@ async fn every_step_says_what_the_rules_say() {
                         Step::Beat { bucket: bucket_of(&name(lock)), client: ClientId(client), names: vec![name(lock)] }
                     }
                     _ => {
-                        if dice.roll(6) == 0 {
+                        if rng.once_in(6) {
                             pair.outlive(lock).await;
                         }
                         continue;
@@ -218,14 +210,6 @@ async fn every_step_says_what_the_rules_say() {
     .await;
 }
 
-/// How many commands of a kind the server has taken, those in scripts too.
-async fn calls(server: &Server, command: &str) -> u64 {
-    let stats = server.text(&["INFO", "commandstats"]).await;
-    let start = format!("cmdstat_{command}:calls=");
-    let line = stats.lines().find_map(|line| line.strip_prefix(&start)?.split(',').next()?.parse().ok());
-    line.unwrap_or(0)
-}
-
 /// Nobody gives up what it does not hold, and nothing is sent twice: the ordinary case, for which scripts have short ways.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_short_ways_say_what_the_rules_say() {
@@ -234,7 +218,7 @@ async fn the_short_ways_say_what_the_rules_say() {
         let mut pair = Pair::new(&server, 3).await;
         let mut number = 0;
         for seed in 0..20 {
-            let mut dice = Dice(seed);
+            let mut rng = Rng::from_seed(seed);
             let locks = ["a", "auction:7", "b"].map(|lock| format!("{lock}-{seed}"));
             if seed % 5 == 4 {
                 pair.put_numbers_ahead(&server, &locks[0]).await;
@@ -245,16 +229,16 @@ async fn the_short_ways_say_what_the_rules_say() {
                 pair.take(nobody).await;
             }
             for step in 0..200 {
-                let lock = &locks[dice.roll(3) as usize];
+                let lock = rng.pick(&locks);
                 match pair.holder(lock) {
                     // In the end everybody is served.
-                    Some(request) if 150 <= step || dice.roll(2) == 0 => {
+                    Some(request) if 150 <= step || rng.once_in(2) => {
                         pair.take(Step::Release { name: name(lock), request, copies: Copies::One }).await;
                     }
                     _ => {
                         // A multiple of three: one pass.
                         number += 3;
-                        pair.take(acquire(lock, 1 + dice.roll(3), number, 10_000, Wait::Yes)).await;
+                        pair.take(acquire(lock, rng.range(1, 3), number, 10_000, Wait::Yes)).await;
                     }
                 }
             }
@@ -263,10 +247,10 @@ async fn the_short_ways_say_what_the_rules_say() {
         wait_for("every grant to be pushed", async || (pushed.lock().len() == pair.due.len()).then_some(())).await;
         assert!(pair.due.iter().all(|push| pushed.lock().contains(push)));
         // Only the short way to the end of a line reads several lives at once, and only the long one asks for a rank.
-        let (short, long) = (calls(&server, "hmget").await, calls(&server, "zrank").await);
+        let (short, long) = (server.calls("hmget").await, server.calls("zrank").await);
         assert!(400 < short && 3 * long < short, "{short} short ways to the end of a line, {long} long ones");
         // Only the long ways read the counter.
-        let (read, scripts) = (calls(&server, "get").await, calls(&server, "evalsha").await);
+        let (read, scripts) = (server.calls("get").await, server.calls("evalsha").await);
         assert!(read < scripts + long, "{read} reads by {scripts} scripts, {long} of them on long ways");
     })
     .await;
@@ -305,6 +289,59 @@ async fn signs_of_life_do_not_stand_behind_commands() {
         wait_for("another connection that listens", async || listener(&server).await.filter(|(new, _)| *new != id))
             .await;
         store.take(beat()).await.unwrap();
+        wait_for("it to be used", async || {
+            store.take(beat()).await.unwrap();
+            listener(&server).await.filter(|(_, command)| command == "evalsha")
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_sign_of_life_whose_connection_breaks_goes_over_the_other_one_at_once() {
+    let Some(server) = Server::start(&[]).await else { return };
+    in_time(async {
+        let store = Arc::new(RedisLocks::open(&server.url(), ClientId(1), patient()).await.unwrap());
+        let lock = name("a");
+        let beat = || Step::Beat { bucket: bucket_of(&lock), client: ClientId(1), names: vec![lock.clone()] };
+        store.take(acquire("a", 1, 1, 10_000, Wait::No)).await.unwrap();
+        store.take(beat()).await.unwrap();
+        let before = store.link().counts().requests;
+        // No script runs until the pause is over.
+        server.ask(&["CLIENT", "PAUSE", "60000", "WRITE"]).await;
+        let beaten = {
+            let (store, beat) = (Arc::clone(&store), beat());
+            tokio::spawn(async move { store.take(beat).await })
+        };
+        wait_for("it to be sent", async || (before < store.link().counts().requests).then_some(())).await;
+        server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+        server.ask(&["CLIENT", "UNPAUSE"]).await;
+        beaten.await.unwrap().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn signs_of_life_go_beside_again_when_the_server_will_do_again() {
+    let Some(server) = Server::start(&[]).await else { return };
+    in_time(async {
+        let mut options = patient();
+        options.ping_interval = Duration::from_millis(50);
+        let store = RedisLocks::open(&server.url(), ClientId(1), options).await.unwrap();
+        let lock = name("a");
+        let beat = || Step::Beat { bucket: bucket_of(&lock), client: ClientId(1), names: vec![lock.clone()] };
+        let policy = async |policy| server.ask(&["CONFIG", "SET", "maxmemory-policy", policy]).await;
+        policy("allkeys-lru").await;
+        let (id, _) = listener(&server).await.unwrap();
+        server.ask(&["CLIENT", "KILL", "ID", &id]).await;
+        wait_for("a look at the server over another connection", async || {
+            listener(&server).await.filter(|(new, command)| *new != id && command == "info")
+        })
+        .await;
+        store.take(beat()).await.unwrap();
+        assert_ne!(listener(&server).await.unwrap().1, "evalsha", "it leads to a server on which nothing may be kept");
+        policy("noeviction").await;
         wait_for("it to be used", async || {
             store.take(beat()).await.unwrap();
             listener(&server).await.filter(|(_, command)| command == "evalsha")

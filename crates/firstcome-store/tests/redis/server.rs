@@ -93,6 +93,14 @@ impl Server {
         line.and_then(|figure| figure.trim().parse().ok()).unwrap_or_else(|| panic!("INFO has no {name}"))
     }
 
+    /// How many commands of a kind it has taken since it started, those in scripts too.
+    pub(crate) async fn calls(&self, command: &str) -> u64 {
+        let stats = self.text(&["INFO", "commandstats"]).await;
+        let start = format!("cmdstat_{command}:calls=");
+        let line = stats.lines().find_map(|line| line.strip_prefix(&start)?.split(',').next()?.parse().ok());
+        line.unwrap_or(0)
+    }
+
     /// Kills it: nothing is saved and nobody is told.
     pub(crate) fn kill(&mut self) {
         // An error means that it has ended by itself.

@@ -149,7 +149,8 @@ impl Guard {
         self.run(self.held.shared.sleep(time)).await
     }
 
-    /// Lets the hold last `lease` from now on, and renews it by that from then on, if it is renewed at all. One request.
+    /// Lets the hold last `lease` from now on, and never shorter than before, and renews it by that from then on, if it is
+    /// renewed at all. [`Self::deadline`] counts on no more than `lease`. One request.
     ///
     /// Fails with [`LockError::Lost`], and [`LockError::Invalid`] outside 100 ms to 24 h.
     pub async fn renew(&self, lease: Duration) -> Result<(), LockError> {

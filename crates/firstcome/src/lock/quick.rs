@@ -6,7 +6,7 @@
 use super::driver::{Backend, Machine, Seat, Shared};
 use super::{Fence, Guard, LockError};
 use firstcome_store::MemoryLocks;
-use firstcome_store::core::lock::{Acquired, Ask, Copies, Released, Request, Said, Settings, Step, Wait, Waiter};
+use firstcome_store::core::lock::{Acquired, Ask, Copies, Released, Request, Said, Step, Wait, Waiter};
 use firstcome_store::core::time::Steady;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -50,6 +50,8 @@ struct Hold {
 #[derive(Default)]
 pub(super) struct Quick {
     holds: HashMap<u64, Hold, BuildHasherDefault<Counted>>,
+    /// Of how many holds that are not here any more the store has yet to hear.
+    giving_back: usize,
     /// When it is looked which of them last, if somebody will.
     pub(super) sweep_at: Option<Steady>,
 }
@@ -57,18 +59,14 @@ pub(super) struct Quick {
 impl Machine {
     /// Whether nothing is held or wanted.
     pub(super) fn is_quiet(&self) -> bool {
-        self.client.is_empty() && self.quick.holds.is_empty()
+        self.client.is_empty() && self.quick.holds.is_empty() && self.quick.giving_back == 0
     }
 
     /// Gives a hold to the client, if it is one of this way.
     fn adopt(&mut self, number: u64, now: Steady) {
         let Some(Hold { ask, fence, asked }) = self.quick.holds.remove(&number) else { return };
-        // The store counts on the wall clock: the two may disagree by so much.
-        let lease_us = u64::from(ask.lease_ms) * 1_000;
-        let drift_us = (lease_us * u64::from(Settings::default().drift_ppm)).div_ceil(1_000_000);
-        let deadline = Steady::from_us(asked.as_us().saturating_add_unsigned(lease_us - drift_us));
+        let deadline = self.client.adopt(number, ask, asked, now);
         self.seats.insert(number, Seat::of_hold(fence, deadline));
-        self.client.adopt(number, ask, deadline, now);
     }
 
     /// Gives the client all holds that last, when it is time. Returns when to look again.
@@ -117,13 +115,19 @@ impl Shared {
         if number < FIRST {
             return None;
         }
-        let (hold, quiet) = {
+        let hold = {
             let mut machine = self.machine.lock();
             let hold = machine.quick.holds.remove(&number)?;
-            let quiet = if machine.is_quiet() { std::mem::take(&mut machine.quiet) } else { Vec::new() };
-            (hold, quiet)
+            machine.quick.giving_back += 1;
+            hold
         };
+        // Not under the mutex: the store tells whoever is next, which may be this process.
         let released = self.give_back(store, number, hold);
+        let quiet = {
+            let mut machine = self.machine.lock();
+            machine.quick.giving_back -= 1;
+            if machine.is_quiet() { std::mem::take(&mut machine.quiet) } else { Vec::new() }
+        };
         quiet.into_iter().for_each(Waker::wake);
         Some(released)
     }
@@ -139,7 +143,8 @@ impl Shared {
 
     /// From here on the client keeps the time of a hold.
     pub(super) fn adopt(self: &Arc<Self>, number: u64) {
-        if FIRST <= number {
+        // Asked of every hold again and again: what the client knows already costs one look.
+        if FIRST <= number && self.machine.lock().quick.holds.contains_key(&number) {
             self.act_and_send(|machine, now| machine.adopt(number, now));
         }
     }

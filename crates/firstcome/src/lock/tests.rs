@@ -1,5 +1,9 @@
 use super::*;
+use firstcome_store::core::time::{Steady, Timestamp};
+use firstcome_store::edge::{Clock, SystemClock};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Wake, Waker};
 
 #[tokio::test]
 async fn a_lock_is_held_by_one_and_handed_over_in_the_order_of_arrival() {
@@ -138,6 +142,54 @@ async fn whatever_is_asked_of_a_hold_it_is_the_same_hold() {
     drop(next);
     locks.quiet().await;
     locks.lock("a").try_acquire().await.unwrap();
+}
+
+/// A clock that, whenever a step of the store is taken, looks whether all is quiet.
+#[derive(Default)]
+struct Watched {
+    clock: SystemClock,
+    quiet: parking_lot::Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
+    woken: Arc<Woken>,
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Clock for Watched {
+    fn now(&self) -> Timestamp {
+        let mut quiet = self.quiet.lock();
+        let waker = Waker::from(Arc::clone(&self.woken));
+        if let Some(asked) = &mut *quiet
+            && asked.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
+        {
+            *quiet = None;
+        }
+        self.clock.now()
+    }
+
+    fn steady(&self) -> Steady {
+        self.clock.steady()
+    }
+}
+
+#[tokio::test]
+async fn while_a_lock_is_given_back_it_is_not_quiet() {
+    let clock = Arc::new(Watched::default());
+    let store = Arc::new(MemoryLocks::with_clock(Arc::<Watched>::clone(&clock)));
+    let locks = Locks { shared: Shared::memory(Arc::clone(&store)) };
+    let guard = locks.lock("a").acquire().await.unwrap();
+    let watched = locks.clone();
+    *clock.quiet.lock() = Some(Box::pin(async move { watched.quiet().await }));
+    drop(guard);
+    let quiet = clock.quiet.lock().take().expect("it was quiet before the store had taken the release");
+    assert!(store.is_empty() && clock.woken.0.load(Ordering::Relaxed));
+    quiet.await;
 }
 
 /// A store whose every answer takes some polls, before and after the step is taken.

@@ -79,14 +79,6 @@ async fn assert_nothing_left(server: &Server, locks: &[&Locks], names: &[&str]) 
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// How many commands of a kind the server has taken.
-async fn calls(server: &Server, command: &str) -> u64 {
-    let stats = server.text(&["INFO", "commandstats"]).await;
-    let start = format!("cmdstat_{command}:calls=");
-    let line = stats.lines().find_map(|line| line.strip_prefix(&start)?.split(',').next()?.parse().ok());
-    line.unwrap_or(0)
-}
-
 /// Nobody has a script any more.
 async fn forget_scripts(server: &Server) {
     assert_eq!(server.ask(&["SCRIPT", "FLUSH"]).await, Value::Okay);

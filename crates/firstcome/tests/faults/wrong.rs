@@ -58,7 +58,7 @@ async fn what_is_out_of_bounds_never_reaches_the_server() {
         let said = request.acquire().await;
         assert!(matches!(said, Err(LockError::Invalid { field, .. }) if field == wanted), "{wanted}: {said:?}");
     }
-    assert_eq!(calls(&server, "evalsha").await, 0);
+    assert_eq!(server.calls("evalsha").await, 0);
 }
 
 #[tokio::test]

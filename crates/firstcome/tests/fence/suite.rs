@@ -5,6 +5,7 @@ use crate::stores::{Store, Verdict};
 use crate::{databases, token};
 use firstcome::FenceToken;
 use firstcome::fence::accepts;
+use firstcome_store::edge::rng::Rng;
 use std::collections::BTreeMap;
 use tokio::task::JoinSet;
 
@@ -63,22 +64,22 @@ async fn holds(store: &Store) {
         assert_eq!(oracle.agrees(store, token(lock, fence, owner)).await, expected, "{lock} {fence} {owner}");
     }
     // More than anybody thinks of: few fences and owners, so that they meet.
-    let mut chance = Chance(7);
+    let mut rng = Rng::from_seed(7);
     for _ in 0..150 {
-        let (lock, owner) = (["random-1", "random-2"][chance.below(2)], ["ann", "bob", "cid"][chance.below(3)]);
-        oracle.agrees(store, token(lock, 1 + chance.below(12) as u64, owner)).await;
+        let (lock, owner) = (*rng.pick(&["random-1", "random-2"]), *rng.pick(&["ann", "bob", "cid"]));
+        oracle.agrees(store, token(lock, rng.range(1, 12), owner)).await;
     }
     together(store).await;
 }
 
 /// Fifty tasks show tokens at once. The journal is written under the lock of the row, so its order is that of the commits.
 async fn together(store: &Store) {
-    let mut chance = Chance(11);
+    let mut rng = Rng::from_seed(11);
     let mut tasks = JoinSet::new();
     let mut highest = 0;
     for _ in 0..50 {
-        let (store, fence) = (store.clone(), BIGGEST - 40 + chance.below(40) as u64);
-        let owner = ["ann", "bob"][chance.below(2)];
+        let (store, fence) = (store.clone(), BIGGEST - rng.range(1, 40));
+        let owner = *rng.pick(&["ann", "bob"]);
         highest = highest.max(fence);
         tasks.spawn(async move { store.show(&token("crowd", fence, owner)).await });
     }
@@ -95,16 +96,6 @@ async fn together(store: &Store) {
     let remembered = remembered.expect("somebody was first");
     assert_eq!(remembered.fence().get(), highest);
     assert_eq!(store.remembered("crowd").await, Some(row(&remembered)));
-}
-
-/// Numbers that are the same in every run.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

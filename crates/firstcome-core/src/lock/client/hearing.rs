@@ -32,10 +32,14 @@ impl Entry {
 }
 
 impl Client {
-    /// Takes over a hold that was obtained without this client, under a number that it never draws.
-    pub fn adopt(&mut self, number: u64, ask: Ask, deadline: Steady, now: Steady) {
+    /// Takes over a hold that was obtained without this client, under a number that it never draws: granted for its whole
+    /// lease, and not before `asked`. Returns its deadline.
+    pub fn adopt(&mut self, number: u64, ask: Ask, asked: Steady, now: Steady) -> Steady {
+        let left_us = self.settings.less_drift_us(u64::from(ask.lease_ms) * 1_000);
+        let deadline = Steady::from_us(asked.as_us().saturating_add_unsigned(left_us));
         self.entries.insert(number, Entry::new(ask, now));
         self.holds(number, Taken::Yes, deadline, now);
+        deadline
     }
 
     /// What came of a call. An answer to a call that is not known any more changes nothing.

@@ -290,3 +290,17 @@ fn a_push_that_overtakes_the_answer_leaves_no_copy_to_guard_against() {
     assert_eq!(net.calls.iter().find_map(given_up), Some(Copies::One));
     net.end();
 }
+
+#[test]
+fn what_was_obtained_elsewhere_lasts_from_when_it_was_asked_for_less_the_drift() {
+    let (second_us, drift_ppm) = (1_000_000, 50_000);
+    let mut client = Client::new(ClientId(1), Settings { drift_ppm });
+    let (asked, now) = (Steady::from_us(second_us), Steady::from_us(2 * second_us));
+    let (number, ask) = (1 << 62, Ask { lease_ms: 10_000, watch: Watch::Fixed, ..wish("a") });
+    let deadline = client.adopt(number, ask, asked, now);
+    assert_eq!(deadline, Steady::from_us(second_us * 21 / 2), "five per cent of ten seconds, from the asking on");
+    client.tick(Steady::from_us(deadline.as_us() - 1));
+    assert_eq!(client.next_told(), None);
+    client.tick(deadline);
+    assert_eq!(client.next_told(), Some((number, Told::Lost)));
+}
