@@ -59,7 +59,8 @@ fn long_functions(name: &str, lines: &[&str], findings: &mut Vec<String>) {
             continue;
         }
         // A declaration in a trait has no body.
-        let opens = lines[start..].iter().find(|line| line.ends_with('{') || line.ends_with(';') || line.ends_with('}'));
+        let opens =
+            lines[start..].iter().find(|line| line.ends_with('{') || line.ends_with(';') || line.ends_with('}'));
         if opens.is_some_and(|line| line.ends_with(';')) {
             continue;
         }

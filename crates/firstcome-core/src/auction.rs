@@ -14,6 +14,8 @@
 
 mod answers;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 pub use answers::{Bid, Damage, ListingState, PlacedBid, Rejection, Sale};
 pub use settings::{AuctionTerms, Extend, ListingSettings, Terms};
@@ -134,6 +136,44 @@ impl Standing {
         let late = self.effective_ends_at <= now.plus_ms(extend.window_ms);
         (late && self.extensions < extend.max_count).then_some(extend)
     }
+
+    fn has_sound_bids(&self) -> bool {
+        let Some(bid) = &self.highest else { return self.bids == 0 };
+        let counts = bid.number == self.bids && 0 < self.bids && u64::from(self.bids) < self.version;
+        let in_time = self.starts_at <= bid.at && bid.at <= self.effective_ends_at.min(self.last_at);
+        let may_bid = self.auction_terms().is_some() && bid.bidder != self.owner && self.price <= bid.price;
+        counts && in_time && may_bid
+    }
+
+    fn has_sound_end(&self) -> bool {
+        let Some(terms) = self.auction_terms() else {
+            return self.effective_ends_at == Timestamp::MAX && self.extensions == 0;
+        };
+        let (by_ms, max_count) = terms.extend.map_or((0, 0), |extend| (extend.by_ms, extend.max_count));
+        let last = terms.ends_at.plus_ms(by_ms.saturating_mul(self.extensions.into()));
+        // Each extension is that of one accepted bid.
+        let extended = self.extensions <= max_count.min(self.bids);
+        extended && self.starts_at <= terms.ends_at && (terms.ends_at..=last).contains(&self.effective_ends_at)
+    }
+
+    fn has_sound_outcome(&self) -> bool {
+        // Never of a fixed price, whose end is that of time.
+        let over = |at: Timestamp| self.effective_ends_at < at;
+        let expired = |at: Timestamp| self.settles_until().is_some_and(|until| until < at);
+        match (&self.phase, &self.highest) {
+            (Phase::Open, _) => true,
+            (Phase::Ended(at), highest) => highest.is_some() && over(*at) && !expired(*at),
+            (Phase::Unsold(at), None) => over(*at),
+            (Phase::Unsold(at), Some(_)) => expired(*at),
+            (Phase::Sold(sale), Some(bid)) => {
+                (&sale.buyer, sale.price) == (&bid.bidder, bid.price) && over(sale.at) && !expired(sale.at)
+            }
+            (Phase::Sold(sale), None) => {
+                let fixed_price = self.terms == Terms::FixedPrice && sale.price == self.price;
+                fixed_price && sale.buyer != self.owner && self.starts_at <= sale.at
+            }
+        }
+    }
 }
 
 impl Listing {
@@ -169,30 +209,13 @@ impl Listing {
 
     /// Takes back what was stored, or says what cannot be true of it.
     pub fn restore(standing: Standing) -> Result<Self, Damage> {
-        if standing.highest.as_ref().map_or(0, |bid| bid.number) != standing.bids {
+        if !standing.has_sound_bids() {
             return Err(Damage::Bids);
         }
-        let (first, last, extensions_max) = match standing.auction_terms() {
-            None if standing.bids != 0 => return Err(Damage::Bids),
-            None => (Timestamp::MAX, Timestamp::MAX, 0),
-            Some(terms) => {
-                let by_ms = terms.extend.map_or(0, |extend| extend.by_ms * u64::from(standing.extensions));
-                let max_count = terms.extend.map_or(0, |extend| extend.max_count);
-                (terms.ends_at, terms.ends_at.plus_ms(by_ms), max_count)
-            }
-        };
-        let in_reach = (first..=last).contains(&standing.effective_ends_at);
-        if !in_reach || extensions_max < standing.extensions {
+        if !standing.has_sound_end() {
             return Err(Damage::End);
         }
-        let sound = match (&standing.phase, &standing.highest) {
-            (Phase::Open, _) => true,
-            (Phase::Unsold(_), _) => standing.terms != Terms::FixedPrice,
-            (Phase::Ended(_), highest) => highest.is_some(),
-            (Phase::Sold(sale), Some(bid)) => (&sale.buyer, sale.price) == (&bid.bidder, bid.price),
-            (Phase::Sold(sale), None) => sale.price == standing.price && standing.terms == Terms::FixedPrice,
-        };
-        if sound { Ok(Self { standing }) } else { Err(Damage::Outcome) }
+        if standing.has_sound_outcome() { Ok(Self { standing }) } else { Err(Damage::Outcome) }
     }
 
     /// All that is known of it.
@@ -374,13 +397,13 @@ impl Listing {
     /// When [`Self::advance`] will have something to do; `None` if time changes nothing any more.
     pub fn due_at(&self) -> Option<Timestamp> {
         self.standing.auction_terms()?;
-        // The last instant of a period still belongs to it.
-        let after = |last: Timestamp| Timestamp::clamped_us(last.as_us().saturating_add(1));
+        // The last instant of a period still belongs to it, so what lasts to the end of time is never over.
+        let after = |last: Timestamp| Timestamp::from_us(last.as_us() + 1);
         match self.standing.phase {
-            Phase::Open => Some(after(self.standing.effective_ends_at)),
-            Phase::Ended(_) => self.standing.settles_until().map(after),
+            Phase::Open => after(self.standing.effective_ends_at),
+            Phase::Ended(_) => self.standing.settles_until().and_then(after),
             #[cfg(feature = "planted-bugs")]
-            Phase::Unsold(_) if planted::is(Bug::ClosedTwice) => self.standing.settles_until().map(after),
+            Phase::Unsold(_) if planted::is(Bug::ClosedTwice) => self.standing.settles_until().and_then(after),
             Phase::Sold(_) | Phase::Unsold(_) => None,
         }
     }

@@ -10,6 +10,9 @@
 //!   changed, left out or moved without all later ones being made anew.
 //! - Over all members `Σ total = Σ charged − Σ refunded`: a sale only moves points from one to another.
 
+#[cfg(test)]
+mod tests;
+
 use crate::id::{ListingName, MemberName};
 use crate::limits::{AMOUNT_MAX, BALANCE_MAX};
 use crate::time::Timestamp;
@@ -256,7 +259,9 @@ impl Wallet {
             return Err(Damage::WrongBalance);
         }
         let follows = Record { chain: self.chain, ..record.clone() };
-        if follows.chained() != record.chain {
+        // Bids count from 1: what is hashed as "no bid" is written as none.
+        let bid_zero = record.about.as_ref().is_some_and(|about| about.bid == Some(0));
+        if record.member != self.member || bid_zero || follows.chained() != record.chain {
             return Err(Damage::BrokenChain);
         }
         self.take(record);

@@ -131,11 +131,11 @@ impl Rejection {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Damage {
-    /// Bids are missing, or a highest one without bids.
+    /// Bids are missing, or the highest one is not one that is accepted.
     Bids,
-    /// The end is before that of the settings, or later than extensions allow.
+    /// The end is before that of the settings, or later than extensions by accepted bids allow.
     End,
-    /// Sold, or ended, without a winner, to another one, or at another price.
+    /// Sold, or closed, too early or too late, without a winner, to another one, or at another price.
     Outcome,
 }
 

@@ -433,9 +433,10 @@ impl Desk {
     }
 
     fn close_due(&mut self, now: Timestamp, changes: &mut Vec<Change>) {
-        while let Some(&(due_at, place)) = self.due.first()
-            && due_at <= now
-        {
+        // Each once: whatever an advance leaves due waits for the next call, and cannot hold up the writer.
+        let due: Vec<usize> =
+            self.due.iter().take_while(|(due_at, _)| *due_at <= now).map(|(_, place)| *place).collect();
+        for place in due {
             let lot = &mut self.lots[place];
             let was_open = lot.is_open();
             let advance = lot.listing.advance(&mut self.purse, now, &mut self.records);

@@ -5,6 +5,7 @@ mod failing;
 #[cfg(all(unix, feature = "sqlite"))]
 mod lock_files;
 mod locks;
+mod market;
 mod memory;
 mod overload;
 mod rooms;
