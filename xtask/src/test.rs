@@ -13,8 +13,8 @@ pub(crate) fn run() -> Outcome {
     // Formatted only: what the locks of others bring along is nobody's gate.
     shell::run("cargo", &["fmt", "--all", "--manifest-path", "bench/Cargo.toml", "--", "--check"])?;
     // The drill must find planted bugs, so the binary under test has them; without their names it behaves as ever.
-    // No program of ours checks fences in databases, so nothing else would switch these checks on.
-    let all = ["--workspace", "--features", "firstcome-cli/planted-bugs,firstcome/axum,firstcome/sqlx"];
+    // No program of ours has locks or checks fences in databases, so nothing else would switch these on.
+    let all = ["--workspace", "--features", "firstcome-cli/planted-bugs,firstcome/axum,firstcome/sql,firstcome/sqlx"];
     shell::run("cargo", &[&["clippy", "--all-targets"], &all[..], &["--", "-D", "warnings"]].concat())?;
     shell::run("cargo", &[&["test", "--no-fail-fast"], &all[..]].concat())?;
     shell::run("cargo", &["run", "--quiet", "-p", "firstcome-sim", "--", "--seeds", SEEDS])?;

@@ -51,6 +51,8 @@ pub enum FaultKind {
     Io,
     /// The server cannot be reached, or takes no writes now.
     Unreachable,
+    /// The server, its settings or its tables are not what is needed.
+    Unfit,
     /// The writer stopped after a broken invariant.
     Stopped,
 }
@@ -69,6 +71,7 @@ impl FaultKind {
             Self::Unreachable => {
                 "check that the server runs, can be reached and has memory left; it is tried again by itself"
             }
+            Self::Unfit => "change the server, its settings or the address as said, and start again",
             Self::Stopped => "start again; if it comes back, run `firstcome verify` and report it",
         }
     }
@@ -84,6 +87,7 @@ impl FaultKind {
             Self::Full => "full",
             Self::Io => "io",
             Self::Unreachable => "unreachable",
+            Self::Unfit => "unfit",
             Self::Stopped => "stopped",
         }
     }

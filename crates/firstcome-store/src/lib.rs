@@ -4,6 +4,8 @@
 //!
 //! - [`Embedded`]: this process owns the state and runs the rules of `firstcome-core` itself; in memory, or (feature
 //!   `sqlite`) durable in one SQLite file.
+//! - For locks: [`MemoryLocks`], and `sqlite::SqliteLocks`, `redis::RedisLocks`, `sql::PostgresLocks` under the features of
+//!   these names. `sql::SessionLocks` are no such store: a database server's own locks, without leases.
 //!
 //! The suite in `conformance` (feature of that name) says what every adapter promises, and tests it.
 
@@ -20,6 +22,8 @@ mod port;
 pub mod redis;
 mod room;
 mod seal;
+#[cfg(feature = "sql")]
+pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub mod stats;

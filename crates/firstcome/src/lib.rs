@@ -146,6 +146,8 @@ pub use fence::FenceToken;
 pub use firstcome_store::embedded;
 #[cfg(feature = "redis")]
 pub use firstcome_store::redis;
+#[cfg(feature = "sql")]
+pub use firstcome_store::sql;
 #[cfg(feature = "sqlite")]
 pub use firstcome_store::sqlite;
 pub use firstcome_store::{
@@ -154,6 +156,8 @@ pub use firstcome_store::{
     RoomStore, RoomSummary, StoreError, TicketAnswer, TicketKey, VoucherCode, VoucherKey, core, edge, stats,
 };
 pub use lock::{Fence, Guard, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock};
+#[cfg(feature = "sql")]
+pub use lock::{SessionGuard, SessionLocks, SessionRequest};
 #[cfg(feature = "redis")]
 pub use lock::{SpinGuard, SpinLocks, SpinRequest};
 pub use room::{Admission, JoinRequest, WaitingRoom, WaitingRooms};

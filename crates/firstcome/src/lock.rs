@@ -7,6 +7,8 @@ mod many;
 mod quick;
 #[doc(hidden)]
 pub mod section;
+#[cfg(feature = "sql")]
+mod session;
 #[cfg(feature = "redis")]
 mod spin;
 #[cfg(test)]
@@ -17,6 +19,11 @@ pub use firstcome_store::core::lock::{Fence, Request};
 pub use guard::{Guard, Lease};
 pub use many::{MultiGuard, MultiLock};
 pub use section::{Retry, Transaction};
+
+#[cfg(feature = "sql")]
+pub use firstcome_store::sql::{SqlError, SqlOptions};
+#[cfg(feature = "sql")]
+pub use session::{SessionGuard, SessionLocks, SessionRequest};
 
 #[cfg(feature = "redis")]
 pub use firstcome_store::core::lock::spin::Pauses;
@@ -35,6 +42,8 @@ use firstcome_store::edge::Stopwatch;
 use firstcome_store::edge::draw_id;
 #[cfg(feature = "redis")]
 use firstcome_store::redis::RedisLocks;
+#[cfg(feature = "sql")]
+use firstcome_store::sql::PostgresLocks;
 #[cfg(feature = "sqlite")]
 use firstcome_store::{
     Fault, HandleKey,
@@ -151,6 +160,38 @@ impl Locks {
         let client = draw_id().map_err(|fault| OpenError::Address { says: fault.to_string() })?;
         let store = RedisLocks::open(url, ClientId(client), options).await?;
         Ok(Self::over_as(ClientId(client), store))
+    }
+
+    /// Locks of a PostgreSQL server's own (advisory locks, from version 14): `postgres://[user:password@]host[:port]/database`.
+    /// They are of a kind of their own, without leases and without an order; see [`SessionLocks`]. Call within a Tokio runtime.
+    #[cfg(feature = "sql")]
+    pub async fn postgres(url: &str) -> Result<SessionLocks, SqlError> {
+        SessionLocks::postgres_with(url, SqlOptions::default()).await
+    }
+
+    /// Locks of a MySQL or MariaDB server's own (`GET_LOCK`): `mysql://[user:password@]host[:port]/database`. See
+    /// [`Self::postgres`].
+    #[cfg(feature = "sql")]
+    pub async fn mysql(url: &str) -> Result<SessionLocks, SqlError> {
+        SessionLocks::mysql_with(url, SqlOptions::default()).await
+    }
+
+    /// Locks as rows with leases in a PostgreSQL database, which come with every promise above: in the order of arrival,
+    /// renewed, and told by `NOTIFY`. Two connections, for any number of locks and waiters, and two round trips for what this process
+    /// asks at a time. The tables `firstcome_lock_…` are made if they are absent. Call within a Tokio runtime.
+    ///
+    /// Behind a pooler in transaction mode the locks are right, but grants are found by heartbeats only: connect past it.
+    #[cfg(feature = "sql")]
+    pub async fn postgres_leases(url: &str) -> Result<Self, SqlError> {
+        Self::postgres_leases_with(url, SqlOptions::default()).await
+    }
+
+    /// The same with time-outs of one's own.
+    #[cfg(feature = "sql")]
+    pub async fn postgres_leases_with(url: &str, options: SqlOptions) -> Result<Self, SqlError> {
+        let store = PostgresLocks::open(url, options).await?;
+        // Without random bytes there is no id that no other process has.
+        Self::over(store).map_err(|error| SqlError::Broken { says: error.to_string() })
     }
 
     /// A lock by its name; see [`LockRequest`] for what can be said before it is asked for. Nothing is sent yet.

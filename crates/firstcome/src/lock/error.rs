@@ -57,6 +57,13 @@ impl From<StoreError> for LockError {
     }
 }
 
+#[cfg(feature = "sql")]
+impl From<firstcome_store::sql::SqlError> for LockError {
+    fn from(error: firstcome_store::sql::SqlError) -> Self {
+        Self::from(StoreError::from(error))
+    }
+}
+
 impl LockError {
     /// A stable code, as the contract spells it.
     pub const fn code(&self) -> &'static str {

@@ -1,6 +1,8 @@
 //! Fence checks, against servers of the tests' own and against holders that are stopped and go on too late.
 
 #[cfg(unix)]
+#[path = "../../../firstcome-store/tests/sql/databases.rs"]
+#[expect(dead_code, reason = "shared with tests that need more of it")]
 mod databases;
 mod header;
 #[cfg(unix)]

@@ -12,9 +12,17 @@ use tempfile::TempDir;
 /// A server that runs as a child process with a directory of its own; ended, by its id, when it is dropped.
 pub(crate) struct Running {
     child: Child,
-    ends_with: &'static str,
+    command: Command,
+    kind: Kind,
+    data: PathBuf,
     url: String,
     _directory: TempDir,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Postgres,
+    MariaDb,
 }
 
 impl Running {
@@ -22,18 +30,74 @@ impl Running {
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
+
+    /// Kills it: nobody is told, and what is not on disk is gone.
+    pub(crate) fn kill(&mut self) {
+        // An error means that it has ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Kills it if it still runs, and starts it again in the same directory, at the same port. Returns when it answers.
+    pub(crate) async fn restart(&mut self) {
+        self.kill();
+        // What the killed one left may still run for a moment: then the new one ends.
+        wait_for("the server to start again", async || {
+            self.child = self.command.spawn().expect("the server starts");
+            self.comes_up().await.then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until it answers, and it is this one that answers: it names its directory. `false` if it ends instead, because
+    /// somebody else took the port.
+    async fn comes_up(&mut self) -> bool {
+        wait_for("the server to answer", async || {
+            if self.child.try_wait().expect("the child can be asked").is_some() {
+                return Some(false);
+            }
+            let answered = tokio::time::timeout(PATIENCE, where_is(self.kind, &self.url)).await;
+            let is_ours = |there: String| Path::new(there.trim_end_matches('/')) == self.data;
+            answered.ok()?.is_ok_and(is_ours).then_some(true)
+        })
+        .await
+    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Errors mean that it has ended by itself.
-        let _ = Command::new("kill").args([self.ends_with, &self.child.id().to_string()]).status();
+        // PostgreSQL ends at once, and takes its shared memory along, which a kill would leave.
+        let signal = if self.kind == Kind::Postgres { "-QUIT" } else { "-KILL" };
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let _ = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        }
         let _ = self.child.wait();
     }
 }
 
-/// Starts an empty PostgreSQL. `None`, and a word about it, where there is none; in CI it must be there.
+async fn where_is(kind: Kind, url: &str) -> Result<String, sqlx::Error> {
+    match kind {
+        Kind::Postgres => {
+            let mut connection = PgConnection::connect(url).await?;
+            sqlx::query_scalar("SHOW data_directory").fetch_one(&mut connection).await
+        }
+        Kind::MariaDb => {
+            let mut connection = MySqlConnection::connect(url).await?;
+            sqlx::query_scalar("SELECT CONVERT(@@datadir USING utf8mb4)").fetch_one(&mut connection).await
+        }
+    }
+}
+
+/// Starts an empty PostgreSQL that is fast and forgets what a crash of the machine would lose. `None`, and a word about it,
+/// where there is none; in CI it must be there.
 pub(crate) async fn postgres() -> Option<(Running, PgPool)> {
+    let running = postgres_with(&[]).await?;
+    let pool = PgPool::connect(running.url()).await.expect("it answers");
+    Some((running, pool))
+}
+
+/// The same with settings of one's own, such as `fsync=on`.
+pub(crate) async fn postgres_with(settings: &[&str]) -> Option<Running> {
     let programs = postgres_programs();
     needed("PostgreSQL", programs.is_some())?;
     let programs = programs?;
@@ -45,25 +109,27 @@ pub(crate) async fn postgres() -> Option<(Running, PgPool)> {
         let port = free_port();
         let mut server = as_postgres(&programs.join("postgres"), directory.path(), &data);
         server.arg("-D").arg(&data).args(["-p", &port.to_string()]);
-        let settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "shared_buffers=16MB"];
-        server.args(settings.iter().flat_map(|setting| ["-c", setting]));
+        let ours = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "shared_buffers=16MB"];
+        // Of two settings of the same the later one counts.
+        server.args(ours.iter().chain(settings).flat_map(|setting| ["-c", setting]));
         let url = format!("postgres://test@127.0.0.1:{port}/postgres");
-        // Ends at once, and takes its shared memory along, which a kill would leave.
-        let running = start(server, "-QUIT", url, directory);
-        let is_ours = async |url: String| {
-            let mut connection = PgConnection::connect(&url).await?;
-            sqlx::query_scalar("SHOW data_directory").fetch_one(&mut connection).await
-        };
-        if let Some(running) = comes_up(running, &data, is_ours).await {
-            let pool = PgPool::connect(running.url()).await.expect("it answers");
-            return Some((running, pool));
+        if let Some(running) = start(server, Kind::Postgres, url, directory, data).await {
+            return Some(running);
         }
     }
     panic!("PostgreSQL does not start");
 }
 
-/// Starts an empty MariaDB. `None`, and a word about it, where there is none; in CI it must be there.
+/// Starts an empty MariaDB that is fast and forgets what a crash of the machine would lose. `None`, and a word about it,
+/// where there is none; in CI it must be there.
 pub(crate) async fn mariadb() -> Option<(Running, MySqlPool)> {
+    let running = mariadb_with(&[]).await?;
+    let pool = MySqlPool::connect(running.url()).await.expect("it answers");
+    Some((running, pool))
+}
+
+/// The same with settings of one's own, such as `innodb-flush-log-at-trx-commit=1`.
+pub(crate) async fn mariadb_with(settings: &[&str]) -> Option<Running> {
     let program = find("mariadbd");
     needed("MariaDB", program.is_some())?;
     let program = program?;
@@ -77,45 +143,23 @@ pub(crate) async fn mariadb() -> Option<(Running, MySqlPool)> {
         server.args([&format!("--port={port}"), &format!("--datadir={}", data.display())]);
         server.args(["socket", "pid-file"].map(|file| format!("--{file}={}", directory.path().join(file).display())));
         server.args(["--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=16M", "--skip-log-bin"]);
+        server.args(settings.iter().map(|setting| format!("--{setting}")));
         if is_root() {
             server.arg("--user=root");
         }
         let url = format!("mysql://root@127.0.0.1:{port}/test");
-        let running = start(server, "-KILL", url, directory);
-        let is_ours = async |url: String| {
-            let mut connection = MySqlConnection::connect(&url).await?;
-            sqlx::query_scalar("SELECT CONVERT(@@datadir USING utf8mb4)").fetch_one(&mut connection).await
-        };
-        if let Some(running) = comes_up(running, &data, is_ours).await {
-            let pool = MySqlPool::connect(running.url()).await.expect("it answers");
-            return Some((running, pool));
+        if let Some(running) = start(server, Kind::MariaDb, url, directory, data).await {
+            return Some(running);
         }
     }
     panic!("MariaDB does not start");
 }
 
-fn start(mut server: Command, ends_with: &'static str, url: String, directory: TempDir) -> Running {
-    server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let child = server.spawn().expect("the server starts");
-    Running { child, ends_with, url, _directory: directory }
-}
-
-/// Waits until it answers, and it is this one that answers: it names its directory. `None` if it ends instead, because
-/// somebody else took the port.
-async fn comes_up(
-    mut running: Running,
-    data: &Path,
-    where_is: impl AsyncFn(String) -> Result<String, sqlx::Error>,
-) -> Option<Running> {
-    let url = running.url.clone();
-    let up = wait_for("the server to answer", async || {
-        if running.child.try_wait().expect("the child can be asked").is_some() {
-            return Some(false);
-        }
-        let answered = tokio::time::timeout(PATIENCE, where_is(url.clone())).await;
-        answered.ok()?.is_ok_and(|there| Path::new(there.trim_end_matches('/')) == data).then_some(true)
-    });
-    up.await.then_some(running)
+async fn start(mut command: Command, kind: Kind, url: String, directory: TempDir, data: PathBuf) -> Option<Running> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = command.spawn().expect("the server starts");
+    let mut running = Running { child, command, kind, data, url, _directory: directory };
+    running.comes_up().await.then_some(running)
 }
 
 /// A directory for a server, and one in it for its data, which it owns.

@@ -1,0 +1,297 @@
+//! What a batch of steps sees of the tables: read in one round trip, changed in memory by the rules, written in another.
+//!
+//! The rules ask for one thing after the other, and each question would be a round trip. So what they usually ask for is
+//! read ahead. Whatever they ask for beyond that is noted, and all of it is done again from a page that has it too: the rules
+//! are pure, so nothing of the first attempt remains.
+
+use firstcome_core::id::LockName;
+use firstcome_core::lock::{ClientId, Hold, Life, Request, Shelf, Waiter};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many at the head of a line are read ahead. More are needed only if the first ones are dead.
+const HEADS: u32 = 4;
+
+/// What is to be read.
+#[derive(Clone, Default)]
+pub(super) struct Wants {
+    pub(super) buckets: BTreeSet<u8>,
+    /// Of each lock the hold, and so many at the head of its line.
+    pub(super) locks: BTreeMap<LockName, (u8, u32)>,
+    /// The places of requests.
+    pub(super) places: BTreeSet<(LockName, Request)>,
+    /// Who has a place, and how many are before it.
+    pub(super) numbers: BTreeSet<(LockName, u64)>,
+    /// Beside those of the holds and the heads.
+    pub(super) lives: BTreeSet<(u8, ClientId)>,
+    pub(super) voids: BTreeSet<(u8, Request)>,
+}
+
+impl Wants {
+    pub(super) fn lock(&mut self, bucket: u8, name: &LockName) {
+        self.buckets.insert(bucket);
+        self.locks.insert(name.clone(), (bucket, HEADS));
+    }
+
+    /// Adds what was missed.
+    fn add(&mut self, missed: Missed) {
+        match missed {
+            Missed::Heads(name) => {
+                if let Some((_, heads)) = self.locks.get_mut(&name) {
+                    *heads = heads.saturating_mul(8);
+                }
+            }
+            Missed::Place(name, request) => drop(self.places.insert((name, request))),
+            Missed::Number(name, number) => drop(self.numbers.insert((name, number))),
+            Missed::Life(bucket, client) => drop(self.lives.insert((bucket, client))),
+            Missed::Void(bucket, request) => drop(self.voids.insert((bucket, request))),
+        }
+    }
+}
+
+/// What the rules asked for and the page does not have.
+#[derive(Clone)]
+enum Missed {
+    Heads(LockName),
+    Place(LockName, Request),
+    Number(LockName, u64),
+    Life(u8, ClientId),
+    Void(u8, Request),
+}
+
+/// A line, as far as it was read, and what has changed since.
+#[derive(Clone, Default)]
+pub(super) struct Line {
+    /// The first ones.
+    pub(super) heads: BTreeMap<u64, Waiter>,
+    /// Whether these are all.
+    pub(super) is_whole: bool,
+    /// How many there are, and the last number; 0 if there is none.
+    pub(super) count: u32,
+    pub(super) greatest: u64,
+    /// Places that were looked for.
+    pub(super) places: BTreeMap<Request, Option<u64>>,
+    /// Of numbers that were looked for: whether somebody has it, and how many are before it.
+    pub(super) numbers: BTreeMap<u64, (bool, u32)>,
+    pub(super) removed: BTreeSet<u64>,
+    pub(super) pushed: BTreeMap<u64, Waiter>,
+}
+
+/// What is not on the page.
+struct Unknown;
+
+impl Line {
+    /// Up to here every place is known.
+    fn known_to(&self) -> u64 {
+        if self.is_whole { u64::MAX } else { self.heads.last_key_value().map_or(0, |(number, _)| *number) }
+    }
+
+    fn first(&self) -> Result<Option<(u64, Waiter)>, Unknown> {
+        let head = self.heads.iter().find(|(number, _)| !self.removed.contains(number));
+        let pushed = self.pushed.first_key_value();
+        let known_to = self.known_to();
+        let first = match (head, pushed) {
+            (Some(head), Some(pushed)) => Some(if head.0 < pushed.0 { head } else { pushed }),
+            (Some(head), None) => Some(head),
+            (None, Some(pushed)) if *pushed.0 <= known_to => Some(pushed),
+            (None, None) if self.is_whole => None,
+            (None, _) => return Err(Unknown),
+        };
+        Ok(first.map(|(number, waiter)| (*number, waiter.clone())))
+    }
+
+    fn number_of(&self, request: Request) -> Result<Option<u64>, Unknown> {
+        let of = |line: &BTreeMap<u64, Waiter>| {
+            line.iter().find(|(_, waiter)| waiter.request == request).map(|(number, _)| *number)
+        };
+        if let Some(number) = of(&self.pushed) {
+            return Ok(Some(number));
+        }
+        let number = match (of(&self.heads), self.places.get(&request)) {
+            (Some(number), _) => Some(number),
+            (None, Some(place)) => *place,
+            (None, None) if self.is_whole => None,
+            (None, None) => return Err(Unknown),
+        };
+        Ok(number.filter(|number| !self.removed.contains(number)))
+    }
+
+    fn is_taken(&self, number: u64) -> Result<bool, Unknown> {
+        if self.pushed.contains_key(&number) {
+            return Ok(true);
+        }
+        if self.removed.contains(&number) || self.greatest < number {
+            return Ok(false);
+        }
+        if number <= self.known_to() {
+            return Ok(self.heads.contains_key(&number));
+        }
+        self.numbers.get(&number).map(|(is_taken, _)| *is_taken).ok_or(Unknown)
+    }
+
+    fn ahead(&self, number: u64) -> Result<u32, Unknown> {
+        let read = if self.greatest < number {
+            self.count
+        } else if number <= self.known_to() {
+            self.heads.range(..number).count() as u32
+        } else {
+            self.numbers.get(&number).map(|(_, ahead)| *ahead).ok_or(Unknown)?
+        };
+        let (gone, come) = (self.removed.range(..number).count(), self.pushed.range(..number).count());
+        Ok((read + come as u32).saturating_sub(gone as u32))
+    }
+
+    fn push(&mut self, number: u64, waiter: Waiter) {
+        self.pushed.insert(number, waiter);
+    }
+
+    fn remove(&mut self, number: u64) {
+        if self.pushed.remove(&number).is_none() {
+            self.removed.insert(number);
+        }
+    }
+
+    /// How many are in line now.
+    pub(super) fn len(&self) -> u32 {
+        (self.count + self.pushed.len() as u32).saturating_sub(self.removed.len() as u32)
+    }
+}
+
+/// A lock on the page.
+#[derive(Clone, Default)]
+pub(super) struct Leaf {
+    pub(super) hold: Option<Hold>,
+    pub(super) line: Line,
+}
+
+/// What was read, and what became of it.
+#[derive(Clone, Default)]
+pub(super) struct Page {
+    pub(super) now_us: u64,
+    pub(super) lasts: BTreeMap<u8, u64>,
+    pub(super) locks: BTreeMap<LockName, Leaf>,
+    pub(super) lives: BTreeMap<(u8, ClientId), Option<Life>>,
+    pub(super) voids: BTreeMap<(u8, Request), Option<u64>>,
+    missed: RefCell<Vec<Missed>>,
+}
+
+impl Page {
+    /// Adds to the wants what was missed. `true` if that is anything: then nothing that the rules said holds.
+    pub(super) fn has_missed(&mut self, wants: &mut Wants) -> bool {
+        let missed = std::mem::take(self.missed.get_mut());
+        let any = !missed.is_empty();
+        missed.into_iter().for_each(|missed| wants.add(missed));
+        any
+    }
+
+    fn miss(&self, missed: Missed) {
+        self.missed.borrow_mut().push(missed);
+    }
+
+    pub(super) fn shelf(&mut self, bucket: u8) -> PageShelf<'_> {
+        PageShelf { page: self, bucket }
+    }
+}
+
+/// One bucket on a page.
+pub(super) struct PageShelf<'a> {
+    page: &'a mut Page,
+    bucket: u8,
+}
+
+impl PageShelf<'_> {
+    /// Reads from a line; anything will do if it is not on the page.
+    fn of_line<T: Default>(
+        &self,
+        name: &LockName,
+        read: impl FnOnce(&Line) -> Result<T, Unknown>,
+        missed: impl FnOnce(LockName) -> Missed,
+    ) -> T {
+        let line = self.page.locks.get(name).map(|leaf| &leaf.line);
+        match line.map(read) {
+            Some(Ok(value)) => value,
+            Some(Err(Unknown)) | None => {
+                self.page.miss(missed(name.clone()));
+                T::default()
+            }
+        }
+    }
+}
+
+impl Shelf for PageShelf<'_> {
+    fn last(&self) -> u64 {
+        self.page.lasts.get(&self.bucket).copied().unwrap_or(0)
+    }
+
+    fn set_last(&mut self, last: u64) {
+        self.page.lasts.insert(self.bucket, last);
+    }
+
+    fn hold(&self, name: &LockName) -> Option<Hold> {
+        self.page.locks.get(name)?.hold.clone()
+    }
+
+    fn put_hold(&mut self, name: &LockName, hold: Hold) {
+        self.page.locks.entry(name.clone()).or_default().hold = Some(hold);
+    }
+
+    fn remove_hold(&mut self, name: &LockName) {
+        self.page.locks.entry(name.clone()).or_default().hold = None;
+    }
+
+    fn first(&self, name: &LockName) -> Option<(u64, Waiter)> {
+        self.of_line(name, Line::first, Missed::Heads)
+    }
+
+    fn number_of(&self, name: &LockName, request: Request) -> Option<u64> {
+        self.of_line(name, |line| line.number_of(request), |name| Missed::Place(name, request))
+    }
+
+    fn is_taken(&self, name: &LockName, number: u64) -> bool {
+        self.of_line(name, |line| line.is_taken(number), |name| Missed::Number(name, number))
+    }
+
+    fn push(&mut self, name: &LockName, number: u64, waiter: Waiter) {
+        self.page.locks.entry(name.clone()).or_default().line.push(number, waiter);
+    }
+
+    fn remove(&mut self, name: &LockName, number: u64) {
+        self.page.locks.entry(name.clone()).or_default().line.remove(number);
+    }
+
+    fn waiters(&self, name: &LockName) -> u32 {
+        self.page.locks.get(name).map_or(0, |leaf| leaf.line.len())
+    }
+
+    fn ahead(&self, name: &LockName, number: u64) -> u32 {
+        self.of_line(name, |line| line.ahead(number), |name| Missed::Number(name, number))
+    }
+
+    fn life(&self, client: ClientId) -> Option<Life> {
+        match self.page.lives.get(&(self.bucket, client)) {
+            Some(life) => *life,
+            None => {
+                self.page.miss(Missed::Life(self.bucket, client));
+                None
+            }
+        }
+    }
+
+    fn put_life(&mut self, client: ClientId, life: Life) {
+        self.page.lives.insert((self.bucket, client), Some(life));
+    }
+
+    fn is_void(&self, request: Request, now_us: u64) -> bool {
+        match self.page.voids.get(&(self.bucket, request)) {
+            Some(until_us) => until_us.is_some_and(|until_us| now_us < until_us),
+            None => {
+                self.page.miss(Missed::Void(self.bucket, request));
+                false
+            }
+        }
+    }
+
+    fn put_void(&mut self, request: Request, until_us: u64, _now_us: u64) {
+        self.page.voids.insert((self.bucket, request), Some(until_us));
+    }
+}

@@ -1,0 +1,102 @@
+//! Locks on databases as the library has them. What they promise is tested where they are: in `firstcome-store`.
+#![cfg(unix)]
+
+#[path = "../../../firstcome-store/tests/sql/databases.rs"]
+#[expect(dead_code, reason = "shared with tests that need more of it")]
+mod databases;
+#[path = "../../../firstcome-store/tests/sql/server.rs"]
+mod server;
+
+use databases::{mariadb_with, postgres_with};
+use firstcome::lock::SqlOptions;
+use firstcome::{LockError, Locks, SessionLocks};
+use server::PATIENCE;
+use std::future::Future;
+use std::time::Duration;
+
+/// Stops a test that hangs.
+async fn in_time<T>(test: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(120), test).await.expect("the test hangs")
+}
+
+async fn play(locks: SessionLocks) {
+    let guard = locks.lock("a").wait(PATIENCE).acquire().await.expect("it is free");
+    let contended = locks.lock("a").try_acquire().await.unwrap_err();
+    assert!(matches!(contended, LockError::Contended { .. }), "{contended}");
+    let contended = locks.lock("a").wait(Duration::ZERO).acquire().await.unwrap_err();
+    assert!(matches!(contended, LockError::Contended { .. }), "{contended}");
+    let late = locks.lock("a").wait(Duration::from_millis(100)).acquire().await.unwrap_err();
+    assert!(matches!(late, LockError::TimedOut { position: None }), "{late}");
+    assert!(matches!(locks.lock("a b").try_acquire().await, Err(LockError::Name { .. })));
+    let too_long = locks.lock("b").wait(Duration::from_secs(3_601)).acquire().await;
+    assert!(matches!(too_long, Err(LockError::Invalid { field: "wait", .. })));
+    let (first, token) = (guard.fence(), guard.token());
+    assert_eq!((token.lock(), token.fence()), ("a", first));
+    guard.release().await.expect("it was held to the end");
+    let read = locks.lock("a").with(async |guard| (guard.fence(), guard.token())).await.expect("held to the end");
+    assert!(first < read.0 && read.1 != token);
+    let guard = locks.lock("a").try_acquire().await.expect("it was given back");
+    assert!(!guard.is_lost() && format!("{guard:?}").contains("SessionGuard(a, fence "));
+}
+
+#[tokio::test]
+async fn locks_of_sessions_have_the_words_of_the_others() {
+    in_time(async {
+        if let Some(server) = postgres_with(&[]).await {
+            play(SessionLocks::postgres_with(server.url(), patient()).await.expect("it will do")).await;
+            assert!(Locks::mysql(server.url()).await.is_err(), "another kind");
+        }
+        if let Some(server) = mariadb_with(&[]).await {
+            play(SessionLocks::mysql_with(server.url(), patient()).await.expect("it will do")).await;
+            assert!(
+                Locks::postgres(server.url()).await.is_err() && Locks::postgres_leases(server.url()).await.is_err()
+            );
+        }
+    })
+    .await;
+}
+
+/// Times that only a hang can reach.
+fn patient() -> SqlOptions {
+    let mut options = SqlOptions::default();
+    options.connect_timeout = PATIENCE;
+    options.answer_timeout = PATIENCE;
+    options
+}
+
+#[tokio::test]
+async fn locks_in_rows_are_served_in_the_order_of_arrival_across_processes() {
+    let Some(server) = postgres_with(&[]).await else { return };
+    in_time(async {
+        let one = Locks::postgres_leases_with(server.url(), patient()).await.expect("it will do");
+        let other = Locks::postgres_leases_with(server.url(), patient()).await.expect("it will do");
+        let first = one.lock("a").owner("ann").acquire().await.expect("it is free");
+        let mut before = first.fence();
+        let mut tasks = Vec::new();
+        for number in 0..8_u32 {
+            let locks = if number % 2 == 0 { other.clone() } else { one.clone() };
+            let task = tokio::spawn(async move {
+                let guard = locks.lock("a").acquire().await.expect("it is its turn");
+                let fence = guard.fence();
+                guard.release().await.expect("held to the end");
+                fence
+            });
+            server::wait_for("it to be in line", async || {
+                let seen = one.view("a").await.expect("the store answers").view;
+                (seen.waiters == number + 1).then_some(())
+            })
+            .await;
+            tasks.push(task);
+        }
+        first.release().await.expect("held to the end");
+        for task in tasks {
+            let fence = task.await.expect("no task fails");
+            assert!(before < fence, "{fence} after {before}");
+            before = fence;
+        }
+        one.quiet().await;
+        other.quiet().await;
+        one.lock("a").try_acquire().await.expect("it is free").release().await.expect("held to the end");
+    })
+    .await;
+}
