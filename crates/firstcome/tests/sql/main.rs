@@ -100,3 +100,25 @@ async fn locks_in_rows_are_served_in_the_order_of_arrival_across_processes() {
     })
     .await;
 }
+
+/// The example that rebuilds an auction by hand: what it prints are the rules.
+#[tokio::test]
+async fn the_example_of_an_auction_built_by_hand_keeps_its_rules() {
+    let Some(server) = postgres_with(&[]).await else { return };
+    let tests = std::env::current_exe().expect("a test is a file");
+    let example = tests.ancestors().nth(2).expect("it lies in deps").join("examples/auction");
+    let played = tokio::process::Command::new(example).arg(server.url()).output();
+    let played = in_time(played).await.expect("examples are built with the tests");
+    let wanted = "\
+olga bids 100: the auction is one's own
+cid bids 100: not enough points
+ann bids 100: yes
+ann bids 110: the highest bid is one's own
+bob bids 100: the bid is too low
+bob bids 150: yes
+ann buys: not ended, not won, or sold already
+bob buys: yes
+bob buys: not ended, not won, or sold already
+";
+    assert_eq!(String::from_utf8_lossy(&played.stdout), wanted, "{}", String::from_utf8_lossy(&played.stderr));
+}
