@@ -13,13 +13,18 @@
 //! | [`gapless_in_order`] | 7: serials without gaps, in the order in which claims were accepted |
 //! | [`acknowledged_stays`] | 8: what was acknowledged is never lost, a refusal never contradicted |
 //! | [`acknowledged_rooms`] | 8, for rooms |
+//! | [`acknowledged_market`] | 8, for bids, sales and points |
 //! | [`one_place`] | 9: a ticket is waiting, active, or gone, exactly one of them |
 //! | [`admission_pace`] | 10: admissions within rate and cap, present people only, the lowest number first |
 //! | [`position_falls`] | 11: a shown position never rises |
+//! | [`points_conserved`] | 12: points conserved, never negative |
+//! | [`holds_end_once`] | 13, of holds: each is released or captured exactly once |
+//! | [`one_sale`] | 13, of sales: one winner, one sale |
 //!
-//! Each judges the [`Evidence`], the [`RoomEvidence`] or the [`LockEvidence`]: what clients were told, and what is on disk
+//! Each judges the [`Evidence`], the [`RoomEvidence`], the [`LockEvidence`] or the [`MarketEvidence`]: what clients were told, and what is on disk
 //! after a crash or was written into a shelf. None of them looks into the store. Each has a test with a history that it must reject.
 
+pub mod acknowledged_market;
 pub mod acknowledged_rooms;
 pub mod acknowledged_stays;
 pub mod admission_pace;
@@ -28,13 +33,18 @@ pub mod fences_grow;
 pub mod fifo_grants;
 pub mod gapless_in_order;
 pub mod hold_deadline;
+pub mod holds_end_once;
 #[cfg(test)]
 mod lock_story;
 pub mod lock_words;
+#[cfg(test)]
+mod market_story;
 pub mod no_lost_wake_up;
 pub mod no_oversell;
 pub mod one_each;
 pub mod one_place;
+pub mod one_sale;
+pub mod points_conserved;
 pub mod position_falls;
 #[cfg(test)]
 mod room_story;
@@ -45,6 +55,9 @@ use crate::history::History;
 use crate::journal::Stored;
 use crate::locks::history::History as LockHistory;
 use crate::locks::ledger::Ledger as LockLedger;
+use crate::market::history::History as MarketHistory;
+use crate::market::journal::Commit as MarketCommit;
+use crate::market::ledger::Ledger as MarketLedger;
 use crate::rooms::history::History as RoomHistory;
 use crate::rooms::journal::Commit;
 use crate::rooms::ledger::Ledger;
@@ -81,6 +94,16 @@ pub struct LockEvidence<'a> {
     pub history: &'a LockHistory,
     /// The same log, read hold by hold.
     pub ledger: &'a LockLedger,
+}
+
+/// What an invariant of the market is judged by.
+pub struct MarketEvidence<'a> {
+    /// Which run.
+    pub seed: u64,
+    /// What members asked and were told.
+    pub history: &'a MarketHistory,
+    /// Every commit that is on disk, in order. No process runs on it at this moment.
+    pub log: &'a [MarketCommit],
 }
 
 /// A broken promise.
@@ -136,4 +159,14 @@ pub fn check_locks(evidence: &LockEvidence<'_>) -> Result<(), Violation> {
     fifo_grants::check(evidence)?;
     lock_words::check(evidence)?;
     no_lost_wake_up::check(evidence)
+}
+
+/// Judges all of the market, with one reading of the log. A sale that is made twice also ends its hold twice, so sales
+/// come first.
+pub fn check_market(evidence: &MarketEvidence<'_>) -> Result<(), Violation> {
+    let ledger = MarketLedger::read(evidence.log);
+    points_conserved::check(evidence)?;
+    one_sale::check(evidence, &ledger)?;
+    holds_end_once::check(evidence, &ledger)?;
+    acknowledged_market::check(evidence, &ledger)
 }

@@ -82,7 +82,8 @@ pub(super) struct ListingCell {
 /// A member as readers see it.
 pub(super) struct MemberCell {
     pub(super) id: MemberId,
-    balance: Mutex<Balance>,
+    /// What there is, and how many records there are.
+    shown: Mutex<(Balance, u64)>,
 }
 
 impl ListingCell {
@@ -93,7 +94,11 @@ impl ListingCell {
 
 impl MemberCell {
     pub(super) fn balance(&self) -> Balance {
-        *self.balance.lock()
+        self.shown.lock().0
+    }
+
+    pub(super) fn records(&self) -> u64 {
+        self.shown.lock().1
     }
 }
 
@@ -434,8 +439,7 @@ impl Desk {
 
     fn close_due(&mut self, now: Timestamp, changes: &mut Vec<Change>) {
         // Each once: whatever an advance leaves due waits for the next call, and cannot hold up the writer.
-        let due: Vec<usize> =
-            self.due.iter().take_while(|(due_at, _)| *due_at <= now).map(|(_, place)| *place).collect();
+        let due: Vec<usize> = self.due.range(..=(now, usize::MAX)).map(|(_, place)| *place).collect();
         for place in due {
             let lot = &mut self.lots[place];
             let was_open = lot.is_open();
@@ -474,11 +478,11 @@ impl Desk {
         for place in self.purse.touched.drain(..) {
             let member = &mut self.purse.members[place];
             member.is_touched = false;
-            let (id, balance) = (member.id, member.wallet.balance);
+            let (id, shown) = (member.id, (member.wallet.balance, member.wallet.records));
             match &member.cell {
-                Some(cell) => *cell.balance.lock() = balance,
+                Some(cell) => *cell.shown.lock() = shown,
                 None => {
-                    let cell = Arc::new(MemberCell { id, balance: Mutex::new(balance) });
+                    let cell = Arc::new(MemberCell { id, shown: Mutex::new(shown) });
                     market.members.write().insert(member.wallet.member.clone(), Arc::clone(&cell));
                     member.cell = Some(cell);
                 }

@@ -62,7 +62,10 @@ impl MarketStore for Embedded {
         };
         let Ok(after) = u32::try_from(after.unwrap_or(0)) else { return Ok(Ok(page(Vec::new(), count, |_| 0))) };
         let rows = Arc::clone(&self.inner.shared.rows);
-        let bids = blocking(move || rows.bids(cell.id, after, count.saturating_add(1))).await?;
+        // A row may be there before its commit is known to be: only what others are shown too is told.
+        let durable = cell.standing().bids;
+        let mut bids = blocking(move || rows.bids(cell.id, after, count.saturating_add(1))).await?;
+        bids.retain(|bid| bid.number <= durable);
         Ok(Ok(page(bids, count, |bid| bid.number.into())))
     }
 
@@ -92,7 +95,9 @@ impl MarketStore for Embedded {
             return Ok(page(Vec::new(), count, |_| 0));
         };
         let rows = Arc::clone(&self.inner.shared.rows);
-        let records = blocking(move || rows.records(cell.id, after.unwrap_or(0), count.saturating_add(1))).await?;
+        let durable = cell.records();
+        let mut records = blocking(move || rows.records(cell.id, after.unwrap_or(0), count.saturating_add(1))).await?;
+        records.retain(|record| record.number <= durable);
         Ok(page(records, count, |record| record.number))
     }
 

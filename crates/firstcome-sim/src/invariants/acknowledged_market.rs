@@ -1,0 +1,73 @@
+//! Invariant 8, for the market: what was told of a bid, a sale or points is on disk and stays true, and a refusal agrees
+//! with how things stood while it was asked for.
+//!
+//! - What was told to be done came into force between question and answer, once, as it was told; who repeats a request
+//!   under its key is told that very thing, and has no second effect ([`effects`]).
+//! - What is stored was asked for: nothing happens twice, nor after "not done".
+//! - Bids follow each other, and ends are exactly what accepted late bids and settings lead to
+//!   ([`crate::market::replay`]).
+//! - A refusal is the first that applies at some moment of the question ([`refusals`]).
+//! - What was read was in force at some moment of the question; what was due is closed after a tick ([`reads`]).
+
+mod effects;
+mod reads;
+mod refusals;
+
+use super::{MarketEvidence, Violation};
+use crate::market::history::{Command, Operation, Told};
+use crate::market::ledger::Ledger;
+use crate::market::replay::Replay;
+
+const NAME: &str = "acknowledged_market";
+
+/// Looks for a word that was not kept.
+pub fn check(evidence: &MarketEvidence<'_>, ledger: &Ledger) -> Result<(), Violation> {
+    let found = |detail| Violation::new(NAME, evidence.seed, detail);
+    let replay = Replay::play(evidence.history, evidence.log, ledger);
+    if let Some(breach) = ledger.breaches.first().or_else(|| replay.breaches.first()) {
+        return Err(found(breach.clone()));
+    }
+    for operation in evidence.history.operations() {
+        let Some(told) = operation.told() else { continue };
+        judge(operation, told, ledger, &replay)
+            .map_err(|detail| found(format!("{:?}: {detail}", operation.command)))?;
+    }
+    effects::are_asked_for(evidence.history, ledger).map_err(found)
+}
+
+fn judge(operation: &Operation, told: &Told, ledger: &Ledger, replay: &Replay) -> Result<(), String> {
+    match (&operation.command, told) {
+        (Command::Put(listing, settings), Told::Put(_)) => {
+            effects::put_is_in_force(operation, listing, settings, replay)
+        }
+        (Command::Bid(listing, ask), Told::Placed(effect)) => {
+            effects::bid_is_stored(operation, ask, effect, ledger.listings.get(listing))
+        }
+        (Command::Purchase(listing, ask), Told::Bought(effect)) => {
+            effects::sale_is_stored(operation, ask, effect, ledger.listings.get(listing))
+        }
+        (Command::Move(member, ask), Told::Moved(effect)) => {
+            effects::movement_is_stored(operation, ask, effect, ledger.members.get(member))
+        }
+        (_, Told::Refused(rejection)) => {
+            refusals::refusal_is_right(&refusals::Question { operation, rejection, ledger, replay })
+        }
+        (Command::View(listing), Told::View(view)) => {
+            reads::view_is_in_force(operation, view, ledger.listings.get(listing))
+        }
+        (Command::Bids(listing, after, count), Told::Bids(page)) => {
+            reads::bids_are_in_force(operation, (*after, *count), page, ledger.listings.get(listing))
+        }
+        (Command::Balance(member), Told::Balance(balance)) => {
+            reads::balance_is_in_force(operation, *balance, ledger.members.get(member))
+        }
+        (Command::Records(member, after, count), Told::Records(page)) => {
+            reads::records_are_in_force(operation, (*after, *count), page, ledger.members.get(member))
+        }
+        (Command::CloseDue, Told::Closed) => reads::due_is_closed(operation, ledger),
+        _ => Err(format!("was told {told:?}, which is no answer to it")),
+    }
+}
+
+#[cfg(test)]
+mod tests;
