@@ -1,0 +1,195 @@
+//! Members, listings and bids on PostgreSQL, MySQL and MariaDB: [`SqlMarket`].
+//!
+//! The database holds the truth, and any number of processes may use it at once. Whatever waits in one process for the same
+//! listing, or for the points of the same member, is combined: one transaction locks the row of the listing and then the
+//! wallets that matter, in the order of their numbers, reads the server's clock, judges all commands in the order of their
+//! arrival by the rules of the core, writes what they change, and commits; then all are answered. A combined bid may so
+//! overtake bids that wait in other processes, by one batch at most. The order of bids is the order of commits.
+//!
+//! - Isolation is READ COMMITTED. Nothing rests on it but that each statement sees what was committed before it: whatever is
+//!   judged by was locked first, and is written only if it is as it was read (versions of listings, counts of records).
+//! - Serialization failures, deadlocks and broken connections repeat the whole batch, on what is there then, for
+//!   [`MarketOptions::patience`]; they are never a refusal. After a commit without an answer the adapter looks itself.
+//! - A process that is stopped in the middle of a transaction delays others by [`MarketOptions::idle_timeout`]; then the server
+//!   gives its locks back, and its late commit fails.
+//! - A member is created by whatever names one first.
+
+mod batch;
+mod changes;
+mod closer;
+mod combine;
+mod judge;
+mod lanes;
+mod load;
+mod mysql;
+mod options;
+mod postgres;
+mod schema;
+mod shop;
+mod tongue;
+
+pub use options::MarketOptions;
+
+use super::{Address, SqlError};
+use crate::error::StoreError;
+use crate::market::{Closings, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase};
+use crate::port::Put;
+use firstcome_core::auction::{Bid, ListingSettings, PlacedBid, Sale};
+use firstcome_core::coupon::Effect;
+use firstcome_core::id::{ListingName, MemberName};
+use firstcome_core::points::{Balance, Record};
+use judge::{Answer, Command};
+use lanes::Scope;
+use shop::Shop;
+use sqlx::{MySql, Postgres};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::task::JoinHandle;
+
+/// A market on a database. Dropping it ends its tasks; commands that are under way are finished.
+pub struct SqlMarket {
+    kind: Kind,
+    closer: JoinHandle<()>,
+}
+
+enum Kind {
+    Postgres(Arc<Shop<Postgres>>),
+    MySql(Arc<Shop<MySql>>),
+}
+
+/// The same on both kinds.
+macro_rules! on {
+    ($market:expr, $shop:ident => $what:expr) => {
+        match &$market.kind {
+            Kind::Postgres($shop) => $what,
+            Kind::MySql($shop) => $what,
+        }
+    };
+}
+
+impl SqlMarket {
+    /// Opens the market of a database with the default options: see [`Self::open_with`].
+    pub async fn open(url: &str) -> Result<Self, SqlError> {
+        Self::open_with(url, MarketOptions::default()).await
+    }
+
+    /// Opens the market of a database, and makes its tables or brings them to this version. Must run within a runtime, which
+    /// then closes auctions in the background.
+    ///
+    /// [`SqlError::Broken`]: a server that may lose what it acknowledges (unless [`MarketOptions::allow_volatile`] says
+    /// that it may), that does not give the isolation it is asked for, or that is too old; and tables of a later version.
+    pub async fn open_with(url: &str, options: MarketOptions) -> Result<Self, SqlError> {
+        let address = Address::parse(url)?;
+        let (kind, closer) = match &address {
+            Address::Postgres(_) => {
+                let shop = Arc::new(Shop::open(address, options).await?);
+                let closer = tokio::spawn(closer::keep_closing(Arc::downgrade(&shop)));
+                (Kind::Postgres(shop), closer)
+            }
+            Address::MySql(_) => {
+                let shop = Arc::new(Shop::open(address, options).await?);
+                let closer = tokio::spawn(closer::keep_closing(Arc::downgrade(&shop)));
+                (Kind::MySql(shop), closer)
+            }
+        };
+        Ok(Self { kind, closer })
+    }
+
+    /// Brings the tables to this version; opening does the same. A second time has no effect. Several at once wait for each
+    /// other.
+    pub async fn migrate(&self) -> Result<(), SqlError> {
+        on!(self, shop => schema::migrate(shop).await)
+    }
+
+    /// How many batches were done again since the start, because others were served first or a connection broke.
+    pub fn repeated(&self) -> u64 {
+        on!(self, shop => shop.counts.repeated.load(Ordering::Relaxed))
+    }
+
+    async fn of_listing(&self, listing: &ListingName, command: Command) -> MarketAnswer<Answer> {
+        on!(self, shop => shop.command(Scope::Listing(listing.clone()), command).await)
+    }
+}
+
+impl Drop for SqlMarket {
+    fn drop(&mut self) {
+        self.closer.abort();
+    }
+}
+
+impl MarketStore for SqlMarket {
+    async fn put_listing(&self, listing: &ListingName, settings: ListingSettings) -> MarketAnswer<Put> {
+        match self.of_listing(listing, Command::Put(settings)).await? {
+            Ok(Answer::Put(put)) => Ok(Ok(put)),
+            other => foreign(other),
+        }
+    }
+
+    async fn listing(&self, listing: &ListingName) -> MarketAnswer<ListingView> {
+        on!(self, shop => shop.listing(listing).await)
+    }
+
+    async fn bids(&self, listing: &ListingName, after: Option<u64>, count: usize) -> MarketAnswer<Numbered<Bid>> {
+        on!(self, shop => shop.bids(listing, after, count).await)
+    }
+
+    async fn place_bid(&self, listing: &ListingName, bid: PlaceBid) -> MarketAnswer<Effect<PlacedBid>> {
+        match self.of_listing(listing, Command::Bid(bid)).await? {
+            Ok(Answer::Bid(placed)) => Ok(Ok(placed)),
+            other => foreign(other),
+        }
+    }
+
+    async fn purchase(&self, listing: &ListingName, purchase: Purchase) -> MarketAnswer<Effect<Sale>> {
+        match self.of_listing(listing, Command::Purchase(purchase)).await? {
+            Ok(Answer::Sale { sale, .. }) => Ok(Ok(sale)),
+            other => foreign(other),
+        }
+    }
+
+    async fn move_points(&self, member: &MemberName, movement: MovePoints) -> MarketAnswer<Effect<Balance>> {
+        let scope = Scope::Member(written(member));
+        match on!(self, shop => shop.command(scope, Command::Move(movement)).await)? {
+            Ok(Answer::Moved(balance)) => Ok(Ok(balance)),
+            other => foreign(other),
+        }
+    }
+
+    async fn balance(&self, member: &MemberName) -> Result<Balance, StoreError> {
+        on!(self, shop => shop.balance(&written(member)).await)
+    }
+
+    async fn records(
+        &self,
+        member: &MemberName,
+        after: Option<u64>,
+        count: usize,
+    ) -> Result<Numbered<Record>, StoreError> {
+        on!(self, shop => shop.records(&written(member), after, count).await)
+    }
+
+    async fn close_due(&self) -> Result<(), StoreError> {
+        on!(self, shop => shop.close_due().await).map(drop)
+    }
+
+    fn closings(&self) -> Closings {
+        on!(self, shop => shop.closings())
+    }
+}
+
+/// A refusal; anything else is the answer to another command, which cannot be.
+fn foreign<T>(answer: Result<Answer, firstcome_core::auction::Rejection>) -> MarketAnswer<T> {
+    match answer {
+        Err(rejection) => Ok(Err(rejection)),
+        Ok(_) => Err(StoreError::Unknown),
+    }
+}
+
+/// A member's name as it is written: as it is, but for a planted bug.
+fn written(member: &MemberName) -> MemberName {
+    #[cfg(feature = "planted-bugs")]
+    if firstcome_core::planted::is(firstcome_core::planted::Bug::NamesFolded) {
+        return MemberName::parse(&member.as_str().to_ascii_lowercase()).unwrap_or_else(|_| member.clone());
+    }
+    member.clone()
+}

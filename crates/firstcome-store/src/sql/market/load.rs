@@ -1,0 +1,228 @@
+//! From rows back to what the rules know. What cannot be true is an error, never repaired.
+
+use super::changes::Before;
+use super::tongue::{Cells, LISTING_COLUMNS};
+use crate::sql::SqlError;
+use firstcome_core::auction::{AuctionTerms, Bid, Extend, Listing, Phase, Sale, Standing, Terms};
+use firstcome_core::id::{ListingName, MemberName};
+use firstcome_core::points::{Amount, Balance, Chain, Kind, Record, Reference, Wallet};
+use firstcome_core::time::Timestamp;
+
+/// A row that cannot be read, or cannot be true.
+fn wrong(what: &str) -> SqlError {
+    SqlError::broken(format!("the tables hold what cannot be: {what}; run `firstcome verify`"))
+}
+
+fn unreadable(error: &sqlx::Error) -> SqlError {
+    SqlError::in_transaction(error)
+}
+
+/// Reads the cells of a row one after the other.
+pub(super) struct Reader<'a, R> {
+    row: &'a R,
+    at: usize,
+}
+
+impl<'a, R: Cells> Reader<'a, R> {
+    /// Begins at a column.
+    pub(super) const fn at(row: &'a R, at: usize) -> Self {
+        Self { row, at }
+    }
+
+    const fn next(&mut self) -> usize {
+        self.at += 1;
+        self.at - 1
+    }
+
+    pub(super) fn integer(&mut self) -> Result<i64, SqlError> {
+        self.row.integer(self.next()).map_err(|error| unreadable(&error))
+    }
+
+    fn maybe_integer(&mut self) -> Result<Option<i64>, SqlError> {
+        self.row.maybe_integer(self.next()).map_err(|error| unreadable(&error))
+    }
+
+    /// A number that is never negative.
+    pub(super) fn count(&mut self) -> Result<u64, SqlError> {
+        u64::try_from(self.integer()?).map_err(|_| wrong("a negative number"))
+    }
+
+    fn maybe_count(&mut self) -> Result<Option<u64>, SqlError> {
+        let count = |number| u64::try_from(number).map_err(|_| wrong("a negative number"));
+        self.maybe_integer()?.map(count).transpose()
+    }
+
+    fn small(&mut self) -> Result<u32, SqlError> {
+        u32::try_from(self.integer()?).map_err(|_| wrong("a number out of its range"))
+    }
+
+    pub(super) fn amount(&mut self) -> Result<Amount, SqlError> {
+        Amount::new(self.count()?).ok_or_else(|| wrong("an amount out of its range"))
+    }
+
+    pub(super) fn instant(&mut self) -> Result<Timestamp, SqlError> {
+        Timestamp::from_us(self.integer()?).ok_or_else(|| wrong("an instant out of its range"))
+    }
+
+    fn maybe_instant(&mut self) -> Result<Option<Timestamp>, SqlError> {
+        let instant = |us| Timestamp::from_us(us).ok_or_else(|| wrong("an instant out of its range"));
+        self.maybe_integer()?.map(instant).transpose()
+    }
+
+    /// A text if there is one.
+    pub(super) fn maybe_text(&mut self) -> Result<Option<String>, SqlError> {
+        self.row.maybe_text(self.next()).map_err(|error| unreadable(&error))
+    }
+
+    fn maybe_member(&mut self) -> Result<Option<MemberName>, SqlError> {
+        let member = |text: String| MemberName::parse(&text).map_err(|_| wrong("a name that is none"));
+        self.maybe_text()?.map(member).transpose()
+    }
+
+    pub(super) fn member(&mut self) -> Result<MemberName, SqlError> {
+        self.maybe_member()?.ok_or_else(|| wrong("a member without a name"))
+    }
+
+    fn maybe_listing(&mut self) -> Result<Option<ListingName>, SqlError> {
+        let listing = |text: String| ListingName::parse(&text).map_err(|_| wrong("a name that is none"));
+        self.maybe_text()?.map(listing).transpose()
+    }
+
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], SqlError> {
+        let bytes = self.row.bytes(self.next()).map_err(|error| unreadable(&error))?;
+        bytes.try_into().map_err(|_| wrong("a digest of another length"))
+    }
+
+    pub(super) fn chain(&mut self) -> Result<Chain, SqlError> {
+        Ok(Chain(self.bytes()?))
+    }
+
+    pub(super) fn key(&mut self) -> Result<u128, SqlError> {
+        Ok(u128::from_be_bytes(self.bytes()?))
+    }
+
+    pub(super) fn balance(&mut self) -> Result<Balance, SqlError> {
+        let (total, held) = (self.count()?, self.count()?);
+        Balance::new(total, held).ok_or_else(|| wrong("a balance out of its range"))
+    }
+
+    /// The number of a bid, if there is one.
+    fn maybe_bid(&mut self) -> Result<Option<u32>, SqlError> {
+        let bid = |number: u64| u32::try_from(number).map_err(|_| wrong("a bid's number out of its range"));
+        self.maybe_count()?.map(bid).transpose()
+    }
+}
+
+/// A listing as it stands in its table.
+pub(super) struct Stored {
+    pub(super) before: Before,
+    pub(super) owner: i64,
+    pub(super) highest: Option<i64>,
+    pub(super) listing: Listing,
+}
+
+/// Reads the columns of a listing; `id` is known to whoever asked.
+pub(super) fn listing<R: Cells>(row: &R, id: i64) -> Result<Stored, SqlError> {
+    let mut cells = Reader::at(row, 1);
+    let name = cells.maybe_listing()?.ok_or_else(|| wrong("a listing without a name"))?;
+    let owner_id = cells.integer()?;
+    let owner = cells.member()?;
+    let price = cells.amount()?;
+    let starts_at = cells.instant()?;
+    let terms = terms(&mut cells)?;
+    let effective_ends_at = cells.instant()?;
+    let extensions = cells.small()?;
+    let bids = cells.small()?;
+    let highest_id = cells.maybe_integer()?;
+    let bidder = cells.maybe_member()?;
+    let highest_price = cells.maybe_count()?.and_then(Amount::new);
+    let highest_at = cells.maybe_instant()?;
+    let highest = match (bidder, highest_price, highest_at) {
+        (Some(bidder), Some(price), Some(at)) => Some(Bid { number: bids, bidder, price, at }),
+        (None, None, None) => None,
+        _ => return Err(wrong("half a highest bid")),
+    };
+    let phase = cells.integer()?;
+    let phase_at = cells.maybe_instant()?;
+    let buyer = cells.maybe_member()?;
+    let phase = match (phase, phase_at, buyer) {
+        (0, None, None) => Phase::Open,
+        (1, Some(at), None) => Phase::Ended(at),
+        (2, Some(at), Some(buyer)) => {
+            Phase::Sold(Sale { buyer, price: highest.as_ref().map_or(price, |bid| bid.price), at })
+        }
+        (3, Some(at), None) => Phase::Unsold(at),
+        _ => return Err(wrong("an outcome that is none")),
+    };
+    let version = cells.count()?;
+    let last_at = cells.instant()?;
+    debug_assert_eq!(cells.at, 1 + LISTING_COLUMNS.len(), "all columns are read");
+    let standing = Standing {
+        name,
+        owner,
+        price,
+        starts_at,
+        terms,
+        effective_ends_at,
+        extensions,
+        bids,
+        highest,
+        phase,
+        version,
+        last_at,
+    };
+    let listing = Listing::restore(standing).map_err(|damage| wrong(damage.as_str()))?;
+    Ok(Stored { before: Before { id, version }, owner: owner_id, highest: highest_id, listing })
+}
+
+fn terms<R: Cells>(cells: &mut Reader<'_, R>) -> Result<Terms, SqlError> {
+    let kind = cells.integer()?;
+    let ends_at = cells.maybe_instant()?;
+    let min_increment = cells.maybe_count()?.and_then(Amount::new);
+    let (window_ms, by_ms) = (cells.maybe_count()?, cells.maybe_count()?);
+    let max_count = cells.maybe_bid()?;
+    let settle_within_ms = cells.maybe_count()?;
+    let extend = match (window_ms, by_ms, max_count) {
+        (Some(window_ms), Some(by_ms), Some(max_count)) => Some(Extend { window_ms, by_ms, max_count }),
+        (None, None, None) => None,
+        _ => return Err(wrong("half an extension")),
+    };
+    match (kind, ends_at) {
+        (0, None) => Ok(Terms::FixedPrice),
+        (1, Some(ends_at)) => Ok(Terms::Auction(AuctionTerms { ends_at, min_increment, extend, settle_within_ms })),
+        _ => Err(wrong("terms that are none")),
+    }
+}
+
+/// Reads a wallet and its number.
+pub(super) fn wallet<R: Cells>(row: &R) -> Result<(i64, Wallet), SqlError> {
+    let mut cells = Reader::at(row, 1);
+    let id = cells.integer()?;
+    let member = cells.member()?;
+    let balance = cells.balance()?;
+    let records = cells.count()?;
+    let last_at = cells.instant()?;
+    let chain = cells.chain()?;
+    Ok((id, Wallet { member, balance, records, last_at, chain }))
+}
+
+/// Reads a bid from number, bidder, price and instant.
+pub(super) fn bid<R: Cells>(cells: &mut Reader<'_, R>) -> Result<Bid, SqlError> {
+    Ok(Bid { number: cells.small()?, bidder: cells.member()?, price: cells.amount()?, at: cells.instant()? })
+}
+
+/// Reads a record of a member.
+pub(super) fn record<R: Cells>(row: &R, member: &MemberName) -> Result<Record, SqlError> {
+    let mut cells = Reader::at(row, 1);
+    let number = cells.count()?;
+    let kind = u8::try_from(cells.integer()?).ok().and_then(Kind::from_number);
+    let kind = kind.ok_or_else(|| wrong("a record of no kind"))?;
+    let amount = cells.amount()?;
+    let listing = cells.maybe_listing()?;
+    let bid = cells.maybe_bid()?;
+    let about = listing.map(|listing| Reference { listing, bid });
+    let at = cells.instant()?;
+    let balance = cells.balance()?;
+    let chain = cells.chain()?;
+    Ok(Record { member: member.clone(), number, kind, amount, about, at, balance, chain })
+}

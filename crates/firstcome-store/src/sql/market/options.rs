@@ -1,0 +1,31 @@
+//! How a market on a database behaves.
+
+use crate::sql::SqlOptions;
+use std::time::Duration;
+
+/// How a market on a database behaves.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MarketOptions {
+    /// Its connections.
+    pub connections: SqlOptions,
+    /// How long a batch is tried again when others were served first or a connection broke, from when its turn comes on.
+    /// Longer than [`Self::idle_timeout`], so that a process that was stopped delays the others and does not fail them.
+    pub patience: Duration,
+    /// After so long the server ends a transaction whose process says nothing. Whole seconds on MySQL and MariaDB.
+    pub idle_timeout: Duration,
+    /// Opens a database that may lose what it has acknowledged. For tests and trials.
+    pub allow_volatile: bool,
+}
+
+impl Default for MarketOptions {
+    /// 8 s of patience, 5 s for a silent transaction, and nothing but durable databases.
+    fn default() -> Self {
+        Self {
+            connections: SqlOptions::default(),
+            patience: Duration::from_secs(8),
+            idle_timeout: Duration::from_secs(5),
+            allow_volatile: false,
+        }
+    }
+}
