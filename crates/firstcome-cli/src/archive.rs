@@ -1,11 +1,12 @@
-//! `firstcome export` and `firstcome import`: coupons and claims as JSON lines or CSV.
+//! `firstcome export` and `firstcome import`: coupons and claims, members, listings and bids as JSON lines or CSV.
 //!
-//! JSON lines carry everything: settings, secrets of codes, redemptions, idempotency keys; what is imported from them
+//! JSON lines carry everything but waiting rooms: settings, secrets of codes, redemptions, idempotency keys, points; what is imported from them
 //! is the same store again. CSV carries the claims, for people and spreadsheets; imported into a coupon that exists, or
 //! that `--coupon` makes, it takes over winners from elsewhere.
 
 mod csv_rows;
 mod json_lines;
+mod market_lines;
 
 use crate::keys::private_file;
 use crate::output::progress;
@@ -17,7 +18,9 @@ use firstcome::core::coupon::{Attributes, CouponLimit, CouponSettings};
 use firstcome::core::id::CouponName;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::{Clock, SystemClock};
-use firstcome::sqlite::{Archive, ArchivedClaim, ArchivedCoupon, Importer, IncomingClaim};
+use firstcome::sqlite::{
+    Archive, ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedListing, ArchivedRecord, Importer, IncomingClaim,
+};
 use firstcome_server::rfc3339;
 use serde_json::Value;
 use std::fs::File;
@@ -45,7 +48,7 @@ pub(crate) struct ExportArgs {
     /// Directory of the embedded store
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR", default_value = "./firstcome-data")]
     data: PathBuf,
-    /// Only this coupon
+    /// Only this coupon, and nothing of members and listings
     #[arg(long, value_parser = coupon_name)]
     coupon: Option<CouponName>,
     /// Format [default: by the file's name, else jsonl]
@@ -79,6 +82,20 @@ fn coupon_name(text: &str) -> anyhow::Result<CouponName> {
 trait Sink {
     fn coupon(&mut self, coupon: &ArchivedCoupon) -> anyhow::Result<()>;
     fn claim(&mut self, claim: &ArchivedClaim) -> anyhow::Result<()>;
+
+    // What a format does not carry is left out.
+    fn listing(&mut self, _listing: &ArchivedListing) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn record(&mut self, _record: &ArchivedRecord) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn bid(&mut self, _bid: &ArchivedBid) -> anyhow::Result<()> {
+        Ok(())
+    }
+
     fn finish(&mut self) -> anyhow::Result<()>;
 }
 
@@ -86,6 +103,28 @@ trait Sink {
 enum Incoming {
     Coupon(Box<ArchivedCoupon>),
     Claim(Box<IncomingClaim>),
+    Listing(Box<ArchivedListing>),
+    Record(Box<ArchivedRecord>),
+    Bid(Box<ArchivedBid>),
+}
+
+/// What was written or read of the market, to be told.
+#[derive(Default)]
+struct MarketCount {
+    listings: u64,
+    records: u64,
+    bids: u64,
+}
+
+impl std::fmt::Display for MarketCount {
+    /// Nothing where there is nothing.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { listings, records, bids } = self;
+        if *listings + *records == 0 {
+            return Ok(());
+        }
+        write!(f, ", {listings} listings, {bids} bids and {records} movements of points")
+    }
 }
 
 pub(crate) fn export(args: &ExportArgs) -> Outcome {
@@ -120,10 +159,32 @@ pub(crate) fn export(args: &ExportArgs) -> Outcome {
         }
         Ok(())
     })?;
+    let market = match (&args.coupon, format) {
+        (None, Format::Jsonl) => export_market(&archive, &mut *sink)?,
+        _ => MarketCount::default(),
+    };
     sink.finish()?;
     bar.finish_and_clear();
-    eprintln!("exported {} coupons and {claims} claims", coupons.len());
+    eprintln!("exported {} coupons and {claims} claims{market}", coupons.len());
     Ok(())
+}
+
+/// In an order in which it can be read: what a line names came before it.
+fn export_market(archive: &Archive, sink: &mut dyn Sink) -> anyhow::Result<MarketCount> {
+    let mut count = MarketCount::default();
+    for listing in archive.listings()? {
+        sink.listing(&listing)?;
+        count.listings += 1;
+    }
+    archive.for_each_record::<anyhow::Error>(|record| {
+        count.records += 1;
+        sink.record(&record)
+    })?;
+    archive.for_each_bid::<anyhow::Error>(|bid| {
+        count.bids += 1;
+        sink.bid(&bid)
+    })?;
+    Ok(count)
 }
 
 pub(crate) fn import(args: &ImportArgs) -> Outcome {
@@ -142,15 +203,15 @@ pub(crate) fn import(args: &ImportArgs) -> Outcome {
     if let Some((name, limit)) = &args.coupon {
         importer.new_coupon(name.clone(), CouponSettings::with_limit(*limit), now)?;
     }
-    let mut taken = Taken { importer, now, coupons: 0, claims: 0 };
+    let mut taken = Taken { importer, now, coupons: 0, claims: 0, market: MarketCount::default() };
     match Format::of(args.format, Some(&args.file)) {
         Format::Jsonl => json_lines::read(input, now, |line, row| taken.take(line, row))?,
         Format::Csv => csv_rows::read(input, now, |line, row| taken.take(line, row))?,
     }
-    let Taken { importer, coupons, claims, .. } = taken;
+    let Taken { importer, coupons, claims, market, .. } = taken;
     importer.finish()?;
     bar.finish_and_clear();
-    eprintln!("imported {coupons} coupons and {claims} claims");
+    eprintln!("imported {coupons} coupons and {claims} claims{market}");
     Ok(())
 }
 
@@ -159,6 +220,7 @@ struct Taken {
     now: Timestamp,
     coupons: u64,
     claims: u64,
+    market: MarketCount,
 }
 
 impl Taken {
@@ -171,6 +233,18 @@ impl Taken {
             Incoming::Claim(claim) => {
                 self.claims += 1;
                 self.importer.claim(*claim)
+            }
+            Incoming::Listing(listing) => {
+                self.market.listings += 1;
+                self.importer.listing(*listing)
+            }
+            Incoming::Record(record) => {
+                self.market.records += 1;
+                self.importer.record(*record)
+            }
+            Incoming::Bid(bid) => {
+                self.market.bids += 1;
+                self.importer.bid(*bid)
             }
         };
         taken.with_context(|| format!("line {line}; nothing was imported"))

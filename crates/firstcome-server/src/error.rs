@@ -52,6 +52,7 @@ codes! {
     InvalidName 400 "invalid_name" "A name is not one" "Use 1 to 128 of A-Z a-z 0-9 . _ : @ -, the first one a letter or a digit; a user must not begin with `pass:`.";
     InvalidQuery 400 "invalid_query" "A query parameter is unknown or out of range" "`detail` says which one.";
     InvalidIdempotencyKey 400 "invalid_idempotency_key" "The Idempotency-Key is not one" "Send it once, with 1 to 128 visible ASCII characters; on public calls at least 22 of the base64url alphabet.";
+    EndsBeforeStart 400 "ends_before_start" "The auction would end before it starts" "Choose an `ends_at` that is not before `starts_at`, which is now if it is left out.";
     Unauthorized 401 "unauthorized" "No valid key came with the call" "Send `Authorization: Bearer <key>`.";
     Forbidden 403 "forbidden" "The key may not do this" "Use a key of the scope that the reference names.";
     PassRequired 403 "pass_required" "The coupon is behind a waiting room" "Send the pass of its room in `X-Firstcome-Pass`, or a service key.";
@@ -63,6 +64,8 @@ codes! {
     UnknownTicket 404 "unknown_ticket" "This room never gave out this ticket" "Use the ticket that joining returned, whole and in its room.";
     UnknownClaim 404 "unknown_claim" "This user has no claim of this coupon" "Claim one first.";
     UnknownCode 404 "unknown_code" "No claim of this coupon has this code" "Check for a typing mistake.";
+    UnknownListing 404 "unknown_listing" "There is no such listing" "Check the name; a service key creates it with PUT.";
+    NotServed 404 "not_served" "This service does not serve these rows" "It has members and listings alone: ask one that has coupons, rooms and locks.";
     MethodNotAllowed 405 "method_not_allowed" "This path does not take this method" "The `Allow` header lists those that it takes.";
     RequestTimeout 408 "request_timeout" "The body did not arrive in time" "Send it within 10 s.";
     AlreadyIssued 409 "already_issued" "This user holds this coupon" "`claim` is the one.";
@@ -72,6 +75,18 @@ codes! {
     RoomFixed 409 "room_fixed" "The room cannot change once a claim exists" "Keep the room, or make another coupon.";
     WrongUser 409 "wrong_user" "The code belongs to another user" "Let its holder redeem it.";
     AlreadyRedeemed 409 "already_redeemed" "The code was used up" "`redeemed_at` says when.";
+    ListingRunning 409 "listing_running" "The listing runs: only the end of an auction may change, to a later one" "Leave the rest as it is, or make another listing.";
+    ListingEnded 409 "listing_ended" "The listing is over" "Nothing of it changes any more: make another one.";
+    OwnListing 409 "own_listing" "Whoever sells it can neither bid nor buy" "Let somebody else.";
+    NotInProgress 409 "not_in_progress" "It takes no bids, or cannot be bought: not yet, not any more, or never" "The listing's `state` and `kind` say which.";
+    AlreadyHighestBidder 409 "already_highest_bidder" "This member has the highest bid" "There is nobody to outbid.";
+    BidTooLow 409 "bid_too_low" "Somebody has bid as much, or the price is higher" "Bid `minimum` at least.";
+    InsufficientPoints 409 "insufficient_points" "The member has fewer points to spend" "`available` says how many; those that back a bid do not count.";
+    BalanceTooLarge 409 "balance_too_large" "The member, or the owner who is to be paid, would have more points than fit" "A balance is at most 9007199254740991: take points out first.";
+    AuctionNotEnded 409 "auction_not_ended" "The auction goes on" "Settle after `effective_ends_at`.";
+    NotWinner 409 "not_winner" "Somebody else has won, or nobody" "Only the highest bidder may settle.";
+    AlreadySold 409 "already_sold" "It is sold" "`purchase` says to whom and for how much.";
+    SettlementExpired 409 "settlement_expired" "The winner did not settle in time" "The time was over after `settles_until`; the points are free again, and nobody has bought.";
     Contended 409 "contended" "Somebody else has the lock" "`holder` has it for `ttl_ms` more unless it is renewed; ask with a `wait_ms` to get in line.";
     Expired 410 "expired" "It is over" "`expired_at` says since when.";
     Deleted 410 "deleted" "The coupon was deleted" "Names are never used again: make another one.";

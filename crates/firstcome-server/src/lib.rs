@@ -15,6 +15,7 @@ pub mod api;
 pub mod auth;
 pub mod error;
 mod locks;
+mod market;
 mod metrics;
 mod pages;
 pub mod pass;

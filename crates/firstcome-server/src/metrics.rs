@@ -1,10 +1,13 @@
 //! Figures for Prometheus. Labels come from fixed lists: never a name, a user or a ticket.
 
 mod lock;
+mod market;
 
 pub(crate) use lock::{Ending, LockFigures};
+pub(crate) use market::{MarketFigures, Movement};
 
 use crate::error::Code;
+use crate::market::Market;
 use firstcome::stats::Histogram as StoreHistogram;
 use firstcome::{Embedded, stats::WriterStats};
 use prometheus_client::collector::Collector;
@@ -43,10 +46,19 @@ pub(crate) enum Route {
     PostAcquire,
     PostRenew,
     PostLockRelease,
+    GetMember,
+    GetRecords,
+    PostCharge,
+    PostRefund,
+    PutListing,
+    GetListing,
+    GetBids,
+    PostBid,
+    PostPurchase,
 }
 
 impl Route {
-    const ALL: [(Self, &'static str); 21] = [
+    const ALL: [(Self, &'static str); 30] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::GetCoupon, "get_coupon"),
         (Self::DeleteCoupon, "delete_coupon"),
@@ -68,6 +80,15 @@ impl Route {
         (Self::PostAcquire, "post_acquire"),
         (Self::PostRenew, "post_renew"),
         (Self::PostLockRelease, "post_lock_release"),
+        (Self::GetMember, "get_member"),
+        (Self::GetRecords, "get_records"),
+        (Self::PostCharge, "post_charge"),
+        (Self::PostRefund, "post_refund"),
+        (Self::PutListing, "put_listing"),
+        (Self::GetListing, "get_listing"),
+        (Self::GetBids, "get_bids"),
+        (Self::PostBid, "post_bid"),
+        (Self::PostPurchase, "post_purchase"),
     ];
 }
 
@@ -100,10 +121,12 @@ pub(crate) struct Metrics {
     refused: Counter,
     overdue: Counter,
     pub(crate) locks: LockFigures,
+    pub(crate) market: MarketFigures,
 }
 
 impl Metrics {
-    pub(crate) fn new(store: &Embedded) -> Self {
+    /// Figures of a service. Those of the embedded store are shown if it is what is served.
+    pub(crate) fn new(store: Option<&Embedded>, market: &Market) -> Self {
         let mut registry = Registry::with_prefix("firstcome");
         let requests = Family::<RequestLabels, Counter>::default();
         registry.register("http_requests", "Answered calls by route and status", requests.clone());
@@ -124,7 +147,11 @@ impl Metrics {
         let overdue = Counter::default();
         registry.register("connections_overdue", "Connections closed for taking too long", overdue.clone());
         let locks = LockFigures::register(&mut registry);
-        registry.register_collector(Box::new(StoreCollector(store.clone())));
+        let market_figures = MarketFigures::register(&mut registry);
+        registry.register_collector(Box::new(MarketCollector(market.clone())));
+        if let Some(store) = store {
+            registry.register_collector(Box::new(StoreCollector(store.clone())));
+        }
         let counters = |route| STATUSES.map(|status| requests.get_or_create(&RequestLabels { route, status }).clone());
         Self {
             requests: Route::ALL.iter().map(|(_, route)| counters(route)).collect(),
@@ -141,6 +168,7 @@ impl Metrics {
             refused,
             overdue,
             locks,
+            market: market_figures,
         }
     }
 
@@ -177,6 +205,29 @@ impl Metrics {
     }
 }
 
+/// Reads what the market did by itself when somebody asks.
+struct MarketCollector(Market);
+
+impl fmt::Debug for MarketCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MarketCollector")
+    }
+}
+
+impl Collector for MarketCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let closings = self.0.closings();
+        for (name, help, count) in [
+            ("auctions_closed", "Auctions that were closed, since the start", closings.closed),
+            ("auctions_defaulted", "Of these, those whose winner did not settle in time", closings.defaulted),
+        ] {
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            ConstCounter::new(count).encode(metric)?;
+        }
+        Ok(())
+    }
+}
+
 /// Reads the store's own figures when somebody asks.
 struct StoreCollector(Embedded);
 
@@ -193,7 +244,10 @@ impl Collector for StoreCollector {
         let commits = "Seconds from the begin of a transaction to the end of its sync";
         histogram(&mut encoder, "store_commit_seconds", commits, &stats.commit_us, 1_000_000)?;
         let (waiting, active) = self.0.room_people();
+        let (listings, members) = self.0.market_counts();
         let gauges = [
+            ("listings", "Listings, those that are over included", listings as u64),
+            ("members", "Members who have, or had, points", members as u64),
             ("rooms", "Rooms, closed ones included", self.0.room_count() as u64),
             ("room_waiting", "People in line, over all rooms", waiting),
             ("room_active", "Slots offered or taken, over all rooms", active),

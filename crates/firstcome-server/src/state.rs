@@ -6,13 +6,15 @@ use crate::auth::{Caller, Keys};
 use crate::error::Code;
 use crate::error::Problem;
 use crate::locks::{Desk, LockLimits, Parts};
+use crate::market::Market;
 use crate::metrics::Metrics;
 use crate::pass::{PassKey, PassKeys, Passes};
 use crate::rate::{Limiter, RateLimit};
 use axum::http::{HeaderMap, HeaderValue};
+use firstcome::core::id::MemberName;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::{draw_hasher, draw_secret};
-use firstcome::{CouponStore, Embedded, HandleKey, Locks, RoomStore};
+use firstcome::{CouponStore, Embedded, HandleKey, Locks, MarketStore, RoomStore};
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
@@ -46,6 +48,9 @@ impl Config {
 /// A service: its store, its settings, its figures.
 pub struct App {
     pub(crate) store: Embedded,
+    pub(crate) market: Market,
+    /// Whether members and listings are all that is served: then `store` is an empty one, and nobody reaches it.
+    pub(crate) is_market_alone: bool,
     pub(crate) config: Config,
     pub(crate) metrics: Metrics,
     pub(crate) desk: Arc<Desk>,
@@ -75,7 +80,30 @@ impl App {
     /// A service over a store, with these locks. `handle_key` must live as long as what they hold: beside durable locks
     /// it is kept where they are. Call within a Tokio runtime.
     pub fn with_locks(store: Embedded, config: Config, locks: Locks, handle_key: HandleKey) -> Self {
-        let metrics = Metrics::new(&store);
+        let market = Market::over(store.clone());
+        Self::of_parts(store, market, false, config, locks, handle_key)
+    }
+
+    /// A service of members and listings alone, over any store of them: the rows of coupons, rooms and locks are answered
+    /// `not_served`. Call within a Tokio runtime.
+    ///
+    /// Panics if the operating system gives no random bytes.
+    pub fn of_market(market: impl MarketStore + 'static, config: Config) -> Self {
+        #[expect(clippy::expect_used, reason = "nothing here is safe without chance")]
+        let secret = draw_secret().expect("the operating system gives random bytes");
+        let (market, locks) = (Market::over(market), Locks::memory());
+        Self::of_parts(Embedded::memory(), market, true, config, locks, HandleKey::new(secret))
+    }
+
+    fn of_parts(
+        store: Embedded,
+        market: Market,
+        is_market_alone: bool,
+        config: Config,
+        locks: Locks,
+        handle_key: HandleKey,
+    ) -> Self {
+        let metrics = Metrics::new((!is_market_alone).then_some(&store), &market);
         let joins = Limiter::new(config.joins, draw_hasher());
         let (draining, stopping) = watch::channel(false);
         let desk = Desk::new(Parts {
@@ -87,7 +115,8 @@ impl App {
             patience: config.limits.answer,
             stopping,
         });
-        Self { store, config, metrics, desk, joins, passes: OnceLock::new(), draining }
+        let passes = OnceLock::new();
+        Self { store, market, is_market_alone, config, metrics, desk, joins, passes, draining }
     }
 
     /// Takes over the secrets of passes that the store has now.
@@ -137,6 +166,17 @@ impl App {
             return Some("draining");
         }
         self.store.fault().map(|fault| fault.kind.code())
+    }
+
+    /// Whether the market can be reached. That of the embedded store is in this process; another one is asked for what
+    /// nobody has.
+    pub(crate) async fn market_answers(&self) -> bool {
+        if !self.is_market_alone {
+            return true;
+        }
+        let Ok(nobody) = MemberName::parse("readyz") else { return false };
+        let answer = tokio::time::timeout(self.config.limits.answer, self.market.balance(&nobody)).await;
+        matches!(answer, Ok(Ok(_)))
     }
 
     pub(crate) fn is_dev(&self) -> bool {

@@ -1,14 +1,14 @@
 //! Limited coupons over any store.
 
-use crate::WaitingRooms;
-use crate::request::request_id;
+use crate::request::{checked_key, request_id};
+use crate::{Auctions, Points, WaitingRooms};
 #[cfg(feature = "sqlite")]
 use firstcome_store::Fault;
 use firstcome_store::core::coupon::{Attributes, Claim, CouponLimit, CouponSettings, Effect, Rejection, Serial};
 use firstcome_store::core::id::{CouponName, NameError, RequestId, UserId};
 use firstcome_store::{
-    ClaimRecord, Claimed, CouponStore, CouponView, Durability, Embedded, Page, Put, RedeemRequest, Refused, RoomStore,
-    StoreError,
+    ClaimRecord, Claimed, CouponStore, CouponView, Durability, Embedded, MarketStore, Page, Put, RedeemRequest,
+    Refused, RoomStore, StoreError,
 };
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub enum Error {
         /// What it must be.
         wanted: &'static str,
     },
-    /// Settings of a room are outside their limits.
+    /// Settings of a room or a listing are outside their limits.
     #[error("{says}")]
     Settings {
         /// Which of them.
@@ -106,6 +106,18 @@ impl<S: CouponStore + RoomStore> Coupons<S> {
     /// The waiting rooms of the same store.
     pub fn rooms(&self) -> WaitingRooms<S> {
         WaitingRooms::sharing(Arc::clone(&self.store))
+    }
+}
+
+impl<S: CouponStore + MarketStore> Coupons<S> {
+    /// The auctions of the same store.
+    pub fn auctions(&self) -> Auctions<S> {
+        Auctions::sharing(Arc::clone(&self.store))
+    }
+
+    /// The points of the same store.
+    pub fn points(&self) -> Points<S> {
+        Points::sharing(Arc::clone(&self.store))
     }
 }
 
@@ -191,11 +203,7 @@ impl<S: CouponStore> ClaimRequest<'_, S> {
     /// Makes a repeat of this very request recognisable: it is answered [`Outcome::Issued`] again, and the key with
     /// another user or other attributes is refused as `idempotency_key_reused`.
     pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {
-        let valid = (1..=128).contains(&key.len());
-        if !valid {
-            return Err(Error::Invalid { field: "idempotency key", wanted: "1 to 128 bytes" });
-        }
-        self.key = Some(key.into());
+        self.key = Some(checked_key(key)?);
         Ok(self)
     }
 

@@ -44,12 +44,16 @@
 //! # Ok(()) }
 //! ```
 //!
+//! What there is once goes to whoever bids most in time, or comes first at a fixed price, and is paid in points of members:
+//! [`Auctions`] and [`Points`]. [`Coupons::auctions`] and [`Coupons::points`] are those of the same store.
+//!
 //! # What it promises
 //! - Exactly N: never one too many, and nobody is told "sold out" before all N are durably issued.
 //! - One each, and the same claim again for whoever asks again.
 //! - Serials 1..N without a gap, in the order in which claims were accepted.
 //! - Numbers of a room in the order in which joins were accepted, each once; admission in the order of numbers among
 //!   those present, within the rate and the slots that the room has.
+//! - The highest bid, and no other one, is backed by points; one sale per listing; nobody owes points, and none are lost.
 //! - Told means durable, as far as [`Durability`] says.
 //!
 //! # What it does not promise
@@ -60,9 +64,11 @@
 //! [`Coupons::open`] needs a Tokio runtime around it only for reading pages of claims; everything else works under
 //! any executor.
 
+mod auction;
 mod coupon;
 pub mod fence;
 pub mod lock;
+mod points;
 pub mod request;
 mod room;
 
@@ -140,6 +146,7 @@ mod room;
 ///   come from the commit. Those of sqlx are ready to be used, see [`fence`].
 pub use firstcome_macros::distributed_lock;
 
+pub use auction::{Auctions, BidRequest, ListingHandle, PurchaseRequest};
 pub use coupon::{ClaimRequest, CouponHandle, Coupons, Error, Outcome};
 pub use fence::FenceToken;
 /// For stores of one's own, and for the simulator.
@@ -151,13 +158,15 @@ pub use firstcome_store::sql;
 #[cfg(feature = "sqlite")]
 pub use firstcome_store::sqlite;
 pub use firstcome_store::{
-    Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Embedded, Fault, FaultKind, HandleKey, Joining,
-    LockEvent, LockInbox, LockSeen, LockStore, MemoryLocks, Page, PassCheck, Put, RedeemRequest, Refused, RoomAnswer,
-    RoomStore, RoomSummary, StoreError, TicketAnswer, TicketKey, VoucherCode, VoucherKey, core, edge, stats,
+    Answer, ClaimRecord, Claimed, Closings, CouponStore, CouponView, Durability, Embedded, Fault, FaultKind, HandleKey,
+    Joining, ListingView, LockEvent, LockInbox, LockSeen, LockStore, MarketAnswer, MarketStore, MemoryLocks,
+    MovePoints, Numbered, Page, PassCheck, PlaceBid, Purchase, Put, RedeemRequest, Refused, RoomAnswer, RoomStore,
+    RoomSummary, StoreError, TicketAnswer, TicketKey, Transfer, VoucherCode, VoucherKey, core, edge, stats,
 };
 pub use lock::{Fence, Guard, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock};
 #[cfg(feature = "sql")]
 pub use lock::{SessionGuard, SessionLocks, SessionRequest};
 #[cfg(feature = "redis")]
 pub use lock::{SpinGuard, SpinLocks, SpinRequest};
+pub use points::{MemberHandle, MovementRequest, Points};
 pub use room::{Admission, JoinRequest, WaitingRoom, WaitingRooms};

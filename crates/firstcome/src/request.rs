@@ -1,6 +1,8 @@
 //! Turns an idempotency key and a body into a [`RequestId`].
 
+use crate::Error;
 use firstcome_store::core::id::RequestId;
+use firstcome_store::core::limits::IDEMPOTENCY_KEY_BYTES_MAX;
 use sha2::{Digest, Sha256};
 
 /// A digest of parts that cannot be confused: every part goes in with its length.
@@ -26,6 +28,14 @@ pub fn request_id(scope: &[&[u8]], key: &str, body: &[&[u8]]) -> RequestId {
     let mut low = [0; 8];
     low.copy_from_slice(&body[..8]);
     RequestId { key: u128::from_be_bytes(high), body: u64::from_be_bytes(low) }
+}
+
+/// An idempotency key that a caller has chosen, if it can be one.
+pub(crate) fn checked_key(key: &str) -> Result<String, Error> {
+    if (1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&key.len()) {
+        return Ok(key.into());
+    }
+    Err(Error::Invalid { field: "idempotency key", wanted: "1 to 128 bytes" })
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! Waiting rooms over any store.
 
 use crate::Error;
-use crate::request::request_id;
+use crate::request::{checked_key, request_id};
 #[cfg(feature = "sqlite")]
 use firstcome_store::Fault;
 use firstcome_store::core::id::{NameError, RequestId, RoomName, UserId};
-use firstcome_store::core::limits::IDEMPOTENCY_KEY_BYTES_MAX;
 use firstcome_store::core::room::{Join, Number, Rejection, RoomSettings, TicketState};
 use firstcome_store::{Embedded, Joining, PassCheck, Put, RoomStore, RoomSummary, TicketAnswer};
 use std::sync::Arc;
@@ -226,10 +225,7 @@ impl<S: RoomStore> JoinRequest<'_, S> {
     ///
     /// Whoever knows the key of an anonymous join gets its ticket: let strangers choose none that can be guessed.
     pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {
-        if !(1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&key.len()) {
-            return Err(Error::Invalid { field: "idempotency key", wanted: "1 to 128 bytes" });
-        }
-        self.key = Some(key.into());
+        self.key = Some(checked_key(key)?);
         Ok(self)
     }
 

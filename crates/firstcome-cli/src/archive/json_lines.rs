@@ -1,12 +1,13 @@
-//! One JSON object per line, coupons before their claims.
+//! One JSON object per line: coupons before their claims, then the market.
 
+use super::market_lines::{BidLine, ListingLine, RecordLine};
 use super::{Incoming, Sink, attributes, read_instant};
 use anyhow::{Context, anyhow};
 use firstcome::VoucherKey;
 use firstcome::core::coupon::{CouponLimit, CouponSettings, Serial, Title};
 use firstcome::core::id::{CouponName, RequestId, RoomName, UserId};
 use firstcome::core::time::Timestamp;
-use firstcome::sqlite::{ArchivedClaim, ArchivedCoupon, IncomingClaim};
+use firstcome::sqlite::{ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedListing, ArchivedRecord, IncomingClaim};
 use firstcome_server::rfc3339;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,6 +18,9 @@ use std::io::{BufRead, Write};
 enum Line {
     Coupon(CouponLine),
     Claim(ClaimLine),
+    Listing(Box<ListingLine>),
+    Record(Box<RecordLine>),
+    Bid(Box<BidLine>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -60,17 +64,17 @@ struct ClaimLine {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RequestLine {
+pub(super) struct RequestLine {
     key: String,
     body: String,
 }
 
 impl RequestLine {
-    fn new(request: RequestId) -> Self {
+    pub(super) fn new(request: RequestId) -> Self {
         Self { key: format!("{:032x}", request.key), body: format!("{:016x}", request.body) }
     }
 
-    fn read(&self) -> anyhow::Result<RequestId> {
+    pub(super) fn read(&self) -> anyhow::Result<RequestId> {
         Ok(RequestId { key: u128::from_str_radix(&self.key, 16)?, body: u64::from_str_radix(&self.body, 16)? })
     }
 }
@@ -127,13 +131,26 @@ impl<W: Write> Sink for Lines<W> {
         self.line(&Line::Claim(line))
     }
 
+    fn listing(&mut self, listing: &ArchivedListing) -> anyhow::Result<()> {
+        self.line(&Line::Listing(Box::new(ListingLine::new(listing))))
+    }
+
+    fn record(&mut self, record: &ArchivedRecord) -> anyhow::Result<()> {
+        self.line(&Line::Record(Box::new(RecordLine::new(record))))
+    }
+
+    fn bid(&mut self, bid: &ArchivedBid) -> anyhow::Result<()> {
+        self.line(&Line::Bid(Box::new(BidLine::new(bid))))
+    }
+
     fn finish(&mut self) -> anyhow::Result<()> {
         Ok(self.out.flush()?)
     }
 }
 
-fn secret(text: &str) -> anyhow::Result<VoucherKey> {
-    let wrong = || anyhow!("voucher_key is not 64 hexadecimal digits");
+/// 32 bytes from their digits.
+pub(super) fn bytes(field: &str, text: &str) -> anyhow::Result<[u8; 32]> {
+    let wrong = || anyhow!("{field} is not 64 hexadecimal digits");
     let mut bytes = [0; 32];
     if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(wrong());
@@ -141,7 +158,7 @@ fn secret(text: &str) -> anyhow::Result<VoucherKey> {
     for (at, byte) in bytes.iter_mut().enumerate() {
         *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| wrong())?;
     }
-    Ok(VoucherKey::new(bytes))
+    Ok(bytes)
 }
 
 fn read_coupon(line: &CouponLine) -> anyhow::Result<ArchivedCoupon> {
@@ -159,7 +176,7 @@ fn read_coupon(line: &CouponLine) -> anyhow::Result<ArchivedCoupon> {
     Ok(ArchivedCoupon {
         name: CouponName::parse(&line.coupon).map_err(|error| anyhow!("coupon {error}"))?,
         settings,
-        voucher_key: secret(&line.voucher_key)?,
+        voucher_key: VoucherKey::new(bytes("voucher_key", &line.voucher_key)?),
         deleted_at: instant(&line.deleted_at)?,
     })
 }
@@ -196,6 +213,9 @@ pub(super) fn read(
             Ok(match serde_json::from_str(&text)? {
                 Line::Coupon(line) => Incoming::Coupon(Box::new(read_coupon(&line)?)),
                 Line::Claim(line) => Incoming::Claim(Box::new(read_claim(line)?)),
+                Line::Listing(line) => Incoming::Listing(Box::new(line.read()?)),
+                Line::Record(line) => Incoming::Record(Box::new(line.read()?)),
+                Line::Bid(line) => Incoming::Bid(Box::new(line.read()?)),
             })
         };
         take(number, read().with_context(|| format!("line {number}; nothing was imported"))?)?;

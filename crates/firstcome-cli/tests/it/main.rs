@@ -5,6 +5,7 @@
 
 mod archive;
 mod archive_faults;
+mod archive_market;
 mod bad_files;
 mod bench;
 mod disk;
@@ -12,6 +13,7 @@ mod drain;
 mod drill;
 mod keys;
 mod killed;
+mod killed_market;
 mod lock;
 mod manners;
 mod plan;

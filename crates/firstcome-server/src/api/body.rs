@@ -8,7 +8,9 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Method, header};
 use bytes::Bytes;
 use firstcome::core::coupon::Serial;
-use firstcome::core::id::{CouponName, LockName, NameError, OwnerName, RequestId, RoomName, UserId};
+use firstcome::core::id::{
+    CouponName, ListingName, LockName, MemberName, NameError, OwnerName, RequestId, RoomName, UserId,
+};
 use firstcome::core::limits::{
     BODY_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, NAME_BYTES_MAX, PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX,
     PUBLIC_IDEMPOTENCY_KEY_CHARS_MIN,
@@ -40,6 +42,16 @@ pub(crate) fn room(path: &str) -> Result<RoomName, Problem> {
 /// The lock of a path.
 pub(crate) fn lock(path: &str) -> Result<LockName, Problem> {
     LockName::parse(path).map_err(|error| bad_name("lock", error))
+}
+
+/// The listing of a path.
+pub(crate) fn listing(path: &str) -> Result<ListingName, Problem> {
+    ListingName::parse(path).map_err(|error| bad_name("listing", error))
+}
+
+/// A member of a path, or of a field of a body.
+pub(crate) fn member(field: &str, text: &str) -> Result<MemberName, Problem> {
+    MemberName::parse(text).map_err(|error| bad_name(field, error))
 }
 
 /// An owner of a body.
@@ -163,26 +175,42 @@ pub(crate) fn request(
     Ok(Some(request_id(&scope, key, body)))
 }
 
-/// Which page of a list is wanted.
+/// Which page of a list is wanted: from the item after this one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct PageQuery {
-    pub(crate) after: Option<Serial>,
+pub(crate) struct PageQuery<T> {
+    pub(crate) after: Option<T>,
     pub(crate) limit: usize,
 }
 
-impl PageQuery {
-    /// Reads `?after=&limit=`. `after=0` is the beginning.
-    pub(crate) fn parse(query: &str) -> Result<Self, Problem> {
+impl PageQuery<Serial> {
+    /// Reads `?after=&limit=` of a list of serials. `after=0` is the beginning.
+    pub(crate) fn serials(query: &str) -> Result<Self, Problem> {
+        Self::parse(query, "a serial", |number| u32::try_from(number).ok().and_then(Serial::new))
+    }
+}
+
+impl PageQuery<u64> {
+    /// Reads `?after=&limit=` of a list of numbers. `after=0` is the beginning.
+    pub(crate) fn numbers(query: &str) -> Result<Self, Problem> {
+        // Whoever reads JSON cannot be told a larger one.
+        Self::parse(query, "a number", |number| (number < 1 << 53).then_some(number))
+    }
+}
+
+impl<T> PageQuery<T> {
+    fn parse(query: &str, wanted: &str, read: impl Fn(u64) -> Option<T>) -> Result<Self, Problem> {
         let wrong = |detail: String| Problem::new(Code::InvalidQuery).detail(detail);
         let mut page = Self { after: None, limit: PAGE_ITEMS_DEFAULT };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let number = value.parse::<u32>().ok().filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()));
+            let number = value.parse::<u64>().ok().filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()));
             match (name, number) {
                 ("after", Some(0)) => page.after = None,
-                ("after", Some(number)) if Serial::new(number).is_some() => page.after = Serial::new(number),
-                ("after", _) => return Err(wrong("after must be a serial".into())),
-                ("limit", Some(number)) if (1..=PAGE_ITEMS_MAX).contains(&(number as usize)) => {
+                ("after", number) => match number.and_then(&read) {
+                    Some(after) => page.after = Some(after),
+                    None => return Err(wrong(format!("after must be {wanted}"))),
+                },
+                ("limit", Some(number)) if (1..=PAGE_ITEMS_MAX as u64).contains(&number) => {
                     page.limit = number as usize;
                 }
                 ("limit", _) => return Err(wrong(format!("limit must be 1 to {PAGE_ITEMS_MAX}"))),
@@ -216,7 +244,12 @@ mod tests {
             ("offset=1", None),
         ];
         for (query, wanted) in rows {
-            assert_eq!(PageQuery::parse(query).ok(), wanted, "{query}");
+            assert_eq!(PageQuery::serials(query).ok(), wanted, "{query}");
         }
+        let numbers = |query| PageQuery::numbers(query).ok().map(|page| (page.after, page.limit));
+        assert_eq!(numbers("after=4294967296&limit=2"), Some((Some(4_294_967_296), 2)));
+        assert_eq!(numbers("after=0"), Some((None, 100)));
+        assert_eq!(numbers("after=9007199254740991"), Some((Some(9_007_199_254_740_991), 100)));
+        assert_eq!(numbers("after=9007199254740992"), None);
     }
 }

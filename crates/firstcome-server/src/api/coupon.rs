@@ -286,7 +286,7 @@ pub(crate) async fn get_claims(State(app): State<Arc<App>>, path: PathName, head
     let call = async {
         app.caller(&headers)?.require(Scope::Admin)?;
         let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
-        let page = PageQuery::parse(uri.query().unwrap_or_default())?;
+        let page = PageQuery::serials(uri.query().unwrap_or_default())?;
         let found = answered(&app, app.store.claims(&coupon, page.after, page.limit)).await?;
         let found = found.map_err(|refusal| refused(&app, &coupon, "", &refusal))?;
         let claim = |record| Claim::of_record(&coupon, record, app.durability());

@@ -26,7 +26,11 @@ pub(crate) async fn healthz() -> &'static str {
     (status = 503, description = "It should not")
 ))]
 pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
-    match app.unready() {
+    let unready = match app.unready() {
+        None if !app.market_answers().await => Some("store_unavailable"),
+        reason => reason,
+    };
+    match unready {
         None => Json(json!({"ready": true})).into_response(),
         Some(reason) => {
             let body = Json(json!({"ready": false, "reason": reason}));

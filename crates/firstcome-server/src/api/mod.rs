@@ -3,8 +3,11 @@
 pub(crate) mod body;
 mod coupon;
 mod health;
+mod listing;
 mod lock;
 mod lock_shape;
+mod market_shape;
+mod member;
 mod room;
 mod room_shape;
 pub(crate) mod shape;
@@ -17,6 +20,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, Request, header};
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use firstcome::StoreError;
@@ -64,6 +68,13 @@ fn documented() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .routes(routes!(lock::post_acquire))
         .routes(routes!(lock::post_renew))
         .routes(routes!(lock::post_lock_release))
+        .routes(routes!(member::get_member))
+        .routes(routes!(member::get_records))
+        .routes(routes!(member::post_charge))
+        .routes(routes!(member::post_refund))
+        .routes(routes!(listing::put_listing, listing::get_listing))
+        .routes(routes!(listing::get_bids, listing::post_bid))
+        .routes(routes!(listing::post_purchase))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
@@ -77,7 +88,7 @@ pub fn openapi_json() -> String {
 }
 
 /// The rows that pages of a named origin may call. Nothing else ever says that it may be read from elsewhere.
-const PUBLIC_ROWS: [(Method, &str); 7] = [
+const PUBLIC_ROWS: [(Method, &str); 8] = [
     (Method::GET, "/v1/coupons/{coupon}"),
     (Method::POST, "/v1/coupons/{coupon}/claims"),
     (Method::GET, "/v1/rooms/{room}"),
@@ -85,7 +96,19 @@ const PUBLIC_ROWS: [(Method, &str); 7] = [
     (Method::GET, "/v1/rooms/{room}/tickets/{ticket}"),
     (Method::DELETE, "/v1/rooms/{room}/tickets/{ticket}"),
     (Method::GET, "/v1/pass-keys"),
+    (Method::GET, "/v1/listings/{listing}"),
 ];
+
+/// What a service of members and listings alone does not have.
+const NOT_OF_MARKET: [&str; 4] = ["/v1/coupons/", "/v1/rooms/", "/v1/locks/", "/v1/pass-keys"];
+
+/// Sends away whoever asks a service of members and listings alone for something else.
+async fn market_alone(request: axum::extract::Request, next: Next) -> Response {
+    if NOT_OF_MARKET.iter().any(|rows| request.uri().path().starts_with(rows)) {
+        return Problem::new(Code::NotServed).into_response();
+    }
+    next.run(request).await
+}
 
 fn is_public_row(request: &Parts) -> bool {
     let asked = request.headers.get(header::ACCESS_CONTROL_REQUEST_METHOD);
@@ -125,6 +148,7 @@ pub fn router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed))
         // Bodies are read by `body::read`, which has a limit and a deadline of its own.
         .layer(DefaultBodyLimit::disable());
+    let router = if app.is_market_alone { router.layer(from_fn(market_alone)) } else { router };
     // Outside of the fallbacks, which would else answer the browser's question before the call.
     let router = match cors {
         Some(cors) => router.layer(cors),
@@ -137,7 +161,7 @@ pub fn router(app: Arc<App>) -> Router {
 /// special about a call (another state, a page of another origin, a name that is written in another way) makes it `None`:
 /// then the router answers, as it would have answered this.
 pub(crate) fn told_at_once<B>(app: &App, request: &Request<B>) -> Option<Response> {
-    if request.method() != Method::GET || request.headers().contains_key(header::ORIGIN) {
+    if request.method() != Method::GET || request.headers().contains_key(header::ORIGIN) || app.is_market_alone {
         return None;
     }
     let (room, ticket) = request.uri().path().strip_prefix("/v1/rooms/")?.split_once("/tickets/")?;

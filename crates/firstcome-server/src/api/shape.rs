@@ -1,5 +1,6 @@
 //! What goes over the wire. Names and units are the contract's.
 
+use super::market_shape::Purchase;
 use crate::error::{Code, Problem as Refusal};
 use crate::rfc3339::{self, format as instant};
 use firstcome::core::coupon::{Attributes, CouponLimit, CouponSettings, Title};
@@ -71,6 +72,16 @@ pub(crate) struct Problem {
     ttl_ms: Option<u64>,
     /// How many were still ahead when the wait was over
     position: Option<u32>,
+    /// The least price that would do
+    minimum: Option<u64>,
+    /// How many points the member can spend
+    available: Option<u64>,
+    /// The purchase that it is about
+    purchase: Option<Purchase<'static>>,
+    /// When the auction ends
+    effective_ends_at: Option<String>,
+    /// The last instant at which the winner could settle
+    settles_until: Option<String>,
 }
 
 /// Settings of a coupon

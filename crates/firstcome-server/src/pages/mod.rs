@@ -43,6 +43,7 @@ struct Index {
     version: &'static str,
     durability: &'static str,
     development: bool,
+    market_alone: bool,
     state: &'static str,
 }
 
@@ -79,6 +80,7 @@ async fn index(State(app): State<Arc<App>>) -> Response {
         version: env!("CARGO_PKG_VERSION"),
         durability: app.durability(),
         development: app.is_dev(),
+        market_alone: app.is_market_alone,
         state: app.unready().unwrap_or("ready"),
     };
     rendered(StatusCode::OK, &page)

@@ -32,6 +32,11 @@ async fn each_row_refuses(rows: &[(&[u8], (u16, &str))]) {
             ("/v1/rooms/sale/tickets", SERVICE),
             ("/v1/rooms/sale/passes/verify", SERVICE),
             ("/v1/rooms/sale/passes/release", SERVICE),
+            ("/v1/listings/lamp", ADMIN),
+            ("/v1/listings/lamp/bids", SERVICE),
+            ("/v1/listings/lamp/purchase", SERVICE),
+            ("/v1/members/ann/points/charge", SERVICE),
+            ("/v1/members/ann/points/refund", SERVICE),
         ] {
             // Whoever joins need say nothing about themselves.
             if *body == b"{}" && path.ends_with("/tickets") {
@@ -47,6 +52,7 @@ async fn each_row_refuses(rows: &[(&[u8], (u16, &str))]) {
     service.redeem("launch", &code).await.is(201);
     assert_eq!(service.wrong_with("sale", &pass).await, None);
     assert_eq!(service.room("sale").await["waiting"], 0);
+    assert_eq!(service.balance("ann").await, (0, 0));
 }
 
 pub(crate) async fn what_is_not_json_is_refused() {

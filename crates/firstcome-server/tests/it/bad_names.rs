@@ -1,6 +1,7 @@
 //! Names at every boundary, in paths and in bodies.
 
 use crate::locks;
+use crate::market;
 use crate::rooms;
 use crate::service::{ADMIN, Ask, SERVICE, Service, claim, redeem};
 use serde_json::json;
@@ -77,11 +78,33 @@ fn calls_about_lock(lock: &str) -> Vec<Ask> {
     calls.into_iter().chain([locks::release(lock, &handle)]).collect()
 }
 
+/// All calls whose path names a listing.
+fn calls_about_listing(listing: &str) -> [Ask; 5] {
+    [
+        market::look(listing),
+        market::put(listing, &market::fixed_price()),
+        market::bids(listing, ""),
+        market::bid(listing, "ann", 1),
+        market::purchase(listing, "ann"),
+    ]
+}
+
+/// All calls whose path names a member.
+fn calls_about_member(member: &str) -> [Ask; 4] {
+    [market::member(member), market::records(member, ""), market::charge(member, 1), market::refund(member, 1)]
+}
+
 pub(crate) async fn a_path_with_a_wrong_name_is_refused() {
     let service = Service::memory();
     for (name, wrong) in wrong_names() {
         for ask in calls_about_lock(&encoded(&name)) {
             service.send(ask).await.refused(400, "invalid_name").about("lock", &format!("lock {wrong}"));
+        }
+        for ask in calls_about_listing(&encoded(&name)) {
+            service.send(ask).await.refused(400, "invalid_name").about("listing", &format!("listing {wrong}"));
+        }
+        for ask in calls_about_member(&encoded(&name)) {
+            service.send(ask).await.refused(400, "invalid_name").about("member", &format!("member {wrong}"));
         }
         for ask in calls_about_room(&encoded(&name)) {
             service.send(ask).await.refused(400, "invalid_name").about("room", &format!("room {wrong}"));
@@ -94,12 +117,16 @@ pub(crate) async fn a_path_with_a_wrong_name_is_refused() {
         answer.refused(400, "invalid_name").about("user", &format!("user {wrong}"));
     }
     assert_eq!((service.coupons().await, service.store.room_count()), (0, 0), "nothing was made");
+    assert_eq!(service.store.market_counts(), (0, 0), "nothing was made");
 }
 
 pub(crate) async fn a_path_that_is_not_utf8_is_refused() {
     let service = Service::memory();
     for name in ["%FF", "a%FF", "%C0%80", "%ED%A0%80", "%80"] {
         for ask in calls_about(name).into_iter().chain(calls_about_room(name)).chain(calls_about_lock(name)) {
+            service.send(ask).await.refused(400, "invalid_name");
+        }
+        for ask in calls_about_listing(name).into_iter().chain(calls_about_member(name)) {
             service.send(ask).await.refused(400, "invalid_name");
         }
         let user = Ask::get(&format!("/v1/coupons/a/claims/{name}")).by(SERVICE);
@@ -130,6 +157,15 @@ pub(crate) async fn a_body_with_a_wrong_name_is_refused() {
         if !name.starts_with("pass:") {
             let answer = service.send(locks::acquire("door", &name, 0, 100)).await;
             answer.refused(400, "invalid_name").about("owner", &format!("owner {wrong}"));
+            let mut settings = market::fixed_price();
+            settings["owner"] = json!(name);
+            for (ask, field) in [
+                (market::put("vase", &settings), "owner"),
+                (market::bid("vase", &name, 1), "bidder"),
+                (market::purchase("vase", &name), "buyer"),
+            ] {
+                service.send(ask).await.refused(400, "invalid_name").about(field, &format!("{field} {wrong}"));
+            }
         }
         let answer = service.send(redeem("launch", &json!({"code": "x", "user": name}))).await;
         answer.refused(400, "invalid_name").about("user", &user);
@@ -153,6 +189,11 @@ pub(crate) async fn names_at_their_limits_are_taken() {
         let held = service.hold(&encoded(&name), &name).await;
         assert_eq!((&held["lock"], &held["owner"]), (&json!(name), &json!(name)));
         assert_eq!(service.lock(&name).await["holder"], name);
+        service.send(market::charge(&encoded(&name), 500)).await.is(200);
+        assert_eq!(service.balance(&name).await, (500, 500));
+        service.list(&encoded(&name), &market::fixed_price()).await;
+        let sold = service.buy(&encoded(&name), &name).await.is(201).json();
+        assert_eq!((&sold["listing"], &sold["buyer"]), (&json!(name), &json!(name)));
         service.make_room(&encoded(&name), json!({"max_active": 1})).await;
         assert_eq!(service.room(&name).await["room"], name);
         let pass = service.pass_of(&name, &name).await;

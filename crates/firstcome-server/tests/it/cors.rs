@@ -1,5 +1,6 @@
 //! Pages of other origins: closed, unless an origin is named, and then the public rows only.
 
+use crate::market;
 use crate::rooms;
 use crate::service::{ADMIN, Answer, Ask, Service, claim, config};
 use axum::http::{HeaderValue, Method};
@@ -8,7 +9,7 @@ use serde_json::json;
 const NAMED: &str = "https://shop.example";
 
 /// What pages of a named origin may call.
-const PUBLIC: [(&str, &str); 7] = [
+const PUBLIC: [(&str, &str); 8] = [
     ("/v1/coupons/launch", "GET"),
     ("/v1/coupons/launch/claims", "POST"),
     ("/v1/rooms/lobby", "GET"),
@@ -16,6 +17,7 @@ const PUBLIC: [(&str, &str); 7] = [
     ("/v1/rooms/lobby/tickets/AAAA-_", "GET"),
     ("/v1/rooms/lobby/tickets/AAAA-_", "DELETE"),
     ("/v1/pass-keys", "GET"),
+    ("/v1/listings/lamp", "GET"),
 ];
 
 fn preflight(path: &str, method: &str, origin: &str) -> Ask {
@@ -52,6 +54,14 @@ fn every_row(origin: &str) -> Vec<Ask> {
         rooms::release("lobby", "x"),
         Ask::post("/v1/pass-keys").by(ADMIN),
         Ask::delete("/v1/rooms/lobby").by(ADMIN),
+        market::put("lamp", &market::fixed_price()),
+        market::bids("lamp", ""),
+        market::bid("lamp", "ann", 100),
+        market::purchase("lamp", "ann"),
+        market::member("ann"),
+        market::records("ann", ""),
+        market::charge("ann", 1),
+        market::refund("ann", 1),
         Ask::get("/metrics").by(ADMIN),
         Ask::get("/v1/nothing"),
         Ask::delete(coupon).by(ADMIN),
@@ -61,7 +71,7 @@ fn every_row(origin: &str) -> Vec<Ask> {
     .collect()
 }
 
-fn public_rows(origin: &str) -> [Ask; 7] {
+fn public_rows(origin: &str) -> [Ask; 8] {
     let public = claim("launch", "ann").without("authorization");
     let ticket = rooms::place("lobby", "x");
     [
@@ -72,6 +82,7 @@ fn public_rows(origin: &str) -> [Ask; 7] {
         Ask::get(&ticket),
         Ask::delete(&ticket),
         Ask::get("/v1/pass-keys"),
+        market::look("lamp"),
     ]
     .map(|ask| ask.header("origin", origin))
 }
@@ -130,6 +141,10 @@ async fn pages_of_a_named_origin_may_make_no_other_call() {
         ("/v1/rooms/lobby/passes/verify", "POST"),
         ("/v1/rooms/lobby/passes/release", "POST"),
         ("/v1/pass-keys", "POST"),
+        ("/v1/listings/lamp", "PUT"),
+        ("/v1/listings/lamp/bids", "GET"),
+        ("/v1/listings/lamp/bids", "POST"),
+        ("/v1/members/ann", "GET"),
         ("/metrics", "GET"),
     ] {
         let answer = service.send(preflight(path, method, NAMED)).await;

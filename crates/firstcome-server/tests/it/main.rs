@@ -12,6 +12,7 @@ mod drain;
 mod framing;
 mod idempotency;
 mod locks;
+mod market;
 mod model;
 mod operations;
 mod pages;

@@ -121,8 +121,8 @@ pub(crate) fn operation(method: &Method, path: &str) -> Option<&'static Value> {
 
 /// Status and code stand in the document, with the words that say what they mean.
 fn announced(asked: &str, method: &Method, path: &str, answer: &Answer) {
-    // Of the router, not of the row: another port has other rows.
-    let elsewhere = [Some(Code::NotFound), Some(Code::MethodNotAllowed)].contains(&code(answer));
+    // Of the router, not of the row: another port, or another service, has other rows.
+    let elsewhere = [Code::NotFound, Code::MethodNotAllowed, Code::NotServed].map(Some).contains(&code(answer));
     let Some(operation) = operation(method, path).filter(|_| !elsewhere) else { return };
     let response = &operation["responses"][answer.status.to_string()];
     assert!(response.is_object(), "{asked} is not announced");

@@ -1,5 +1,6 @@
 //! Every route with every kind of caller. A route that the document names and this table does not fails the test.
 
+use crate::market;
 use crate::promises::document;
 use crate::service::{ADMIN, Ask, SERVICE, SERVICE_TOO, STRANGER, Service, claim};
 use axum::http::Method;
@@ -57,6 +58,21 @@ fn routes() -> Vec<Route> {
             410,
         ),
         route(Method::POST, "/v1/locks/{lock}/release", Scope::Service, Some(json!({"handle": "A".repeat(54)})), 410),
+        route(Method::GET, "/v1/members/{member}", Scope::Service, None, 200),
+        route(Method::GET, "/v1/members/{member}/points/records", Scope::Service, None, 200),
+        route(Method::POST, "/v1/members/{member}/points/charge", Scope::Service, Some(json!({"amount": 1})), 200),
+        route(Method::POST, "/v1/members/{member}/points/refund", Scope::Service, Some(json!({"amount": 1})), 200),
+        route(Method::PUT, "/v1/listings/{listing}", Scope::Service, Some(market::auction(10)), 200),
+        route(Method::GET, "/v1/listings/{listing}", Scope::Public, None, 200),
+        route(Method::GET, "/v1/listings/{listing}/bids", Scope::Service, None, 200),
+        route(
+            Method::POST,
+            "/v1/listings/{listing}/bids",
+            Scope::Service,
+            Some(json!({"bidder": "ann", "price": 100})),
+            201,
+        ),
+        route(Method::POST, "/v1/listings/{listing}/purchase", Scope::Service, Some(json!({"buyer": "ann"})), 409),
         route(Method::GET, "/metrics", Scope::Admin, None, 200),
         open("/healthz"),
         open("/readyz"),
@@ -103,6 +119,8 @@ async fn fresh() -> Service {
     service.make("launch", json!({"limit": 9})).await;
     service.claim("launch", "ann").await.is(201);
     service.send(Ask::put("/v1/rooms/sale").by(ADMIN).json(&json!({"max_active": 1}))).await.is(201);
+    service.fund(["ann"], 1_000).await;
+    service.list("lamp", &market::auction(10)).await;
     service
 }
 
@@ -117,7 +135,7 @@ async fn every_route_answers_every_kind_of_caller_as_its_scope_says() {
         for (authorization, scope) in callers() {
             let service = fresh().await;
             let path = route.template.replace("{coupon}", "launch").replace("{user}", "ann").replace("{room}", "sale");
-            let path = path.replace("{lock}", "door");
+            let path = path.replace("{lock}", "door").replace("{member}", "ann").replace("{listing}", "lamp");
             let path = if path.contains("{ticket}") { path.replace("{ticket}", &ticket(&service).await) } else { path };
             let mut ask = Ask::new(route.method.clone(), &path);
             if let Some(body) = &route.body {
@@ -150,6 +168,7 @@ async fn every_route_answers_every_kind_of_caller_as_its_scope_says() {
                 );
                 let view = service.show("launch").await.json();
                 assert_eq!((&view["issued"], &view["state"]), (&json!(1), &json!("open")), "nothing happened");
+                assert_eq!((service.balance("ann").await, service.movements("ann").await.len()), ((1_000, 1_000), 1));
             }
         }
     }

@@ -3,6 +3,10 @@
 use crate::locks::{
     bodies as lock_bodies, figures as lock_figures, handles, holds, keys as lock_keys, trouble as lock_trouble, waits,
 };
+use crate::market::{
+    bids, bodies as market_bodies, figures as market_figures, keys as market_keys, listings, points, purchases,
+    restarts as market_restarts, trouble as market_trouble,
+};
 use crate::promises::seen;
 use crate::rooms::{
     admissions, claims as pass_claims, clocks, doors, joins, keys, limits, passes, restarts, tickets,
@@ -119,6 +123,30 @@ scenarios! {
     lock_trouble: a_store_of_locks_that_refuses_is_unavailable
         a_store_of_locks_that_does_not_answer_leaves_the_outcome_unknown a_repeat_that_cannot_be_checked_is_told_so
         a_key_outlasts_a_renewal_that_nobody_knows_of a_wait_outlasts_a_store_that_fails_for_a_while what_nobody_was_told_of_is_given_back_again_and_again;
+    points: points_are_charged_refunded_and_shown anybody_can_compute_the_hashes_of_records_again
+        records_come_in_pages a_balance_has_a_largest;
+    listings: a_listing_is_created_shown_and_replaced while_it_runs_only_the_end_may_change_to_a_later_one
+        an_auction_does_not_end_before_it_starts every_call_about_a_listing_that_does_not_exist_says_so
+        time_decides_the_state_of_a_listing an_auction_is_closed_without_a_caller
+        who_has_bought_and_who_has_bid_is_shown_to_service_keys;
+    bids: a_bid_holds_its_points_and_frees_those_of_the_bid_before bids_are_refused_in_a_fixed_order
+        points_that_back_a_bid_back_no_other_one both_ends_of_the_period_count
+        an_accepted_late_bid_puts_the_end_off_and_a_refused_one_does_not bids_come_in_pages
+        a_crowd_that_bids_at_once_leaves_one_highest_bid_and_all_points;
+    purchases: the_winner_pays_the_owner_what_was_held who_does_not_settle_in_time_has_the_points_again
+        an_auction_without_bids_has_no_winner a_fixed_price_goes_to_whoever_comes_first of_a_crowd_one_buys;
+    market_keys: a_repeated_charge_is_answered_again_as_it_was a_refused_refund_is_judged_afresh
+        a_key_of_points_is_remembered_for_thirty_days a_repeated_bid_is_answered_again_as_it_was
+        a_repeated_purchase_is_answered_again_as_it_was a_key_of_the_market_that_is_none_is_refused_and_has_no_effect;
+    market_bodies: amounts_are_whole_numbers_within_their_limits settings_of_a_listing_fit_its_kind
+        times_of_a_listing_are_taken_at_their_limits_and_refused_beyond
+        fields_of_the_market_are_all_there_and_no_others;
+    market_figures: figures_count_what_happened_in_the_market;
+    market_restarts: what_the_market_told_survives_a_restart
+        what_became_due_while_nobody_ran_is_done_after_the_start;
+    market_trouble: a_failed_store_sells_nothing_and_goes_on_showing nobody_is_told_of_a_bid_that_is_not_durable
+        a_market_that_does_not_answer_leaves_the_outcome_unknown
+        a_service_of_members_and_listings_alone_serves_no_other_rows;
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Data out of a directory and into another one, row by row, with nothing lost and every rule kept.
 
+use super::archive_market::IncomingMarket;
 use super::coupon::{coupons, for_each_claim, for_each_redemption};
 use super::faults::fault;
 use super::{DATABASE_FILE, connect, coupon, lock, open_reader, schema};
@@ -9,7 +10,8 @@ use crate::embedded::journal::{Change, CouponId, CouponPut};
 use crate::error::Fault;
 use crate::voucher::{VoucherCode, VoucherKey};
 use firstcome_core::coupon::{Attributes, Claim, Coupon, CouponSettings, Damage, Issued, Redeemed, Serial};
-use firstcome_core::id::{CouponName, RequestId, UserId};
+use firstcome_core::id::{CouponName, ListingName, MemberName, RequestId, UserId};
+use firstcome_core::points;
 use firstcome_core::time::Timestamp;
 use rusqlite::Connection;
 use std::collections::HashMap;
@@ -54,7 +56,7 @@ pub struct ArchivedClaim {
 
 /// A consistent look at what is stored, also beside a running service.
 pub struct Archive {
-    connection: Connection,
+    pub(super) connection: Connection,
 }
 
 impl Archive {
@@ -157,6 +159,36 @@ pub enum ImportError {
         /// Which claim.
         serial: Serial,
     },
+    /// The directory has members or listings, and theirs cannot be mixed with others.
+    #[error("there are members or listings already: import into a directory without any")]
+    MarketThere,
+    /// A listing came twice.
+    #[error("listing {0} comes twice")]
+    ListingTwice(ListingName),
+    /// A record or a bid of a listing that did not come before.
+    #[error("there is no listing {0}: it must come before its bids and records")]
+    UnknownListing(ListingName),
+    /// A bid of a member of whom no record came before.
+    #[error("there is no member {0}: records must come before bids")]
+    UnknownMember(MemberName),
+    /// The record is not one that follows those before it.
+    #[error("member {member}, record {number}: {}", damage.as_str())]
+    BrokenRecord {
+        /// Of which member.
+        member: MemberName,
+        /// Which record.
+        number: u64,
+        /// What is wrong with it.
+        damage: points::Damage,
+    },
+    /// All of it together breaks an invariant.
+    #[error("{invariant}: {example}")]
+    MarketBroken {
+        /// Which invariant.
+        invariant: &'static str,
+        /// Where.
+        example: String,
+    },
     /// The directory cannot be written.
     #[error(transparent)]
     Fault(#[from] Fault),
@@ -185,7 +217,8 @@ pub struct IncomingClaim {
 
 /// Takes data into a directory in one transaction: all of it, or nothing.
 pub struct Importer {
-    connection: Connection,
+    pub(super) connection: Connection,
+    pub(super) market: IncomingMarket,
     coupons: HashMap<CouponName, StoredCoupon>,
     hasher: RandomState,
     next_coupon: u32,
@@ -203,7 +236,8 @@ impl Importer {
         let next_coupon = stored.iter().map(|stored| stored.id.0 + 1).max().unwrap_or(1);
         let coupons = stored.into_iter().map(|stored| (stored.name.clone(), stored)).collect();
         connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| fault(&error, "cannot write"))?;
-        Ok(Self { connection, coupons, hasher, next_coupon, changes: Vec::new(), _lock: lock })
+        let (market, changes) = (IncomingMarket::default(), Vec::new());
+        Ok(Self { connection, market, coupons, hasher, next_coupon, changes, _lock: lock })
     }
 
     /// Takes a coupon. One of the same name may be there if it is the same and has no claims.
@@ -270,12 +304,14 @@ impl Importer {
 
     /// Makes all of it durable.
     pub fn finish(mut self) -> Result<(), ImportError> {
+        self.changes.extend(self.market.balances());
         self.flush()?;
+        self.market.check(&self.connection)?;
         self.connection.execute_batch("COMMIT").map_err(|error| fault(&error, "cannot commit the import"))?;
         Ok(())
     }
 
-    fn change(&mut self, change: Change) -> Result<(), ImportError> {
+    pub(super) fn change(&mut self, change: Change) -> Result<(), ImportError> {
         self.changes.push(change);
         if CHANGES_PER_WRITE <= self.changes.len() { self.flush() } else { Ok(()) }
     }

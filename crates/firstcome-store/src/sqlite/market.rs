@@ -40,7 +40,7 @@ SELECT bid.id, member.name, bid.price, bid.at, bid.ends_at, bid.fence, bid.reque
 FROM bid LEFT JOIN member ON member.id = bid.member";
 const SELECT_RECORD: &str = "\
 SELECT record.id, record.kind, record.amount, listing.name, record.bid, record.at, record.total, record.held,
-    record.chain
+    record.chain, record.request_key, record.request_body
 FROM record LEFT JOIN listing ON listing.id = record.listing";
 
 /// Writes one change of the market within the transaction that is open.
@@ -315,16 +315,19 @@ pub(super) fn for_each_bid(
     for_each(connection, &query, [0; 2], "bids", |row| Ok(bid_row(row)?.and_then(&mut visit)))
 }
 
-/// Walks over the records of one member, in their order.
+/// Walks over the records of one member, in their order, each with its request if that carried a key.
 pub(super) fn for_each_record(
     connection: &Connection,
     id: MemberId,
     member: &MemberName,
-    mut visit: impl FnMut(Record) -> Result<(), Fault>,
+    mut visit: impl FnMut(Record, Option<RequestId>) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let query = format!("{SELECT_RECORD} WHERE record.id BETWEEN ?1 AND ?2 ORDER BY record.id");
     let range = [id.row(0), MemberId(id.0 + 1).row(0) - 1];
-    for_each(connection, &query, range, "records", |row| Ok(record_row(row, member)?.and_then(&mut visit)))
+    for_each(connection, &query, range, "records", |row| {
+        let request = request_of(row, 9)?;
+        Ok(record_row(row, member)?.and_then(|record| visit(record, request)))
+    })
 }
 
 /// The bids of a listing after `after`, at most `count`, in their order.

@@ -14,6 +14,7 @@
 //! start re-check the invariants).
 
 mod archive;
+mod archive_market;
 mod coupon;
 mod faults;
 mod lock;
@@ -25,6 +26,7 @@ mod verify_market;
 mod verify_room;
 
 pub use archive::{Archive, ArchivedClaim, ArchivedCoupon, ImportError, Importer, IncomingClaim};
+pub use archive_market::{ArchivedBid, ArchivedListing, ArchivedRecord};
 pub use lock::{LOCKS_FILE, LockDurability, SqliteLocks, verify_locks};
 pub use verify::{Check, verify};
 

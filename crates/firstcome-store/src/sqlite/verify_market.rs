@@ -96,7 +96,7 @@ fn play_records(
     let (mut charged, mut refunded, mut totals) = (0_u128, 0_u128, 0_u128);
     for member in members(snapshot)? {
         let mut wallet = Wallet::empty(member.wallet.member.clone());
-        for_each_record(snapshot, member.id, &member.wallet.member, |record| {
+        for_each_record(snapshot, member.id, &member.wallet.member, |record, _| {
             let restored = wallet.restore(&record);
             checks.chain.check(restored.is_ok(), || {
                 let what = restored.err().map_or("", |damage| damage.as_str());

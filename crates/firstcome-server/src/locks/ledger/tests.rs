@@ -1,5 +1,6 @@
 use super::super::{Desk, LockLimits, Parts};
 use super::*;
+use crate::market::Market;
 use crate::metrics::Metrics;
 use firstcome::core::lock::ClientId;
 use firstcome::{Embedded, HandleKey, Locks};
@@ -7,8 +8,12 @@ use tokio::sync::watch;
 
 const LEASE: (Duration, Timestamp) = (Duration::from_secs(3_600), Timestamp::clamped_us(1_790_000_000_000_000));
 
+fn metrics(store: &Embedded) -> Metrics {
+    Metrics::new(Some(store), &Market::over(store.clone()))
+}
+
 fn ledger(holds_max: usize) -> Ledger {
-    Ledger::new(Metrics::new(&Embedded::memory()).locks, holds_max)
+    Ledger::new(metrics(&Embedded::memory()).locks, holds_max)
 }
 
 const fn id(key: u128) -> RequestId {
@@ -27,7 +32,7 @@ fn begin(ledger: &mut Ledger, key: u128) -> Arc<Wait> {
     let desk = Desk::new(Parts {
         locks: Locks::memory(),
         handle_key: HandleKey::new([7; 32]),
-        figures: Metrics::new(&store).locks,
+        figures: metrics(&store).locks,
         store,
         limits: LockLimits::default(),
         patience: LEASE.0,

@@ -1,0 +1,250 @@
+//! The rows of the contract about listings: what is sold once, by auction or at a fixed price.
+
+use super::body::{self, PageQuery, PathName};
+use super::market_shape::{
+    Bid, BidBody, BidPage, Listing, ListingBody, PlacedBid, Purchase, PurchaseBody, ends_before_start,
+};
+use super::shape::Problem as ProblemShape;
+use super::{NO_STORE, answered, measured};
+use crate::auth::{Caller, Scope};
+use crate::error::{Code, Problem};
+use crate::metrics::Route;
+use crate::rfc3339::format as instant;
+use crate::state::App;
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use firstcome::core::auction::Rejection;
+use firstcome::core::coupon::Effect;
+use firstcome::core::id::ListingName;
+use firstcome::{PlaceBid, Purchase as PurchaseCommand, Put, StoreError};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+/// What a rule's refusal looks like over HTTP, but for a purchase that was made before.
+pub(super) fn refused(rejection: &Rejection) -> Problem {
+    match rejection {
+        Rejection::UnknownListing => Code::UnknownListing.into(),
+        Rejection::KeyReused => Code::IdempotencyKeyReused.into(),
+        Rejection::OwnListing => Code::OwnListing.into(),
+        Rejection::NotInProgress => Code::NotInProgress.into(),
+        Rejection::AlreadyHighestBidder => Code::AlreadyHighestBidder.into(),
+        Rejection::BidTooLow(minimum) => Problem::new(Code::BidTooLow).with("minimum", *minimum),
+        Rejection::InsufficientPoints(available) => {
+            Problem::new(Code::InsufficientPoints).with("available", *available)
+        }
+        Rejection::AuctionNotEnded(until) => {
+            Problem::new(Code::AuctionNotEnded).with("effective_ends_at", instant(*until))
+        }
+        Rejection::NotWinner => Code::NotWinner.into(),
+        Rejection::AlreadySold(_) => Code::AlreadySold.into(),
+        Rejection::SettlementExpired(until) => {
+            Problem::new(Code::SettlementExpired).with("settles_until", instant(*until))
+        }
+        Rejection::ListingRunning => Code::ListingRunning.into(),
+        Rejection::ListingEnded => Code::ListingEnded.into(),
+        Rejection::EndsBeforeStart => ends_before_start(),
+        Rejection::BalanceTooLarge => Code::BalanceTooLarge.into(),
+        // A rule that this service does not know yet: its caller must not take it for a yes.
+        _ => Code::OutcomeUnknown.into(),
+    }
+}
+
+fn refused_purchase(listing: &ListingName, rejection: &Rejection) -> Problem {
+    let problem = refused(rejection);
+    let Rejection::AlreadySold(sale) = rejection else { return problem };
+    match serde_json::to_value(Purchase::new(listing, sale)) {
+        Ok(purchase) => problem.with("purchase", purchase),
+        Err(_) => problem,
+    }
+}
+
+/// Waits for a look at the store, which nothing refuses.
+pub(super) async fn read<T>(app: &App, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, Problem> {
+    let answer = async { answer.await.map(Ok::<T, Infallible>) };
+    match answered(app, answer).await? {
+        Ok(found) => Ok(found),
+        Err(never) => match never {},
+    }
+}
+
+/// What a call that changes a listing begins with.
+async fn service_call(
+    app: &App,
+    path: PathName,
+    request: Request,
+) -> Result<(Caller, ListingName, Parts, Bytes), Problem> {
+    let (parts, body) = request.into_parts();
+    let caller = app.caller(&parts.headers)?.require(Scope::Service)?;
+    let listing = body::listing(&path.map_err(|_| body::undecodable())?.0)?;
+    let bytes = body::read(&parts.headers, body, app.config.limits.body).await?;
+    Ok((caller, listing, parts, bytes))
+}
+
+/// Create a listing or replace its settings
+///
+/// What has a fixed price goes to whoever buys first, an auction to whoever bids most until its end. Before the start everything may
+/// change; while it runs an auction may get a later end, and nothing else. The same settings again have no effect. Order of
+/// refusals: `ends_before_start`, `listing_ended`, `listing_running`.
+#[utoipa::path(put, path = "/v1/listings/{listing}", tag = "Listings", security(("service" = [])),
+    params(("listing" = String, Path, description = "Name of the listing")), request_body = ListingBody,
+    responses(
+        (status = 200, description = "Settings replaced", body = Listing),
+        (status = 201, description = "Created", body = Listing),
+        (status = 400, description = "`invalid_json` `invalid_field` `invalid_name` `ends_before_start`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 408, description = "`request_timeout`", body = ProblemShape),
+        (status = 409, description = "`listing_running` `listing_ended`", body = ProblemShape),
+        (status = 413, description = "`body_too_large`", body = ProblemShape),
+        (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn put_listing(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
+    let call = async {
+        let (caller, listing, _, bytes) = service_call(&app, path, request).await?;
+        let settings = body::parse::<ListingBody<'_>>(&bytes)?.settings()?;
+        let put = answered(&app, app.market.put_listing(&listing, settings)).await?;
+        let put = put.map_err(|rejection| refused(&rejection))?;
+        let status = if put == Put::Created { StatusCode::CREATED } else { StatusCode::OK };
+        Ok((status, show(&app, caller, &listing).await?))
+    };
+    measured(&app, Route::PutListing, call).await
+}
+
+async fn show(app: &App, caller: Caller, listing: &ListingName) -> Result<Response, Problem> {
+    let view = answered(app, app.market.listing(listing)).await?;
+    let view = view.map_err(|rejection| refused(&rejection))?;
+    let shows_buyer = caller.require(Scope::Service).is_ok();
+    Ok((NO_STORE, Json(Listing::new(&view, shows_buyer))).into_response())
+}
+
+/// Show a listing
+///
+/// The state is what time has decided, whether or not the auction has been closed. `purchase` is shown to a service key alone.
+#[utoipa::path(get, path = "/v1/listings/{listing}", tag = "Listings",
+    params(("listing" = String, Path, description = "Name of the listing")),
+    responses(
+        (status = 200, description = "The listing", body = Listing),
+        (status = 400, description = "`invalid_name`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`: a key came, and it is unknown", body = ProblemShape),
+        (status = 404, description = "`unknown_listing`", body = ProblemShape),
+        (status = 503, description = "`store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn get_listing(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
+    let call = async {
+        let caller = app.caller(&headers)?;
+        let listing = body::listing(&path.map_err(|_| body::undecodable())?.0)?;
+        show(&app, caller, &listing).await
+    };
+    measured(&app, Route::GetListing, call).await
+}
+
+/// List the accepted bids in their order
+#[utoipa::path(get, path = "/v1/listings/{listing}/bids", tag = "Listings", security(("service" = [])),
+    params(("listing" = String, Path, description = "Name of the listing"),
+        ("after" = Option<u64>, Query, description = "Begin after this bid"),
+        ("limit" = Option<u32>, Query, description = "At most so many: 1 to 1000, 100 without it")),
+    responses(
+        (status = 200, description = "A page", body = BidPage),
+        (status = 400, description = "`invalid_name` `invalid_query`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 404, description = "`unknown_listing`", body = ProblemShape),
+        (status = 503, description = "`store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn get_bids(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap, uri: Uri) -> Response {
+    let call = async {
+        app.caller(&headers)?.require(Scope::Service)?;
+        let listing = body::listing(&path.map_err(|_| body::undecodable())?.0)?;
+        let page = PageQuery::numbers(uri.query().unwrap_or_default())?;
+        let found = answered(&app, app.market.bids(&listing, page.after, page.limit)).await?;
+        let found = found.map_err(|rejection| refused(&rejection))?;
+        let items = found.items.iter().map(Bid::new).collect();
+        Ok((NO_STORE, Json(BidPage { items, next: found.next })).into_response())
+    };
+    measured(&app, Route::GetBids, call).await
+}
+
+/// Bid
+///
+/// Both ends of the period count. The bidder's points are held, those of the bidder before are free again, in one step. A late
+/// bid may put the end off. With an `Idempotency-Key` a repeat is answered as the first time, also when somebody has bid more
+/// since. Order of refusals: `unknown_listing`, `idempotency_key_reused`, `own_listing`, `not_in_progress`,
+/// `already_highest_bidder`, `bid_too_low`, `insufficient_points`.
+#[utoipa::path(post, path = "/v1/listings/{listing}/bids", tag = "Listings", security(("service" = [])),
+    params(("listing" = String, Path, description = "Name of the listing"),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible ASCII characters")),
+    request_body = BidBody,
+    responses(
+        (status = 201, description = "Accepted: the highest bid", body = PlacedBid),
+        (status = 400, description = "`invalid_json` `invalid_field` `invalid_name` `invalid_idempotency_key`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 404, description = "`unknown_listing`", body = ProblemShape),
+        (status = 408, description = "`request_timeout`", body = ProblemShape),
+        (status = 409, description = "`own_listing` `not_in_progress` `already_highest_bidder`, `bid_too_low` (with `minimum`), `insufficient_points` (with `available`)", body = ProblemShape),
+        (status = 413, description = "`body_too_large`", body = ProblemShape),
+        (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
+        (status = 422, description = "`idempotency_key_reused`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn post_bid(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
+    let call = async {
+        let (caller, listing, parts, bytes) = service_call(&app, path, request).await?;
+        let (bidder, price) = body::parse::<BidBody<'_>>(&bytes)?.bid()?;
+        let meaning = [bidder.as_str().as_bytes(), &price.get().to_be_bytes()];
+        let request = body::request(&parts.headers, caller, (listing.as_str(), "bids"), &meaning)?;
+        let bid = PlaceBid { bidder, price, request };
+        let placed = answered(&app, app.market.place_bid(&listing, bid)).await?;
+        let placed = placed.map_err(|rejection| {
+            app.metrics.market.bid_refused(&rejection);
+            refused(&rejection)
+        })?;
+        if matches!(placed, Effect::New(_)) {
+            app.metrics.market.bid_accepted();
+        }
+        let placed = placed.into_inner();
+        Ok((StatusCode::CREATED, NO_STORE, Json(PlacedBid::new(&listing, &placed))).into_response())
+    };
+    measured(&app, Route::PostBid, call).await
+}
+
+/// Buy, or settle an auction that was won
+///
+/// What the buyer pays the owner gets, in one step; of an auction with the points that back the winning bid. Once. With an
+/// `Idempotency-Key` a repeat is answered as the first time, else it is `already_sold` with the purchase. Order of refusals, of
+/// an auction: `auction_not_ended`, `not_winner`, `already_sold`, `settlement_expired`; of a fixed price: `own_listing`,
+/// `not_in_progress`, `already_sold`, `insufficient_points`; of both, at the end: `balance_too_large` (of the owner).
+#[utoipa::path(post, path = "/v1/listings/{listing}/purchase", tag = "Listings", security(("service" = [])),
+    params(("listing" = String, Path, description = "Name of the listing"),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible ASCII characters")),
+    request_body = PurchaseBody,
+    responses(
+        (status = 201, description = "Sold", body = Purchase),
+        (status = 400, description = "`invalid_json` `invalid_field` `invalid_name` `invalid_idempotency_key`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 404, description = "`unknown_listing`", body = ProblemShape),
+        (status = 408, description = "`request_timeout`", body = ProblemShape),
+        (status = 409, description = "`auction_not_ended` (with the end), `not_winner`, `already_sold` (with `purchase`), `settlement_expired` (with the end of that time), `own_listing`, `not_in_progress`, `insufficient_points` (with `available`), `balance_too_large`", body = ProblemShape),
+        (status = 413, description = "`body_too_large`", body = ProblemShape),
+        (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
+        (status = 422, description = "`idempotency_key_reused`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn post_purchase(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
+    let call = async {
+        let (caller, listing, parts, bytes) = service_call(&app, path, request).await?;
+        let buyer = body::parse::<PurchaseBody<'_>>(&bytes)?.buyer()?;
+        let meaning = [buyer.as_str().as_bytes()];
+        let request = body::request(&parts.headers, caller, (listing.as_str(), "purchase"), &meaning)?;
+        let sold = answered(&app, app.market.purchase(&listing, PurchaseCommand { buyer, request })).await?;
+        let sold = sold.map_err(|rejection| refused_purchase(&listing, &rejection))?;
+        if let Effect::New(sale) = &sold {
+            app.metrics.market.sold(sale.price.get());
+        }
+        let sale = sold.into_inner();
+        Ok((StatusCode::CREATED, NO_STORE, Json(Purchase::new(&listing, &sale))).into_response())
+    };
+    measured(&app, Route::PostPurchase, call).await
+}

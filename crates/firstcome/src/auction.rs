@@ -1,0 +1,376 @@
+//! Auctions and sales at a fixed price over any store.
+
+use crate::request::{checked_key, request_id};
+use crate::{Error, Points};
+#[cfg(feature = "sqlite")]
+use firstcome_store::Fault;
+use firstcome_store::core::auction::{Bid, ListingSettings, PlacedBid, Rejection, Sale};
+use firstcome_store::core::coupon::Effect;
+use firstcome_store::core::id::{ListingName, MemberName, RequestId};
+use firstcome_store::core::points::Amount;
+use firstcome_store::{Closings, Embedded, ListingView, MarketStore, Numbered, PlaceBid, Purchase, Put};
+use std::sync::Arc;
+
+/// Things that are sold once: to whoever bids most in time, or to whoever comes first at a fixed price. Cheap to clone.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use firstcome::Auctions;
+/// use firstcome::core::auction::{ListingSettings, ListingState, Rejection};
+/// use firstcome::core::id::MemberName;
+/// use firstcome::core::points::Amount;
+/// use firstcome::edge::{Clock, SystemClock};
+///
+/// let auctions = Auctions::memory(); // or Auctions::open("./firstcome-data")?
+/// let points = auctions.points();
+/// for bidder in ["ann", "bob"] {
+///     points.member(bidder)?.charge(1_000)?.send().await?.unwrap();
+/// }
+///
+/// let lamp = auctions.listing("lamp")?;
+/// let (owner, price) = (MemberName::parse("eve")?, Amount::new(100).ok_or("a price")?);
+/// let ends_at = SystemClock::default().now().plus_ms(60_000);
+/// lamp.put(ListingSettings::auction(owner, price, ends_at)).await?.unwrap();
+///
+/// lamp.bid("ann", 100)?.send().await?.unwrap();
+/// let placed = lamp.bid("bob", 150)?.idempotency_key("click-7")?.send().await?.unwrap();
+/// assert_eq!(placed.bid.number, 2);
+/// assert_eq!(lamp.bid("ann", 150)?.send().await?, Err(Rejection::BidTooLow(151)));
+///
+/// // Bob's points back the bid, ann has hers again.
+/// assert_eq!(points.member("ann")?.balance().await?.available(), 1_000);
+/// assert_eq!(points.member("bob")?.balance().await?.available(), 850);
+/// let view = lamp.view().await?.unwrap();
+/// assert_eq!(view.standing.state(view.now), ListingState::Running);
+/// # Ok(()) }
+/// ```
+///
+/// # What it promises
+/// - Bids count in the order in which they were accepted, numbered 1, 2, 3 … without gaps; each is higher than the one
+///   before it.
+/// - The highest bid, and no other one, is backed by points, which are held when it is accepted and free again in the very
+///   step that accepts a higher one.
+/// - A thing is sold once, and what its buyer pays its owner gets, in the same step.
+/// - Time decides: after the end no bid counts, whether or not the auction was closed. It is closed without anybody's call.
+/// - Told means durable, refusals included, as far as the store's [`crate::Durability`] says.
+///
+/// # What it does not promise
+/// - Order between bids that overlap in time. If one was answered before the other was sent, it is first.
+/// - That a view is still true when it is read.
+///
+/// # Errors and refusals
+/// The outer result of every call is [`Error`]: a name or a value that is none, or a store that gave no answer. The
+/// inner one is what a rule says. After [`crate::StoreError::Unknown`] send the same request with the same idempotency key
+/// again; without a key, a bid that did happen is refused as `already_highest_bidder` or `bid_too_low`, and a purchase as
+/// `already_sold`.
+///
+/// Every future may be dropped: what it asked for is then done or not done, never half done.
+pub struct Auctions<S = Embedded> {
+    store: Arc<S>,
+}
+
+impl<S> Clone for Auctions<S> {
+    fn clone(&self) -> Self {
+        Self { store: Arc::clone(&self.store) }
+    }
+}
+
+impl Auctions {
+    /// Auctions in memory, gone with the process.
+    pub fn memory() -> Self {
+        Self::over(Embedded::memory())
+    }
+
+    /// Auctions in a directory, which is made if it is absent. Durable: told means synced to disk.
+    ///
+    /// Blocks while it loads. Only one process can have it open; refused with a [`Fault`] that says what to do. To have
+    /// coupons in the same directory, open [`crate::Coupons`] and ask it for its [`crate::Coupons::auctions`].
+    #[cfg(feature = "sqlite")]
+    pub fn open(directory: impl AsRef<std::path::Path>) -> Result<Self, Fault> {
+        let clock = Arc::new(firstcome_store::edge::SystemClock::default());
+        firstcome_store::sqlite::open(directory.as_ref(), clock).map(Self::over)
+    }
+}
+
+impl<S: MarketStore> Auctions<S> {
+    /// Auctions over a store of one's own choice.
+    pub fn over(store: S) -> Self {
+        Self::sharing(Arc::new(store))
+    }
+
+    pub(crate) const fn sharing(store: Arc<S>) -> Self {
+        Self { store }
+    }
+
+    /// The points of the same store, which bids are backed by and purchases are paid with.
+    pub fn points(&self) -> Points<S> {
+        Points::sharing(Arc::clone(&self.store))
+    }
+
+    /// The store itself.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// A listing by its name. It need not exist yet.
+    pub fn listing(&self, name: &str) -> Result<ListingHandle<S>, Error> {
+        let name = ListingName::parse(name).map_err(|error| Error::Name { field: "listing", error })?;
+        Ok(ListingHandle { store: Arc::clone(&self.store), name })
+    }
+
+    /// Closes now what time has made due, and returns when it is durable. [`Embedded`] does it by itself.
+    pub async fn close_due(&self) -> Result<(), Error> {
+        Ok(self.store.close_due().await?)
+    }
+
+    /// What was closed since the store was opened.
+    pub fn closings(&self) -> Closings {
+        self.store.closings()
+    }
+}
+
+/// One thing that is sold once.
+pub struct ListingHandle<S = Embedded> {
+    store: Arc<S>,
+    name: ListingName,
+}
+
+impl<S> Clone for ListingHandle<S> {
+    fn clone(&self) -> Self {
+        Self { store: Arc::clone(&self.store), name: self.name.clone() }
+    }
+}
+
+pub(crate) fn member(field: &'static str, name: &str) -> Result<MemberName, Error> {
+    MemberName::parse(name).map_err(|error| Error::Name { field, error })
+}
+
+pub(crate) fn amount(field: &'static str, points: u64) -> Result<Amount, Error> {
+    Amount::new(points).ok_or(Error::Invalid { field, wanted: "1 to 1 000 000 000 000" })
+}
+
+impl<S: MarketStore> ListingHandle<S> {
+    /// Its name.
+    pub const fn name(&self) -> &ListingName {
+        &self.name
+    }
+
+    /// Creates the listing or replaces its settings. Before its start everything may change; while it runs an auction may
+    /// get a later end. The same settings again have no effect. One step of the store.
+    ///
+    /// Refused: `ends_before_start`, `listing_running`, `listing_ended`.
+    pub async fn put(&self, settings: ListingSettings) -> Result<Result<Put, Rejection>, Error> {
+        settings.check().map_err(|(field, says)| Error::Settings { field, says })?;
+        Ok(self.store.put_listing(&self.name, settings).await?)
+    }
+
+    /// Settings, highest bid, end, outcome. No file access. Refused: `unknown_listing`.
+    pub async fn view(&self) -> Result<Result<ListingView, Rejection>, Error> {
+        Ok(self.store.listing(&self.name).await?)
+    }
+
+    /// Accepted bids in their order, at most `count`, from the one after `after`. Reads the file beside the writer. Refused:
+    /// `unknown_listing`.
+    pub async fn bids(&self, after: Option<u64>, count: usize) -> Result<Result<Numbered<Bid>, Rejection>, Error> {
+        Ok(self.store.bids(&self.name, after, count).await?)
+    }
+
+    /// Begins a bid; nothing happens before [`BidRequest::send`].
+    pub fn bid(&self, bidder: &str, price: u64) -> Result<BidRequest<'_, S>, Error> {
+        let (bidder, price) = (member("bidder", bidder)?, amount("price", price)?);
+        Ok(BidRequest { listing: self, bidder, price, key: None })
+    }
+
+    /// Begins to buy at the fixed price, or to settle an auction that was won; nothing happens before
+    /// [`PurchaseRequest::send`].
+    pub fn purchase(&self, buyer: &str) -> Result<PurchaseRequest<'_, S>, Error> {
+        Ok(PurchaseRequest { listing: self, buyer: member("buyer", buyer)?, key: None })
+    }
+
+    fn request(&self, what: &[u8], key: Option<String>, body: &[&[u8]]) -> Option<RequestId> {
+        key.map(|key| request_id(&[b"library", what, self.name.as_str().as_bytes()], &key, body))
+    }
+}
+
+/// A bid that is about to be sent.
+///
+/// Dropping the future of [`Self::send`] leaves it done or not done, never half done: with an idempotency key send the
+/// same one again to learn which.
+pub struct BidRequest<'a, S = Embedded> {
+    listing: &'a ListingHandle<S>,
+    bidder: MemberName,
+    price: Amount,
+    key: Option<String>,
+}
+
+impl<S: MarketStore> BidRequest<'_, S> {
+    /// Makes a repeat of this very request recognisable for ever: it is answered as it was, also when somebody has bid more
+    /// since, and the key with another bidder or price is refused as `idempotency_key_reused`.
+    pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {
+        self.key = Some(checked_key(key)?);
+        Ok(self)
+    }
+
+    /// Places the bid. One step of the store; on disk, one sync shared with whatever else has arrived.
+    ///
+    /// Refused, in this order: `unknown_listing`, `idempotency_key_reused`, `own_listing`, `not_in_progress`,
+    /// `already_highest_bidder`, `bid_too_low`, `insufficient_points`.
+    pub async fn send(self) -> Result<Result<PlacedBid, Rejection>, Error> {
+        let Self { listing, bidder, price, key } = self;
+        let body: [&[u8]; 2] = [bidder.as_str().as_bytes(), &price.get().to_be_bytes()];
+        let request = listing.request(b"bids", key, &body);
+        let bid = PlaceBid { bidder, price, request };
+        Ok(listing.store.place_bid(&listing.name, bid).await?.map(Effect::into_inner))
+    }
+}
+
+/// A purchase that is about to be sent.
+///
+/// Dropping the future of [`Self::send`] leaves it done or not done, never half done.
+pub struct PurchaseRequest<'a, S = Embedded> {
+    listing: &'a ListingHandle<S>,
+    buyer: MemberName,
+    key: Option<String>,
+}
+
+impl<S: MarketStore> PurchaseRequest<'_, S> {
+    /// Makes a repeat of this very request recognisable for ever: it is answered as it was, and the key with another buyer
+    /// is refused as `idempotency_key_reused`.
+    pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {
+        self.key = Some(checked_key(key)?);
+        Ok(self)
+    }
+
+    /// Buys. One step of the store; on disk, one sync shared with whatever else has arrived.
+    ///
+    /// Refused, in this order: `unknown_listing`, `idempotency_key_reused`; an auction: `auction_not_ended`, `not_winner`,
+    /// `already_sold`, `settlement_expired`; a fixed price: `own_listing`, `not_in_progress`, `already_sold`,
+    /// `insufficient_points`; both: `balance_too_large` (of the owner).
+    pub async fn send(self) -> Result<Result<Sale, Rejection>, Error> {
+        let Self { listing, buyer, key } = self;
+        let request = listing.request(b"purchase", key, &[buyer.as_str().as_bytes()]);
+        Ok(listing.store.purchase(&listing.name, Purchase { buyer, request }).await?.map(Effect::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Coupons;
+    use firstcome_store::core::auction::{ListingState, Phase};
+    use firstcome_store::core::time::Timestamp;
+    use firstcome_store::edge::ManualClock;
+
+    fn auctions() -> (Auctions, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::new(Timestamp::clamped_us(0)));
+        (Auctions::over(Embedded::memory_with(Arc::clone(&clock) as _)), clock)
+    }
+
+    fn settings(owner: &str, price: u64) -> ListingSettings {
+        let (owner, price) = (MemberName::parse(owner).unwrap(), Amount::new(price).unwrap());
+        ListingSettings::auction(owner, price, Timestamp::clamped_us(0).plus_ms(1_000))
+    }
+
+    async fn charge(auctions: &Auctions, member: &str, points: u64) {
+        auctions.points().member(member).unwrap().charge(points).unwrap().send().await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_winner_settles_after_the_end_and_the_owner_is_paid() {
+        let (auctions, clock) = auctions();
+        charge(&auctions, "ann", 100).await;
+        let lamp = auctions.listing("lamp").unwrap().clone();
+        assert_eq!(lamp.view().await.unwrap().unwrap_err(), Rejection::UnknownListing);
+        assert_eq!(lamp.put(settings("eve", 10)).await.unwrap(), Ok(Put::Created));
+        assert_eq!(lamp.put(settings("eve", 10)).await.unwrap(), Ok(Put::Replaced));
+        lamp.bid("ann", 60).unwrap().send().await.unwrap().unwrap();
+        let early = lamp.purchase("ann").unwrap().send().await.unwrap();
+        assert_eq!(early, Err(Rejection::AuctionNotEnded(Timestamp::clamped_us(0).plus_ms(1_000))));
+        clock.pass_ms(1_001);
+        auctions.close_due().await.unwrap();
+        assert_eq!(auctions.closings(), Closings { closed: 1, defaulted: 0 });
+        let sale = lamp.purchase("ann").unwrap().send().await.unwrap().unwrap();
+        assert_eq!((sale.buyer.as_str(), sale.price.get()), ("ann", 60));
+        let view = lamp.view().await.unwrap().unwrap();
+        assert_eq!((view.standing.state(view.now), view.standing.phase), (ListingState::Sold, Phase::Sold(sale)));
+        let eve = auctions.points().member("eve").unwrap();
+        assert_eq!(eve.balance().await.unwrap().available(), 60);
+    }
+
+    #[tokio::test]
+    async fn a_key_repeats_one_bid_and_one_purchase_of_its_own_listing() {
+        let (auctions, clock) = auctions();
+        for member in ["ann", "bob"] {
+            charge(&auctions, member, 1_000).await;
+        }
+        let [lamp, vase] = ["lamp", "vase"].map(|name| auctions.listing(name).unwrap());
+        for listing in [&lamp, &vase] {
+            listing.put(settings("eve", 10)).await.unwrap().unwrap();
+        }
+        let bid = async |listing: &ListingHandle, bidder, price| {
+            listing.bid(bidder, price).unwrap().idempotency_key("k1").unwrap().send().await.unwrap()
+        };
+        let first = bid(&lamp, "ann", 20).await.unwrap();
+        lamp.bid("bob", 30).unwrap().send().await.unwrap().unwrap();
+        assert_eq!(bid(&lamp, "ann", 20).await, Ok(first));
+        assert_eq!(bid(&lamp, "ann", 40).await, Err(Rejection::KeyReused));
+        assert_eq!(bid(&lamp, "bob", 20).await, Err(Rejection::KeyReused));
+        assert_eq!(bid(&vase, "ann", 20).await.unwrap().bid.number, 1);
+        clock.pass_ms(1_001);
+        let buy = async |buyer| lamp.purchase(buyer).unwrap().idempotency_key("k1").unwrap().send().await.unwrap();
+        let sale = buy("bob").await.unwrap();
+        assert_eq!(buy("bob").await, Ok(sale.clone()));
+        assert_eq!(buy("ann").await, Err(Rejection::KeyReused));
+        assert_eq!(lamp.purchase("bob").unwrap().send().await.unwrap(), Err(Rejection::AlreadySold(sale)));
+        let bids = lamp.bids(Some(1), 9).await.unwrap().unwrap();
+        assert_eq!((bids.items.len(), bids.items[0].number, bids.next), (1, 2, None));
+    }
+
+    #[tokio::test]
+    async fn what_is_none_is_refused_before_the_store_is_asked() {
+        let (auctions, _) = auctions();
+        let lamp = auctions.listing("lamp").unwrap();
+        let field = |error: Error| match error {
+            Error::Name { field, .. } | Error::Invalid { field, .. } | Error::Settings { field, .. } => field,
+            Error::Store(_) => "store",
+        };
+        assert_eq!(auctions.listing("-").map_err(field).err(), Some("listing"));
+        assert_eq!(lamp.bid("-", 1).map_err(field).err(), Some("bidder"));
+        assert_eq!(lamp.purchase("-").map_err(field).err(), Some("buyer"));
+        for price in [0, 1_000_000_000_001, u64::MAX] {
+            assert_eq!(lamp.bid("ann", price).map_err(field).err(), Some("price"));
+        }
+        for key in ["", &"k".repeat(129)] {
+            assert_eq!(lamp.bid("ann", 1).unwrap().idempotency_key(key).map_err(field).err(), Some("idempotency key"));
+            assert_eq!(
+                lamp.purchase("ann").unwrap().idempotency_key(key).map_err(field).err(),
+                Some("idempotency key")
+            );
+        }
+        let mut late = settings("eve", 10);
+        late.starts_at = Some(Timestamp::clamped_us(0).plus_ms(1_001));
+        assert_eq!(lamp.put(late).await.map_err(field).err(), Some("ends_at"));
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[tokio::test]
+    async fn one_store_holds_coupons_auctions_and_points() {
+        let directory = tempfile::tempdir().unwrap();
+        {
+            let coupons = Coupons::open(directory.path()).unwrap();
+            coupons.coupon("launch").unwrap().put_limit(1).await.unwrap().unwrap();
+            coupons.points().member("ann").unwrap().charge(70).unwrap().send().await.unwrap().unwrap();
+            let lamp = coupons.auctions().listing("lamp").unwrap();
+            let (owner, price) = (MemberName::parse("eve").unwrap(), Amount::new(30).unwrap());
+            lamp.put(ListingSettings::fixed_price(owner, price)).await.unwrap().unwrap();
+            lamp.purchase("ann").unwrap().send().await.unwrap().unwrap();
+            coupons.store().close();
+        }
+        let auctions = Auctions::open(directory.path()).unwrap();
+        let view = auctions.listing("lamp").unwrap().view().await.unwrap().unwrap();
+        assert_eq!(view.standing.state(view.now), ListingState::Sold);
+        let points = auctions.points();
+        let total = async |member| points.member(member).unwrap().balance().await.unwrap().total();
+        assert_eq!((total("ann").await, total("eve").await), (40, 30));
+    }
+}

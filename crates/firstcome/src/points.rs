@@ -1,0 +1,218 @@
+//! Points of members over any store.
+
+use crate::auction::{amount, member};
+use crate::request::{checked_key, request_id};
+use crate::{Auctions, Error};
+#[cfg(feature = "sqlite")]
+use firstcome_store::Fault;
+use firstcome_store::core::auction::Rejection;
+use firstcome_store::core::coupon::Effect;
+use firstcome_store::core::id::MemberName;
+use firstcome_store::core::points::{Amount, Balance, Record};
+use firstcome_store::{Embedded, MarketStore, MovePoints, Numbered, Transfer};
+use std::sync::Arc;
+
+/// Points that members have, which back bids and pay for things. Cheap to clone.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use firstcome::Points;
+/// use firstcome::core::auction::Rejection;
+///
+/// let points = Points::memory(); // or Auctions::points(), to spend them
+/// let ann = points.member("ann")?;
+/// for _ in 0..2 {
+///     // Sent twice, charged once.
+///     let balance = ann.charge(500)?.idempotency_key("payment-4711")?.send().await?.unwrap();
+///     assert_eq!(balance.available(), 500);
+/// }
+/// assert_eq!(ann.refund(501)?.send().await?, Err(Rejection::InsufficientPoints(500)));
+/// assert_eq!(ann.refund(200)?.send().await?.map(|balance| balance.total()), Ok(300));
+/// assert_eq!(ann.records(None, 10).await?.items.len(), 2);
+/// # Ok(()) }
+/// ```
+///
+/// # What it promises
+/// - Nobody ever owes points: `0 ≤ held ≤ total`.
+/// - Every movement has a record that is never changed, and a balance is the sum of its records, which are a chain of
+///   hashes.
+/// - All totals together are what was charged less what was refunded: a sale only moves points.
+/// - Told means durable, refusals included, as far as the store's [`crate::Durability`] says.
+///
+/// # Errors and refusals
+/// As with [`Auctions`]. After [`crate::StoreError::Unknown`] a charge without an idempotency key may have happened, and a
+/// repeat would charge again: give every charge a key.
+///
+/// Every future may be dropped: what it asked for is then done or not done, never half done.
+pub struct Points<S = Embedded> {
+    store: Arc<S>,
+}
+
+impl<S> Clone for Points<S> {
+    fn clone(&self) -> Self {
+        Self { store: Arc::clone(&self.store) }
+    }
+}
+
+impl Points {
+    /// Points in memory, gone with the process.
+    pub fn memory() -> Self {
+        Self::over(Embedded::memory())
+    }
+
+    /// Points in a directory, which is made if it is absent. Durable: told means synced to disk.
+    ///
+    /// Blocks while it loads. Only one process can have it open; refused with a [`Fault`] that says what to do.
+    #[cfg(feature = "sqlite")]
+    pub fn open(directory: impl AsRef<std::path::Path>) -> Result<Self, Fault> {
+        let clock = Arc::new(firstcome_store::edge::SystemClock::default());
+        firstcome_store::sqlite::open(directory.as_ref(), clock).map(Self::over)
+    }
+}
+
+impl<S: MarketStore> Points<S> {
+    /// Points over a store of one's own choice.
+    pub fn over(store: S) -> Self {
+        Self::sharing(Arc::new(store))
+    }
+
+    pub(crate) const fn sharing(store: Arc<S>) -> Self {
+        Self { store }
+    }
+
+    /// The auctions of the same store.
+    pub fn auctions(&self) -> Auctions<S> {
+        Auctions::sharing(Arc::clone(&self.store))
+    }
+
+    /// The store itself.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// A member by name. Nobody needs to be made: who was never charged has nothing.
+    pub fn member(&self, name: &str) -> Result<MemberHandle<S>, Error> {
+        Ok(MemberHandle { store: Arc::clone(&self.store), name: member("member", name)? })
+    }
+}
+
+/// One member of a store.
+pub struct MemberHandle<S = Embedded> {
+    store: Arc<S>,
+    name: MemberName,
+}
+
+impl<S> Clone for MemberHandle<S> {
+    fn clone(&self) -> Self {
+        Self { store: Arc::clone(&self.store), name: self.name.clone() }
+    }
+}
+
+impl<S: MarketStore> MemberHandle<S> {
+    /// Its name.
+    pub const fn name(&self) -> &MemberName {
+        &self.name
+    }
+
+    /// What there is, and what of it backs bids; nothing of somebody unknown. No file access.
+    pub async fn balance(&self) -> Result<Balance, Error> {
+        Ok(self.store.balance(&self.name).await?)
+    }
+
+    /// Movements in their order, at most `count`, from the one after `after`; none of somebody unknown. Reads the file beside
+    /// the writer.
+    pub async fn records(&self, after: Option<u64>, count: usize) -> Result<Numbered<Record>, Error> {
+        Ok(self.store.records(&self.name, after, count).await?)
+    }
+
+    /// Begins to add points that come in from outside; nothing happens before [`MovementRequest::send`].
+    pub fn charge(&self, points: u64) -> Result<MovementRequest<'_, S>, Error> {
+        self.movement(Transfer::Charge, points)
+    }
+
+    /// Begins to take out points that are paid back; nothing happens before [`MovementRequest::send`].
+    pub fn refund(&self, points: u64) -> Result<MovementRequest<'_, S>, Error> {
+        self.movement(Transfer::Refund, points)
+    }
+
+    fn movement(&self, transfer: Transfer, points: u64) -> Result<MovementRequest<'_, S>, Error> {
+        Ok(MovementRequest { member: self, transfer, amount: amount("amount", points)?, key: None })
+    }
+}
+
+/// A charge or a refund that is about to be sent.
+///
+/// Dropping the future of [`Self::send`] leaves it done or not done, never half done: with an idempotency key send the
+/// same one again to learn which.
+pub struct MovementRequest<'a, S = Embedded> {
+    member: &'a MemberHandle<S>,
+    transfer: Transfer,
+    amount: Amount,
+    key: Option<String>,
+}
+
+impl<S: MarketStore> MovementRequest<'_, S> {
+    /// Makes a repeat of this very request recognisable for 30 days: it is answered with the balance that it led to, and
+    /// the key with another amount is refused as `idempotency_key_reused`. A charge and a refund have keys of their own.
+    pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {
+        self.key = Some(checked_key(key)?);
+        Ok(self)
+    }
+
+    /// Moves the points, and tells the balance after it. One step of the store; on disk, one sync shared with whatever else
+    /// has arrived.
+    ///
+    /// Refused, in this order: `idempotency_key_reused`, `insufficient_points`, `balance_too_large`.
+    pub async fn send(self) -> Result<Result<Balance, Rejection>, Error> {
+        let Self { member, transfer, amount, key } = self;
+        let what: &[u8] = match transfer {
+            Transfer::Charge => b"charge",
+            Transfer::Refund => b"refund",
+        };
+        let scope: [&[u8]; 3] = [b"library", what, member.name.as_str().as_bytes()];
+        let request = key.map(|key| request_id(&scope, &key, &[&amount.get().to_be_bytes()]));
+        let movement = MovePoints { transfer, amount, request };
+        Ok(member.store.move_points(&member.name, movement).await?.map(Effect::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_key_belongs_to_its_member_and_its_direction() {
+        let points = Points::memory();
+        let [ann, bob] = ["ann", "bob"].map(|name| points.member(name).unwrap());
+        let total = async |request: MovementRequest<'_>| {
+            let answer = request.idempotency_key("k1").unwrap().send().await.unwrap();
+            answer.map(|balance| balance.total())
+        };
+        for _ in 0..2 {
+            assert_eq!(total(ann.charge(70).unwrap()).await, Ok(70));
+        }
+        assert_eq!(total(ann.charge(71).unwrap()).await, Err(Rejection::KeyReused));
+        assert_eq!(total(bob.charge(5).unwrap()).await, Ok(5));
+        for _ in 0..2 {
+            assert_eq!(total(ann.refund(20).unwrap()).await, Ok(50));
+        }
+        let records = ann.records(None, 1).await.unwrap();
+        assert_eq!((records.items[0].amount.get(), records.next), (70, Some(1)));
+        let records = ann.records(records.next, 1).await.unwrap();
+        assert_eq!((records.items[0].amount.get(), records.next), (20, None));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_amount_or_no_name_is_refused_before_the_store_is_asked() {
+        let points = Points::memory();
+        assert!(matches!(points.member("-"), Err(Error::Name { field: "member", .. })));
+        let ann = points.member("ann").unwrap();
+        for amount in [0, 1_000_000_000_001, u64::MAX] {
+            assert!(matches!(ann.charge(amount), Err(Error::Invalid { field: "amount", .. })));
+            assert!(matches!(ann.refund(amount), Err(Error::Invalid { field: "amount", .. })));
+        }
+        assert!(matches!(ann.charge(1).unwrap().idempotency_key(""), Err(Error::Invalid { .. })));
+        assert_eq!(ann.balance().await.unwrap(), Balance::default());
+        assert!(ann.records(None, 9).await.unwrap().items.is_empty());
+    }
+}
