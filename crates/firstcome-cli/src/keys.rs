@@ -110,6 +110,8 @@ pub(crate) fn of_directory(data: &Path) -> Result<(Keys, Option<Fresh>), Failure
         }
         return Ok((Keys::Known(known), None));
     }
+    // With a database the directory holds nothing but the keys, so nobody else has made it.
+    private_directory(data).with_context(|| format!("cannot make {}", data.display()))?;
     let fresh = Fresh { admin: make("admin")?, service: make("service")? };
     let (admin, service) = (KeyDigest::of(&fresh.admin), KeyDigest::of(&fresh.service));
     let stored = Stored { admin_sha256: to_hex(&admin), service_sha256: vec![to_hex(&service)] };
@@ -131,6 +133,15 @@ fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     file.sync_all()?;
     std::fs::rename(&part, path)?;
     path.parent().map_or(Ok(()), |directory| std::fs::File::open(directory)?.sync_all())
+}
+
+/// Makes a directory that only its owner can enter, if it is absent.
+fn private_directory(path: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
 }
 
 /// A new file that only its owner can read.

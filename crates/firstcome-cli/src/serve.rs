@@ -1,4 +1,4 @@
-//! `firstcome serve`: the service over the embedded store.
+//! `firstcome serve`: the service over the embedded store, or of members and listings over a database.
 
 use crate::keys;
 use crate::output::write_out;
@@ -9,6 +9,7 @@ use clap::Args;
 use firstcome::core::coupon::{CouponLimit, CouponSettings};
 use firstcome::core::id::CouponName;
 use firstcome::edge::SystemClock;
+use firstcome::sql::{Address, SqlMarket};
 use firstcome::{CouponStore, Embedded, Locks};
 use firstcome_server::address::{Block, Proxies};
 use firstcome_server::auth::Keys;
@@ -36,6 +37,9 @@ pub(crate) struct ServeArgs {
     /// Directory of the embedded store [default: ./firstcome-data]
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Database of members and listings, as postgres://… or mysql://…: serves these alone; keys are still kept in --data
+    #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true)]
+    sql: Option<String>,
     /// Development mode: a call without a key acts as admin; loopback only
     #[arg(long, env = "FIRSTCOME_DEV")]
     dev: bool,
@@ -70,6 +74,7 @@ struct Plan {
     listen: SocketAddr,
     admin_listen: Option<SocketAddr>,
     data: PathBuf,
+    sql: Option<String>,
     dev: bool,
     /// Keys that came with the call; none if they are those of the data directory.
     keys: Option<Keys>,
@@ -119,11 +124,19 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
         let value = text.parse().ok().filter(|_| valid && !text.ends_with('/'));
         value.ok_or_else(|| Failure::Usage(anyhow!("{text:?} is not an origin like https://example.org")))
     };
+    let sql = args.sql.or(file.sql);
+    if let Some(url) = &sql {
+        Address::parse(url).map_err(|error| Failure::Usage(error.into()))?;
+    }
+    if sql.is_some() && !args.coupon.is_empty() {
+        return Err(Failure::Usage(anyhow!("--coupon makes no sense with --sql alone: it serves no coupons")));
+    }
     let keys = if args.dev { Some(Keys::Dev) } else { keys::given()? };
     Ok(Plan {
         listen,
         admin_listen: args.admin_listen.or(file.admin_listen),
         data: args.data.or(file.data).unwrap_or_else(|| PathBuf::from("firstcome-data")),
+        sql,
         dev: args.dev,
         keys,
         coupons: args.coupon,
@@ -158,26 +171,29 @@ pub(crate) fn run(args: ServeArgs) -> Outcome {
     let plan = plan(args)?;
     #[cfg(feature = "planted-bugs")]
     plant()?;
-    let store = firstcome::sqlite::open(&plan.data, Arc::new(SystemClock::default())).map_err(Failure::Store)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let served = runtime.block_on(serve(&plan, store.clone()));
+    if plan.sql.is_some() {
+        return runtime.block_on(serve(&plan, None));
+    }
+    let store = firstcome::sqlite::open(&plan.data, Arc::new(SystemClock::default())).map_err(Failure::Store)?;
+    let served = runtime.block_on(serve(&plan, Some(store.clone())));
     // Whatever was accepted has been answered. The writer finishes what callers gave up on, and tidies the file.
     store.close();
     served
 }
 
-async fn serve(plan: &Plan, store: Embedded) -> Outcome {
-    // Before anything is announced: whoever reads the first line may stop the service at once.
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let listener = bind(plan.listen).await?;
-    let admin = match plan.admin_listen {
-        Some(address) => Some(bind(address).await?),
+/// The service over the embedded store, or else over the database that the plan names; and keys that were made now.
+async fn app(plan: &Plan, store: Option<Embedded>) -> Result<(App, Option<keys::Fresh>), Failure> {
+    let market = match &plan.sql {
+        Some(url) => Some(SqlMarket::open(url).await.map_err(|error| Failure::Unreachable(error.into()))?),
         None => None,
     };
-    for (name, limit) in &plan.coupons {
-        if store.coupon(name).await?.is_err() {
-            let put = store.put_coupon(name, CouponSettings::with_limit(*limit)).await?;
-            put.map_err(|refused| anyhow!("coupon {name}: {}", refused.rejection.code()))?;
+    if let Some(store) = &store {
+        for (name, limit) in &plan.coupons {
+            if store.coupon(name).await?.is_err() {
+                let put = store.put_coupon(name, CouponSettings::with_limit(*limit)).await?;
+                put.map_err(|refused| anyhow!("coupon {name}: {}", refused.rejection.code()))?;
+            }
         }
     }
     // After everything that can fail: keys that are made now are shown this once.
@@ -193,8 +209,27 @@ async fn serve(plan: &Plan, store: Embedded) -> Outcome {
         joins: plan.joins,
         locks: plan.locks,
     };
-    let (locks, handle_key) = Locks::open_with_handles(&plan.data).map_err(Failure::Store)?;
-    let app = Arc::new(App::with_locks(store, config, locks, handle_key));
+    let app = match (store, market) {
+        (Some(store), _) => {
+            let (locks, handle_key) = Locks::open_with_handles(&plan.data).map_err(Failure::Store)?;
+            App::with_locks(store, config, locks, handle_key)
+        }
+        (None, Some(market)) => App::of_market(market, config),
+        (None, None) => return Err(Failure::Usage(anyhow!("neither a directory nor a database is given"))),
+    };
+    Ok((app, fresh))
+}
+
+async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
+    // Before anything is announced: whoever reads the first line may stop the service at once.
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let listener = bind(plan.listen).await?;
+    let admin = match plan.admin_listen {
+        Some(address) => Some(bind(address).await?),
+        None => None,
+    };
+    let (app, fresh) = app(plan, store).await?;
+    let app = Arc::new(app);
     announce(plan, &listener, admin.as_ref(), fresh.as_ref())?;
     let (stop, stopping) = tokio::sync::watch::channel(());
     let stopped = |mut stopping: tokio::sync::watch::Receiver<()>| async move {
@@ -232,7 +267,10 @@ fn announce(plan: &Plan, listener: &TcpListener, admin: Option<&TcpListener>, fr
     if let Some(admin) = admin {
         text.push_str(&format!("admin on http://{}\n", admin.local_addr()?));
     }
-    text.push_str(&format!("data in {}\n", plan.data.display()));
+    match &plan.sql {
+        Some(url) => text.push_str(&format!("members and listings on {:?}\n", Address::parse(url)?)),
+        None => text.push_str(&format!("data in {}\n", plan.data.display())),
+    }
     if plan.dev {
         text.push_str("development mode: every call from this machine acts as admin\n");
     }

@@ -21,6 +21,7 @@ pub(crate) struct File {
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) admin_listen: Option<SocketAddr>,
     pub(crate) data: Option<PathBuf>,
+    pub(crate) sql: Option<String>,
     pub(crate) allow_origin: Option<Vec<String>>,
     #[serde(default, deserialize_with = "blocks")]
     pub(crate) trusted_proxy: Option<Vec<Block>>,
