@@ -14,7 +14,7 @@ impl People {
     }
 
     /// The event is over: whoever would only ask again goes home now. Says which steps are left.
-    pub(crate) fn close(&mut self, steps: Vec<Step>) -> Vec<Step> {
+    pub(crate) fn send_home(&mut self, steps: Vec<Step>) -> Vec<Step> {
         let (fruitless, left): (Vec<Step>, Vec<Step>) = steps.into_iter().partition(|step| self.is_fruitless(step));
         for step in fruitless.iter().filter(|step| !step.act.is_side()) {
             self.go_home(step.person, Fate::StillThere);
@@ -24,7 +24,7 @@ impl People {
 
     /// Writes what this step sends. False if there is nothing to send: the person has gone home, or goes now because
     /// the event is over and nothing hangs on the answer.
-    pub(crate) fn write_request(&mut self, step: &Step, now_us: u64, over: bool, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn ask(&mut self, step: &Step, now_us: u64, over: bool, out: &mut Vec<u8>) -> bool {
         let one = &self.all[step.person as usize];
         if one.phase == Phase::Home || (step.act.is_side() && (one.phase != Phase::Unborn || self.sold_out)) {
             return false;

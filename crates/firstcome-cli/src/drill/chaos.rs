@@ -1,6 +1,6 @@
 //! Kills under load: at random moments, and only while requests are in flight.
 
-use super::crowd::Crowd;
+use super::crowd::{Crowd, Players};
 use super::record::Restart;
 use super::server::{Server, wait_ready};
 use crate::rng::Rng;
@@ -23,7 +23,11 @@ pub(crate) fn moments_us(seed: u64, kills: u32, opens_us: u64, ends_us: u64) -> 
 }
 
 /// Kills and restarts. A moment without anything in flight is no kill: it is waited for one.
-pub(crate) async fn kill_at(crowd: Rc<Crowd>, server: SharedServer, moments_us: Vec<u64>) -> anyhow::Result<()> {
+pub(crate) async fn kill_at<P: Players>(
+    crowd: Rc<Crowd<P>>,
+    server: SharedServer,
+    moments_us: Vec<u64>,
+) -> anyhow::Result<()> {
     let mut ticks = interval(Duration::from_millis(1));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     for moment_us in moments_us {
@@ -44,7 +48,7 @@ pub(crate) async fn kill_at(crowd: Rc<Crowd>, server: SharedServer, moments_us: 
         wait_ready(address).await?;
         crowd.set_up(true);
         let ready_us = crowd.clock.now_us();
-        crowd.history().restarts.push(Restart { killed_us, ready_us, in_flight });
+        crowd.restarted(Restart { killed_us, ready_us, in_flight });
     }
     Ok(())
 }

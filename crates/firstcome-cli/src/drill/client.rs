@@ -1,6 +1,6 @@
 //! The crowd's end of the wire: a fixed number of connections that take what is due, the earliest first.
 
-use super::crowd::{Crowd, Step};
+use super::crowd::{Crowd, Players, Step};
 use super::wire::{Head, read_answer};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 const ANSWER: Duration = Duration::from_secs(20);
 
 /// Hands out what is due until the event is over.
-pub(crate) async fn dispatch(crowd: &Crowd) {
+pub(crate) async fn dispatch<P: Players>(crowd: &Crowd<P>) {
     let mut ticks = interval(Duration::from_millis(1));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     while !crowd.is_over() {
@@ -23,7 +23,7 @@ pub(crate) async fn dispatch(crowd: &Crowd) {
 }
 
 /// One connection: takes a step, sends, reads, tells; for ever.
-pub(crate) async fn connection(crowd: Rc<Crowd>, address: SocketAddr) {
+pub(crate) async fn connection<P: Players>(crowd: Rc<Crowd<P>>, address: SocketAddr) {
     let mut stream = None;
     let (mut out, mut buffer) = (Vec::with_capacity(1_024), Vec::with_capacity(2_048));
     loop {
@@ -35,10 +35,10 @@ pub(crate) async fn connection(crowd: Rc<Crowd>, address: SocketAddr) {
     }
 }
 
-async fn play(
-    crowd: &Crowd,
+async fn play<P: Players>(
+    crowd: &Crowd<P>,
     address: SocketAddr,
-    step: Step,
+    step: Step<P::Act>,
     slot: &mut Option<TcpStream>,
     out: &mut Vec<u8>,
     buffer: &mut Vec<u8>,
@@ -68,7 +68,7 @@ async fn play(
     if stream.write_all(out).await.is_err() {
         return crowd.lost(&step, sent_us);
     }
-    if step.act.hangs_up() {
+    if P::hangs_up(step.act) {
         drop(stream);
         return crowd.lost(&step, sent_us);
     }

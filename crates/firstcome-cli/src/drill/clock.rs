@@ -25,8 +25,23 @@ impl RunClock {
         Some(u64::try_from(rfc3339::parse(text)?.as_us() - self.start_wall_us).unwrap_or(0))
     }
 
+    /// The same, also of what was before the start.
+    pub(crate) fn instant_of(&self, text: &str) -> Option<i64> {
+        Some(rfc3339::parse(text)?.as_us() - self.start_wall_us)
+    }
+
+    /// The wall clock's reading at the start, in µs of Unix time.
+    pub(crate) const fn start_wall_us(&self) -> i64 {
+        self.start_wall_us
+    }
+
     /// An instant of this clock as the API reads it.
     pub(crate) fn text_of(&self, at_us: u64) -> String {
-        rfc3339::format(Timestamp::clamped_us(self.start_wall_us + at_us as i64))
+        self.text_at(at_us as i64)
+    }
+
+    /// The same, also of what is before the start.
+    pub(crate) fn text_at(&self, at_us: i64) -> String {
+        rfc3339::format(Timestamp::clamped_us(self.start_wall_us + at_us))
     }
 }

@@ -2,14 +2,51 @@
 
 use super::clock::RunClock;
 use super::people::People;
-use super::record::{Call, History};
-use std::cell::{Cell, RefCell, RefMut};
+use super::record::{Call, History, Restart};
+use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use tokio::sync::Notify;
 
 /// How long after the event's end what has an effect is still brought to its end.
 const GRACE_US: u64 = 30_000_000;
+
+/// Those who play: each step of theirs is one request, and what they make of its answer.
+pub(crate) trait Players {
+    /// What a step can be.
+    type Act: Copy + Ord;
+
+    /// Whether whoever does this goes away before the answer.
+    fn hangs_up(act: Self::Act) -> bool;
+
+    /// Whether nothing is to come any more.
+    fn all_home(&self) -> bool;
+
+    /// The time is up: which of the steps that are to come are still made.
+    fn close(&mut self, steps: Vec<Step<Self::Act>>) -> Vec<Step<Self::Act>>;
+
+    /// What a step really is now.
+    fn resolve(&self, step: Step<Self::Act>) -> Step<Self::Act>;
+
+    /// Writes the step's request; `over` says that the time is up. False if there is none after all.
+    fn write_request(&mut self, step: &Step<Self::Act>, now_us: u64, over: bool, out: &mut Vec<u8>) -> bool;
+
+    /// No answer came: the effect may have happened.
+    fn lost(&mut self, step: &Step<Self::Act>, sent_us: u64, agenda: &mut Agenda<Self::Act>);
+
+    /// An answer came.
+    fn answered(
+        &mut self,
+        step: &Step<Self::Act>,
+        sent_us: u64,
+        status: u16,
+        body: &[u8],
+        agenda: &mut Agenda<Self::Act>,
+    );
+
+    /// The service was killed, and is back.
+    fn restarted(&mut self, restart: Restart);
+}
 
 /// What somebody does next.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -56,45 +93,50 @@ impl Act {
 
 /// One request that is to be sent. Ordered by when it is due.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Step {
+pub(crate) struct Step<A = Act> {
     pub(crate) due_us: u64,
     /// When it was meant to be sent at first: latencies count from here, over all repeats.
     pub(crate) intended_us: u64,
     pub(crate) person: u32,
-    pub(crate) act: Act,
+    pub(crate) act: A,
 }
 
-impl Step {
-    pub(crate) const fn new(person: u32, act: Act, due_us: u64) -> Self {
+impl<A: Copy> Step<A> {
+    pub(crate) const fn new(person: u32, act: A, due_us: u64) -> Self {
         Self { due_us, intended_us: due_us, person, act }
     }
 }
 
 /// What is to come, by time.
-#[derive(Default)]
-pub(crate) struct Agenda {
-    later: BinaryHeap<Reverse<Step>>,
+pub(crate) struct Agenda<A = Act> {
+    later: BinaryHeap<Reverse<Step<A>>>,
     pub(crate) now_us: u64,
 }
 
-impl Agenda {
-    pub(crate) fn push(&mut self, step: Step) {
+impl<A: Copy + Ord> Default for Agenda<A> {
+    fn default() -> Self {
+        Self { later: BinaryHeap::new(), now_us: 0 }
+    }
+}
+
+impl<A: Copy + Ord> Agenda<A> {
+    pub(crate) fn push(&mut self, step: Step<A>) {
         self.later.push(Reverse(step));
     }
 
     /// This person does this in so many microseconds.
-    pub(crate) fn after(&mut self, person: u32, act: Act, delay_us: u64) {
+    pub(crate) fn after(&mut self, person: u32, act: A, delay_us: u64) {
         self.push(Step::new(person, act, self.now_us + delay_us));
     }
 }
 
 /// Everything that the connections share, on one thread.
-pub(crate) struct Crowd {
+pub(crate) struct Crowd<P: Players = People> {
     pub(crate) clock: RunClock,
     ends_us: u64,
-    people: RefCell<People>,
-    agenda: RefCell<Agenda>,
-    ready: RefCell<VecDeque<Step>>,
+    people: RefCell<P>,
+    agenda: RefCell<Agenda<P::Act>>,
+    ready: RefCell<VecDeque<Step<P::Act>>>,
     wake: Notify,
     up: Cell<bool>,
     in_flight: Cell<u64>,
@@ -104,13 +146,19 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    pub(crate) fn new(clock: RunClock, people: People, agenda: Agenda, ends_us: u64) -> Self {
+    pub(crate) fn history(&self) -> RefMut<'_, History> {
+        RefMut::map(self.people.borrow_mut(), |people| &mut people.history)
+    }
+}
+
+impl<P: Players> Crowd<P> {
+    pub(crate) fn new(clock: RunClock, people: P, agenda: Agenda<P::Act>, ends_us: u64) -> Self {
         Self {
             clock,
             ends_us,
             people: RefCell::new(people),
             agenda: RefCell::new(agenda),
-            ready: RefCell::default(),
+            ready: RefCell::new(VecDeque::new()),
             wake: Notify::new(),
             up: Cell::new(true),
             in_flight: Cell::new(0),
@@ -136,12 +184,16 @@ impl Crowd {
         self.late_us.get()
     }
 
-    pub(crate) fn into_people(self) -> People {
+    pub(crate) fn into_people(self) -> P {
         self.people.into_inner()
     }
 
-    pub(crate) fn history(&self) -> RefMut<'_, History> {
-        RefMut::map(self.people.borrow_mut(), |people| &mut people.history)
+    pub(crate) fn people(&self) -> Ref<'_, P> {
+        self.people.borrow()
+    }
+
+    pub(crate) fn restarted(&self, restart: Restart) {
+        self.people.borrow_mut().restarted(restart);
     }
 
     /// Everybody is home, or the time is up and what had an effect has had its time too.
@@ -166,7 +218,7 @@ impl Crowd {
         }
     }
 
-    pub(crate) fn next_step(&self) -> Option<Step> {
+    pub(crate) fn next_step(&self) -> Option<Step<P::Act>> {
         let step = self.ready.borrow_mut().pop_front()?;
         Some(self.people.borrow().resolve(step))
     }
@@ -176,7 +228,7 @@ impl Crowd {
     }
 
     /// Writes the step's request. False if its person has gone home instead.
-    pub(crate) fn write_request(&self, step: &Step, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn write_request(&self, step: &Step<P::Act>, out: &mut Vec<u8>) -> bool {
         let now_us = self.clock.now_us();
         self.people.borrow_mut().write_request(step, now_us, self.ends_us <= now_us, out)
     }
@@ -187,21 +239,21 @@ impl Crowd {
         self.clock.now_us()
     }
 
-    pub(crate) fn not_sent(&self, step: Step) {
+    pub(crate) fn not_sent(&self, step: Step<P::Act>) {
         let mut agenda = self.agenda.borrow_mut();
         agenda.now_us = self.clock.now_us();
         let due_us = agenda.now_us + 50_000 + u64::from(step.person % 200) * 1_000;
         agenda.push(Step { due_us, ..step });
     }
 
-    pub(crate) fn lost(&self, step: &Step, sent_us: u64) {
+    pub(crate) fn lost(&self, step: &Step<P::Act>, sent_us: u64) {
         self.in_flight.set(self.in_flight.get() - 1);
         let mut agenda = self.agenda.borrow_mut();
         agenda.now_us = self.clock.now_us();
         self.people.borrow_mut().lost(step, sent_us, &mut agenda);
     }
 
-    pub(crate) fn answered(&self, step: &Step, sent_us: u64, status: u16, body: &[u8]) {
+    pub(crate) fn answered(&self, step: &Step<P::Act>, sent_us: u64, status: u16, body: &[u8]) {
         self.in_flight.set(self.in_flight.get() - 1);
         if step.due_us == step.intended_us {
             self.late_us.set(self.late_us.get().max(sent_us.saturating_sub(step.due_us)));

@@ -2,20 +2,22 @@
 
 /// The whole outcome of one drill.
 pub(crate) struct Facts {
-    /// `concert` or `coupon`.
+    /// `concert`, `coupon` or `auction`.
     pub(crate) event: &'static str,
     /// RFC 3339.
     pub(crate) started_at: String,
     /// How long the event took.
     pub(crate) seconds: f64,
     pub(crate) people: u64,
+    /// Tickets, coupons, or listings.
     pub(crate) stock: u64,
+    /// How many of them went to somebody.
     pub(crate) issued: u64,
     /// Settings and machine, for the head: `("seed", "7")`, `("admit", "1000 per 1 s")`, `("processors", "2")`.
     pub(crate) conditions: Vec<(String, String)>,
     /// What a reader wants to know: `("server memory, highest", "212 MB")`, `("admission rate, measured", "999.2/s")`.
     pub(crate) figures: Vec<(String, String)>,
-    /// What became of people: `("got one", 90000)`, `("sold out", …)`, `("gave up", …)`.
+    /// What became of people, or at auctions of their orders: `("got one", 90000)`, `("sold out", …)`, `("gave up", …)`.
     pub(crate) outcomes: Vec<(String, u64)>,
     /// Every invariant, with how often it was looked at.
     pub(crate) checks: Vec<AuditCheck>,
@@ -23,6 +25,26 @@ pub(crate) struct Facts {
     pub(crate) latencies: Vec<Latency>,
     pub(crate) series: Series,
     pub(crate) sample_people: Vec<SamplePerson>,
+    /// What only auctions have.
+    pub(crate) market: Option<Market>,
+}
+
+/// What was bid and sold. Series are sampled as those of [`Series`] are.
+pub(crate) struct Market {
+    /// Bids that were accepted.
+    pub(crate) bids: u64,
+    /// Listings that were sold.
+    pub(crate) sales: u64,
+    pub(crate) accepted_per_s: Vec<f64>,
+    pub(crate) refused_per_s: Vec<f64>,
+    /// Sales so far.
+    pub(crate) sold: Vec<f64>,
+    /// Points that back bids.
+    pub(crate) held: Vec<f64>,
+    /// The bids of the listing that everybody looks at: when, and how much.
+    pub(crate) hot_prices: Vec<(f64, f64)>,
+    /// When its auction ended.
+    pub(crate) hot_ends_s: Option<f64>,
 }
 
 /// One promise, and how often it was looked at and found broken.

@@ -3,6 +3,7 @@
 //! All timing is open loop: who comes when is settled beforehand, and latencies count from the intended instant.
 
 mod asking;
+mod auction;
 mod audit;
 mod chaos;
 mod client;
@@ -42,6 +43,8 @@ pub(crate) enum DrillCommand {
     Concert(EventArgs),
     /// A rush for limited coupons at the shop's back end, without a waiting room
     Coupon(EventArgs),
+    /// Auctions and fixed prices, paid in points, with snipers, double clicks, shared wallets and winners who do not settle
+    Auction(EventArgs),
 }
 
 #[derive(Args)]
@@ -58,9 +61,9 @@ pub(crate) struct EventArgs {
     /// People who come
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     people: u32,
-    /// Tickets or coupons that there are
-    #[arg(long, default_value_t = 3_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    stock: u32,
+    /// Tickets or coupons that there are [default: 3000], or listings that are sold [default: 100]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    stock: Option<u32>,
     /// How long the event takes at most [default: a minute, or a second for every 1800 people if that is more]
     #[arg(long, value_parser = clap::value_parser!(u64).range(10..=3_600))]
     seconds: Option<u64>,
@@ -70,6 +73,9 @@ pub(crate) struct EventArgs {
     /// How often the service is killed under load and started again
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
     kill: u32,
+    /// Database in which the service that is started keeps members and listings; of auctions
+    #[arg(long, value_name = "URL", conflicts_with = "url")]
+    sql: Option<String>,
     /// Directory for report.html and report.json
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
@@ -91,6 +97,16 @@ pub(crate) struct EventArgs {
 }
 
 impl EventArgs {
+    /// Tickets or coupons.
+    fn stock(&self) -> u32 {
+        self.stock.unwrap_or(3_000)
+    }
+
+    /// Listings.
+    fn auctions(&self) -> u32 {
+        self.stock.unwrap_or(100)
+    }
+
     /// So many people per second are what two processors play besides the service.
     fn seconds(&self) -> u64 {
         self.seconds.unwrap_or_else(|| u64::from(self.people / 1_800).max(60))
@@ -116,13 +132,13 @@ impl Drop for Scratch {
 }
 
 pub(crate) fn run(command: &DrillCommand) -> Outcome {
-    let (args, event) = match command {
-        DrillCommand::Concert(args) => (args, "concert"),
-        DrillCommand::Coupon(args) => (args, "coupon"),
-    };
+    let (DrillCommand::Concert(args) | DrillCommand::Coupon(args) | DrillCommand::Auction(args)) = command;
     enough_descriptors(args.connections as usize).map_err(Failure::Usage)?;
-    let setting = settle(args, event)?;
-    let facts = play(args, &setting)?;
+    let facts = match command {
+        DrillCommand::Concert(_) => play(args, &settle(args, "concert")?)?,
+        DrillCommand::Coupon(_) => play(args, &settle(args, "coupon")?)?,
+        DrillCommand::Auction(_) => auction::run(args)?,
+    };
     if let Some(directory) = &args.report {
         report::write(&facts, directory)?;
     }
@@ -151,10 +167,13 @@ fn enough_descriptors(connections: usize) -> anyhow::Result<()> {
 }
 
 fn settle(args: &EventArgs, event: &'static str) -> Result<Setting, Failure> {
+    if args.sql.is_some() {
+        return Err(Failure::Usage(anyhow!("--sql is for drill auction: coupons and rooms are not kept there")));
+    }
     let opens_s = (args.seconds() as f64 * 0.15).clamp(2.0, 60.0);
     let sale_s = (args.seconds() as f64 - opens_s) * 0.4;
     let room = event == "concert";
-    let admit = args.rate.unwrap_or_else(|| (f64::from(args.stock) / (plan::CLAIMING_SHARE * sale_s)).ceil() as u32);
+    let admit = args.rate.unwrap_or_else(|| (f64::from(args.stock()) / (plan::CLAIMING_SHARE * sale_s)).ceil() as u32);
     let admit = if room { admit.max(1) } else { 0 };
     let drawn = |given: &Option<String>| given.clone().map_or_else(draw_key, Ok);
     let keys = KeyPair { admin: drawn(&args.admin_key)?, service: drawn(&args.service_key)? };
@@ -163,7 +182,7 @@ fn settle(args: &EventArgs, event: &'static str) -> Result<Setting, Failure> {
     Ok(Setting {
         event,
         people: args.people,
-        stock: args.stock,
+        stock: args.stock(),
         seconds: args.seconds(),
         seed: args.seed,
         kills: args.kill,
@@ -201,7 +220,7 @@ fn play(args: &EventArgs, setting: &Setting) -> Result<Facts, Failure> {
         return Ok(outcome::facts(setting, &played, Vec::new()));
     }
     let scratch = Scratch::new(&args.data)?;
-    let server = Server::start(&scratch.0, &setting.keys, setting.room.is_some())?;
+    let server = Server::start(&scratch.0, &setting.keys, setting.room.is_some(), None)?;
     let address = server.address;
     let played = local.block_on(&runtime, event::play(setting, address, Some(server)))?;
     let stored = firstcome::sqlite::verify(&scratch.0).map_err(Failure::Store)?;
@@ -216,7 +235,11 @@ fn print_json(facts: &Facts) -> Outcome {
         .collect();
     let kills: Vec<_> =
         facts.kills.iter().map(|kill| json!({"target": kill.target, "in_flight": kill.in_flight})).collect();
-    let report = json!({"people": facts.people, "issued": facts.issued, "violations": violations, "kills": kills});
+    let mut report = json!({"people": facts.people, "issued": facts.issued, "violations": violations, "kills": kills});
+    if let Some(market) = &facts.market {
+        report["bids"] = market.bids.into();
+        report["sales"] = market.sales.into();
+    }
     write_out(format!("{report:#}\n").as_bytes())?;
     Ok(())
 }

@@ -45,10 +45,11 @@ pub(crate) fn facts(setting: &Setting, played: &Played, stored: Vec<Check>) -> F
         latencies: Call::ALL
             .iter()
             .zip(&played.people.latencies)
-            .filter_map(|(call, times)| latency(*call, times))
+            .filter_map(|(call, times)| latency(call.name(), times))
             .collect(),
         series: series(setting, played),
         sample_people: sample_people(&played.people, &played.arrivals_us),
+        market: None,
     }
 }
 
@@ -112,17 +113,17 @@ fn outcomes(people: &People) -> Vec<(String, u64)> {
     all.filter(|(_, count)| 0 < *count).collect()
 }
 
-fn latency(call: Call, times: &Histogram<u64>) -> Option<Latency> {
+pub(crate) fn latency(call: &str, times: &Histogram<u64>) -> Option<Latency> {
     let quantile = |quantile| (quantile, times.value_at_quantile(quantile) as f64 / 1e3);
     (!times.is_empty()).then(|| Latency {
-        call: call.name().to_owned(),
+        call: call.to_owned(),
         count: times.len(),
         quantiles_ms: QUANTILES.map(quantile).into(),
     })
 }
 
 /// How often something happened in every step, per second.
-fn rates(times_us: impl Iterator<Item = u64>, steps: usize, step_us: u64) -> Vec<f64> {
+pub(crate) fn rates(times_us: impl Iterator<Item = u64>, steps: usize, step_us: u64) -> Vec<f64> {
     let mut counts = vec![0_u64; steps];
     for at_us in times_us {
         if let Some(count) = counts.get_mut((at_us / step_us) as usize) {
@@ -133,7 +134,7 @@ fn rates(times_us: impl Iterator<Item = u64>, steps: usize, step_us: u64) -> Vec
 }
 
 /// The last value at or before the end of every step.
-fn levels(seen: &[(u64, f64)], steps: usize, step_us: u64) -> Vec<f64> {
+pub(crate) fn levels(seen: &[(u64, f64)], steps: usize, step_us: u64) -> Vec<f64> {
     let (mut at, mut last) = (0, 0.0);
     let level = |step: usize| {
         while at < seen.len() && seen[at].0 <= (step as u64 + 1) * step_us {

@@ -1,9 +1,9 @@
 //! The people: what each of them has, asks next, and makes of the answer.
 
 use super::clock::RunClock;
-use super::crowd::{Act, Agenda, Step};
+use super::crowd::{Act, Agenda, Players, Step};
 use super::plan::{Cheat, Role, role, role_at_counter};
-use super::record::{Admission, Call, History, Holder, Record, Reply, ToldClaim};
+use super::record::{Admission, Call, History, Holder, Record, Reply, Restart, ToldClaim};
 use super::server::KeyPair;
 use super::wire::{Body, classify, hash, holder};
 use crate::rng::Rng;
@@ -150,10 +150,6 @@ impl People {
         Self { samples: samples.collect(), stage, all, history, latencies, home: 0, sold_out: false, answers: 0 }
     }
 
-    pub(crate) fn all_home(&self) -> bool {
-        self.home == self.all.len()
-    }
-
     /// How somebody begins.
     pub(crate) fn arrive(&self, person: u32, at_us: u64, agenda: &mut Agenda) {
         let room = self.stage.room.is_some();
@@ -187,7 +183,7 @@ impl People {
     }
 
     /// What a step really is now: when the news has spread, people look first whether anything is left.
-    pub(crate) fn resolve(&self, step: Step) -> Step {
+    fn really(&self, step: Step) -> Step {
         let one = &self.all[step.person as usize];
         let in_line = matches!(one.phase, Phase::Unborn | Phase::Waiting) && self.stage.room.is_some();
         if self.sold_out && !one.looked && in_line && matches!(step.act, Act::Join | Act::Poll) {
@@ -213,7 +209,7 @@ impl People {
     }
 
     /// No answer came: whatever it was is done again, unless nobody waits for it.
-    pub(crate) fn lost(&mut self, step: &Step, sent_us: u64, agenda: &mut Agenda) {
+    fn hear_nothing(&mut self, step: &Step, sent_us: u64, agenda: &mut Agenda) {
         let now_us = agenda.now_us;
         let call = step.act.call();
         let mut record = self.record(call, step, sent_us, now_us);
@@ -242,7 +238,7 @@ impl People {
         agenda.push(Step { due_us, intended_us, person: step.person, act });
     }
 
-    pub(crate) fn answered(&mut self, step: &Step, sent_us: u64, status: u16, bytes: &[u8], agenda: &mut Agenda) {
+    fn hear(&mut self, step: &Step, sent_us: u64, status: u16, bytes: &[u8], agenda: &mut Agenda) {
         let now_us = agenda.now_us;
         let call = step.act.call();
         let body = Body::parse(bytes);
@@ -337,5 +333,41 @@ impl People {
             Role::Cheats(cheat) => Some(cheat),
             _ => None,
         }
+    }
+}
+
+impl Players for People {
+    type Act = Act;
+
+    fn hangs_up(act: Act) -> bool {
+        act.hangs_up()
+    }
+
+    fn all_home(&self) -> bool {
+        self.home == self.all.len()
+    }
+
+    fn close(&mut self, steps: Vec<Step>) -> Vec<Step> {
+        self.send_home(steps)
+    }
+
+    fn resolve(&self, step: Step) -> Step {
+        self.really(step)
+    }
+
+    fn write_request(&mut self, step: &Step, now_us: u64, over: bool, out: &mut Vec<u8>) -> bool {
+        self.ask(step, now_us, over, out)
+    }
+
+    fn lost(&mut self, step: &Step, sent_us: u64, agenda: &mut Agenda) {
+        self.hear_nothing(step, sent_us, agenda);
+    }
+
+    fn answered(&mut self, step: &Step, sent_us: u64, status: u16, body: &[u8], agenda: &mut Agenda) {
+        self.hear(step, sent_us, status, body, agenda);
+    }
+
+    fn restarted(&mut self, restart: Restart) {
+        self.history.restarts.push(restart);
     }
 }

@@ -36,12 +36,14 @@ struct Launch {
     keys: KeyPair,
     /// Whether people come through a proxy, which says who they are.
     proxied: bool,
+    /// The database that it keeps members and listings in, instead of the directory.
+    sql: Option<String>,
 }
 
 impl Server {
     /// Starts this program on any free port and waits for the line that names its address.
-    pub(crate) fn start(data: &Path, keys: &KeyPair, proxied: bool) -> anyhow::Result<Self> {
-        let launch = Launch { data: data.to_owned(), keys: keys.clone(), proxied };
+    pub(crate) fn start(data: &Path, keys: &KeyPair, proxied: bool, sql: Option<&str>) -> anyhow::Result<Self> {
+        let launch = Launch { data: data.to_owned(), keys: keys.clone(), proxied, sql: sql.map(str::to_owned) };
         let (child, address) = launch.run("127.0.0.1:0")?;
         Ok(Self { child, address, launch })
     }
@@ -93,6 +95,9 @@ impl Launch {
         command.args(["serve", "--listen", listen, "--data"]).arg(&self.data);
         if self.proxied {
             command.args(["--trusted-proxy", "127.0.0.1/32"]);
+        }
+        if let Some(sql) = &self.sql {
+            command.args(["--sql", sql]);
         }
         command.env("FIRSTCOME_ADMIN_KEY", &self.keys.admin).env("FIRSTCOME_SERVICE_KEYS", &self.keys.service);
         command.env("FIRSTCOME_LOG", "error").env_remove("FIRSTCOME_DEV");

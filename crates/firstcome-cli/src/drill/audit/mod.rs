@@ -5,6 +5,7 @@ mod admissions;
 mod answers;
 mod claims;
 mod fenwick;
+pub(crate) mod market;
 mod numbers;
 mod order;
 mod positions;

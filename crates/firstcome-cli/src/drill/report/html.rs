@@ -17,6 +17,9 @@ struct Page<'a> {
     facts: &'a Facts,
     /// What the stock consists of.
     goods: &'static str,
+    /// What the outcomes are of.
+    fates: &'static str,
+    counted: &'static str,
     verdict: &'static str,
     says: String,
     explained: String,
@@ -64,7 +67,13 @@ pub(super) fn page(facts: &Facts) -> anyhow::Result<String> {
         style: STYLE,
         version: env!("CARGO_PKG_VERSION"),
         facts,
-        goods: if facts.event == "concert" { "tickets" } else { "coupons" },
+        goods: match facts.event {
+            "concert" => "tickets",
+            "auction" => "listings, by auction and at a fixed price",
+            _ => "coupons",
+        },
+        fates: if facts.market.is_some() { "What became of orders" } else { "What became of people" },
+        counted: if facts.market.is_some() { "Orders" } else { "People" },
         verdict: match verdict {
             Verdict::Held => "good",
             Verdict::Broken => "bad",
@@ -103,10 +112,11 @@ fn explained(facts: &Facts, verdict: Verdict) -> String {
 fn figures(facts: &Facts) -> Vec<(&str, String)> {
     let mut figures = vec![
         ("people", grouped_tight(facts.people)),
-        ("in stock", grouped_tight(facts.stock)),
-        ("issued", grouped_tight(facts.issued)),
+        (if facts.market.is_some() { "listings" } else { "in stock" }, grouped_tight(facts.stock)),
+        (if facts.market.is_some() { "sold" } else { "issued" }, grouped_tight(facts.issued)),
         ("took", duration(facts.seconds)),
     ];
+    figures.extend(facts.market.iter().map(|market| ("bids accepted", grouped_tight(market.bids))));
     figures.extend(facts.figures.iter().map(|(name, value)| (name.as_str(), value.clone())));
     figures
 }

@@ -1,7 +1,7 @@
 //! `report.json`: what programs read. Fields may be added, none changes its meaning.
 
 use super::broken;
-use crate::drill::facts::{Facts, Latency, SamplePerson};
+use crate::drill::facts::{Facts, Latency, Market, SamplePerson};
 use serde_json::{Value, json};
 
 /// The report as one object.
@@ -23,7 +23,7 @@ pub(super) fn report(facts: &Facts) -> Value {
         |kill| json!({"target": kill.target, "at_s": kill.at_s, "in_flight": kill.in_flight, "down_ms": kill.down_ms}),
     );
     let outcomes = facts.outcomes.iter().map(|(outcome, people)| json!({"outcome": outcome, "people": people}));
-    json!({
+    let mut report = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "event": facts.event,
         "started_at": facts.started_at,
@@ -40,6 +40,24 @@ pub(super) fn report(facts: &Facts) -> Value {
         "latencies": facts.latencies.iter().map(latency).collect::<Vec<_>>(),
         "series": series(facts),
         "sample_people": facts.sample_people.iter().map(sample_person).collect::<Vec<_>>(),
+    });
+    if let Some(market) = &facts.market {
+        report["bids"] = market.bids.into();
+        report["sales"] = market.sales.into();
+        report["market"] = market_series(market);
+    }
+    report
+}
+
+fn market_series(market: &Market) -> Value {
+    let prices = market.hot_prices.iter().map(|(at_s, price)| json!({"at_s": at_s, "price": price}));
+    json!({
+        "accepted_per_s": market.accepted_per_s,
+        "refused_per_s": market.refused_per_s,
+        "sold": market.sold,
+        "held": market.held,
+        "hot_prices": prices.collect::<Vec<_>>(),
+        "hot_ends_s": market.hot_ends_s,
     })
 }
 

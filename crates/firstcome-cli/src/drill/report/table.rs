@@ -12,13 +12,12 @@ pub(super) const QUANTILES: [(f64, &str); 5] =
 /// Everything but the plots: what broke comes last, where the eye is when the command ends.
 pub(super) fn text(facts: &Facts) -> String {
     let took = scale::duration(facts.seconds);
-    let mut text = format!(
-        "{} drill: {} people, {} in stock, {} issued, {took}\n",
-        facts.event,
-        grouped(facts.people),
-        grouped(facts.stock),
-        grouped(facts.issued),
-    );
+    let (people, stock, issued) = (grouped(facts.people), grouped(facts.stock), grouped(facts.issued));
+    let mut text = format!("{} drill: {people} people, ", facts.event);
+    text.push_str(&match &facts.market {
+        Some(market) => format!("{stock} listings, {} bids, {issued} sold, {took}\n", grouped(market.bids)),
+        None => format!("{stock} in stock, {issued} issued, {took}\n"),
+    });
     figures(facts, &mut text);
     latencies(facts, &mut text);
     kills(facts, &mut text);
@@ -40,8 +39,9 @@ fn figures(facts: &Facts, text: &mut String) {
         return;
     }
     let mut table = table(&["Figure", ">Value"]);
+    let who = if facts.market.is_some() { "orders" } else { "people" };
     for (outcome, people) in &facts.outcomes {
-        table.add_row([Cell::new(format!("people: {outcome}")), Cell::new(grouped(*people))]);
+        table.add_row([Cell::new(format!("{who}: {outcome}")), Cell::new(grouped(*people))]);
     }
     for (name, value) in &facts.figures {
         table.add_row([Cell::new(name), Cell::new(value)]);

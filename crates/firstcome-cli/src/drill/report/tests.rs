@@ -1,7 +1,7 @@
 //! Made-up drills: a good one, a broken one, an empty one, one out of all bounds.
 
 use super::*;
-use crate::drill::facts::{Kill, Latency, SamplePerson, Series};
+use crate::drill::facts::{Kill, Latency, Market, SamplePerson, Series};
 use serde_json::Value;
 
 const STEP_S: f64 = 0.25;
@@ -126,6 +126,7 @@ fn good() -> Facts {
             person(20_000, 6.2, 16_000, "got one"),
             person(33_800, 16.0, 22_900, "sold out"),
         ],
+        market: None,
     }
 }
 
@@ -170,6 +171,7 @@ fn empty() -> Facts {
             requests_per_s: Vec::new(),
         },
         sample_people: Vec::new(),
+        market: None,
     }
 }
 
@@ -195,9 +197,27 @@ fn monstrous() -> Facts {
     facts
 }
 
+/// An event of auctions, with some numbers that are none.
+fn auction() -> Facts {
+    let mut facts = good();
+    (facts.event, facts.stock, facts.issued) = ("auction", 100, 71);
+    facts.market = Some(Market {
+        bids: 12_345,
+        sales: 71,
+        accepted_per_s: (0..248).map(|at| 200.0 + 80.0 * noise(at)).collect(),
+        refused_per_s: vec![f64::NAN, 100.0, f64::INFINITY],
+        sold: (0..248).map(|at| f64::from(at).min(71.0)).collect(),
+        held: vec![f64::MAX, -1.0, 5.0],
+        hot_prices: vec![(9.0, 10.0), (12.5, f64::NAN), (20.0, 4_000.0), (46.0, 90_000.0)],
+        hot_ends_s: Some(47.5),
+    });
+    facts
+}
+
 /// Every run, with its name.
-fn runs() -> [(&'static str, Facts); 4] {
-    [("good", good()), ("broken", broken_run()), ("empty", empty()), ("monstrous", monstrous())]
+fn runs() -> [(&'static str, Facts); 5] {
+    let auction = ("auction", auction());
+    [("good", good()), ("broken", broken_run()), ("empty", empty()), ("monstrous", monstrous()), auction]
 }
 
 /// Every tag that opens closes again, in order.
@@ -281,6 +301,26 @@ fn every_plot_over_time_shows_every_kill() {
     assert_eq!(page.matches("kill (number as in the table)").count(), 6);
     let page = html::page(&empty()).expect("renders");
     assert!(page.contains("nothing was killed"));
+}
+
+#[test]
+fn auctions_have_plots_and_fields_of_their_own() {
+    let facts = auction();
+    let page = html::page(&facts).expect("renders");
+    for id in ["load", "bids", "price", "held", "sold", "latencies"] {
+        assert!(page.contains(&format!("<figure id=\"{id}\"")), "{id}");
+    }
+    assert!(!page.contains("id=\"waiting\"") && page.contains("What became of orders"));
+    // Five plots, each wide and narrow, two kills.
+    assert_eq!(page.matches("class=\"down\"").count(), 5 * 2 * 2);
+    let report = json::report(&facts);
+    assert_eq!(
+        (report["bids"].as_u64(), report["sales"].as_u64(), report["issued"].as_u64()),
+        (Some(12_345), Some(71), Some(71))
+    );
+    assert!(json::report(&good()).get("bids").is_none());
+    let text = table::text(&facts);
+    assert!(text.starts_with("auction drill: 34 512 people, 100 listings, 12 345 bids, 71 sold"), "{text}");
 }
 
 #[test]

@@ -1,0 +1,328 @@
+//! The members: what they send, and what they make of the answers.
+
+use super::plan::{Act, Aim, Plan};
+use super::record::{Heard, History, Instant, Look, Lot, Order, STRANGER, State, Told, What};
+use super::wire::{Body, Reader};
+use crate::drill::crowd::{Agenda, Players, Step};
+use crate::drill::record::Restart;
+use crate::drill::wire::Request;
+use crate::rng::Rng;
+use hdrhistogram::Histogram;
+
+/// Strange answers that are kept in words.
+const STRANGE_MAX: usize = 20;
+/// More than anybody has.
+const FORTUNE: u64 = 1_000_000_000;
+
+/// What the crowd knows of a listing, from answers.
+#[derive(Clone, Copy)]
+struct Known {
+    /// The least that would do.
+    minimum: u64,
+}
+
+/// Everybody, and what they heard.
+pub(crate) struct Bidders {
+    reader: Reader,
+    seed: u64,
+    key: String,
+    pub(crate) history: History,
+    aims: Vec<Aim>,
+    /// What each group of equal bids bids, once the first has.
+    ties: Vec<Option<u64>>,
+    known: Vec<Known>,
+    /// Which orders have been sent.
+    sent: Vec<bool>,
+    /// Steps that are to come or under way.
+    open: usize,
+    /// By call.
+    pub(crate) latencies: Vec<Histogram<u64>>,
+    pub(crate) answers: u64,
+    pub(crate) accepted: u64,
+    pub(crate) sold: u64,
+}
+
+impl Bidders {
+    /// Takes over a plan, and puts what is to be done into the agenda.
+    pub(crate) fn new(reader: Reader, seed: u64, key: String, plan: Plan) -> (Self, Agenda<Act>) {
+        let Plan { lots, orders, aims, steps, ties } = plan;
+        let known = lots.iter().map(|lot| Known { minimum: lot.price }).collect();
+        let mut agenda = Agenda::default();
+        for step in &steps {
+            agenda.push(*step);
+        }
+        // The bounds are constants that the library accepts.
+        let latencies = || Histogram::new_with_bounds(1, 600_000_000, 3).unwrap_or_else(|_| unreachable!());
+        let bidders = Self {
+            history: History::new(reader.names.clone(), reader.clock, lots, orders),
+            reader,
+            seed,
+            key,
+            sent: vec![false; aims.len()],
+            aims,
+            ties: vec![None; ties as usize],
+            known,
+            open: steps.len(),
+            latencies: What::ALL.map(|_| latencies()).into(),
+            answers: 0,
+            accepted: 0,
+            sold: 0,
+        };
+        (bidders, agenda)
+    }
+
+    /// How much an order bids: settled when it is sent for the first time, and the same ever after.
+    fn settle_amount(&mut self, at: u32) {
+        let Order { what, lot, key, amount, .. } = self.history.orders[at as usize];
+        if what != What::Bid || amount != 0 {
+            return;
+        }
+        let minimum = self.known[lot as usize].minimum;
+        let mut amount = match self.aims[at as usize] {
+            Aim::Fixed => minimum,
+            Aim::Raise(by) => minimum + by,
+            Aim::Low(by) => minimum.saturating_sub(by).max(1),
+            Aim::Tie(tie) => *self.ties[tie as usize].get_or_insert(minimum + Rng::of(self.seed, tie, 30).below(20)),
+            Aim::Broke => FORTUNE + minimum,
+        };
+        // The same key with the same body would be no other body.
+        let other = self.history.orders.get(if key == at { key + 1 } else { key } as usize);
+        if other.is_some_and(|other| (other.key, other.amount) == (key, amount)) {
+            amount += 1;
+        }
+        self.history.orders[at as usize].amount = amount;
+    }
+
+    fn write_order(&self, at: u32, out: &mut Vec<u8>) {
+        let Order { what, member, lot, amount, key } = self.history.orders[at as usize];
+        let names = &self.reader.names;
+        let (member, amount) = (names.member(member), amount.to_string());
+        let listing = if lot == STRANGER { String::new() } else { names.lot(lot) };
+        let (path, body): ([&str; 3], [&str; 5]) = match what {
+            What::Charge => (["/v1/members/", &member, "/points/charge"], ["{\"amount\":", &amount, "}", "", ""]),
+            What::Refund => (["/v1/members/", &member, "/points/refund"], ["{\"amount\":", &amount, "}", "", ""]),
+            What::Bid => {
+                (["/v1/listings/", &listing, "/bids"], ["{\"bidder\":\"", &member, "\",\"price\":", &amount, "}"])
+            }
+            What::Purchase | What::Look => {
+                (["/v1/listings/", &listing, "/purchase"], ["{\"buyer\":\"", &member, "\"}", "", ""])
+            }
+        };
+        let idempotency = Some((what.name(), self.seed, key));
+        let (method, key) = ("POST", Some(self.key.as_str()));
+        Request { method, path: &path, key, idempotency, body: &body, ..Request::default() }.write(out);
+    }
+
+    /// Whether it goes on when the time is up.
+    fn goes_on(&self, step: &Step<Act>) -> bool {
+        step.act == Act::Ask && self.sent[step.person as usize]
+    }
+
+    const fn what(&self, step: &Step<Act>) -> What {
+        match step.act {
+            Act::Ask | Act::Twin => self.history.orders.as_slice()[step.person as usize].what,
+            Act::Look | Act::Settle => What::Look,
+        }
+    }
+
+    /// What a listing says is known to everybody.
+    fn learn(&mut self, lot: u32, minimum: u64) {
+        let known = &mut self.known[lot as usize];
+        known.minimum = known.minimum.max(minimum);
+    }
+
+    fn push(&mut self, agenda: &mut Agenda<Act>, step: Step<Act>) {
+        self.open += 1;
+        agenda.push(step);
+    }
+
+    /// An order that nobody had planned.
+    fn order(&mut self, what: What, member: u32, lot: u32, delay_us: i64, agenda: &mut Agenda<Act>) -> u32 {
+        let number = self.history.orders.len() as u32;
+        self.history.orders.push(Order { what, member, lot, amount: 0, key: number });
+        self.aims.push(Aim::Fixed);
+        self.sent.push(false);
+        let due_us = agenda.now_us.saturating_add_signed(delay_us);
+        self.push(agenda, Step::new(number, Act::Ask, due_us));
+        number
+    }
+
+    /// Sends the same again a little later, since nobody knows what became of it.
+    fn again(&mut self, step: &Step<Act>, told: Told, retry_after_ms: Option<u64>, agenda: &mut Agenda<Act>) {
+        let mut rng = Rng::of(self.seed, step.person, agenda.now_us);
+        let due_us = agenda.now_us + retry_after_ms.unwrap_or(50) * 1_000 + rng.range(20_000, 150_000);
+        // A service that says when to come again has answered; one that is silent has not.
+        let intended_us = if told == Told::Lost { step.intended_us } else { due_us };
+        self.push(agenda, Step { due_us, intended_us, ..*step });
+    }
+
+    fn heard(&mut self, step: &Step<Act>, sent_us: u64, told: Told, now_us: u64) {
+        let (sent_us, received_us) = (sent_us.cast_signed(), now_us.cast_signed());
+        self.history.heard.push(Heard { order: step.person, sent_us, received_us, told });
+    }
+
+    /// What somebody does who was told what became of an order.
+    fn decided(&mut self, step: &Step<Act>, told: Told, agenda: &mut Agenda<Act>) {
+        let Order { what, lot, .. } = self.history.orders[step.person as usize];
+        let mut rng = Rng::of(self.seed, step.person, 40);
+        match told {
+            Told::Placed(placed) => {
+                self.accepted += u64::from(step.act == Act::Ask);
+                let least = placed.bid.price + self.history.lots[lot as usize].step();
+                self.learn(lot, least);
+            }
+            Told::TooLow(minimum) => self.learn(lot, minimum),
+            Told::Sold(_) => self.sold += u64::from(step.act == Act::Ask),
+            _ => {}
+        }
+        // Some ask again whether it is still so, with the same key.
+        let repeats = if told.is_effect() { 120 } else { 10 };
+        if step.act == Act::Ask && rng.chance(repeats) {
+            let later_us = rng.range(1_000, 3_000_000);
+            let step = Step::new(step.person, Act::Twin, agenda.now_us + later_us);
+            self.push(agenda, step);
+        }
+        if what == What::Bid && step.act == Act::Ask && rng.chance(150) {
+            let look = Step::new(lot, Act::Look, agenda.now_us);
+            self.push(agenda, look);
+        }
+    }
+
+    fn looked(&mut self, step: &Step<Act>, look: Look, agenda: &mut Agenda<Act>) {
+        self.history.looks.push(look);
+        let lot = self.history.lots[step.person as usize];
+        if let Some(highest) = look.highest {
+            self.learn(step.person, highest.price + lot.step());
+        }
+        if step.act == Act::Settle {
+            self.settle(step.person, lot, &look, agenda);
+        }
+    }
+
+    /// The auction should be over: the winner settles, in time or late or never, and others try.
+    fn settle(&mut self, at: u32, lot: Lot, look: &Look, agenda: &mut Agenda<Act>) {
+        let now_us = agenda.now_us.cast_signed();
+        let mut rng = Rng::of(self.seed, at, 50);
+        let Some(ends_us) = look.ends_us else { return };
+        if look.state == State::Running {
+            // A late bid has put the end off.
+            let due_us = ends_us.max(now_us).cast_unsigned() + rng.range(2_000, 20_000);
+            return self.push(agenda, Step::new(at, Act::Settle, due_us));
+        }
+        let loser = rng.below(u64::from(self.reader.names.members)) as u32;
+        for other in [loser, lot.owner] {
+            let delay_us = rng.below(100_000).cast_signed();
+            self.order(What::Purchase, other, at, delay_us, agenda);
+        }
+        let Some(winner) = look.highest.map(|highest| highest.bidder).filter(|bidder| *bidder != STRANGER) else {
+            return;
+        };
+        let until_us: Option<Instant> =
+            lot.terms.and_then(|terms| terms.settle_us).map(|settle_us| ends_us + settle_us);
+        let delay_us = match (until_us, rng.below(100)) {
+            // At the very last moment, and just after it.
+            (Some(until_us), 0..20) => until_us - now_us + rng.below(20_000).cast_signed() - 10_000,
+            (Some(until_us), 20..50) => until_us - now_us + rng.range(10_000, 400_000).cast_signed(),
+            (Some(_), 50..60) | (None, 0..15) => return,
+            _ => rng.below(250_000).cast_signed(),
+        };
+        let order = self.order(What::Purchase, winner, at, delay_us, agenda);
+        let due_us = agenda.now_us.saturating_add_signed(delay_us);
+        if rng.chance(300) {
+            self.push(agenda, Step::new(order, Act::Twin, due_us));
+        }
+        // Once more with another key: sold is sold.
+        self.order(What::Purchase, winner, at, delay_us + rng.range(0, 200_000).cast_signed(), agenda);
+    }
+}
+
+impl Players for Bidders {
+    type Act = Act;
+
+    fn hangs_up(_: Act) -> bool {
+        false
+    }
+
+    fn all_home(&self) -> bool {
+        self.open == 0
+    }
+
+    /// What was sent once is sent until it is told; nothing new begins.
+    fn close(&mut self, steps: Vec<Step<Act>>) -> Vec<Step<Act>> {
+        let goes_on = |step: &Step<Act>| self.goes_on(step);
+        let left: Vec<Step<Act>> = steps.iter().copied().filter(goes_on).collect();
+        self.open -= steps.len() - left.len();
+        left
+    }
+
+    fn resolve(&self, step: Step<Act>) -> Step<Act> {
+        step
+    }
+
+    fn write_request(&mut self, step: &Step<Act>, _: u64, over: bool, out: &mut Vec<u8>) -> bool {
+        if over && !self.goes_on(step) {
+            self.open -= 1;
+            return false;
+        }
+        match step.act {
+            Act::Ask | Act::Twin => {
+                self.sent[step.person as usize] = true;
+                self.settle_amount(step.person);
+                self.write_order(step.person, out);
+            }
+            Act::Look | Act::Settle => {
+                let listing = self.reader.names.lot(step.person);
+                let path = &["/v1/listings/", listing.as_str()];
+                Request { method: "GET", path, key: Some(&self.key), ..Request::default() }.write(out);
+            }
+        }
+        true
+    }
+
+    fn lost(&mut self, step: &Step<Act>, sent_us: u64, agenda: &mut Agenda<Act>) {
+        self.open -= 1;
+        if matches!(step.act, Act::Ask | Act::Twin) {
+            self.heard(step, sent_us, Told::Lost, agenda.now_us);
+        }
+        if step.act != Act::Twin {
+            self.again(step, Told::Lost, None, agenda);
+        }
+    }
+
+    fn answered(&mut self, step: &Step<Act>, sent_us: u64, status: u16, bytes: &[u8], agenda: &mut Agenda<Act>) {
+        self.open -= 1;
+        self.answers += 1;
+        let what = self.what(step);
+        self.latencies[what as usize].saturating_record(agenda.now_us.saturating_sub(step.intended_us));
+        let strange = |history: &mut History| {
+            if history.strange.len() < STRANGE_MAX {
+                let text = String::from_utf8_lossy(&bytes[..bytes.len().min(300)]);
+                history.strange.push(format!("{}: {status} {text}", what.name()));
+            }
+        };
+        if what == What::Look {
+            let (sent_us, now_us) = (sent_us.cast_signed(), agenda.now_us.cast_signed());
+            let look = self.reader.look(step.person, sent_us, now_us, bytes).filter(|_| status == 200);
+            return match look {
+                Some(look) => self.looked(step, look, agenda),
+                None if status == 503 => self.again(step, Told::Undecided, None, agenda),
+                None => strange(&mut self.history),
+            };
+        }
+        let body = serde_json::from_slice::<Body<'_>>(bytes).ok();
+        let told = body.as_ref().map_or(Told::Unexpected, |body| self.reader.told(what, status, body));
+        self.heard(step, sent_us, told, agenda.now_us);
+        if told == Told::Unexpected {
+            strange(&mut self.history);
+        }
+        if !told.is_undecided() {
+            self.decided(step, told, agenda);
+        } else if step.act == Act::Ask {
+            self.again(step, told, body.and_then(|body| body.retry_after_ms), agenda);
+        }
+    }
+
+    fn restarted(&mut self, restart: Restart) {
+        self.history.restarts.push(restart);
+    }
+}

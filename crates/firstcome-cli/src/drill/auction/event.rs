@@ -1,0 +1,287 @@
+//! One event of auctions from the first charge to the last look.
+
+use super::Setting;
+use super::bidders::Bidders;
+use super::plan::{HOT, Plan};
+use super::record::{Balance, Bid, History, Look, Lot, Movement, Names};
+use super::wire::{BidPage, Reader, RecordPage};
+use crate::drill::chaos::{SharedServer, kill_at, moments_us};
+use crate::drill::client::{connection, dispatch};
+use crate::drill::clock::RunClock;
+use crate::drill::crowd::Crowd;
+use crate::drill::sampler::{STEP_MS, line};
+use crate::drill::server::{Server, call_on};
+use crate::drill::wire::Request;
+use crate::output::grouped;
+use anyhow::{Context, bail};
+use serde_json::json;
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Connections that read everything at the end.
+const READERS: u32 = 8;
+/// How long after its time an auction may still have to be closed.
+const CLOSING_US: i64 = 10_000_000;
+
+/// What is left of an event when all is told.
+pub(crate) struct Played {
+    pub(crate) bidders: Bidders,
+    pub(crate) took_us: u64,
+    pub(crate) latest_us: u64,
+    pub(crate) rss_max: u64,
+    pub(crate) started_at: String,
+}
+
+/// Plays the event to its end.
+pub(crate) async fn play(setting: &Setting, address: SocketAddr, server: Option<Server>) -> anyhow::Result<Played> {
+    let server: Option<SharedServer> = server.map(|server| Arc::new(Mutex::new(server)));
+    let names = Names { prefix: setting.prefix.clone(), members: setting.size.people, lots: setting.size.stock };
+    let plan = Plan::of(setting.size);
+    let clock = RunClock::start();
+    let reader = Reader { names, clock };
+    put_listings(setting, address, &reader, &plan.lots).await?;
+    let (bidders, agenda) = Bidders::new(reader.clone(), setting.size.seed, setting.keys.service.clone(), plan);
+    let crowd = Rc::new(Crowd::new(clock, bidders, agenda, setting.ends_us()));
+    let rss_max = Rc::new(Cell::new(0));
+    event(setting, address, &crowd, server.as_ref(), &rss_max).await?;
+    let (took_us, latest_us) = (clock.now_us(), crowd.latest_us());
+    let mut bidders = Rc::try_unwrap(crowd).ok().context("a connection still runs")?.into_people();
+    look_at_everything(address, &reader, &setting.keys.service, &mut bidders.history).await?;
+    drop(server);
+    Ok(Played { bidders, took_us, latest_us, rss_max: rss_max.get(), started_at: clock.text_of(0) })
+}
+
+/// The settings of a listing.
+fn settings(reader: &Reader, lot: &Lot) -> String {
+    let instant = |at_us: i64| reader.clock.text_at(at_us);
+    let owner = reader.names.member(lot.owner);
+    let kind = if lot.terms.is_some() { "auction" } else { "fixed_price" };
+    let mut body = json!({"owner": owner, "kind": kind, "price": lot.price, "starts_at": instant(lot.starts_us)});
+    if let Some(terms) = lot.terms {
+        body["ends_at"] = instant(terms.ends_us).into();
+        if let Some(increment) = terms.increment {
+            body["min_increment"] = increment.into();
+        }
+        if let Some(extend) = terms.extend {
+            let (window_ms, by_ms) = (extend.window_us / 1_000, extend.by_us / 1_000);
+            body["extend"] = json!({"window_ms": window_ms, "by_ms": by_ms, "max_count": extend.max_count});
+        }
+        if let Some(settle_us) = terms.settle_us {
+            body["settle_within_ms"] = (settle_us / 1_000).into();
+            body["on_default"] = "release".into();
+        }
+    }
+    body.to_string()
+}
+
+async fn put_listings(setting: &Setting, address: SocketAddr, reader: &Reader, lots: &[Lot]) -> anyhow::Result<()> {
+    let mut stream = TcpStream::connect(address).await.context("cannot connect")?;
+    for (at, lot) in (0..).zip(lots) {
+        let (listing, body) = (reader.names.lot(at), settings(reader, lot));
+        let (path, body, key) = (["/v1/listings/", &listing], [body.as_str()], Some(setting.keys.service.as_str()));
+        let put = Request { method: "PUT", path: &path, key, body: &body, ..Request::default() };
+        let (status, bytes) = call_on(&mut stream, &put).await?;
+        if status != 201 {
+            bail!("PUT {listing}: {status} {}", String::from_utf8_lossy(&bytes));
+        }
+    }
+    Ok(())
+}
+
+/// The crowd and the kills, until everything is told.
+async fn event(
+    setting: &Setting,
+    address: SocketAddr,
+    crowd: &Rc<Crowd<Bidders>>,
+    server: Option<&SharedServer>,
+    rss_max: &Rc<Cell<u64>>,
+) -> anyhow::Result<()> {
+    let connections = (0..setting.connections).map(|_| spawn_local(connection(Rc::clone(crowd), address)));
+    let mut tasks: Vec<JoinHandle<()>> = connections.collect();
+    tasks.push(spawn_local(watch(Rc::clone(crowd), server.cloned(), Rc::clone(rss_max), setting.size.seconds)));
+    let kills = async {
+        if let Some(server) = server {
+            let (opens_us, ends_us) = (setting.opens_us(), setting.ends_us());
+            // Also while auctions end, which is later than when a sale is at its height.
+            let moments = moments_us(setting.size.seed, setting.kills, opens_us, 2 * ends_us - opens_us);
+            kill_at(Rc::clone(crowd), Arc::clone(server), moments).await?;
+        }
+        // The kills are over; the crowd is not.
+        std::future::pending::<anyhow::Result<()>>().await
+    };
+    let outcome = tokio::select! {
+        failed = kills => failed,
+        () = dispatch(crowd) => Ok(()),
+    };
+    for task in &tasks {
+        task.abort();
+    }
+    for task in tasks {
+        // Every one of them was told to stop.
+        let _ = task.await;
+    }
+    outcome
+}
+
+/// Shows how far it is, and looks how much memory the server takes; for ever.
+async fn watch(crowd: Rc<Crowd<Bidders>>, server: Option<SharedServer>, rss_max: Rc<Cell<u64>>, seconds: u64) {
+    let bar = line(seconds);
+    let mut ticks = interval(Duration::from_millis(STEP_MS));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        // A restart holds the lock; there is no memory to read then.
+        if let Some(Ok(server)) = server.as_ref().map(|server| server.try_lock()) {
+            rss_max.set(rss_max.get().max(server.rss().unwrap_or(0)));
+        }
+        bar.set_position(crowd.clock.now_us() / 1_000_000);
+        let bidders = crowd.people();
+        let (accepted, sold) = (grouped(bidders.accepted), grouped(bidders.sold));
+        bar.set_message(format!("bids {accepted}  sold {sold}  kills {}", bidders.history.restarts.len()));
+    }
+}
+
+/// One connection of those that read everything.
+struct Desk {
+    stream: TcpStream,
+    reader: Reader,
+    key: String,
+}
+
+impl Desk {
+    async fn open(address: SocketAddr, reader: &Reader, key: &str) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(address).await.context("cannot connect")?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, reader: reader.clone(), key: key.to_owned() })
+    }
+
+    async fn get(&mut self, path: &[&str]) -> anyhow::Result<Vec<u8>> {
+        let request = Request { method: "GET", path, key: Some(&self.key), ..Request::default() };
+        let (status, bytes) = call_on(&mut self.stream, &request).await?;
+        if status != 200 {
+            bail!("GET {}: {status} {}", path.concat(), String::from_utf8_lossy(&bytes));
+        }
+        Ok(bytes)
+    }
+
+    async fn listing(&mut self, lot: u32) -> anyhow::Result<Look> {
+        let listing = self.reader.names.lot(lot);
+        let sent_us = self.reader.clock.now_us().cast_signed();
+        let bytes = self.get(&["/v1/listings/", &listing]).await?;
+        let now_us = self.reader.clock.now_us().cast_signed();
+        self.reader.look(lot, sent_us, now_us, &bytes).with_context(|| format!("{listing} is not one"))
+    }
+
+    /// Looks until time has done everything that it does to this listing.
+    async fn settled(&mut self, lot: u32, rules: &Lot) -> anyhow::Result<Look> {
+        let mut ticks = interval(Duration::from_millis(20));
+        loop {
+            let look = self.listing(lot).await?;
+            let due_us = rules.terms.and_then(|terms| {
+                let ends_us = look.ends_us?;
+                let settles_us = terms.settle_us.filter(|_| look.highest.is_some() && look.sale.is_none());
+                Some(ends_us + settles_us.unwrap_or(0))
+            });
+            // Twice the close, if the winner is late: closed, and closed for good.
+            let is_late = look.highest.is_some()
+                && look.sale.is_none()
+                && rules.terms.is_some_and(|terms| terms.settle_us.is_some());
+            let closed = 1 + u64::from(look.bids) + 1 + u64::from(look.sale.is_some() || is_late);
+            let over = due_us.is_some_and(|due_us| (due_us..due_us + CLOSING_US).contains(&look.received_us));
+            // One that runs on for long is not waited for.
+            let soon = due_us.is_some_and(|due_us| look.received_us < due_us && due_us < look.received_us + CLOSING_US);
+            if !soon && (!over || closed <= look.version) {
+                return Ok(look);
+            }
+            ticks.tick().await;
+        }
+    }
+
+    /// The pages of a list, one after the other: `read` takes one, and says where the next begins.
+    async fn pages(
+        &mut self,
+        path: [&str; 3],
+        mut read: impl FnMut(&Reader, &[u8]) -> anyhow::Result<Option<u64>>,
+    ) -> anyhow::Result<()> {
+        let mut after = 0;
+        loop {
+            let query = format!("?after={after}&limit=1000");
+            let [collection, name, list] = path;
+            let bytes = self.get(&[collection, name, list, &query]).await?;
+            let Some(next) = read(&self.reader, &bytes)? else { return Ok(()) };
+            if next <= after {
+                bail!("{} goes on at {next} after {after}", path.concat());
+            }
+            after = next;
+        }
+    }
+
+    async fn bids(&mut self, lot: u32) -> anyhow::Result<Vec<Bid>> {
+        let (listing, mut bids) = (self.reader.names.lot(lot), Vec::new());
+        let read = |reader: &Reader, bytes: &[u8]| {
+            let page: BidPage<'_> = serde_json::from_slice(bytes).context("a page of bids")?;
+            for bid in &page.items {
+                bids.push(reader.bid(bid).context("a bid without instant")?);
+            }
+            Ok(page.next)
+        };
+        self.pages(["/v1/listings/", &listing, "/bids"], read).await?;
+        Ok(bids)
+    }
+
+    async fn member(&mut self, member: u32) -> anyhow::Result<(Balance, Vec<Movement>)> {
+        let (name, mut records) = (self.reader.names.member(member), Vec::new());
+        let bytes = self.get(&["/v1/members/", &name]).await?;
+        let balance = Reader::balance(&bytes).context("a balance")?;
+        let read = |reader: &Reader, bytes: &[u8]| {
+            let page: RecordPage<'_> = serde_json::from_slice(bytes).context("a page of records")?;
+            for record in &page.items {
+                records.push(reader.record(record).context("a record that is none")?);
+            }
+            Ok(page.next)
+        };
+        self.pages(["/v1/members/", &name, "/points/records"], read).await?;
+        Ok((balance, records))
+    }
+}
+
+/// Reads everything that there is, after time has done what it does by itself.
+async fn look_at_everything(
+    address: SocketAddr,
+    reader: &Reader,
+    key: &str,
+    history: &mut History,
+) -> anyhow::Result<()> {
+    let mut desk = Desk::open(address, reader, key).await?;
+    for (at, lot) in (HOT..).zip(&history.lots) {
+        history.last.push(desk.settled(at, lot).await?);
+        history.bids.push(desk.bids(at).await?);
+    }
+    let members = reader.names.members;
+    let mut tasks = Vec::new();
+    for first in 0..READERS {
+        let mut desk = Desk::open(address, reader, key).await?;
+        tasks.push(spawn_local(async move {
+            let mut found = Vec::new();
+            for member in (first..members).step_by(READERS as usize) {
+                found.push((member as usize, desk.member(member).await?));
+            }
+            anyhow::Ok(found)
+        }));
+    }
+    history.balances = vec![Balance::default(); members as usize];
+    history.records = vec![Vec::new(); members as usize];
+    for task in tasks {
+        for (member, (balance, records)) in task.await?? {
+            history.balances[member] = balance;
+            history.records[member] = records;
+        }
+    }
+    Ok(())
+}

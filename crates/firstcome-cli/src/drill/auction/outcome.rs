@@ -1,0 +1,181 @@
+//! From what was heard to what is shown: figures, series, latencies.
+
+use super::Setting;
+use super::event::Played;
+use super::plan::HOT;
+use super::record::{History, Told, What};
+use crate::drill::audit;
+use crate::drill::facts::{Facts, Kill, Market, Series};
+use crate::drill::outcome::{latency, levels, rates};
+use crate::drill::sampler::STEP_MS;
+use crate::output::grouped;
+use firstcome::sqlite::Check;
+
+/// Points of a series at most.
+const POINTS_MAX: u64 = 600;
+
+pub(super) fn facts(setting: &Setting, played: &Played, stored: Vec<Check>) -> Facts {
+    let history = &played.bidders.history;
+    let mut checks = audit::market::all(history);
+    if !stored.is_empty() {
+        checks.push(audit::stored(stored));
+    }
+    let seconds = played.took_us as f64 / 1e6;
+    let market = market(played);
+    let kill = |restart: &crate::drill::record::Restart| Kill {
+        target: "server",
+        at_s: restart.killed_us as f64 / 1e6,
+        in_flight: restart.in_flight,
+        down_ms: (restart.ready_us - restart.killed_us) / 1_000,
+    };
+    let named = What::ALL.iter().zip(&played.bidders.latencies);
+    Facts {
+        event: "auction",
+        started_at: played.started_at.clone(),
+        seconds,
+        people: u64::from(setting.size.people),
+        stock: u64::from(setting.size.stock),
+        issued: market.sales,
+        conditions: conditions(setting),
+        figures: figures(played, seconds),
+        outcomes: outcomes(history),
+        checks,
+        kills: history.restarts.iter().map(kill).collect(),
+        latencies: named.filter_map(|(what, times)| latency(what.name(), times)).collect(),
+        series: series(played),
+        sample_people: Vec::new(),
+        market: Some(market),
+    }
+}
+
+fn conditions(setting: &Setting) -> Vec<(String, String)> {
+    let mut rows = vec![
+        ("seed", setting.size.seed.to_string()),
+        ("connections", setting.connections.to_string()),
+        ("charged by", format!("{:.1} s", setting.opens_us() as f64 / 1e6)),
+        ("kills planned", setting.kills.to_string()),
+        ("store", setting.store.to_owned()),
+        ("processors", std::thread::available_parallelism().map_or(1, usize::from).to_string()),
+        ("version", env!("CARGO_PKG_VERSION").to_owned()),
+    ];
+    if cfg!(debug_assertions) {
+        rows.push(("build", "debug".to_owned()));
+    }
+    rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn figures(played: &Played, seconds: f64) -> Vec<(String, String)> {
+    let history = &played.bidders.history;
+    let told = |told: fn(Told) -> bool| grouped(history.heard.iter().filter(|heard| told(heard.told)).count() as u64);
+    let hot = history.bids.get(HOT as usize);
+    let auctions = history.lots.iter().filter(|lot| lot.terms.is_some()).count();
+    let mut rows = vec![
+        ("auctions", grouped(auctions as u64)),
+        ("answers", grouped(played.bidders.answers)),
+        ("answers per second", grouped((played.bidders.answers as f64 / seconds) as u64)),
+        ("bids of the hot auction", grouped(hot.map_or(0, Vec::len) as u64)),
+        ("records of points", grouped(history.records.iter().map(Vec::len).sum::<usize>() as u64)),
+        ("sent late at worst", format!("{} ms", played.latest_us / 1_000)),
+        ("answers lost", told(|told| told == Told::Lost)),
+        ("told a key was reused", told(|told| told == Told::KeyReused)),
+    ];
+    if 0 < played.rss_max {
+        rows.push(("server memory, highest", format!("{} MB", played.rss_max / 1_000_000)));
+    }
+    rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// What became of the orders: by the last word on each.
+fn outcomes(history: &History) -> Vec<(String, u64)> {
+    let words = [
+        "charged or refunded",
+        "bid accepted",
+        "bought",
+        "own listing",
+        "not in progress",
+        "already the highest bidder",
+        "bid too low",
+        "not enough points",
+        "auction not ended",
+        "not the winner",
+        "already sold",
+        "settled too late",
+        "key of another request",
+        "outcome unknown",
+    ];
+    let mut counts = [0_u64; 14];
+    for heard in history.by_order().values() {
+        let Some(last) = heard.iter().rev().find(|heard| !heard.told.is_undecided()).or(heard.last()) else { continue };
+        let word = match last.told {
+            Told::Moved { .. } => 0,
+            Told::Placed(_) => 1,
+            Told::Sold(_) => 2,
+            Told::OwnListing => 3,
+            Told::NotInProgress => 4,
+            Told::AlreadyHighest => 5,
+            Told::TooLow(_) => 6,
+            Told::Insufficient(_) => 7,
+            Told::NotEnded(_) => 8,
+            Told::NotWinner => 9,
+            Told::AlreadySold(_) => 10,
+            Told::SettlementExpired(_) => 11,
+            Told::KeyReused => 12,
+            Told::Lost | Told::Undecided | Told::Unexpected => 13,
+        };
+        counts[word] += 1;
+    }
+    let all = words.into_iter().zip(counts).filter(|(_, count)| 0 < *count);
+    all.map(|(word, count)| (word.to_owned(), count)).collect()
+}
+
+/// How long a step of the series is, and how many there are.
+fn steps(played: &Played) -> (u64, usize) {
+    let step_us = STEP_MS * 1_000 * (played.took_us / (STEP_MS * 1_000)).div_ceil(POINTS_MAX).max(1);
+    (step_us, (played.took_us / step_us + 1) as usize)
+}
+
+fn series(played: &Played) -> Series {
+    let (step_us, steps) = steps(played);
+    let heard = &played.bidders.history.heard;
+    let answered = heard.iter().filter(|heard| heard.told != Told::Lost).map(|heard| heard.received_us.cast_unsigned());
+    Series { step_s: step_us as f64 / 1e6, requests_per_s: rates(answered, steps, step_us), ..Series::default() }
+}
+
+fn market(played: &Played) -> Market {
+    let history = &played.bidders.history;
+    let (step_us, steps) = steps(played);
+    let unsigned = |at_us: i64| u64::try_from(at_us).unwrap_or(0);
+    let accepted = history.bids.iter().flatten().map(|bid| unsigned(bid.at_us));
+    let refused = history.heard.iter().filter(|heard| history.order(heard).what == What::Bid);
+    let refused = refused.filter(|heard| !heard.told.is_effect() && !heard.told.is_undecided());
+    let mut sold_us: Vec<u64> = history.last.iter().filter_map(|look| Some(unsigned(look.sale?.at_us))).collect();
+    sold_us.sort_unstable();
+    let sold: Vec<(u64, f64)> = sold_us.iter().zip(1..).map(|(&at_us, count)| (at_us, f64::from(count))).collect();
+    let mut held: Vec<(u64, i64)> = history
+        .records
+        .iter()
+        .flatten()
+        .map(|record| (unsigned(record.at_us), record.total_delta - record.available_delta))
+        .collect();
+    held.sort_unstable();
+    let mut sum = 0_i64;
+    let held: Vec<(u64, f64)> = held
+        .into_iter()
+        .map(|(at_us, by)| {
+            sum += by;
+            (at_us, sum as f64)
+        })
+        .collect();
+    let hot = history.bids.get(HOT as usize).map_or(&[][..], Vec::as_slice);
+    let last = history.last.get(HOT as usize);
+    Market {
+        bids: history.bids.iter().map(|bids| bids.len() as u64).sum(),
+        sales: sold_us.len() as u64,
+        accepted_per_s: rates(accepted, steps, step_us),
+        refused_per_s: rates(refused.map(|heard| unsigned(heard.received_us)), steps, step_us),
+        sold: levels(&sold, steps, step_us),
+        held: levels(&held, steps, step_us),
+        hot_prices: hot.iter().map(|bid| (bid.at_us as f64 / 1e6, bid.price as f64)).collect(),
+        hot_ends_s: last.and_then(|look| Some(look.ends_us? as f64 / 1e6)),
+    }
+}

@@ -1,0 +1,342 @@
+//! The plan of an event of auctions, made before it: what is sold and how, who wants what and when.
+
+use super::record::{Extend, Lot, Order, STRANGER, Terms, What};
+use crate::drill::crowd::Step;
+use crate::rng::Rng;
+
+/// The listing that everybody looks at.
+pub(crate) const HOT: u32 = 0;
+/// Of a thousand bids, so many are for that one as long as it runs.
+const HOT_PER_MILLE: u64 = 350;
+
+/// What a step is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Act {
+    /// Sends an order, and again until it is told what became of it.
+    Ask,
+    /// Sends it once more, at the same time or later; nobody waits for the answer.
+    Twin,
+    /// Looks at a listing.
+    Look,
+    /// Looks at a listing, and settles it if it has ended.
+    Settle,
+}
+
+/// How much somebody bids, which depends on what they have seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Aim {
+    /// The amount is settled.
+    Fixed,
+    /// So much more than the least that would do, as far as is known.
+    Raise(u64),
+    /// So much less.
+    Low(u64),
+    /// As much as the others of this group.
+    Tie(u32),
+    /// More than they have.
+    Broke,
+}
+
+/// Everything that is settled before the event.
+#[derive(Default)]
+pub(crate) struct Plan {
+    pub(crate) lots: Vec<Lot>,
+    pub(crate) orders: Vec<Order>,
+    /// Of each order.
+    pub(crate) aims: Vec<Aim>,
+    pub(crate) steps: Vec<Step<Act>>,
+    pub(crate) ties: u32,
+}
+
+/// How large the event is.
+#[derive(Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) seed: u64,
+    pub(crate) people: u32,
+    pub(crate) stock: u32,
+    pub(crate) seconds: u64,
+}
+
+impl Size {
+    /// A share of the event's time.
+    fn at(self, share: f64) -> i64 {
+        (self.seconds as f64 * share * 1e6) as i64
+    }
+}
+
+/// When everybody has been charged for the first time, as a share of the event.
+pub(crate) const OPENS: f64 = 0.12;
+
+impl Plan {
+    pub(crate) fn of(size: Size) -> Self {
+        let mut plan = Self { lots: (0..size.stock).map(|at| lot(size, at)).collect(), ..Self::default() };
+        for member in 0..size.people {
+            plan.wallet(size, member);
+            plan.bids(size, member);
+        }
+        for at in 0..size.stock {
+            let mut rng = Rng::of(size.seed, at, 20);
+            plan.by_owner(size, at, &mut rng);
+            if plan.lots[at as usize].terms.is_some() {
+                plan.around_the_end(size, at, &mut rng);
+                plan.tie(size, at, &mut rng);
+            } else {
+                plan.race(size, at, &mut rng);
+            }
+        }
+        plan
+    }
+
+    /// A new order, not yet to be sent.
+    fn order(&mut self, what: What, member: u32, lot: u32, amount: u64, aim: Aim) -> u32 {
+        let number = self.orders.len() as u32;
+        self.orders.push(Order { what, member, lot, amount, key: number });
+        self.aims.push(aim);
+        number
+    }
+
+    fn ask(&mut self, order: u32, at_us: i64) {
+        self.steps.push(Step::new(order, Act::Ask, at_us.max(0).cast_unsigned()));
+    }
+
+    /// Clicks once, or twice at the same time.
+    fn click(&mut self, order: u32, at_us: i64, twice: bool) {
+        self.ask(order, at_us);
+        if twice {
+            self.steps.push(Step::new(order, Act::Twin, at_us.max(0).cast_unsigned()));
+        }
+    }
+
+    /// The same key with another body, at the same time.
+    fn with_key_of(&mut self, order: u32, amount: u64, aim: Aim, at_us: i64) {
+        let Order { what, member, lot, key, .. } = self.orders[order as usize];
+        let other = self.order(what, member, lot, amount, aim);
+        self.orders[other as usize].key = key;
+        self.ask(other, at_us);
+    }
+
+    /// Charges at the beginning, some later, and refunds in between. No two of a member are alike, so that each can be told
+    /// from the others in the records.
+    fn wallet(&mut self, size: Size, member: u32) {
+        let mut rng = Rng::of(size.seed, member, 10);
+        // From a little to a lot: the rich decide, the others are told that they cannot.
+        let funds = (300.0 * 3_000_f64.powf(rng.unit())) as u64;
+        let broke = rng.chance(80);
+        let amount = |base: u64, place: u64| base.max(2) * 8 + place;
+        let first = amount(if broke { 2 } else { funds / 8 }, 0);
+        let at_us = size.at(0.01) + rng.below(size.at(OPENS - 0.02).cast_unsigned().max(1)).cast_signed();
+        let order = self.order(What::Charge, member, STRANGER, first, Aim::Fixed);
+        self.click(order, at_us, rng.chance(100));
+        if rng.chance(30) {
+            self.with_key_of(order, amount(funds / 8, 1), Aim::Fixed, at_us);
+        }
+        if rng.chance(200) && !broke {
+            let order = self.order(What::Charge, member, STRANGER, amount(funds / 16, 2), Aim::Fixed);
+            let at_us = size.at(0.2) + rng.below(size.at(0.6).cast_unsigned()).cast_signed();
+            self.click(order, at_us, rng.chance(200));
+        }
+        if rng.chance(200) {
+            let whole = if rng.chance(250) { funds } else { funds / (8 * rng.range(2, 12)) };
+            let order = self.order(What::Refund, member, STRANGER, amount(whole, 3), Aim::Fixed);
+            let at_us = size.at(0.2) + rng.below(size.at(0.75).cast_unsigned()).cast_signed();
+            self.click(order, at_us, rng.chance(250));
+        }
+    }
+
+    /// Bids on several auctions out of one wallet.
+    fn bids(&mut self, size: Size, member: u32) {
+        let mut rng = Rng::of(size.seed, member, 11);
+        for _ in 0..rng.range(1, 5) {
+            let any = rng.below(u64::from(size.stock)) as u32;
+            let at = if rng.chance(HOT_PER_MILLE) { HOT } else { any };
+            let Lot { starts_us, terms, .. } = self.lots[at as usize];
+            let last_us = terms.map_or(size.at(0.95), |terms| terms.ends_us.min(size.at(0.97)));
+            let first_us = starts_us.max(size.at(OPENS));
+            let mut at_us = first_us + rng.below((last_us - first_us).max(1).cast_unsigned()).cast_signed();
+            if rng.chance(60) {
+                // At any time, also before the start and after the end.
+                at_us = size.at(OPENS) + rng.below(size.at(0.85).cast_unsigned()).cast_signed();
+            }
+            if terms.is_none() && !rng.chance(150) {
+                let order = self.order(What::Purchase, member, at, 0, Aim::Fixed);
+                self.click(order, at_us, rng.chance(100));
+                continue;
+            }
+            let aim = match rng.below(100) {
+                0..8 => Aim::Low(rng.range(1, 10)),
+                8..13 => Aim::Broke,
+                13..16 => Aim::Raise(rng.range(100, 3_000)),
+                _ => Aim::Raise(rng.below(20)),
+            };
+            let order = self.order(What::Bid, member, at, 0, aim);
+            self.click(order, at_us, rng.chance(100));
+            if rng.chance(40) {
+                self.with_key_of(order, 0, Aim::Raise(rng.range(1, 30)), at_us);
+            }
+        }
+    }
+
+    /// Owners bid for, and buy, what is theirs.
+    fn by_owner(&mut self, size: Size, at: u32, rng: &mut Rng) {
+        let Lot { owner, starts_us, terms, .. } = self.lots[at as usize];
+        let last_us = terms.map_or(size.at(0.9), |terms| terms.ends_us);
+        for _ in 0..rng.range(1, 3) {
+            let what = if rng.chance(700) { What::Bid } else { What::Purchase };
+            let aim = if what == What::Bid { Aim::Raise(rng.below(50)) } else { Aim::Fixed };
+            let order = self.order(what, owner, at, 0, aim);
+            let at_us = starts_us + rng.below((last_us - starts_us).max(1).cast_unsigned()).cast_signed();
+            self.ask(order, at_us.max(size.at(OPENS)).min(size.at(0.97)));
+        }
+    }
+
+    /// Snipers just before the end, at it and after it, and at the ends that late bids lead to; somebody who settles too
+    /// early; and the settlement.
+    fn around_the_end(&mut self, size: Size, at: u32, rng: &mut Rng) {
+        let Some(Terms { ends_us, extend, .. }) = self.lots[at as usize].terms else { return };
+        if size.at(0.97) < ends_us {
+            return;
+        }
+        let any = |rng: &mut Rng| rng.below(u64::from(size.people)) as u32;
+        // Where late bids put the end off there are many, so that refused ones come between accepted ones.
+        let snipers = match (at, extend) {
+            (HOT, _) => 60,
+            (_, Some(_)) => rng.range(16, 30),
+            (_, None) => rng.range(4, 12),
+        };
+        for _ in 0..snipers {
+            let moved_us =
+                extend.map_or(0, |extend| extend.by_us * rng.below(u64::from(extend.max_count) + 1).cast_signed());
+            let off_us = if rng.chance(200) { 0 } else { rng.below(220_000).cast_signed() - 200_000 };
+            // Some of them too low: a refused bid must not put the end off.
+            let aim = if rng.chance(300) { Aim::Low(rng.range(1, 5)) } else { Aim::Raise(rng.below(30)) };
+            let member = any(rng);
+            let order = self.order(What::Bid, member, at, 0, aim);
+            self.click(order, ends_us + moved_us + off_us, rng.chance(100));
+        }
+        // Refused late bids, and then whoever settles too early: they are told the end, which no refused bid may have put off.
+        for _ in 0..if extend.is_some() { 4 } else { 0 } {
+            let (member, early_us) = (any(rng), rng.range(130_000, 190_000).cast_signed());
+            let order = self.order(What::Bid, member, at, 0, Aim::Low(rng.range(1, 5)));
+            self.ask(order, ends_us - early_us);
+        }
+        for _ in 0..if extend.is_some() { 5 } else { 1 } {
+            let (member, early_us) = (any(rng), rng.range(5_000, 110_000).cast_signed());
+            let order = self.order(What::Purchase, member, at, 0, Aim::Fixed);
+            self.ask(order, ends_us - early_us);
+        }
+        let settle_us = (ends_us + rng.range(2_000, 60_000).cast_signed()).cast_unsigned();
+        self.steps.push(Step::new(at, Act::Settle, settle_us));
+    }
+
+    /// Several bid the same at the same instant.
+    fn tie(&mut self, size: Size, at: u32, rng: &mut Rng) {
+        if at != HOT && !rng.chance(400) {
+            return;
+        }
+        let Lot { starts_us, terms, .. } = self.lots[at as usize];
+        let (first_us, last_us) =
+            (starts_us.max(size.at(OPENS)), terms.map_or(0, |terms| terms.ends_us).min(size.at(0.9)));
+        for _ in 0..rng.range(1, 3) {
+            let at_us = first_us + rng.below((last_us - first_us).max(1).cast_unsigned()).cast_signed();
+            for _ in 0..rng.range(3, 8) {
+                let member = rng.below(u64::from(size.people)) as u32;
+                let order = self.order(What::Bid, member, at, 0, Aim::Tie(self.ties));
+                self.ask(order, at_us);
+            }
+            self.ties += 1;
+        }
+    }
+
+    /// Many want the same thing at its price at the same instant.
+    fn race(&mut self, size: Size, at: u32, rng: &mut Rng) {
+        let first_us = self.lots[at as usize].starts_us.max(size.at(OPENS));
+        let at_us = first_us + rng.below((size.at(0.9) - first_us).max(1).cast_unsigned()).cast_signed();
+        for _ in 0..rng.range(5, 25) {
+            let member = rng.below(u64::from(size.people)) as u32;
+            let order = self.order(What::Purchase, member, at, 0, Aim::Fixed);
+            self.click(order, at_us, rng.chance(150));
+        }
+    }
+}
+
+/// What is sold as number `at`, and how. The first is the one that everybody looks at.
+fn lot(size: Size, at: u32) -> Lot {
+    let mut rng = Rng::of(size.seed, at, 12);
+    let owner = rng.below(u64::from(size.people)) as u32;
+    let hot = at == HOT;
+    let kind = if hot { 0 } else { rng.below(100) };
+    let share = |rng: &mut Rng, first: u64, last: u64| size.at(rng.range(first, last) as f64 / 1_000.0);
+    let starts_us = if !hot && rng.chance(200) { share(&mut rng, 180, 350) } else { -1_000_000 };
+    let price = if hot { 10 } else { rng.range(5, 400) };
+    if (85..100).contains(&kind) || at == 1 {
+        // Dear enough that not everybody can buy it.
+        return Lot { owner, price: price * 10, starts_us, terms: None };
+    }
+    let ends_us = match rng.below(100) {
+        _ if hot => size.at(0.75),
+        0..80 => share(&mut rng, 450, 880),
+        // It runs on when the drill is over.
+        _ => size.at(3.0) + 60_000_000,
+    };
+    let increment = (25..50).contains(&kind).then(|| rng.range(2, 40));
+    let ms = |rng: &mut Rng, first: u64, last: u64| rng.range(first, last).cast_signed() * 1_000;
+    let extend = (hot || (50..75).contains(&kind) || rng.chance(100)).then(|| Extend {
+        window_us: ms(&mut rng, 200, 600),
+        by_us: ms(&mut rng, 100, 400),
+        max_count: rng.range(1, 5) as u32,
+    });
+    let settle_us = rng.chance(600).then(|| ms(&mut rng, 300, 900));
+    Lot { owner, price, starts_us, terms: Some(Terms { ends_us, increment, extend, settle_us }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const SIZE: Size = Size { seed: 5, people: 2_000, stock: 60, seconds: 20 };
+
+    #[test]
+    fn a_seed_always_gives_the_same_plan() {
+        let (plan, again) = (Plan::of(SIZE), Plan::of(SIZE));
+        assert_eq!((&plan.lots, &plan.orders, &plan.steps), (&again.lots, &again.orders, &again.steps));
+        assert_ne!(plan.orders, Plan::of(Size { seed: 6, ..SIZE }).orders);
+    }
+
+    #[test]
+    fn everything_that_is_hard_is_there() {
+        let plan = Plan::of(SIZE);
+        let auctions: Vec<Terms> = plan.lots.iter().filter_map(|lot| lot.terms).collect();
+        assert!(auctions.len() < plan.lots.len(), "something has a fixed price");
+        assert!(
+            auctions.iter().any(|terms| terms.increment.is_some())
+                && auctions.iter().any(|terms| terms.settle_us.is_some())
+        );
+        assert!(
+            auctions.iter().any(|terms| terms.extend.is_some()) && auctions.iter().any(|terms| terms.extend.is_none())
+        );
+        assert!(
+            auctions.iter().any(|terms| SIZE.at(1.0) < terms.ends_us) && plan.lots.iter().any(|lot| 0 < lot.starts_us)
+        );
+        let at_the_end = plan.steps.iter().any(|step| {
+            let ends = auctions.iter().any(|terms| terms.ends_us.cast_unsigned() == step.due_us);
+            step.act == Act::Ask && ends
+        });
+        assert!(at_the_end, "somebody bids at the very end");
+        assert!(
+            plan.orders
+                .iter()
+                .any(|order| order.lot != STRANGER && order.member == plan.lots[order.lot as usize].owner)
+        );
+        assert!(plan.steps.iter().any(|step| step.act == Act::Twin) && 0 < plan.ties);
+        assert!(plan.orders.iter().enumerate().any(|(at, order)| order.key as usize != at), "a key with two bodies");
+    }
+
+    #[test]
+    fn no_two_charges_or_refunds_of_a_member_are_alike() {
+        let plan = Plan::of(SIZE);
+        let moves = plan.orders.iter().filter(|order| matches!(order.what, What::Charge | What::Refund));
+        let alike: Vec<_> = moves.map(|order| (order.what, order.member, order.amount)).collect();
+        assert_eq!(alike.iter().collect::<BTreeSet<_>>().len(), alike.len());
+    }
+}

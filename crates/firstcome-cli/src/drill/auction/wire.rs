@@ -1,0 +1,279 @@
+//! What the service says about members and listings, read from its bytes.
+
+use super::record::{Balance, Bid, Kind, Look, Movement, Names, Placed, STRANGER, Sale, State, Told, What};
+use crate::drill::clock::RunClock;
+use serde::Deserialize;
+use std::borrow::Cow;
+
+/// A bid, in its own answer, in a listing, or in the list.
+#[derive(Deserialize)]
+pub(crate) struct BidBody<'a> {
+    bid: u32,
+    #[serde(borrow)]
+    bidder: Cow<'a, str>,
+    price: u64,
+    #[serde(borrow)]
+    at: Cow<'a, str>,
+}
+
+/// A purchase, in its own answer, in a refusal, or in a listing.
+#[derive(Deserialize)]
+struct SaleBody<'a> {
+    #[serde(borrow)]
+    buyer: Cow<'a, str>,
+    price: u64,
+    #[serde(borrow)]
+    at: Cow<'a, str>,
+}
+
+/// Every field of every answer to an order.
+#[derive(Deserialize, Default)]
+pub(crate) struct Body<'a> {
+    #[serde(default, borrow)]
+    code: Option<&'a str>,
+    #[serde(default)]
+    pub(crate) retry_after_ms: Option<u64>,
+    #[serde(default)]
+    bid: Option<u32>,
+    #[serde(default, borrow)]
+    highest: Option<BidBody<'a>>,
+    #[serde(default, borrow)]
+    effective_ends_at: Option<&'a str>,
+    #[serde(default)]
+    fence: Option<u64>,
+    #[serde(default, borrow)]
+    buyer: Option<&'a str>,
+    #[serde(default)]
+    price: Option<u64>,
+    #[serde(default, borrow)]
+    at: Option<&'a str>,
+    #[serde(default)]
+    total: Option<u64>,
+    #[serde(default)]
+    available: Option<u64>,
+    #[serde(default)]
+    minimum: Option<u64>,
+    #[serde(default, borrow)]
+    purchase: Option<SaleBody<'a>>,
+    #[serde(default, borrow)]
+    settles_until: Option<&'a str>,
+}
+
+/// A listing.
+#[derive(Deserialize)]
+struct LookBody<'a> {
+    state: &'a str,
+    bids: u32,
+    #[serde(default, borrow)]
+    highest: Option<BidBody<'a>>,
+    #[serde(default, borrow)]
+    effective_ends_at: Option<&'a str>,
+    #[serde(default, borrow)]
+    purchase: Option<SaleBody<'a>>,
+    version: u64,
+}
+
+/// A page of bids.
+#[derive(Deserialize)]
+pub(crate) struct BidPage<'a> {
+    #[serde(borrow)]
+    pub(crate) items: Vec<BidBody<'a>>,
+    #[serde(default)]
+    pub(crate) next: Option<u64>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct RecordBody<'a> {
+    number: u64,
+    kind: &'a str,
+    total_delta: i64,
+    available_delta: i64,
+    at: &'a str,
+    #[serde(borrow)]
+    r#ref: Option<&'a str>,
+    hash: &'a str,
+}
+
+/// A page of records.
+#[derive(Deserialize)]
+pub(crate) struct RecordPage<'a> {
+    #[serde(borrow)]
+    pub(crate) items: Vec<RecordBody<'a>>,
+    #[serde(default)]
+    pub(crate) next: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct BalanceBody {
+    total: i64,
+    available: i64,
+}
+
+/// Reads answers: knows who is who and what time it is.
+#[derive(Clone)]
+pub(crate) struct Reader {
+    pub(crate) names: Names,
+    pub(crate) clock: RunClock,
+}
+
+impl Reader {
+    pub(crate) fn bid(&self, body: &BidBody<'_>) -> Option<Bid> {
+        let at_us = self.clock.instant_of(&body.at)?;
+        Some(Bid { number: body.bid, bidder: self.names.member_of(&body.bidder), price: body.price, at_us })
+    }
+
+    fn sale(&self, body: &SaleBody<'_>) -> Option<Sale> {
+        let at_us = self.clock.instant_of(&body.at)?;
+        Some(Sale { buyer: self.names.member_of(&body.buyer), price: body.price, at_us })
+    }
+
+    pub(crate) fn record(&self, body: &RecordBody<'_>) -> Option<Movement> {
+        let (kind, _, _) = Kind::ALL.into_iter().find(|(_, name, _)| *name == body.kind)?;
+        let (listing, bid) = match body.r#ref.map(|text| text.split_once('#').unwrap_or((text, "0"))) {
+            Some((listing, bid)) => (self.names.lot_of(listing), bid.parse().ok()?),
+            None => (STRANGER, 0),
+        };
+        Some(Movement {
+            number: body.number,
+            kind,
+            total_delta: body.total_delta,
+            available_delta: body.available_delta,
+            at_us: self.clock.instant_of(body.at)?,
+            lot: listing,
+            bid,
+            hash: unhexed(body.hash)?,
+        })
+    }
+
+    pub(crate) fn balance(bytes: &[u8]) -> Option<Balance> {
+        let BalanceBody { total, available } = serde_json::from_slice(bytes).ok()?;
+        Some(Balance { total, available })
+    }
+
+    /// What a listing says about itself.
+    pub(crate) fn look(&self, lot: u32, sent_us: i64, received_us: i64, bytes: &[u8]) -> Option<Look> {
+        let body: LookBody<'_> = serde_json::from_slice(bytes).ok()?;
+        let state = match body.state {
+            "scheduled" => State::Scheduled,
+            "running" => State::Running,
+            "ended" => State::Ended,
+            "sold" => State::Sold,
+            "unsold" => State::Unsold,
+            _ => State::Unknown,
+        };
+        Some(Look {
+            lot,
+            sent_us,
+            received_us,
+            state,
+            bids: body.bids,
+            highest: body.highest.as_ref().map(|bid| self.bid(bid)).map_or(Some(None), |bid| bid.map(Some))?,
+            ends_us: body.effective_ends_at.and_then(|text| self.clock.instant_of(text)),
+            version: body.version,
+            sale: body.purchase.as_ref().and_then(|sale| self.sale(sale)),
+        })
+    }
+
+    /// Which answer this is to this call. A code with another status than its own is unexpected, as is an answer that lacks
+    /// what it must hold.
+    pub(crate) fn told(&self, what: What, status: u16, body: &Body<'_>) -> Told {
+        let told = if 300 <= status { self.refused(what, status, body) } else { self.done(what, status, body) };
+        told.unwrap_or(Told::Unexpected)
+    }
+
+    fn done(&self, what: What, status: u16, body: &Body<'_>) -> Option<Told> {
+        match (what, status) {
+            (What::Charge | What::Refund, 200) => Some(Told::Moved { total: body.total?, available: body.available? }),
+            (What::Bid, 201) => {
+                let bid = self.bid(body.highest.as_ref()?)?;
+                let ends_us = self.clock.instant_of(body.effective_ends_at?)?;
+                let placed = Placed { bid, ends_us, fence: body.fence? };
+                (body.bid == Some(bid.number)).then_some(Told::Placed(placed))
+            }
+            (What::Purchase, 201) => Some(Told::Sold(Sale {
+                buyer: self.names.member_of(body.buyer?),
+                price: body.price?,
+                at_us: self.clock.instant_of(body.at?)?,
+            })),
+            _ => None,
+        }
+    }
+
+    fn refused(&self, what: What, status: u16, body: &Body<'_>) -> Option<Told> {
+        let instant = |text: Option<&str>| self.clock.instant_of(text?);
+        let told = match (what, status, body.code?) {
+            (_, 422, "idempotency_key_reused") => Told::KeyReused,
+            (_, 503, "overloaded" | "store_unavailable" | "outcome_unknown") => Told::Undecided,
+            (What::Bid | What::Purchase, 409, "own_listing") => Told::OwnListing,
+            (What::Bid | What::Purchase, 409, "not_in_progress") => Told::NotInProgress,
+            (What::Bid, 409, "already_highest_bidder") => Told::AlreadyHighest,
+            (What::Bid, 409, "bid_too_low") => Told::TooLow(body.minimum?),
+            (What::Bid | What::Purchase | What::Refund, 409, "insufficient_points") => {
+                Told::Insufficient(body.available?)
+            }
+            (What::Purchase, 409, "auction_not_ended") => Told::NotEnded(instant(body.effective_ends_at)?),
+            (What::Purchase, 409, "not_winner") => Told::NotWinner,
+            (What::Purchase, 409, "already_sold") => Told::AlreadySold(self.sale(body.purchase.as_ref()?)?),
+            (What::Purchase, 409, "settlement_expired") => Told::SettlementExpired(instant(body.settles_until)?),
+            _ => return None,
+        };
+        Some(told)
+    }
+}
+
+/// 32 bytes from their 64 digits.
+fn unhexed(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reader() -> Reader {
+        Reader { names: Names { prefix: "d".into(), members: 9, lots: 9 }, clock: RunClock::start() }
+    }
+
+    #[test]
+    fn answers_are_known_by_status_and_code_together() {
+        let reader = reader();
+        let at = "2026-01-01T00:00:00.5Z";
+        let rows = [
+            (What::Charge, 200, r#"{"member":"d-m1","total":5,"available":3}"#.to_owned(), true),
+            (What::Charge, 201, r#"{"total":5,"available":3}"#.to_owned(), false),
+            (What::Bid, 409, r#"{"code":"bid_too_low","minimum":7}"#.to_owned(), true),
+            (What::Bid, 409, r#"{"code":"bid_too_low"}"#.to_owned(), false),
+            (What::Bid, 410, r#"{"code":"bid_too_low","minimum":7}"#.to_owned(), false),
+            (What::Purchase, 409, r#"{"code":"bid_too_low","minimum":7}"#.to_owned(), false),
+            (What::Purchase, 201, format!(r#"{{"listing":"l","buyer":"d-m3","price":4,"at":"{at}"}}"#), true),
+            (What::Refund, 404, r#"{"code":"unknown_listing"}"#.to_owned(), false),
+        ];
+        for (what, status, text, known) in rows {
+            let body = serde_json::from_str(&text).unwrap();
+            assert_eq!(reader.told(what, status, &body) != Told::Unexpected, known, "{what:?} {status} {text}");
+        }
+        let placed = format!(
+            r#"{{"bid":2,"highest":{{"bid":2,"bidder":"d-m3","price":4,"at":"{at}"}},"effective_ends_at":"{at}","fence":3}}"#
+        );
+        let told = reader.told(What::Bid, 201, &serde_json::from_str(&placed).unwrap());
+        assert!(matches!(told, Told::Placed(Placed { bid: Bid { number: 2, bidder: 3, price: 4, .. }, fence: 3, .. })));
+        let other = placed.replacen("\"bid\":2", "\"bid\":1", 1);
+        assert_eq!(reader.told(What::Bid, 201, &serde_json::from_str(&other).unwrap()), Told::Unexpected);
+    }
+
+    #[test]
+    fn names_are_those_of_this_drill() {
+        let names = reader().names;
+        assert_eq!((names.member_of(&names.member(8)), names.lot_of(&names.lot(0))), (8, 0));
+        for other in ["e-m1", "d-m9", "d-l1", "d-m", "dm1", ""] {
+            assert_eq!(names.member_of(other), STRANGER, "{other}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The audit of a drill of auctions: judges every answer, and everything that is there at the end, from the outside. Only what
+//! is certain counts: an effect happened somewhere between sent and received, and a lost request may or may not have had
+//! one. What is true of the store at an instant follows from its bids and records, each of which says when it was.
+
+mod acknowledged;
+mod asked;
+mod bids;
+mod books;
+mod closings;
+mod ends;
+mod holds;
+mod keys;
+mod looks;
+mod order;
+mod points;
+mod records;
+mod refusals;
+#[cfg(test)]
+mod story;
+
+use super::Tally;
+use crate::drill::auction::record::{History, Instant, STRANGER};
+use crate::drill::facts::AuditCheck;
+use books::Books;
+
+/// Every check of an event of auctions.
+pub(crate) fn all(history: &History) -> Vec<AuditCheck> {
+    let books = Books::of(history);
+    vec![
+        bids::bids_rise(&books),
+        bids::bids_in_period(&books),
+        order::bids_in_order(&books),
+        ends::end_follows_bids(&books),
+        refusals::refusals_true(&books),
+        acknowledged::acknowledged_stays(&books),
+        asked::nothing_unasked(&books),
+        keys::one_effect_per_key(history),
+        looks::listing_true(&books),
+        holds::hold_ends_once(&books),
+        points::never_overdrawn(&books),
+        points::balance_is_sum(&books),
+        points::points_conserved(&books),
+        records::records_chained(history),
+        closings::closed_once(&books),
+        closings::one_sale(&books),
+        answers_known(history),
+    ]
+}
+
+/// No answer but those that the API knows.
+fn answers_known(history: &History) -> AuditCheck {
+    let mut tally = Tally::new("answers_known", "every answer is one that the call may give");
+    for _ in &history.heard {
+        tally.check(true, String::new);
+    }
+    for strange in &history.strange {
+        tally.check(false, || strange.clone());
+    }
+    tally.done()
+}
+
+/// An instant as examples tell it.
+fn seconds(at_us: Instant) -> String {
+    format!("{:.6} s", at_us as f64 / 1e6)
+}
+
+/// Somebody as examples tell it.
+fn who(member: u32) -> String {
+    if member == STRANGER { "somebody else".into() } else { format!("m{member}") }
+}

@@ -1,0 +1,160 @@
+//! Small histories for the tests of the audit: one auction of member 0 from 0 to 1000, at 10, with 200 to settle. Its bids and
+//! wallets are what the test says, right or wrong.
+
+use super::books::Books;
+use super::records::chained;
+use crate::drill::auction::record::{
+    Balance, Bid, Extend, Heard, History, Instant, Kind, Look, Lot, Movement, Names, Order, Placed, STRANGER, State,
+    Terms, Told, What,
+};
+
+const MEMBERS: u32 = 4;
+
+#[derive(Clone)]
+pub(super) struct Story {
+    pub(super) history: History,
+}
+
+impl Story {
+    pub(super) fn new() -> Self {
+        let terms = Terms { ends_us: 1_000, increment: None, extend: None, settle_us: Some(200) };
+        let lot = Lot { owner: 0, price: 10, starts_us: 0, terms: Some(terms) };
+        let mut history = History {
+            names: Names { prefix: "d".into(), members: MEMBERS, lots: 1 },
+            start_wall_us: 1_700_000_000_000_000,
+            lots: vec![lot],
+            bids: vec![Vec::new()],
+            records: vec![Vec::new(); MEMBERS as usize],
+            balances: vec![Balance::default(); MEMBERS as usize],
+            ..History::default()
+        };
+        history.last.push(Look {
+            lot: 0,
+            sent_us: 0,
+            received_us: 0,
+            state: State::Running,
+            bids: 0,
+            highest: None,
+            ends_us: Some(1_000),
+            version: 1,
+            sale: None,
+        });
+        Self { history }
+    }
+
+    pub(super) fn books(&self) -> Books<'_> {
+        Books::of(&self.history)
+    }
+
+    pub(super) fn extend(&mut self, window_us: i64, by_us: i64, max_count: u32) {
+        self.history.lots[0].terms.as_mut().unwrap().extend = Some(Extend { window_us, by_us, max_count });
+    }
+
+    /// A record of a member about the listing and a bid of it.
+    pub(super) fn record(&mut self, member: u32, kind: Kind, amount: i64, at_us: Instant, bid: u32) -> &mut Self {
+        let (total, available) = kind.signs();
+        let lot = if matches!(kind, Kind::Charge | Kind::Refund) { STRANGER } else { 0 };
+        let records = &mut self.history.records[member as usize];
+        let number = records.len() as u64 + 1;
+        let (total_delta, available_delta) = (total * amount, available * amount);
+        records.push(Movement { number, kind, total_delta, available_delta, at_us, lot, bid, hash: [0; 32] });
+        self
+    }
+
+    pub(super) fn charge(&mut self, member: u32, amount: i64, at_us: Instant) -> &mut Self {
+        self.record(member, Kind::Charge, amount, at_us, 0)
+    }
+
+    /// A bid that is listed, with what it does to the wallets.
+    pub(super) fn bid(&mut self, bidder: u32, price: u64, at_us: Instant) -> &mut Self {
+        let before = self.history.bids[0].last().copied();
+        let number = before.map_or(0, |bid| bid.number) + 1;
+        self.history.bids[0].push(Bid { number, bidder, price, at_us });
+        self.record(bidder, Kind::Hold, price.cast_signed(), at_us, number);
+        if let Some(before) = before {
+            self.record(before.bidder, Kind::Release, before.price.cast_signed(), at_us, before.number);
+        }
+        self
+    }
+
+    /// An order of its own, and what was heard of it.
+    fn hears(&mut self, order: Order, sent_us: Instant, received_us: Instant, told: Told) -> &mut Self {
+        let number = self.history.orders.len() as u32;
+        self.history.orders.push(Order { key: number, ..order });
+        self.history.heard.push(Heard { order: number, sent_us, received_us, told });
+        self
+    }
+
+    pub(super) fn hears_again(&mut self, order: u32, sent_us: Instant, received_us: Instant, told: Told) {
+        self.history.heard.push(Heard { order, sent_us, received_us, told });
+    }
+
+    /// The bidder of a listed bid is told so.
+    pub(super) fn told_bid(&mut self, number: u32, sent_us: Instant, received_us: Instant) -> &mut Self {
+        let bid = self.history.bids[0][number as usize - 1];
+        let ends_us = self.books().end_after(0, number as usize).unwrap();
+        let told = Told::Placed(Placed { bid, ends_us, fence: u64::from(number) + 1 });
+        let order = Order { what: What::Bid, member: bid.bidder, lot: 0, amount: bid.price, key: 0 };
+        self.hears(order, sent_us, received_us, told)
+    }
+
+    pub(super) fn bids_and_hears(
+        &mut self,
+        member: u32,
+        amount: u64,
+        sent_us: Instant,
+        received_us: Instant,
+        told: Told,
+    ) {
+        self.hears(Order { what: What::Bid, member, lot: 0, amount, key: 0 }, sent_us, received_us, told);
+    }
+
+    pub(super) fn buys_and_hears(&mut self, member: u32, sent_us: Instant, received_us: Instant, told: Told) {
+        self.hears(Order { what: What::Purchase, member, lot: 0, amount: 0, key: 0 }, sent_us, received_us, told);
+    }
+
+    pub(super) fn moves_and_hears(
+        &mut self,
+        member: u32,
+        amount: u64,
+        sent_us: Instant,
+        received_us: Instant,
+        told: Told,
+    ) {
+        self.hears(Order { what: What::Charge, member, lot: STRANGER, amount, key: 0 }, sent_us, received_us, told);
+    }
+
+    /// The last look at the listing was then, and shows its bids.
+    pub(super) fn looked(&mut self, at_us: Instant) -> &mut Self {
+        let ends_us = Some(self.books().end(0));
+        let (bids, last) = (&self.history.bids[0], &mut self.history.last[0]);
+        (last.bids, last.highest, last.ends_us) = (bids.len() as u32, bids.last().copied(), ends_us);
+        (last.sent_us, last.received_us) = (at_us, at_us);
+        self
+    }
+
+    /// The last look was while it ran.
+    pub(super) fn ends_here(&mut self) {
+        let at_us = self.history.bids[0].last().map_or(0, |bid| bid.at_us);
+        self.looked(at_us);
+    }
+
+    /// The balances that the records come to.
+    pub(super) fn balances(&mut self) {
+        for (records, balance) in self.history.records.iter().zip(&mut self.history.balances) {
+            balance.total = records.iter().map(|record| record.total_delta).sum();
+            balance.available = records.iter().map(|record| record.available_delta).sum();
+        }
+    }
+
+    /// The hashes that the records come to.
+    pub(super) fn chain(&mut self) {
+        for member in 0..MEMBERS {
+            let mut chain = [0; 32];
+            for at in 0..self.history.records[member as usize].len() {
+                chain = chained(&self.history, member, &self.history.records[member as usize][at], chain);
+                self.history.records[member as usize][at].hash = chain;
+            }
+        }
+    }
+}
