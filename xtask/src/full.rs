@@ -6,10 +6,13 @@ use std::fmt::Write as _;
 use std::fs;
 
 /// The rules whose every guard must be missed by a test when it is taken out.
-const RULE_FILES: [&str; 10] = [
+const RULE_FILES: [&str; 13] = [
+    "crates/firstcome-core/src/auction.rs",
+    "crates/firstcome-core/src/auction/settings.rs",
     "crates/firstcome-core/src/coupon.rs",
     "crates/firstcome-core/src/coupon/book.rs",
     "crates/firstcome-core/src/lock.rs",
+    "crates/firstcome-core/src/points.rs",
     "crates/firstcome-core/src/room.rs",
     "crates/firstcome-core/src/room/line.rs",
     "crates/firstcome-core/src/room/pace.rs",
@@ -29,7 +32,7 @@ const MUTANTS: &str = "27.1.0";
 
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
 
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     ("deny", "Dependencies: bans, licences, sources", deny),
     ("mutants", "Mutants of the rules", mutants),
     ("sim", "Simulator, two hundred thousand seeds", sim),
@@ -39,6 +42,7 @@ const PARTS: [Part; 10] = [
     ("bench", "Coupons on this machine", bench),
     ("rooms", "Rooms on this machine", rooms),
     ("locks", "Locks on this machine", locks),
+    ("auctions", "Auctions on this machine", auctions),
     ("concert", "A concert at full size, killed twenty times", concert),
 ];
 
@@ -158,6 +162,12 @@ fn locks() -> Result<String, String> {
     let defaults = ["--peer", "rslock, its defaults=target/bench/release/rslock 3 200"];
     let arguments = [&["bench", "locks", "--data", "target", "--table"], &long[..], &defaults[..]].concat();
     shell::output("target/release/firstcome", &arguments)
+}
+
+/// And this one: it starts a PostgreSQL, a MariaDB and a Redis.
+fn auctions() -> Result<String, String> {
+    release()?;
+    shell::output("target/release/firstcome", &["bench", "auctions", "--data", "target", "--table"])
 }
 
 fn concert() -> Result<String, String> {

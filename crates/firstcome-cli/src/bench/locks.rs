@@ -7,14 +7,17 @@ mod dead;
 mod hot;
 mod order;
 mod peer;
-mod plot;
+mod picture;
 mod server;
 mod strategy;
 mod traced;
 mod worker;
 
+pub(super) use traced::{patient, unreachable};
+
 use super::conditions::Conditions;
 use super::coupons::Scratch;
+use super::plot::check;
 use super::report::{Target, figure, target_table};
 use crate::output::{grouped, progress, table, wants_table, write_out};
 use crate::{Failure, Outcome};
@@ -171,7 +174,7 @@ pub(crate) fn run_worker() -> Outcome {
 
 pub(crate) fn run(args: &LocksArgs) -> Outcome {
     if let Some(plot) = &args.plot {
-        plot::check(plot).map_err(Failure::Usage)?;
+        check(plot).map_err(Failure::Usage)?;
     }
     let conditions = Conditions::measure(&args.data).map_err(Failure::Usage)?;
     // One thread: the workers and the server need the processors.
@@ -185,7 +188,8 @@ pub(crate) fn run(args: &LocksArgs) -> Outcome {
     })
 }
 
-async fn told_to_stop() {
+/// Until somebody asks this process to end.
+pub(super) async fn told_to_stop() {
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
         return std::future::pending().await;
@@ -231,7 +235,8 @@ async fn measure_and_tell(args: &LocksArgs, conditions: &Conditions) -> Outcome 
     let Bench { rows, figures, targets, .. } = &bench;
     let report = Report { conditions, redis: &redis, rows, figures, targets };
     if let Some(path) = &args.plot {
-        std::fs::write(path, plot::draw(path, &report)).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, picture::draw(path, &report))
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if args.table || wants_table(args.json) {
         write_out(report.text().as_bytes())?;

@@ -1,11 +1,13 @@
 //! `firstcome bench`: the same contended work under every strategy, with the conditions under which it ran.
 
+mod auctions;
 mod bare;
 mod conditions;
 mod coupons;
 mod http;
 mod load;
 mod locks;
+mod plot;
 mod redis_set;
 mod report;
 mod rooms;
@@ -21,6 +23,8 @@ pub(crate) enum BenchCommand {
     Rooms(rooms::RoomsArgs),
     /// Locks: one hot lock under every strategy, with several processes; what waiting, holding and dying cost
     Locks(locks::LocksArgs),
+    /// Auctions: one hot auction on the embedded store and on databases, combined and under every other strategy
+    Auctions(auctions::AuctionsArgs),
     /// Want a lock, as one of several processes; told what to do over standard input
     #[command(hide = true)]
     LockWorker,
@@ -34,6 +38,7 @@ pub(crate) fn run(command: BenchCommand) -> Outcome {
         BenchCommand::Coupons(args) => coupons::run(&args),
         BenchCommand::Rooms(args) => rooms::run(&args),
         BenchCommand::Locks(args) => locks::run(&args),
+        BenchCommand::Auctions(args) => auctions::run(&args),
         BenchCommand::LockWorker => locks::run_worker(),
         BenchCommand::EmptyRoute => http::serve_empty_route(),
     }

@@ -1,6 +1,6 @@
 //! Benchmarks: their figures are for people, but that they run, and that every strategy of ours is exact, is a fact.
 
-use crate::support::program::{command, firstcome, is_installed, run};
+use crate::support::program::{PROGRAM, command, firstcome, is_installed, run, run_for};
 use crate::support::{machine_has, wait_for};
 use serde_json::Value;
 use std::fs::Permissions;
@@ -190,4 +190,75 @@ fn a_peer_is_a_name_and_a_program_that_is_there() {
         let told = firstcome(directory.path(), &["bench", "locks", "--peer", peer]).with(2);
         assert!(told.contains(says), "{peer}: {told}");
     }
+}
+
+/// What a strategy of the auction came to.
+fn auction_row<'a>(rows: &'a [Value], store: &str, strategy: &str) -> &'a Value {
+    let is_it = |row: &&Value| {
+        let text = |name: &str| row[name].as_str().unwrap_or_default();
+        text("store").starts_with(store) && text("strategy") == strategy
+    };
+    rows.iter().find(is_it).unwrap_or_else(|| panic!("no row of {store}, {strategy}: {rows:?}"))
+}
+
+#[test]
+fn an_auction_is_exact_under_every_strategy() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    // Root runs PostgreSQL as somebody else, who must be able to get there.
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("it is ours");
+    let on_disk = file_system(directory.path()) != "tmpfs";
+    if !machine_has("a build directory on a disk", on_disk) {
+        return;
+    }
+    let postgres = is_installed("postgres") || Path::new("/usr/lib/postgresql").exists();
+    let databases = [
+        ("PostgreSQL", machine_has("PostgreSQL", postgres), "advisory lock + transaction"),
+        ("MariaDB", machine_has("MariaDB", is_installed("mariadbd")), "GET_LOCK + transaction"),
+    ];
+    let redis = machine_has("Redis", is_installed("redis-server"));
+    let short =
+        ["--time", "200ms", "--tasks", "24", "--bidders", "24", "--connections", "6", "--plot", "auctions.html"];
+    let arguments = [&["bench", "auctions", "--json"], short.as_slice()].concat();
+    let patience = std::time::Duration::from_secs(180);
+    let said = run_for(command(PROGRAM, directory.path()).args(&arguments), patience).well();
+    let report: Value = serde_json::from_str(&said).expect("a report");
+    let rows = report["rows"].as_array().expect("rows");
+    let mut targets = 3;
+    let mut wanted = vec![("embedded", "combining (ours)"), ("embedded", "combining, half load")];
+    wanted.push(("HTTP", "combining (ours)"));
+    for (database, there, named) in databases {
+        if there {
+            targets += 2;
+            wanted.extend([(database, "SELECT … FOR UPDATE"), (database, named)]);
+            wanted.extend([(database, "combining (ours)"), (database, "combining, half load")]);
+            if redis {
+                wanted.push((database, "our lock + transaction, 3 retries"));
+                wanted.push((database, "spin lock, 100 ms, + the same (O2)"));
+            }
+        }
+    }
+    for (store, strategy) in &wanted {
+        let row = auction_row(rows, store, strategy);
+        assert_eq!(row["correct"], true, "{row}");
+        assert!(0 < row["accepted"].as_u64().expect("a count"), "{row}");
+        // Only a lock that is tried now and then is not to be had in time.
+        assert!(strategy.starts_with("spin") || row["failed"] == 0, "{row}");
+    }
+    assert_eq!(rows.len(), wanted.len() + 1, "and /healthz: {report}");
+    assert_eq!(report["targets"].as_array().map(Vec::len), Some(targets), "{report}");
+    let plot = std::fs::read_to_string(directory.path().join("auctions.html")).expect("a plot");
+    assert!(plot.contains("<title>Auctions") && plot.contains("embedded: combining (ours)"), "{plot}");
+    let left: Vec<_> = std::fs::read_dir(directory.path()).expect("a directory").flatten().collect();
+    assert_eq!(left.len(), 1, "only the plot stays: {left:?}");
+}
+
+#[test]
+fn a_benchmark_of_auctions_loads_only_this_machine() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    for store in ["postgres://ann:s3cret@db.example/shop", "mysql://ann:s3cret@192.0.2.1/shop", "redis://192.0.2.1"] {
+        let told = firstcome(directory.path(), &["bench", "auctions", "--store", store]).with(2);
+        assert!(told.contains("on this machine") && !told.contains("s3cret"), "{told}");
+    }
+    let told = firstcome(directory.path(), &["bench", "auctions", "--store", "sqlite://file"]).with(2);
+    assert!(told.contains("a store is postgres://"), "{told}");
 }

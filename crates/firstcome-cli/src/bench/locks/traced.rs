@@ -63,14 +63,14 @@ fn with<R>(seen: &Mutex<Seen>, change: impl FnOnce(&mut Seen) -> R) -> R {
 }
 
 /// Options for a machine that is busy with the benchmark itself.
-pub(super) fn patient() -> LinkOptions {
+pub(in crate::bench) fn patient() -> LinkOptions {
     let mut options = LinkOptions::default();
     (options.connect_timeout, options.answer_timeout) = (PATIENCE, PATIENCE);
     options
 }
 
 /// What cannot be opened, as a fault of the store.
-pub(super) fn unreachable(error: &impl ToString) -> anyhow::Error {
+pub(in crate::bench) fn unreachable(error: &impl ToString) -> anyhow::Error {
     Fault { kind: FaultKind::Unreachable, detail: error.to_string() }.into()
 }
 

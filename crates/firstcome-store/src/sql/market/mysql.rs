@@ -293,10 +293,13 @@ fn update_wallets(text: &mut String, changes: &Changes) {
 mod tests {
     use super::*;
 
+    /// What a server says of itself, and what it is refused for.
+    type Row = (&'static [(&'static str, &'static str)], Option<&'static str>);
+
     #[test]
     fn a_session_that_is_not_what_was_asked_for_is_refused() {
         let options = MarketOptions::default();
-        let rows: [(&[(&str, &str)], Option<&str>); 10] = [
+        let rows: [Row; 10] = [
             (&[], None),
             (&[("tx_isolation", "REPEATABLE-READ")], Some("tx_isolation is REPEATABLE-READ")),
             (&[("transaction_isolation", "SERIALIZABLE")], Some("transaction_isolation is SERIALIZABLE")),

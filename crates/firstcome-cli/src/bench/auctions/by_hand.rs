@@ -1,0 +1,337 @@
+//! The other ways: one transaction per bid, written by hand as careful teams write it, on tables of its own.
+//!
+//! To their advantage these rows have no chain of hashes, no idempotency keys, and wallets that nobody else touches. The rules
+//! are the same: the core judges.
+
+mod mysql;
+mod postgres;
+
+pub(super) use mysql::ByMySql;
+pub(super) use postgres::ByPostgres;
+
+use super::audit::Facts;
+use super::hot::{Bidding, Placed, Run, Told};
+use super::market::member;
+use anyhow::Context;
+use firstcome::core::auction::{AuctionTerms, Bid, Listing, Phase, Standing, Terms};
+use firstcome::core::id::{ListingName, MemberName};
+use firstcome::core::points::Amount;
+use firstcome::core::time::Timestamp;
+use firstcome::lock::Pauses;
+use firstcome::{LockError, Locks, SpinLocks};
+use std::future::Future;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// How long a lock is waited for, and how long it lasts unless it is given back: as O2 has it.
+const WAIT: Duration = Duration::from_secs(5);
+const LEASE: Duration = Duration::from_secs(3);
+/// Between two tries of a lock that spins, and before the next try after a conflict of versions.
+const PAUSE_MS: NonZeroU32 = NonZeroU32::new(100).unwrap();
+/// How often a lock that spins is tried, and a transaction after a conflict: once, and three times more.
+const TRIES: NonZeroU32 = NonZeroU32::new(4).unwrap();
+/// The lock's name, for all ways.
+const LOCK: &str = "AUCTION:1";
+
+/// What keeps two bids apart.
+pub(super) enum Way {
+    /// Rows: the listing and both wallets, for update.
+    Rows,
+    /// A lock of the database's own, by name.
+    Named,
+    /// Our lock, in the order of arrival; then the version of the listing.
+    Ours(Locks),
+    /// A lock that is tried again and again; then the version of the listing.
+    Spin(SpinLocks),
+}
+
+/// A database on which bids are placed by hand.
+pub(super) trait Hand: Send + Sync + 'static {
+    type Session: Session;
+
+    /// Takes a connection, or waits for one.
+    fn session(&self) -> impl Future<Output = anyhow::Result<Self::Session>> + Send;
+
+    /// Makes the tables afresh, with so many bidders.
+    fn lay_out(&self, bidders: usize) -> impl Future<Output = anyhow::Result<()>> + Send;
+
+    /// All that is stored, beside what was told.
+    fn facts(&self, run: &Run) -> impl Future<Output = anyhow::Result<Facts>> + Send;
+
+    /// How many transactions that write the server has seen.
+    fn commits(&self) -> impl Future<Output = anyhow::Result<u64>> + Send;
+
+    /// What the server says it is.
+    fn version(&self) -> impl Future<Output = anyhow::Result<String>> + Send;
+
+    /// A statement without an answer.
+    fn say(&self, statement: String) -> impl Future<Output = anyhow::Result<()>> + Send;
+}
+
+/// A connection. Each method is one round trip, but where it says otherwise.
+pub(super) trait Session: Send {
+    fn begin(&mut self) -> impl Future<Output = anyhow::Result<()>> + Send;
+
+    fn commit(&mut self) -> impl Future<Output = anyhow::Result<()>> + Send;
+
+    fn rollback(&mut self) -> impl Future<Output = anyhow::Result<()>> + Send;
+
+    /// Takes the named lock and begins: two round trips. False if it was not to be had in time.
+    fn begin_named(&mut self) -> impl Future<Output = anyhow::Result<bool>> + Send;
+
+    /// Gives the named lock back, if the end of the transaction does not.
+    fn end_named(&mut self) -> impl Future<Output = anyhow::Result<()>> + Send;
+
+    /// The listing, and the server's clock.
+    fn lot(&mut self, lock: bool) -> impl Future<Output = anyhow::Result<Lot>> + Send;
+
+    /// The wallets of two members, or of one named twice, in the order of their numbers.
+    fn wallets(&mut self, members: [i64; 2], lock: bool) -> impl Future<Output = anyhow::Result<Vec<Wallet>>> + Send;
+
+    /// Writes the listing if it is as it was read, the wallets, the records and the bid: four round trips. False, and nothing
+    /// but the transaction to be rolled back, if the listing is not.
+    fn write(&mut self, change: &Change) -> impl Future<Output = anyhow::Result<bool>> + Send;
+
+    /// Closes the connection: whatever it has goes with it.
+    fn discard(self);
+}
+
+/// The listing as it was read.
+pub(super) struct Lot {
+    pub(super) bids: i64,
+    pub(super) highest: Option<(i64, i64)>,
+    pub(super) version: i64,
+    pub(super) now_us: i64,
+}
+
+/// A wallet as it was read.
+#[derive(Clone, Copy)]
+pub(super) struct Wallet {
+    pub(super) member: i64,
+    pub(super) total: i64,
+    pub(super) held: i64,
+    pub(super) records: i64,
+}
+
+/// What an accepted bid changes.
+pub(super) struct Change {
+    pub(super) version: i64,
+    pub(super) number: i64,
+    pub(super) price: i64,
+    pub(super) now_us: i64,
+    pub(super) bidder: Wallet,
+    /// Whose hold ends, which bid it backed, and its price.
+    pub(super) outbid: Option<(Wallet, i64, i64)>,
+}
+
+/// One record to be written.
+pub(super) struct Written {
+    pub(super) wallet: Wallet,
+    pub(super) kind: i64,
+    pub(super) amount: i64,
+    pub(super) bid: i64,
+}
+
+impl Change {
+    /// The records, with the wallets as they are after them.
+    pub(super) fn records(&self) -> Vec<Written> {
+        let after =
+            |wallet: &Wallet, by: i64| Wallet { held: wallet.held + by, records: wallet.records + 1, ..*wallet };
+        let hold =
+            Written { wallet: after(&self.bidder, self.price), kind: HOLD, amount: self.price, bid: self.number };
+        let release = self.outbid.as_ref().map(|(wallet, bid, price)| Written {
+            wallet: after(wallet, -price),
+            kind: RELEASE,
+            amount: *price,
+            bid: *bid,
+        });
+        std::iter::once(hold).chain(release).collect()
+    }
+}
+
+/// Numbers of kinds of records: those of the core.
+pub(super) const CHARGE: i64 = firstcome::core::points::Kind::Charge.number() as i64;
+const HOLD: i64 = firstcome::core::points::Kind::Hold.number() as i64;
+const RELEASE: i64 = firstcome::core::points::Kind::Release.number() as i64;
+
+/// One way on one database.
+pub(super) struct ByHand<H> {
+    pub(super) hand: H,
+    way: Way,
+    listing: ListingName,
+    seller: MemberName,
+    bidders: Vec<MemberName>,
+}
+
+/// What one transaction came to.
+enum Attempt {
+    Accepted(i64),
+    Refused,
+    /// Somebody else was first: it may be tried again.
+    Conflict,
+    NoLock,
+}
+
+/// Where it broke.
+struct Broken {
+    in_commit: bool,
+    error: anyhow::Error,
+}
+
+impl From<anyhow::Error> for Broken {
+    fn from(error: anyhow::Error) -> Self {
+        Self { in_commit: false, error }
+    }
+}
+
+fn no_lock() -> Told {
+    Told::Failed { may_be_done: false, says: "the lock was not to be had in time".into() }
+}
+
+impl<H: Hand> ByHand<H> {
+    pub(super) fn new(hand: H, way: Way, bidders: usize) -> anyhow::Result<Self> {
+        let listing = ListingName::parse("hot").ok().context("a name")?;
+        Ok(Self { hand, way, listing, seller: member("seller")?, bidders: super::market::bidders("hot", bidders)? })
+    }
+
+    /// Whether the rules take the bid: the same rules as everywhere.
+    fn takes(&self, lot: &Lot, bidder: usize, price: u64, available: i64) -> anyhow::Result<bool> {
+        let terms = AuctionTerms { ends_at: Timestamp::MAX, min_increment: None, extend: None, settle_within_ms: None };
+        let now = Timestamp::clamped_us(lot.now_us);
+        let bids = u32::try_from(lot.bids)?;
+        let highest = match lot.highest {
+            None => None,
+            Some((member, price)) => Some(Bid {
+                number: bids,
+                bidder: self.bidders.get(usize::try_from(member)?).context("an unknown bidder")?.clone(),
+                price: Amount::new(u64::try_from(price)?).context("a price")?,
+                at: now,
+            }),
+        };
+        let standing = Standing {
+            name: self.listing.clone(),
+            owner: self.seller.clone(),
+            price: Amount::new(1).context("a price")?,
+            starts_at: Timestamp::MIN,
+            terms: Terms::Auction(terms),
+            effective_ends_at: Timestamp::MAX,
+            extensions: 0,
+            bids,
+            highest,
+            phase: Phase::Open,
+            version: lot.version.cast_unsigned(),
+            last_at: now,
+        };
+        let listing = Listing::restore(standing).map_err(|damage| anyhow::anyhow!("{}", damage.as_str()))?;
+        let price = Amount::new(price).context("a price")?;
+        Ok(listing.judge_bid(&self.bidders[bidder], price, || available.max(0).cast_unsigned(), now).is_ok())
+    }
+
+    /// Reads, judges and writes within a transaction that has begun.
+    async fn judge(&self, session: &mut H::Session, bidder: usize, price: u64) -> Result<Attempt, Broken> {
+        let lock = matches!(self.way, Way::Rows);
+        let lot = session.lot(lock).await?;
+        let member = bidder as i64;
+        let outbid = lot.highest.map_or(member, |(highest, _)| highest);
+        let wallets = session.wallets([member, outbid], lock).await?;
+        let of = |member: i64| wallets.iter().find(|wallet| wallet.member == member).copied().context("no wallet");
+        let wallet = of(member)?;
+        if !self.takes(&lot, bidder, price, wallet.total - wallet.held)? {
+            return Ok(Attempt::Refused);
+        }
+        let outbid = match lot.highest {
+            Some((highest, price)) => Some((of(highest)?, lot.bids, price)),
+            None => None,
+        };
+        let number = lot.bids + 1;
+        let (version, now_us, price) = (lot.version, lot.now_us, price.cast_signed());
+        let change = Change { version, number, price, now_us, bidder: wallet, outbid };
+        if !session.write(&change).await? {
+            return Ok(Attempt::Conflict);
+        }
+        session.commit().await.map_err(|error| Broken { in_commit: true, error })?;
+        Ok(Attempt::Accepted(number))
+    }
+
+    async fn transact(&self, session: &mut H::Session, bidder: usize, price: u64) -> Result<Attempt, Broken> {
+        let named = matches!(self.way, Way::Named);
+        if !named {
+            session.begin().await?;
+        } else if !session.begin_named().await? {
+            return Ok(Attempt::NoLock);
+        }
+        let attempt = self.judge(session, bidder, price).await?;
+        if !matches!(attempt, Attempt::Accepted(_)) {
+            session.rollback().await?;
+        }
+        if named {
+            // An error here says nothing about the bid: the lock ends with the connection then.
+            session.end_named().await.map_err(|error| Broken { in_commit: true, error })?;
+        }
+        Ok(attempt)
+    }
+
+    async fn attempt(&self, bidder: usize, price: u64) -> Result<Attempt, Broken> {
+        let mut session = self.hand.session().await?;
+        let told = self.transact(&mut session, bidder, price).await;
+        if told.is_err() {
+            session.discard();
+        }
+        told
+    }
+
+    /// With so many tries more after conflicts.
+    async fn attempts(&self, bidder: usize, price: u64, tries: u32) -> Told {
+        for left in (0..tries).rev() {
+            match self.attempt(bidder, price).await {
+                Ok(Attempt::Accepted(number)) => {
+                    return Told::Accepted(Placed { number: u32::try_from(number).unwrap_or(0), bidder, price });
+                }
+                Ok(Attempt::Refused) => return Told::Refused,
+                Ok(Attempt::NoLock) => return no_lock(),
+                Ok(Attempt::Conflict) if left == 0 => break,
+                Ok(Attempt::Conflict) => tokio::time::sleep(Duration::from_millis(PAUSE_MS.get().into())).await,
+                Err(Broken { in_commit, error }) => {
+                    return Told::Failed { may_be_done: in_commit, says: format!("{error:#}") };
+                }
+            }
+        }
+        Told::Failed { may_be_done: false, says: "others were first, four times".into() }
+    }
+}
+
+/// The bid counts whatever became of the lock: the version has kept it apart from others.
+fn without_lock(error: &LockError) -> Told {
+    match error {
+        LockError::TimedOut { .. } | LockError::Contended { .. } => no_lock(),
+        error => Told::Failed { may_be_done: false, says: error.to_string() },
+    }
+}
+
+impl<H: Hand> Bidding for ByHand<H> {
+    async fn place(&self, bidder: usize, price: u64) -> Told {
+        match &self.way {
+            Way::Rows | Way::Named => self.attempts(bidder, price, 1).await,
+            Way::Ours(locks) => match locks.lock(LOCK).wait(WAIT).lease(LEASE).acquire().await {
+                Err(error) => without_lock(&error),
+                Ok(guard) => {
+                    let told = self.attempts(bidder, price, TRIES.get()).await;
+                    // What is committed stays; a lock that was lost meanwhile is what the version is for.
+                    let _ = guard.release().await;
+                    told
+                }
+            },
+            Way::Spin(locks) => {
+                let request = locks.lock(LOCK).policy(Pauses::Constant { every_ms: PAUSE_MS }).tries(TRIES);
+                match request.wait(WAIT).lease(LEASE).acquire().await {
+                    Err(error) => without_lock(&error),
+                    Ok(guard) => {
+                        let told = self.attempts(bidder, price, TRIES.get()).await;
+                        let _ = guard.release().await;
+                        told
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Where the programs lie, and how they are called.
+
+use crate::{Durability, Kind, Options, ServerError};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{fs, io};
+
+/// Who the data of PostgreSQL belong to, from its point of view.
+pub(crate) const USER: &str = "firstcome";
+/// The database of MariaDB.
+pub(crate) const DATABASE: &str = "firstcome";
+/// Whom PostgreSQL runs as if we are root: as root it does not.
+const POSTGRES_USER: &str = "postgres";
+
+/// The programs of one kind.
+pub(crate) struct Installation {
+    kind: Kind,
+    /// The server's own.
+    program: PathBuf,
+}
+
+impl Installation {
+    pub(crate) fn find(kind: Kind) -> Option<Self> {
+        let program = match kind {
+            Kind::Postgres => postgres(),
+            Kind::MariaDb => on_path("mariadbd"),
+            Kind::Redis => on_path("redis-server"),
+        };
+        program.map(|program| Self { kind, program })
+    }
+
+    /// Makes in an empty directory what the server wants to find there.
+    pub(crate) fn prepare(&self, directory: &Path, data: &Path) -> Result<(), ServerError> {
+        match self.kind {
+            Kind::Postgres => self.initdb(directory, data),
+            Kind::MariaDb => self.bootstrap(data),
+            Kind::Redis => Ok(()),
+        }
+    }
+
+    fn initdb(&self, directory: &Path, data: &Path) -> Result<(), ServerError> {
+        let root = rustix::process::geteuid().is_root();
+        if root {
+            let (user, group) = (number_of("-u")?, number_of("-g")?);
+            fs::set_permissions(directory, fs::Permissions::from_mode(0o755))?;
+            chown(data, Some(user), Some(group))?;
+        }
+        let mut initdb = self.as_postgres(&self.program.with_file_name("initdb"), directory)?;
+        initdb.args(["--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C", "--username", USER, "--pgdata"]);
+        let output = initdb.arg(data).stdin(Stdio::null()).output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let mut says = crate::end_of(&output.stderr);
+        if root && says.contains("ermission denied") {
+            says.push_str(&format!(" (as root it runs as the user {POSTGRES_USER}, who must be able to get there)"));
+        }
+        Err(ServerError::Start { kind: self.kind, says })
+    }
+
+    /// A directory is a database. Without tables of rights the server needs no others, and asks nobody who he is. But it is
+    /// started and ended once: one that is killed during its very first run does not find its way back into its files.
+    fn bootstrap(&self, data: &Path) -> Result<(), ServerError> {
+        fs::create_dir(data.join(DATABASE))?;
+        let mut bootstrap = Command::new(&self.program);
+        bootstrap.args(["--no-defaults", "--bootstrap", "--skip-grant-tables", "--skip-log-bin"]);
+        bootstrap.args(["--innodb-buffer-pool-size=16M", &format!("--datadir={}", data.display())]);
+        if rustix::process::geteuid().is_root() {
+            bootstrap.arg("--user=root");
+        }
+        // It reads statements from its input: none.
+        let output = bootstrap.stdin(Stdio::null()).output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(ServerError::Start { kind: self.kind, says: crate::end_of(&output.stderr) })
+    }
+
+    fn as_postgres(&self, program: &Path, directory: &Path) -> io::Result<Command> {
+        let mut command = Command::new(program);
+        command.current_dir(directory);
+        if rustix::process::geteuid().is_root() {
+            command.uid(number_of("-u")?).gid(number_of("-g")?);
+        }
+        Ok(command)
+    }
+
+    /// The call of the server.
+    pub(crate) fn command(&self, directory: &Path, data: &Path, port: u16, options: &Options) -> io::Result<Command> {
+        match self.kind {
+            Kind::Postgres => self.postgres(directory, data, port, options),
+            Kind::MariaDb => Ok(self.mariadb(directory, data, port, options)),
+            Kind::Redis => Ok(self.redis(data, port, options)),
+        }
+    }
+
+    fn postgres(&self, directory: &Path, data: &Path, port: u16, options: &Options) -> io::Result<Command> {
+        let mut command = self.as_postgres(&self.program, directory)?;
+        command.arg("-D").arg(data).args(["-p", &port.to_string()]);
+        let always = ["listen_addresses=127.0.0.1", "unix_socket_directories="];
+        let quick: &[&str] = match options.durability {
+            Durability::Durable => &["fsync=on", "synchronous_commit=on"],
+            Durability::Quick => &["fsync=off", "shared_buffers=16MB"],
+        };
+        // Of two settings of the same the later one counts.
+        let settings = always.iter().chain(quick).copied().chain(options.settings.iter().map(String::as_str));
+        command.args(settings.flat_map(|setting| ["-c", setting]));
+        Ok(command)
+    }
+
+    fn mariadb(&self, directory: &Path, data: &Path, port: u16, options: &Options) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["--no-defaults", "--skip-grant-tables", "--bind-address=127.0.0.1", "--skip-name-resolve"]);
+        command.args([format!("--port={port}"), format!("--datadir={}", data.display())]);
+        command.args(["socket", "pid-file"].map(|file| format!("--{file}={}", directory.join(file).display())));
+        command.arg("--skip-log-bin");
+        command.args(match options.durability {
+            Durability::Durable => ["--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=128M"],
+            Durability::Quick => ["--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=16M"],
+        });
+        command.args(options.settings.iter().map(|setting| format!("--{setting}")));
+        if rustix::process::geteuid().is_root() {
+            command.arg("--user=root");
+        }
+        command
+    }
+
+    fn redis(&self, data: &Path, port: u16, options: &Options) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--daemonize", "no", "--dir"]);
+        command.arg(data).args(match options.durability {
+            Durability::Durable => ["--appendonly", "yes", "--appendfsync", "always"],
+            Durability::Quick => ["--appendonly", "no", "--appendfsync", "no"],
+        });
+        for setting in &options.settings {
+            let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+            command.args([&format!("--{name}"), value]);
+        }
+        command
+    }
+}
+
+/// Where Debian has it is on nobody's path.
+fn postgres() -> Option<PathBuf> {
+    let beside = |program: &Path| program.with_file_name("initdb").exists();
+    if let Some(program) = on_path("postgres").filter(|program| beside(program)) {
+        return Some(program);
+    }
+    let versions =
+        fs::read_dir("/usr/lib/postgresql").ok()?.flatten().map(|version| version.path().join("bin/postgres"));
+    let version = |path: &PathBuf| path.parent()?.parent()?.file_name()?.to_str()?.parse::<u32>().ok();
+    versions.filter(|path| path.exists() && beside(path)).max_by_key(version)
+}
+
+/// A program on the path, or where those of the system lie.
+fn on_path(program: &str) -> Option<PathBuf> {
+    let mut directories: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
+    directories.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    directories.into_iter().map(|directory| directory.join(program)).find(|path| path.is_file())
+}
+
+/// The number of the user, or of its group.
+fn number_of(what: &str) -> io::Result<u32> {
+    let said = Command::new("id").args([what, POSTGRES_USER]).output()?.stdout;
+    let number = String::from_utf8_lossy(&said).trim().parse().ok();
+    number.ok_or_else(|| io::Error::other(format!("there is no user {POSTGRES_USER}, as whom PostgreSQL is to run")))
+}
