@@ -296,7 +296,7 @@ impl<H: Hand> ByHand<H> {
                 }
             }
         }
-        Told::Failed { may_be_done: false, says: "others were first, four times".into() }
+        Told::Failed { may_be_done: false, says: "others were first at every try".into() }
     }
 }
 

@@ -17,7 +17,7 @@ const BIDDERS: usize = 2_048;
 
 /// Bids are sent at this share of the rate of `/healthz`, one after the other. Prices rise as bids are sent, and a bid that is
 /// taken up after a later one is refused: sent in bursts, as fast as answers come, most of them would be.
-const SENT: f64 = 0.4;
+const SENT: f64 = 0.25;
 
 /// The next price, and whose turn it is. One thread sends all, so prices rise in the order of sending; one counter for
 /// the process, since there is one auction.
@@ -62,9 +62,7 @@ fn rounds(directory: &str, connections: usize, time: Duration) -> anyhow::Result
     let mut loads = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
         let health = fire(service.address, &healthz, connections, time)?;
-        let spacing = Some(Spacing::per_second(
-            health.per_second() * std::env::var_os("TRY_SENT").and_then(|v| v.to_str()?.parse().ok()).unwrap_or(SENT),
-        ));
+        let spacing = Some(Spacing::per_second(health.per_second() * SENT));
         let bids = fire(service.address, &Shot { spacing, ..bids.clone() }, connections, time)?;
         for (load, fine) in [(&health, &[200][..]), (&bids, &[201, 409])] {
             if load.statuses.keys().any(|status| !fine.contains(status)) {
