@@ -21,7 +21,7 @@ pub use answers::{Bid, Damage, ListingState, PlacedBid, Rejection, Sale};
 pub use settings::{AuctionTerms, Extend, ListingSettings, Terms};
 
 use crate::id::{ListingName, MemberName};
-use crate::limits::BIDS_MAX;
+use crate::limits::{BALANCE_MAX, BIDS_MAX};
 #[cfg(feature = "planted-bugs")]
 use crate::planted::{self, Bug};
 use crate::points::{Amount, Balance, Kind, Record, Reference, Wallet};
@@ -209,7 +209,8 @@ impl Listing {
 
     /// Takes back what was stored, or says what cannot be true of it.
     pub fn restore(standing: Standing) -> Result<Self, Damage> {
-        if !standing.has_sound_bids() {
+        // A count of changes that no listing lives to see, and that would wrap.
+        if !standing.has_sound_bids() || !(1..=BALANCE_MAX).contains(&standing.version) {
             return Err(Damage::Bids);
         }
         if !standing.has_sound_end() {

@@ -289,7 +289,7 @@ impl Engine {
             return;
         }
         self.touched_rooms.drain(..).for_each(|cell| cell.settle());
-        self.desk.publish(self.shared.market());
+        self.desk.publish(self.shared.market(), now.wall);
         for cell in self.touched.drain(..) {
             let issued = cell.coupon.read().issued();
             cell.durable.store(issued, Ordering::Release);

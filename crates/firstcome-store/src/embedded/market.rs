@@ -17,8 +17,9 @@ use firstcome_core::points::{Balance, Kind, NoBalance, Record, Wallet};
 use firstcome_core::time::{Now, Timestamp};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
 
 /// A member as it comes back from where it was stored.
 pub struct StoredMember {
@@ -71,6 +72,10 @@ pub(super) struct Market {
     defaulted: AtomicU64,
     /// When the next auction is to be closed, in µs; the largest number if none is.
     next_due_us: AtomicI64,
+    /// Everything that the writer judged until this instant is here, in µs.
+    judged_us: AtomicI64,
+    /// Who closes what is due.
+    ticker: OnceLock<Thread>,
 }
 
 /// A listing as readers see it.
@@ -118,6 +123,17 @@ impl Market {
     pub(super) fn closings(&self) -> Closings {
         let [closed, defaulted] = [&self.closed, &self.defaulted].map(|count| count.load(Ordering::Relaxed));
         Closings { closed, defaulted }
+    }
+
+    /// Up to which instant all that was decided is here.
+    pub(super) fn judged_at(&self) -> Timestamp {
+        Timestamp::clamped_us(self.judged_us.load(Ordering::SeqCst))
+    }
+
+    /// From now on this thread is woken when an auction is to be closed earlier than all others.
+    pub(super) fn wakes(&self, ticker: Thread) {
+        // It is set once, when the store begins.
+        let _ = self.ticker.set(ticker);
     }
 
     /// Microseconds until an auction is to be closed, if one is; 0 if it is time.
@@ -283,7 +299,7 @@ impl Desk {
         for movement in stored.keyed_movements {
             desk.remember(movement);
         }
-        desk.publish(market);
+        desk.publish(market, Timestamp::MIN);
         desk
     }
 
@@ -474,7 +490,7 @@ impl Desk {
     }
 
     /// Lets readers see what was committed.
-    pub(super) fn publish(&mut self, market: &Market) {
+    pub(super) fn publish(&mut self, market: &Market, now: Timestamp) {
         for place in self.purse.touched.drain(..) {
             let member = &mut self.purse.members[place];
             member.is_touched = false;
@@ -506,7 +522,12 @@ impl Desk {
         market.closed.fetch_add(closed, Ordering::Relaxed);
         market.defaulted.fetch_add(defaulted, Ordering::Relaxed);
         let next_due_us = self.due.first().map_or(i64::MAX, |(due_at, _)| due_at.as_us());
-        market.next_due_us.store(next_due_us, Ordering::SeqCst);
+        // By the writer itself: whoever asked for it may have gone away.
+        let before_us = market.next_due_us.swap(next_due_us, Ordering::SeqCst);
+        if let Some(ticker) = market.ticker.get().filter(|_| next_due_us < before_us) {
+            ticker.unpark();
+        }
+        market.judged_us.fetch_max(now.as_us(), Ordering::SeqCst);
     }
 }
 

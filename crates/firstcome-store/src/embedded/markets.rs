@@ -38,21 +38,28 @@ fn page<T>(mut items: Vec<T>, count: usize, number: impl Fn(&T) -> u64) -> Numbe
 impl MarketStore for Embedded {
     async fn put_listing(&self, listing: &ListingName, settings: ListingSettings) -> MarketAnswer<Put> {
         let (listing, settings) = (listing.clone(), Box::new(settings));
-        let answer = self.trade(|reply| Job::Put(listing, settings, reply)).await;
-        if let Some(ticker) = self.inner.ticker.get() {
-            ticker.somebody_came();
-        }
-        answer
+        self.trade(|reply| Job::Put(listing, settings, reply)).await
     }
 
     async fn listing(&self, listing: &ListingName) -> MarketAnswer<ListingView> {
-        let view = |cell: Arc<ListingCell>| {
-            let standing = cell.standing();
-            // What is shown is never older than what was last changed.
-            let now = self.now().max(standing.last_at);
-            ListingView { standing, now }
+        let cell = match self.listing_cell(listing) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection)),
         };
-        Ok(self.listing_cell(listing).map(view))
+        // Before the standing is read: that is then no older.
+        let (judged_at, mut now) = (self.inner.shared.market().judged_at(), self.now());
+        let mut standing = cell.standing();
+        // Time has changed the state since the writer last looked, and it may be about to commit what came just before that.
+        if standing.state(now) != standing.state(judged_at) {
+            match self.close_due().await {
+                Ok(()) => standing = cell.standing(),
+                // It takes no commands any more: what it judged last is all there is.
+                Err(_) => now = judged_at,
+            }
+        }
+        // What is shown is never older than what was last changed.
+        let now = now.max(standing.last_at);
+        Ok(Ok(ListingView { standing, now }))
     }
 
     async fn bids(&self, listing: &ListingName, after: Option<u64>, count: usize) -> MarketAnswer<Numbered<Bid>> {

@@ -33,14 +33,15 @@ pub(super) struct Ticker {
 impl Ticker {
     pub(super) fn start(inner: &Arc<Inner>) -> std::io::Result<Self> {
         let sleeps = Arc::new(AtomicBool::new(false));
-        let (inner, seen) = (Arc::downgrade(inner), Arc::clone(&sleeps));
+        let (shared, inner, seen) = (Arc::clone(&inner.shared), Arc::downgrade(inner), Arc::clone(&sleeps));
         let ticker = std::thread::Builder::new().name("firstcome-ticker".into());
         let thread = ticker.spawn(move || run(&inner, &seen))?.thread().clone();
+        shared.market().wakes(thread.clone());
         Ok(Self { thread, sleeps })
     }
 
-    /// To be called after somebody has come into a room, or an auction may end earlier than all others.
-    pub(super) fn somebody_came(&self) {
+    /// To be called after somebody has come into a room.
+    fn somebody_came(&self) {
         if self.sleeps.load(Ordering::SeqCst) {
             self.wake();
         }

@@ -122,7 +122,9 @@ impl Meaning {
             (Self::Refused(kind), _) => SqlError::Unavailable { kind, says },
             (Self::Ended, Sent::Commit) => SqlError::Unknown { says },
             (Self::Ended, Sent::NoCommit) => SqlError::unreachable(says),
-            (Self::Unfit, _) => SqlError::Broken { says },
+            // A code that is not known here, at a commit: a proxy may have lost the server meanwhile.
+            (Self::Unfit, Sent::Commit) => SqlError::Unknown { says },
+            (Self::Unfit, Sent::NoCommit) => SqlError::Broken { says },
         }
     }
 }
@@ -150,7 +152,8 @@ fn of_state(state: &str) -> Meaning {
 const fn of_number(number: u16) -> Meaning {
     match number {
         // ER_LOCK_WAIT_TIMEOUT, ER_LOCK_DEADLOCK; ER_CHECKREAD is MariaDB's, under snapshot isolation.
-        1020 | 1205 | 1213 => Meaning::Conflict,
+        // ER_TRANSACTION_ROLLBACK_DURING_COMMIT is that of a group of servers.
+        1020 | 1205 | 1213 | 3101 => Meaning::Conflict,
         // ER_CON_COUNT_ERROR, ER_HOST_IS_BLOCKED, ER_TOO_MANY_USER_CONNECTIONS, ER_USER_LIMIT_REACHED.
         1040 | 1129 | 1203 | 1226 => Meaning::Refused(FaultKind::Unreachable),
         // ER_DISK_FULL, ER_RECORD_FILE_FULL.
@@ -203,7 +206,7 @@ mod tests {
         check(of_state("53100"), "full", "full");
         check(of_state("25006"), "read_only", "read_only");
         for state in ["42P01", "42501", "28P01", "3D000", ""] {
-            check(of_state(state), "broken", "broken");
+            check(of_state(state), "broken", "unknown");
         }
         for number in [1205, 1213] {
             check(of_number(number), "again", "again");
@@ -215,7 +218,7 @@ mod tests {
         check(of_number(1114), "full", "full");
         check(of_number(1290), "read_only", "read_only");
         for number in [1045, 1049, 1146, 1305] {
-            check(of_number(number), "broken", "broken");
+            check(of_number(number), "broken", "unknown");
         }
     }
 

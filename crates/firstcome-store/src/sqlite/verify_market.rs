@@ -15,8 +15,8 @@ use std::collections::{HashMap, HashSet};
 struct Money {
     held: HashMap<u32, (MemberName, u64)>,
     ended: HashMap<u32, u32>,
-    paid: u64,
-    got: u64,
+    paid: Vec<(MemberName, u64)>,
+    got: Vec<(MemberName, u64)>,
 }
 
 struct Checks {
@@ -132,9 +132,14 @@ fn note(checks: &mut Checks, money: &mut HashMap<ListingName, Money>, record: &R
             let fresh = of.held.insert(bid, (record.member.clone(), amount)).is_none();
             checks.ended_once.check(fresh, here);
         }
-        Kind::Release | Kind::Capture => *of.ended.entry(bid).or_default() += 1,
-        Kind::Purchase => of.paid += amount,
-        Kind::Sold => of.got += amount,
+        Kind::Release | Kind::Capture => {
+            // Of one member the end comes after its hold, so that is known.
+            let own = of.held.get(&bid).is_some_and(|hold| *hold == (record.member.clone(), amount));
+            checks.ended_once.check(own, here);
+            *of.ended.entry(bid).or_default() += 1;
+        }
+        Kind::Purchase => of.paid.push((record.member.clone(), amount)),
+        Kind::Sold => of.got.push((record.member.clone(), amount)),
         Kind::Charge | Kind::Refund => {}
     }
 }
@@ -153,15 +158,24 @@ fn check_listing(checks: &mut Checks, standing: &Standing, money: &Money) {
     let here = || format!("listing {}", standing.name);
     checks.sound.check(Listing::restore(standing.clone()).is_ok(), here);
     let settled = matches!(standing.phase, Phase::Sold(_) | Phase::Unsold(_));
-    for number in 1..=standing.bids {
+    // Of bids that are not there nothing can be said, however many there are said to be.
+    let bids = if money.held.len() as u64 == u64::from(standing.bids) { standing.bids } else { 0 };
+    checks.ended_once.check(bids == standing.bids, here);
+    for number in 1..=bids {
         let open = number == standing.bids && !settled;
         let ended = money.ended.get(&number).copied().unwrap_or(0);
         checks.ended_once.check(ended == u32::from(!open), || format!("{}, bid {number}: ended {ended} times", here()));
     }
     let strays = money.held.keys().chain(money.ended.keys()).filter(|number| !(1..=standing.bids).contains(*number));
     checks.backed.check(strays.count() == 0, || format!("{}: holds of bids that do not exist", here()));
-    let price = if let Phase::Sold(sale) = &standing.phase { sale.price.get() } else { 0 };
-    checks.sold_once.check((money.paid, money.got) == (price, price), || {
-        format!("{}: sold for {price}, {} paid, {} got", here(), money.paid, money.got)
+    let (paid, got) = match &standing.phase {
+        Phase::Sold(sale) => {
+            let price = sale.price.get();
+            (vec![(sale.buyer.clone(), price)], vec![(standing.owner.clone(), price)])
+        }
+        _ => (Vec::new(), Vec::new()),
+    };
+    checks.sold_once.check((&money.paid, &money.got) == (&paid, &got), || {
+        format!("{}: paid {:?}, got {:?}, where it should be {paid:?} and {got:?}", here(), money.paid, money.got)
     });
 }

@@ -35,9 +35,16 @@ impl<D: Tongue> Shop<D> {
                 let shop = Arc::clone(self);
                 closing.spawn(async move { shop.command(Scope::Listing(name), Command::Advance).await });
             }
+            // All of them, also after an error: one listing that cannot be closed is not to hold up the others.
+            let mut first_error = None;
             while let Some(closed) = closing.join_next().await {
                 // A refusal: somebody has taken the listing away.
-                let _ = closed.unwrap_or(Err(StoreError::Unknown))?;
+                if let Err(error) = closed.unwrap_or(Err(StoreError::Unknown)) {
+                    first_error.get_or_insert(error);
+                }
+            }
+            if let Some(error) = first_error {
+                return Err(error);
             }
         }
     }

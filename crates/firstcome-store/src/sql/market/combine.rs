@@ -8,7 +8,6 @@ use super::tongue::Tongue;
 use crate::error::StoreError;
 use crate::market::MarketAnswer;
 use crate::sql::SqlError;
-use firstcome_core::coupon::Effect;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -121,16 +120,12 @@ fn failed(batch: &[Waiting], error: &SqlError) -> Vec<MarketAnswer<Answer>> {
     batch.iter().map(|_| Err(error.clone().into())).collect()
 }
 
-/// Unknown to each whose command had an effect. The others may rest on those effects, so they have no answer.
+/// Unknown to each whose command had an effect, and to those who repeat one: it may have been in this very batch. Refusals may
+/// rest on those effects, so they have no answer.
 fn unknown(pending: &Pending) -> Vec<MarketAnswer<Answer>> {
     let without = SqlError::unreachable("it is not known whether what this rests on was committed");
     let tell = |judged: &Result<Answer, _>| match judged {
-        Err(_)
-        | Ok(
-            Answer::Bid(Effect::Again(_))
-            | Answer::Moved(Effect::Again(_))
-            | Answer::Sale { sale: Effect::Again(_), .. },
-        ) => Err(without.clone().into()),
+        Err(_) => Err(without.clone().into()),
         Ok(_) => Err(StoreError::Unknown),
     };
     pending.judged.iter().map(tell).collect()

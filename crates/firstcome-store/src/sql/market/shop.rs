@@ -1,6 +1,7 @@
 //! The market of one kind of database: connections, the numbers of names, and reads.
 
-use super::lanes::Lanes;
+use super::judge::Command;
+use super::lanes::{Lanes, Scope};
 use super::load::{self, Reader};
 use super::options::MarketOptions;
 use super::tongue::{self, LISTING_COLUMNS, Tongue, quoted, tag};
@@ -8,7 +9,7 @@ use crate::edge::{draw_hasher, draw_pause};
 use crate::error::{FaultKind, StoreError};
 use crate::market::{Closings, ListingView, MarketAnswer, Numbered};
 use crate::sql::{Address, SqlError};
-use firstcome_core::auction::{Bid, Rejection};
+use firstcome_core::auction::{Bid, Listing, Rejection};
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::{Balance, Record};
 use parking_lot::Mutex;
@@ -248,7 +249,22 @@ impl<D: Tongue> Shop<D> {
         }
     }
 
-    pub(super) async fn listing(&self, name: &ListingName) -> MarketAnswer<ListingView> {
+    pub(super) async fn listing(self: &Arc<Self>, name: &ListingName) -> MarketAnswer<ListingView> {
+        let seen = self.seen(name).await?;
+        let is_due = |view: &ListingView| {
+            Listing::restore(view.standing.clone())
+                .is_ok_and(|listing| listing.due_at().is_some_and(|due| due <= view.now))
+        };
+        if !seen.as_ref().is_ok_and(is_due) {
+            return Ok(seen);
+        }
+        // Time has decided, and whoever holds the row may be committing what came just before that: closing waits for it.
+        let _ = self.command(Scope::Listing(name.clone()), Command::Advance).await?;
+        self.seen(name).await
+    }
+
+    /// A listing as it was committed last.
+    async fn seen(&self, name: &ListingName) -> MarketAnswer<ListingView> {
         let columns = tongue::listing_columns();
         let mut text = format!("SELECT {},{columns},{} FROM firstcome_listing WHERE name=", tag::LISTING, D::CLOCK);
         quoted(&mut text, name.as_str());
