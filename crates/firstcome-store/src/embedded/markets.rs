@@ -47,15 +47,13 @@ impl MarketStore for Embedded {
             Err(rejection) => return Ok(Err(rejection)),
         };
         // Before the standing is read: that is then no older.
-        let (judged_at, mut now) = (self.inner.shared.market().judged_at(), self.now());
+        let (judged_at, now) = (self.inner.shared.market().judged_at(), self.now());
         let mut standing = cell.standing();
         // Time has changed the state since the writer last looked, and it may be about to commit what came just before that.
+        // If it takes no commands any more, nobody knows.
         if standing.state(now) != standing.state(judged_at) {
-            match self.close_due().await {
-                Ok(()) => standing = cell.standing(),
-                // It takes no commands any more: what it judged last is all there is.
-                Err(_) => now = judged_at,
-            }
+            self.close_due().await?;
+            standing = cell.standing();
         }
         // What is shown is never older than what was last changed.
         let now = now.max(standing.last_at);
