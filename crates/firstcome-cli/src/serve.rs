@@ -159,6 +159,15 @@ fn plant() -> Outcome {
     Err(Failure::Usage(anyhow!("no bug is called {name:?}")))
 }
 
+/// A runtime that takes up what wakes in one burst in the order in which it came. Without the flag in `.cargo/config.toml` it
+/// begins with the last: of bids that arrive together the highest is then judged first, and those before it are too low.
+fn in_order() -> tokio::runtime::Builder {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    #[cfg(tokio_unstable)]
+    builder.disable_lifo_slot();
+    builder
+}
+
 /// Runs the service until SIGTERM or SIGINT.
 pub(crate) fn run(args: ServeArgs) -> Outcome {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FIRSTCOME_LOG");
@@ -171,7 +180,7 @@ pub(crate) fn run(args: ServeArgs) -> Outcome {
     let plan = plan(args)?;
     #[cfg(feature = "planted-bugs")]
     plant()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = in_order().enable_all().build()?;
     if plan.sql.is_some() {
         return runtime.block_on(serve(&plan, None));
     }
@@ -280,4 +289,41 @@ fn announce(plan: &Plan, listener: &TcpListener, admin: Option<&TcpListener>, fr
     }
     write_out(text.as_bytes())?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::{mpsc, oneshot};
+
+    #[test]
+    fn what_wakes_first_in_a_burst_runs_first() {
+        let runtime = in_order().worker_threads(1).build().unwrap();
+        let order = runtime.block_on(runtime.spawn(async {
+            let (tell, mut told) = mpsc::unbounded_channel();
+            let mut gates = Vec::new();
+            for number in 0..8 {
+                let (open, opened) = oneshot::channel::<()>();
+                let tell = tell.clone();
+                gates.push(open);
+                tokio::spawn(async move {
+                    tell.send(None).unwrap();
+                    opened.await.unwrap();
+                    tell.send(Some(number)).unwrap();
+                });
+            }
+            for _ in 0..8 {
+                assert_eq!(told.recv().await, Some(None), "all wait");
+            }
+            for open in gates {
+                open.send(()).unwrap();
+            }
+            let mut order = Vec::new();
+            for _ in 0..8 {
+                order.extend(told.recv().await.unwrap());
+            }
+            order
+        }));
+        assert_eq!(order.unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
 }

@@ -157,20 +157,21 @@ impl Standing {
     }
 
     fn has_sound_outcome(&self) -> bool {
-        // Never of a fixed price, whose end is that of time.
-        let over = |at: Timestamp| self.effective_ends_at < at;
+        // Never of a fixed price, whose end is that of time. Nothing was changed later than at the last change.
+        let over = |at: Timestamp| self.effective_ends_at < at && at <= self.last_at;
         let expired = |at: Timestamp| self.settles_until().is_some_and(|until| until < at);
         match (&self.phase, &self.highest) {
             (Phase::Open, _) => true,
             (Phase::Ended(at), highest) => highest.is_some() && over(*at) && !expired(*at),
             (Phase::Unsold(at), None) => over(*at),
-            (Phase::Unsold(at), Some(_)) => expired(*at),
+            (Phase::Unsold(at), Some(_)) => over(*at) && expired(*at),
             (Phase::Sold(sale), Some(bid)) => {
                 (&sale.buyer, sale.price) == (&bid.bidder, bid.price) && over(sale.at) && !expired(sale.at)
             }
             (Phase::Sold(sale), None) => {
                 let fixed_price = self.terms == Terms::FixedPrice && sale.price == self.price;
-                fixed_price && sale.buyer != self.owner && self.starts_at <= sale.at
+                let in_time = self.starts_at <= sale.at && sale.at <= self.last_at;
+                fixed_price && sale.buyer != self.owner && in_time
             }
         }
     }

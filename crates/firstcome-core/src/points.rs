@@ -186,6 +186,13 @@ impl std::fmt::Display for Reference {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Chain(pub [u8; 32]);
 
+impl std::fmt::Display for Chain {
+    /// In hexadecimal digits, as it is shown.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 /// One movement, written once and never changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {

@@ -99,7 +99,7 @@ codes! {
     RateLimited 429 "rate_limited" "This address joins too often" "Try again after `retry_after_ms`.";
     Overloaded 503 "overloaded" "Too many wait already" "Nothing was done. Try again after `retry_after_ms`.";
     StoreUnavailable 503 "store_unavailable" "The store takes no writes" "Nothing was done. An operator has to look; try again later.";
-    OutcomeUnknown 503 "outcome_unknown" "It may or may not have been done" "Send the same request again: it has no second effect. Only a charge or a refund without an Idempotency-Key has: look at the records before.";
+    OutcomeUnknown 503 "outcome_unknown" "It may or may not have been done" "Send the same request again: it has no second effect. A charge or refund without an Idempotency-Key may be done twice: look at the member's records first.";
 }
 
 /// A refusal on its way out: RFC 9457 `application/problem+json`.

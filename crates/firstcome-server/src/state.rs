@@ -17,7 +17,9 @@ use firstcome::edge::{draw_hasher, draw_secret};
 use firstcome::{CouponStore, Embedded, HandleKey, Locks, MarketStore, RoomStore};
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
-use tokio::sync::watch;
+use std::time::Duration;
+use tokio::sync::{Mutex, watch};
+use tokio::time::Instant;
 
 /// How a service is set up.
 #[derive(Clone)]
@@ -58,7 +60,12 @@ pub struct App {
     /// Absent until the first room is made.
     passes: OnceLock<Passes>,
     draining: watch::Sender<bool>,
+    /// When the market was last asked whether it answers, and whether it did.
+    probe: Mutex<Option<(Instant, bool)>>,
 }
+
+/// For so long it counts that another store has answered, or has not: anybody may ask, without a key.
+const PROBE_COUNTS: Duration = Duration::from_secs(1);
 
 fn pass_keys(store: &Embedded) -> Option<PassKeys> {
     let mut keys = store.pass_secrets().into_iter().map(|secret| PassKey::new(secret.id, secret.bytes));
@@ -116,7 +123,7 @@ impl App {
             stopping,
         });
         let passes = OnceLock::new();
-        Self { store, market, is_market_alone, config, metrics, desk, joins, passes, draining }
+        Self { store, market, is_market_alone, config, metrics, desk, joins, passes, draining, probe: Mutex::new(None) }
     }
 
     /// Takes over the secrets of passes that the store has now.
@@ -169,14 +176,23 @@ impl App {
     }
 
     /// Whether the market can be reached. That of the embedded store is in this process; another one is asked for what
-    /// nobody has.
+    /// nobody has, once in [`PROBE_COUNTS`] however many want to know.
     pub(crate) async fn market_answers(&self) -> bool {
         if !self.is_market_alone {
             return true;
         }
         let Ok(nobody) = MemberName::parse("readyz") else { return false };
+        // Whoever comes meanwhile waits for the same answer.
+        let mut probe = self.probe.lock().await;
+        if let Some((at, answers)) = *probe
+            && at.elapsed() < PROBE_COUNTS
+        {
+            return answers;
+        }
         let answer = tokio::time::timeout(self.config.limits.answer, self.market.balance(&nobody)).await;
-        matches!(answer, Ok(Ok(_)))
+        let answers = matches!(answer, Ok(Ok(_)));
+        *probe = Some((Instant::now(), answers));
+        answers
     }
 
     pub(crate) fn is_dev(&self) -> bool {

@@ -13,7 +13,8 @@ impl<E: Error + Send + Sync + 'static> From<E> for No {
 }
 impl Retry for No {
     fn is_conflict(&self) -> bool {
-        self.0.to_string() == "somebody wrote without the lock"
+        let rolled_back = self.0.downcast_ref::<sqlx::Error>().and_then(|error| error.as_database_error()?.code());
+        rolled_back.is_some_and(|it| it.starts_with("40")) || self.0.to_string() == "somebody wrote without the lock"
     }
 }
 
@@ -36,8 +37,7 @@ impl House {
         if let (Some(before), Some(bid)) = (before, bid) {
             points(tx, "RELEASE", &before, [0, bid], id).await?;
         }
-        let write =
-            "UPDATE example_auction SET bidder = $1, bid = $2, version = version + 1 WHERE id = $3 AND version = $4";
+        let write = "UPDATE example_auction SET bidder = $1, bid = $2, version = $4 + 1 WHERE id = $3 AND version = $4";
         let written = query(write).bind(who).bind(price).bind(id).bind(version).execute(&mut **tx).await?;
         rule(written.rows_affected() == 1, "somebody wrote without the lock")
     }

@@ -52,7 +52,7 @@ use std::sync::Arc;
 ///   step that accepts a higher one.
 /// - A thing is sold once, and what its buyer pays its owner gets, in the same step.
 /// - Time decides: after the end no bid counts, whether or not the auction was closed. It is closed without anybody's call.
-/// - Told means durable, refusals included, as far as the store's [`crate::Durability`] says.
+/// - Told means durable, refusals included: of the embedded store as its [`crate::Durability`] says, of a database always.
 ///
 /// # What it does not promise
 /// - Order between bids that overlap in time. If one was answered before the other was sent, it is first.
@@ -61,8 +61,8 @@ use std::sync::Arc;
 /// # Errors and refusals
 /// The outer result of every call is [`Error`]: a name or a value that is none, or a store that gave no answer. The
 /// inner one is what a rule says. After [`crate::StoreError::Unknown`] send the same request with the same idempotency key
-/// again; without a key, a bid that did happen is refused as `already_highest_bidder` or `bid_too_low`, and a purchase as
-/// `already_sold`.
+/// again. So give every bid a key: without one, a bid that did happen is refused as `already_highest_bidder` or `bid_too_low`,
+/// or after the end as `not_in_progress`, which says nothing of the first one; a purchase is refused as `already_sold`.
 ///
 /// Every future may be dropped: what it asked for is then done or not done, never half done.
 pub struct Auctions<S = Embedded> {
@@ -93,7 +93,15 @@ impl Auctions {
 }
 
 impl<S: MarketStore> Auctions<S> {
-    /// Auctions over a store of one's own choice.
+    /// Auctions over a store of one's own choice, such as the tables of a database:
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "sql")] async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use firstcome::{Auctions, sql::SqlMarket};
+    ///
+    /// let auctions = Auctions::over(SqlMarket::open("postgres://shop@localhost/shop").await?);
+    /// # Ok(()) }
+    /// ```
     pub fn over(store: S) -> Self {
         Self::sharing(Arc::new(store))
     }
@@ -164,12 +172,13 @@ impl<S: MarketStore> ListingHandle<S> {
         Ok(self.store.put_listing(&self.name, settings).await?)
     }
 
-    /// Settings, highest bid, end, outcome. No file access. Refused: `unknown_listing`.
+    /// Settings, highest bid, end, outcome. Of the embedded store no file access, of a database one question.
+    /// Refused: `unknown_listing`.
     pub async fn view(&self) -> Result<Result<ListingView, Rejection>, Error> {
         Ok(self.store.listing(&self.name).await?)
     }
 
-    /// Accepted bids in their order, at most `count`, from the one after `after`. Reads the file beside the writer. Refused:
+    /// Accepted bids in their order, at most `count`, from the one after `after`. Beside whoever writes. Refused:
     /// `unknown_listing`.
     pub async fn bids(&self, after: Option<u64>, count: usize) -> Result<Result<Numbered<Bid>, Rejection>, Error> {
         Ok(self.store.bids(&self.name, after, count).await?)
@@ -211,7 +220,7 @@ impl<S: MarketStore> BidRequest<'_, S> {
         Ok(self)
     }
 
-    /// Places the bid. One step of the store; on disk, one sync shared with whatever else has arrived.
+    /// Places the bid. One step of the store; one sync, or one transaction of a database, shared with whatever else has arrived.
     ///
     /// Refused, in this order: `unknown_listing`, `idempotency_key_reused`, `own_listing`, `not_in_progress`,
     /// `already_highest_bidder`, `bid_too_low`, `insufficient_points`.
@@ -241,7 +250,7 @@ impl<S: MarketStore> PurchaseRequest<'_, S> {
         Ok(self)
     }
 
-    /// Buys. One step of the store; on disk, one sync shared with whatever else has arrived.
+    /// Buys. One step of the store; one sync, or one transaction of a database, shared with whatever else has arrived.
     ///
     /// Refused, in this order: `unknown_listing`, `idempotency_key_reused`; an auction: `auction_not_ended`, `not_winner`,
     /// `already_sold`, `settlement_expired`; a fixed price: `own_listing`, `not_in_progress`, `already_sold`,

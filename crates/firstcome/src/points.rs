@@ -37,7 +37,7 @@ use std::sync::Arc;
 /// - Every movement has a record that is never changed, and a balance is the sum of its records, which are a chain of
 ///   hashes.
 /// - All totals together are what was charged less what was refunded: a sale only moves points.
-/// - Told means durable, refusals included, as far as the store's [`crate::Durability`] says.
+/// - Told means durable, refusals included: of the embedded store as its [`crate::Durability`] says, of a database always.
 ///
 /// # Errors and refusals
 /// As with [`Auctions`]. After [`crate::StoreError::Unknown`] a charge without an idempotency key may have happened, and a
@@ -114,7 +114,8 @@ impl<S: MarketStore> MemberHandle<S> {
         &self.name
     }
 
-    /// What there is, and what of it backs bids; nothing of somebody unknown. No file access.
+    /// What there is, and what of it backs bids; nothing of somebody unknown. Of the embedded store no file
+    /// access, of a database one question.
     pub async fn balance(&self) -> Result<Balance, Error> {
         Ok(self.store.balance(&self.name).await?)
     }
@@ -159,7 +160,7 @@ impl<S: MarketStore> MovementRequest<'_, S> {
         Ok(self)
     }
 
-    /// Moves the points, and tells the balance after it. One step of the store; on disk, one sync shared with whatever else
+    /// Moves the points, and tells the balance after it. One step of the store; one sync, or one transaction, shared with whatever else
     /// has arrived.
     ///
     /// Refused, in this order: `idempotency_key_reused`, `insufficient_points`, `balance_too_large`.

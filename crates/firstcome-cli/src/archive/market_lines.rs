@@ -202,7 +202,7 @@ impl RecordLine {
             at: instant(record.at),
             total: record.balance.total(),
             held: record.balance.held(),
-            hash: record.chain.0.iter().map(|byte| format!("{byte:02x}")).collect(),
+            hash: record.chain.to_string(),
             request: archived.request.map(RequestLine::new),
         }
     }

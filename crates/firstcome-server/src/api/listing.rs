@@ -109,7 +109,9 @@ pub(crate) async fn put_listing(State(app): State<Arc<App>>, path: PathName, req
         let put = answered(&app, app.market.put_listing(&listing, settings)).await?;
         let put = put.map_err(|rejection| refused(&rejection))?;
         let status = if put == Put::Created { StatusCode::CREATED } else { StatusCode::OK };
-        Ok((status, show(&app, caller, &listing).await?))
+        // It is done: what hinders the look at it must not say that nothing was.
+        let shown = show(&app, caller, &listing).await.map_err(|_| Code::OutcomeUnknown)?;
+        Ok((status, shown))
     };
     measured(&app, Route::PutListing, call).await
 }
@@ -123,7 +125,8 @@ async fn show(app: &App, caller: Caller, listing: &ListingName) -> Result<Respon
 
 /// Show a listing
 ///
-/// The state is what time has decided, whether or not the auction has been closed. `purchase` is shown to a service key alone.
+/// The state is what time has decided, whether or not the auction has been closed. `purchase` is shown to a service key alone;
+/// who has won an auction is known by the highest bid.
 #[utoipa::path(get, path = "/v1/listings/{listing}", tag = "Listings",
     params(("listing" = String, Path, description = "Name of the listing")),
     responses(
@@ -131,7 +134,7 @@ async fn show(app: &App, caller: Caller, listing: &ListingName) -> Result<Respon
         (status = 400, description = "`invalid_name`", body = ProblemShape),
         (status = 401, description = "`unauthorized`: a key came, and it is unknown", body = ProblemShape),
         (status = 404, description = "`unknown_listing`", body = ProblemShape),
-        (status = 503, description = "`store_unavailable` `outcome_unknown`", body = ProblemShape)
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_listing(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
     let call = async {

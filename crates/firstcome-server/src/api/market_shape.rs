@@ -107,7 +107,7 @@ impl Record {
             available_delta,
             at: instant(record.at),
             r#ref: record.about.as_ref().map(ToString::to_string),
-            hash: record.chain.0.iter().map(|byte| format!("{byte:02x}")).collect(),
+            hash: record.chain.to_string(),
         }
     }
 }
@@ -322,7 +322,7 @@ pub(crate) struct Listing<'a> {
     /// The least price that the next bid must have, as long as there may be one
     #[serde(skip_serializing_if = "Option::is_none")]
     minimum: Option<u64>,
-    /// Who has bought it; shown to a service key alone
+    /// Who has bought it, for how much, when; shown to a service key alone
     #[serde(skip_serializing_if = "Option::is_none")]
     purchase: Option<Purchase<'a>>,
     /// How often it was changed, from 1: never the same twice

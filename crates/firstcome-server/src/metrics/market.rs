@@ -40,7 +40,7 @@ struct MovementLabels {
     kind: &'static str,
 }
 
-/// Handles that were looked up once. What a repeat of a request is told is counted the first time alone.
+/// Handles that were looked up once; every refusal is there from the beginning, with a zero. What a repeat of a request is told is counted the first time alone.
 pub(crate) struct MarketFigures {
     bids: [Counter; OUTCOMES.len()],
     moved: [Counter; Movement::ALL.len()],

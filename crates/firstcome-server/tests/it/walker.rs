@@ -146,6 +146,8 @@ scenarios! {
         what_became_due_while_nobody_ran_is_done_after_the_start;
     market_trouble: a_failed_store_sells_nothing_and_goes_on_showing nobody_is_told_of_a_bid_that_is_not_durable
         a_market_that_does_not_answer_leaves_the_outcome_unknown
+        what_was_put_is_not_denied_when_it_cannot_be_shown
+        many_who_ask_whether_it_is_ready_are_one_question_to_the_store
         a_service_of_members_and_listings_alone_serves_no_other_rows;
 }
 

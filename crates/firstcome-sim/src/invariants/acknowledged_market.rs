@@ -37,8 +37,9 @@ pub fn check(evidence: &MarketEvidence<'_>, ledger: &Ledger) -> Result<(), Viola
 
 fn judge(operation: &Operation, told: &Told, ledger: &Ledger, replay: &Replay) -> Result<(), String> {
     match (&operation.command, told) {
-        (Command::Put(listing, settings), Told::Put(_)) => {
-            effects::put_is_in_force(operation, listing, settings, replay)
+        (Command::Put(listing, settings), Told::Put(put)) => {
+            effects::put_is_in_force(operation, listing, settings, replay)?;
+            effects::put_is_what_it_was(operation, *put, ledger.listings.get(listing))
         }
         (Command::Bid(listing, ask), Told::Placed(effect)) => {
             effects::bid_is_stored(operation, ask, effect, ledger.listings.get(listing))

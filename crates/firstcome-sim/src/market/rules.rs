@@ -100,6 +100,11 @@ impl Lot {
         }
     }
 
+    /// What a buyer must have that is not held yet: of an auction the winner's hold is the payment.
+    pub fn price_to_have(&self) -> Option<Amount> {
+        (!self.is_auction()).then_some(self.price)
+    }
+
     /// Why a purchase is refused, as far as points do not matter.
     pub fn refuses_purchase(&self, buyer: &MemberName, now: Timestamp) -> Option<Rejection> {
         let sold = self.sale.clone().map(Rejection::AlreadySold);

@@ -306,7 +306,10 @@ impl Players for Bidders {
             return match look {
                 Some(look) => self.looked(step, look, agenda),
                 None if status == 503 => self.again(step, Told::Undecided, None, agenda),
-                None => strange(&mut self.history),
+                None => {
+                    strange(&mut self.history);
+                    self.history.strange_looks += 1;
+                }
             };
         }
         let body = serde_json::from_slice::<Body<'_>>(bytes).ok();

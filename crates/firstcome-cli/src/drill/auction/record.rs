@@ -290,8 +290,10 @@ pub(crate) struct History {
     pub(crate) records: Vec<Vec<Movement>>,
     /// The last balance of each member.
     pub(crate) balances: Vec<Balance>,
-    /// Answers that the API does not know, in words.
+    /// Answers that the API does not know, in words: the first ones.
     pub(crate) strange: Vec<String>,
+    /// Looks that were answered so. Whoever asked for something has heard [`Told::Unexpected`].
+    pub(crate) strange_looks: u64,
 }
 
 impl History {

@@ -104,7 +104,14 @@ fn an_outcome_that_is_not_that_of_the_highest_bid_is_found() {
     ];
     for (phase, sound) in rows {
         let wanted = (!sound).then_some(Damage::Outcome);
-        assert_eq!(told(&standing, |it| it.phase = phase.clone()), wanted, "{phase:?}");
+        let changed_at = |last_at: Timestamp| {
+            told(&standing, |it| {
+                it.phase = phase.clone();
+                it.last_at = last_at;
+            })
+        };
+        assert_eq!(changed_at(at(20_000)), wanted, "{phase:?}");
+        assert_eq!(changed_at(at(12_000)), Some(Damage::Outcome), "{phase:?}, later than the last change");
     }
     let nobody = Play::new(auction()).standing().clone();
     for (phase, sound) in [
@@ -114,13 +121,18 @@ fn an_outcome_that_is_not_that_of_the_highest_bid_is_found() {
         (sale("bob", 10, ENDS + 1), false),
     ] {
         let wanted = (!sound).then_some(Damage::Outcome);
-        assert_eq!(told(&nobody, |it| it.phase = phase.clone()), wanted, "{phase:?}, nobody bid");
+        let found = told(&nobody, |it| {
+            it.phase = phase.clone();
+            it.last_at = at(ENDS + 1);
+        });
+        assert_eq!(found, wanted, "{phase:?}, nobody bid");
     }
     let forever = |phase: Phase| {
         told(&standing, |it| {
             let Terms::Auction(terms) = &mut it.terms else { unreachable!() };
             terms.settle_within_ms = None;
             it.phase = phase;
+            it.last_at = Timestamp::MAX;
         })
     };
     assert_eq!(forever(Phase::Unsold(Timestamp::MAX)), Some(Damage::Outcome), "the winner could settle for ever");
@@ -134,8 +146,17 @@ fn an_outcome_that_is_not_that_of_the_highest_bid_is_found() {
         (sale("own", 10, STARTS), false),
     ] {
         let wanted = (!sound).then_some(Damage::Outcome);
-        assert_eq!(told(&fixed, |it| it.phase = phase.clone()), wanted, "{phase:?} of a fixed price");
+        let found = told(&fixed, |it| {
+            it.phase = phase.clone();
+            it.last_at = Timestamp::MAX;
+        });
+        assert_eq!(found, wanted, "{phase:?} of a fixed price");
     }
+    let found = told(&fixed, |it| {
+        it.phase = sale("bob", 10, STARTS + 1);
+        it.last_at = at(STARTS);
+    });
+    assert_eq!(found, Some(Damage::Outcome), "sold later than the last change");
 }
 
 #[test]

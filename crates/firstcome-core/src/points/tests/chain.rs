@@ -51,7 +51,7 @@ fn a_restored_wallet_goes_on_where_it_stood() {
 #[test]
 fn anybody_can_compute_the_chain() {
     let (_, records) = life();
-    let hex = |chain: Chain| chain.0.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = |chain: Chain| chain.to_string();
     assert_eq!(hex(records[0].chain), "6a0a9a643eda5f760637c73f902b55f4bc0aa1902a15c60e1a6b091da2bac56f");
     assert_eq!(hex(records[1].chain), "ca37c56c2601f089bda74789802fbcd0570bdbaf20cc35bdecd2f8937645aa1c");
     assert_eq!(hex(records[8].chain), "8e8ae2e4ea66fce31bac79c3b0880f06b749c9b350f29e5b70637db780e214e7");

@@ -155,6 +155,9 @@ pub(crate) async fn who_has_bought_and_who_has_bid_is_shown_to_service_keys() {
         assert!(!public.body().contains("ann"), "{}", public.body());
         service.list("lamp", &auction(10)).await;
         service.bid("lamp", "ann", 150).await.is(201);
+        let shown = |public: &Value| (public["highest"]["bidder"].clone(), public.get("purchase").is_some());
+        let public = service.send(look("lamp")).await.is(200).json();
+        assert_eq!(shown(&public), (json!("ann"), false));
         let highest = json!({"bid": 1, "bidder": "ann", "price": 150, "at": instant(0)});
         assert_eq!(service.listing("lamp").await["highest"], highest);
         let history = service.send(bids("lamp", "")).await.is(200).json();
@@ -162,6 +165,10 @@ pub(crate) async fn who_has_bought_and_who_has_bid_is_shown_to_service_keys() {
         service.send(bids("lamp", "").without("authorization")).await.refused(401, "unauthorized");
         let none: Value = service.send(bids("vase", "")).await.is(200).json();
         assert_eq!(none, json!({"items": []}));
+        service.set_clock(11);
+        service.buy("lamp", "ann").await.is(201);
+        assert_eq!(shown(&service.send(look("lamp")).await.is(200).json()), (json!("ann"), false));
+        assert_eq!(shown(&service.send(look("lamp").by(SERVICE)).await.is(200).json()), (json!("ann"), true));
     })
     .await;
 }

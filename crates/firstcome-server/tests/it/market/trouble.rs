@@ -19,6 +19,7 @@ use firstcome_server::{App, api};
 use serde_json::json;
 use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Every call of the market.
@@ -82,6 +83,54 @@ pub(crate) async fn nobody_is_told_of_a_bid_that_is_not_durable() {
 /// A market that never answers.
 struct Deaf;
 
+/// A market that takes what is put, and then cannot be looked at; it counts who asks what somebody has.
+#[derive(Clone, Default)]
+struct Blind(Arc<AtomicUsize>);
+
+impl MarketStore for Blind {
+    async fn put_listing(&self, _: &ListingName, _: ListingSettings) -> MarketAnswer<Put> {
+        Ok(Ok(Put::Created))
+    }
+
+    async fn listing(&self, _: &ListingName) -> MarketAnswer<ListingView> {
+        Err(StoreError::Overloaded { retry_after: Duration::from_millis(1) })
+    }
+
+    async fn bids(&self, _: &ListingName, _: Option<u64>, _: usize) -> MarketAnswer<Numbered<Bid>> {
+        pending().await
+    }
+
+    async fn place_bid(&self, _: &ListingName, _: PlaceBid) -> MarketAnswer<Effect<PlacedBid>> {
+        pending().await
+    }
+
+    async fn purchase(&self, _: &ListingName, _: Purchase) -> MarketAnswer<Effect<Sale>> {
+        pending().await
+    }
+
+    async fn move_points(&self, _: &MemberName, _: MovePoints) -> MarketAnswer<Effect<Balance>> {
+        pending().await
+    }
+
+    async fn balance(&self, _: &MemberName) -> Result<Balance, StoreError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        tokio::task::yield_now().await;
+        Ok(Balance::default())
+    }
+
+    async fn records(&self, _: &MemberName, _: Option<u64>, _: usize) -> Result<Numbered<Record>, StoreError> {
+        pending().await
+    }
+
+    async fn close_due(&self) -> Result<(), StoreError> {
+        pending().await
+    }
+
+    fn closings(&self) -> Closings {
+        Closings::default()
+    }
+}
+
 impl MarketStore for Deaf {
     async fn put_listing(&self, _: &ListingName, _: ListingSettings) -> MarketAnswer<Put> {
         pending().await
@@ -137,6 +186,24 @@ pub(crate) async fn a_market_that_does_not_answer_leaves_the_outcome_unknown() {
     }
     let ready = send(router, Ask::get("/readyz")).await.is(503).json();
     assert_eq!(ready, json!({"ready": false, "reason": "store_unavailable"}));
+}
+
+pub(crate) async fn what_was_put_is_not_denied_when_it_cannot_be_shown() {
+    let router = alone(Blind::default(), Duration::from_secs(10));
+    send(router.clone(), put("ring", &auction(10))).await.refused(503, "outcome_unknown");
+    send(router, look("ring")).await.refused(503, "overloaded");
+}
+
+pub(crate) async fn many_who_ask_whether_it_is_ready_are_one_question_to_the_store() {
+    let market = Blind::default();
+    let router = alone(market.clone(), Duration::from_secs(10));
+    let asked: Vec<_> = (0..50).map(|_| tokio::spawn(send(router.clone(), Ask::get("/readyz")))).collect();
+    for asked in asked {
+        asked.await.expect("no task fails").is(200);
+    }
+    // Another one if the test stands still for longer than an answer counts.
+    let questions = market.0.load(Ordering::Relaxed);
+    assert!((1..10).contains(&questions), "{questions} questions");
 }
 
 pub(crate) async fn a_service_of_members_and_listings_alone_serves_no_other_rows() {

@@ -9,7 +9,7 @@ use firstcome_core::id::{ListingName, MemberName, RequestId};
 use firstcome_core::limits::POINTS_KEY_MS;
 use firstcome_core::points::{Amount, Balance, Kind};
 use firstcome_core::time::Timestamp;
-use firstcome_store::{MovePoints, PlaceBid, Purchase, Transfer};
+use firstcome_store::{MovePoints, PlaceBid, Purchase, Put, Transfer};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The kind of record of a movement.
@@ -123,13 +123,32 @@ pub(super) fn put_is_in_force(
     if stands { Ok(()) } else { Err("settings were told to be in force and are not stored".into()) }
 }
 
+/// Who is told of a listing to have created it has, and who is told to have replaced its settings has found it there.
+pub(super) fn put_is_what_it_was(
+    operation: &Operation,
+    put: Put,
+    listing: Option<&ListingStory>,
+) -> Result<(), String> {
+    let Some(first) = listing.and_then(|story| story.rows.first()) else { return Err("nothing is stored".into()) };
+    let right = match put {
+        Put::Created => operation.spans(first.in_force.0),
+        Put::Replaced => first.in_force.0 < operation.end(),
+    };
+    if right { Ok(()) } else { Err(format!("{put:?} was told, and it was not so")) }
+}
+
 /// Whatever is stored was asked for by somebody who was not told anything else, and each request did one thing.
 pub(super) fn are_asked_for(history: &History, ledger: &Ledger) -> Result<(), String> {
     keys_have_one_effect(ledger)?;
     keys_are_known(history, ledger)?;
     let bids = ledger.listings.iter().flat_map(|(name, story)| story.bids.iter().map(move |bid| (name, bid)));
-    let mut told = BTreeSet::new();
+    let (mut told, mut created) = (BTreeSet::new(), BTreeSet::new());
     for operation in history.operations() {
+        if let (Command::Put(name, _), Some(Told::Put(Put::Created))) = (&operation.command, operation.told())
+            && !created.insert(name)
+        {
+            return Err(format!("two were told to have created {name}"));
+        }
         if let (Command::Bid(name, _), Some(Told::Placed(Effect::New(placed)))) = (&operation.command, operation.told())
             && !told.insert((name, placed.bid.number))
         {

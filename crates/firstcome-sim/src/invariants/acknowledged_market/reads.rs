@@ -2,7 +2,7 @@
 
 use crate::market::history::{Event, Operation};
 use crate::market::ledger::{Ledger, ListingStory, MemberStory};
-use firstcome_core::auction::{Bid, Phase, Standing};
+use firstcome_core::auction::{Bid, ListingState, Phase, Standing};
 use firstcome_core::points::{Balance, Record};
 use firstcome_core::time::Timestamp;
 use firstcome_store::{ListingView, Numbered};
@@ -17,6 +17,12 @@ pub(super) fn view_is_in_force(
     let during = story.rows.iter().filter(|row| operation.spans(row.in_force.0));
     if !before.into_iter().chain(during).any(|row| row.standing == view.standing) {
         return Err(format!("it was shown as {:?}, and did not stand so while it was asked", view.standing));
+    }
+    // Who is told that it is over is told who has won: no bid may come out afterwards.
+    let is_over = !matches!(view.standing.state(view.now), ListingState::Scheduled | ListingState::Running);
+    let bids = story.bids.len();
+    if is_over && bids != view.standing.bids as usize {
+        return Err(format!("it was shown as over with {} bids, and has {bids}", view.standing.bids));
     }
     if operation.asked_at <= view.now && view.now <= operation.ended_at {
         return Ok(());

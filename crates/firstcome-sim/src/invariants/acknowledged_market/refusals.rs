@@ -7,7 +7,6 @@ use crate::market::replay::Replay;
 use crate::market::rules::Lot;
 use firstcome_core::auction::Rejection;
 use firstcome_core::id::{ListingName, MemberName};
-use firstcome_core::limits::BALANCE_MAX;
 use firstcome_core::points::Amount;
 use firstcome_core::time::Timestamp;
 use firstcome_store::Transfer;
@@ -28,14 +27,15 @@ pub(super) fn refusal_is_right(question: &Question<'_>) -> Result<(), String> {
             let used = || effects::first_bid(question.ledger, listing, ask.request, question.operation.end());
             let reused = || used().is_some_and(|first| Some(first.body) != ask.request.map(|request| request.body));
             question.refuses_on(listing, &ask.bidder, reused, |lot, at| {
-                (lot.refuses_bid(&ask.bidder, ask.price, at), ask.price)
+                (lot.refuses_bid(&ask.bidder, ask.price, at), Some(ask.price))
             })
         }
         Command::Purchase(listing, ask) => {
             let used = || effects::first_sale(question.ledger, listing, ask.request, question.operation.end());
             let reused = || used().is_some_and(|first| Some(first.body) != ask.request.map(|request| request.body));
-            question
-                .refuses_on(listing, &ask.buyer, reused, |lot, at| (lot.refuses_purchase(&ask.buyer, at), lot.price))
+            question.refuses_on(listing, &ask.buyer, reused, |lot, at| {
+                (lot.refuses_purchase(&ask.buyer, at), lot.price_to_have())
+            })
         }
         Command::Move(member, ask) => match question.rejection {
             Rejection::KeyReused => ask
@@ -44,7 +44,7 @@ pub(super) fn refusal_is_right(question: &Question<'_>) -> Result<(), String> {
             Rejection::InsufficientPoints(_) => {
                 ask.transfer == Transfer::Refund && question.lacks_points(member, ask.amount)
             }
-            Rejection::BalanceTooLarge => ask.transfer == Transfer::Charge && question.has_no_room(member, ask.amount),
+            // No member of a run comes near to more than fits.
             _ => false,
         },
         Command::Balance(_) | Command::Records(..) | Command::CloseDue => false,
@@ -78,25 +78,21 @@ impl Question<'_> {
         new || self.moments(listing).any(|(lot, at)| lot.put(settings, at).map(drop) == rejection)
     }
 
-    /// A bid or a purchase: what the listing says first, then what the member has.
+    /// A bid or a purchase: what the listing says first, then what the member has. `judge` says why the listing refuses it, and
+    /// how many points must be there for it that are not held yet.
     fn refuses_on(
         &self,
         listing: &ListingName,
         member: &MemberName,
         key_is_reused: impl Fn() -> bool,
-        judge: impl Fn(&Lot, Timestamp) -> (Option<Rejection>, Amount),
+        judge: impl Fn(&Lot, Timestamp) -> (Option<Rejection>, Option<Amount>),
     ) -> bool {
         match self.rejection {
             Rejection::UnknownListing => self.is_unknown(listing),
             Rejection::KeyReused => key_is_reused(),
             Rejection::InsufficientPoints(_) => self.moments(listing).any(|(lot, at)| {
                 let (refused, price) = judge(lot, at);
-                refused.is_none() && self.lacks_points(member, price)
-            }),
-            Rejection::BalanceTooLarge => self.moments(listing).any(|(lot, at)| {
-                let (refused, _) = judge(lot, at);
-                let price = lot.highest.as_ref().map_or(lot.price, |bid| bid.price);
-                refused.is_none() && self.has_no_room(&lot.owner, price)
+                refused.is_none() && price.is_some_and(|price| self.lacks_points(member, price))
             }),
             rejection => self.moments(listing).any(|(lot, at)| judge(lot, at).0.as_ref() == Some(rejection)),
         }
@@ -113,12 +109,5 @@ impl Question<'_> {
             None => available == 0,
         };
         is_so && available < amount.get()
-    }
-
-    fn has_no_room(&self, member: &MemberName, amount: Amount) -> bool {
-        self.ledger.members.get(member).is_some_and(|story| {
-            let mut balances = story.balances_within(self.operation.asked, self.operation.end());
-            balances.any(|balance| BALANCE_MAX < balance.total() + amount.get())
-        })
     }
 }

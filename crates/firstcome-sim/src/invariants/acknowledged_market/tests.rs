@@ -6,6 +6,7 @@ use firstcome_core::coupon::Effect;
 use firstcome_core::id::RequestId;
 use firstcome_core::points::{Balance, Kind};
 use firstcome_core::time::Timestamp;
+use firstcome_store::Put;
 use firstcome_store::Transfer::{Charge, Refund};
 
 fn key(key: u128, body: u64) -> Option<RequestId> {
@@ -257,8 +258,45 @@ fn settings_that_were_told_and_are_not_stored_are_found() {
     let mut story = begun();
     let mut settings = firstcome_core::auction::ListingSettings::auction(member("owner"), amount(10), story_end());
     settings.price = amount(11);
-    story.told(Command::Put(name(), Box::new(settings)), Told::Put(firstcome_store::Put::Replaced));
+    story.told(Command::Put(name(), Box::new(settings)), Told::Put(Put::Replaced));
     story.assert_found(check, "settings were told to be in force");
+}
+
+#[test]
+fn a_listing_that_was_there_before_is_not_created() {
+    let mut story = begun();
+    let settings = crate::market::rules::Lot::of(story.standing()).settings();
+    story.told(Command::Put(name(), Box::new(settings.clone())), Told::Put(Put::Replaced));
+    story.assert_clean(check);
+    story.told(Command::Put(name(), Box::new(settings)), Told::Put(Put::Created));
+    story.assert_found(check, "Created was told, and it was not so");
+}
+
+#[test]
+fn a_bid_that_comes_out_after_the_end_was_shown_is_found() {
+    for (passed_ms, wanted) in [(10_000, None), (10_001, Some("it was shown as over with 1 bids, and has 2"))] {
+        let mut story = begun();
+        story.charge("bob", 50).pass_ms(10_000);
+        let asked = story.ask(bid_of("bob", 20, None));
+        let standing = story.standing().clone();
+        let view = firstcome_store::ListingView { standing, now: story.now().plus_ms(passed_ms - 10_000) };
+        let look = story.ask(Command::View(name()));
+        let placed = story.placed("bob", 20, None);
+        story.tell(asked, Told::Placed(Effect::New(placed))).pass_ms(passed_ms - 10_000);
+        story.tell(look, Told::View(Box::new(view)));
+        match wanted {
+            Some(wanted) => story.assert_found(check, wanted),
+            None => story.assert_clean(check),
+        }
+    }
+}
+
+#[test]
+fn a_winner_needs_no_points_beside_those_that_are_held() {
+    let mut story = begun();
+    story.refund("ann", 40).pass_ms(10_001);
+    story.refused(purchase_of("ann", None), Rejection::InsufficientPoints(0));
+    story.assert_found(check, "never so");
 }
 
 #[test]
@@ -399,7 +437,7 @@ fn new_settings_raise_the_version() {
             (standing.terms, standing.effective_ends_at) = (settings.terms, end);
             standing.version += rises;
         });
-        story.tell(asked, Told::Put(firstcome_store::Put::Replaced));
+        story.tell(asked, Told::Put(Put::Replaced));
         match wanted {
             Some(wanted) => story.assert_found(check, wanted),
             None => story.assert_clean(check),

@@ -99,4 +99,25 @@ mod tests {
         more.moves_and_hears(1, 100, 40, 60, Told::Moved { total: 101, available: 101 });
         assert_eq!(acknowledged_stays(&more.books()).breaches, 1);
     }
+
+    #[test]
+    fn a_purchase_that_was_told_is_there_and_paid() {
+        let mut story = Story::fixed_price();
+        let sale = story.charge(1, 100, 10).sold(1, 10, 50);
+        let told = |story: &Story, member: u32, sale: Sale| {
+            let mut story = story.clone();
+            story.buys_and_hears(member, 40, 60, Told::Sold(sale));
+            acknowledged_stays(&story.books()).breaches
+        };
+        assert_eq!(told(&story, 1, sale), 0);
+        assert_eq!(told(&story, 2, sale), 1, "it is another's");
+        assert_eq!(told(&story, 1, Sale { price: 9, ..sale }), 1, "for less");
+        assert_eq!(told(&story, 1, Sale { at_us: 51, ..sale }), 1, "at another time");
+        let mut lost = story.clone();
+        lost.history.last[0].sale = None;
+        assert_eq!(told(&lost, 1, sale), 1, "it is gone");
+        let mut unpaid = story;
+        unpaid.history.records[1].pop();
+        assert_eq!(told(&unpaid, 1, sale), 1, "nobody paid");
+    }
 }

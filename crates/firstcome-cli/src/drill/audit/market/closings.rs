@@ -90,15 +90,7 @@ mod tests {
     fn sold() -> Story {
         let mut story = Story::new();
         story.charge(1, 100, 1).bid(1, 10, 100).looked(1_100);
-        story.record(1, Kind::Capture, 10, 1_050, 1).record(1, Kind::Purchase, 10, 1_050, 0).record(
-            0,
-            Kind::Sold,
-            10,
-            1_050,
-            0,
-        );
-        story.history.last[0].sale = Some(Sale { buyer: 1, price: 10, at_us: 1_050 });
-        story.history.last[0].version = 4;
+        story.sold(1, 10, 1_050);
         story
     }
 
@@ -135,5 +127,39 @@ mod tests {
         let mut unpaid = sold();
         unpaid.history.records[0].clear();
         assert_eq!(one_sale(&unpaid.books()).breaches, 1);
+    }
+
+    #[test]
+    fn nobody_is_told_of_another_sale() {
+        let sale = Sale { buyer: 1, price: 10, at_us: 1_050 };
+        for (told, breaches) in [
+            (Told::Sold(sale), 0),
+            (Told::AlreadySold(sale), 0),
+            (Told::Sold(Sale { buyer: 2, ..sale }), 1),
+            (Told::AlreadySold(Sale { price: 11, ..sale }), 1),
+            (Told::Sold(Sale { at_us: 1_051, ..sale }), 1),
+        ] {
+            let mut story = sold();
+            story.buys_and_hears(1, 1_040, 1_060, told);
+            assert_eq!(one_sale(&story.books()).breaches, breaches, "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_fixed_price_is_paid_once_by_another_than_its_owner() {
+        for (buyer, price, at_us, fine) in
+            [(1, 10, 50, true), (1, 10, 0, true), (1, 10, -1, false), (1, 11, 50, false), (0, 10, 50, false)]
+        {
+            let mut story = Story::fixed_price();
+            story.charge(1, 100, -10);
+            story.sold(buyer, price, at_us);
+            let books = story.books();
+            assert_eq!(one_sale(&books).breaches == 0, fine, "m{buyer} for {price} at {at_us}");
+            assert_eq!(closed_once(&books).breaches, 0);
+        }
+        let mut twice = Story::fixed_price();
+        twice.sold(1, 10, 50);
+        twice.sold(2, 10, 60);
+        assert_eq!(one_sale(&twice.books()).breaches, 1);
     }
 }

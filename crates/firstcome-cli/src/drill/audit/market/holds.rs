@@ -125,5 +125,11 @@ mod tests {
         assert_eq!(hold_ends_once(&defaulted.books()).breaches, 0);
         defaulted.record(2, Kind::Release, 15, 1_202, 3);
         assert_eq!(hold_ends_once(&defaulted.books()).breaches, 1, "for no bid");
+        let mut elsewhere = outbid();
+        elsewhere.record(2, Kind::Hold, 15, 300, 1);
+        if let Some(record) = elsewhere.history.records[2].last_mut() {
+            record.lot = STRANGER;
+        }
+        assert_eq!(hold_ends_once(&elsewhere.books()).breaches, 1, "about nothing that was sold");
     }
 }

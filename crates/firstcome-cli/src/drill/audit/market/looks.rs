@@ -89,13 +89,14 @@ fn can_be(books: &Books<'_>, news: &News, look: &Look) -> bool {
     let end_us = books.end_after(look.lot, count).unwrap_or(Instant::MAX);
     let settle_us = lot.terms.and_then(|terms| terms.settle_us);
     let until_us = settle_us.map_or(Instant::MAX, |settle_us| end_us + settle_us);
-    let over = lot.terms.is_some() && end_us < to_us;
+    // Who is told that it is over is told who has won: no bid may come out afterwards.
+    let over = lot.terms.is_some() && end_us < to_us && count == bids.len();
     let state = match look.state {
         State::Scheduled => from_us < lot.starts_us,
         State::Running => lot.starts_us <= to_us && from_us <= end_us && look.sale.is_none(),
         State::Ended => over && 0 < count && from_us <= until_us && look.sale.is_none(),
         State::Unsold => over && (count == 0 || until_us < to_us) && look.sale.is_none(),
-        State::Sold => look.sale.is_some(),
+        State::Sold => look.sale.is_some() && (over || lot.terms.is_none()),
         State::Unknown => false,
     };
     from_us <= to_us && !missed && shown && state
@@ -105,6 +106,7 @@ fn can_be(books: &Books<'_>, news: &News, look: &Look) -> bool {
 mod tests {
     use super::super::story::Story;
     use super::*;
+    use crate::drill::auction::record::Sale;
 
     #[test]
     fn a_look_is_true_at_some_moment() {
@@ -135,6 +137,51 @@ mod tests {
             let look = Look { bids, state, highest, sent_us, received_us, ..one.history.last[0] };
             one.history.looks.push(look);
             assert_eq!(listing_true(&one.books()).breaches == 0, fine, "{bids} bids, {state:?}, {sent_us}");
+        }
+    }
+
+    #[test]
+    fn a_sale_is_shown_from_when_it_was_told_on() {
+        let mut story = Story::fixed_price();
+        let sale = story.sold(1, 10, 100);
+        story.buys_and_hears(1, 90, 110, Told::Sold(sale));
+        (story.history.last[0].sent_us, story.history.last[0].received_us) = (500, 510);
+        for (state, shown, sent_us, received_us, fine) in [
+            (State::Running, None, 80, 90, true),
+            (State::Running, None, 105, 120, true),
+            (State::Running, None, 120, 130, false),
+            (State::Sold, Some(sale), 95, 105, true),
+            (State::Sold, Some(sale), 80, 90, false),
+            (State::Sold, Some(Sale { price: 9, ..sale }), 120, 130, false),
+            (State::Sold, None, 95, 105, false),
+            (State::Running, Some(sale), 120, 130, false),
+        ] {
+            let mut one = story.clone();
+            let look = Look { state, sale: shown, sent_us, received_us, ..one.history.last[0] };
+            one.history.looks.push(look);
+            assert_eq!(listing_true(&one.books()).breaches == 0, fine, "{state:?}, {shown:?}, {sent_us}");
+        }
+    }
+
+    #[test]
+    fn no_bid_comes_out_after_the_end_was_shown() {
+        let mut story = Story::new();
+        story.bid(1, 10, 100).bid(2, 15, 990);
+        story.told_bid(1, 90, 110).told_bid(2, 980, 1_150);
+        story.ends_here();
+        story.history.last[0].received_us = 5_000;
+        for (bids, state, sent_us, fine) in [
+            (1, State::Running, 999, true),
+            (1, State::Ended, 1_001, false),
+            (1, State::Unsold, 1_201, false),
+            (2, State::Ended, 1_001, true),
+        ] {
+            let mut one = story.clone();
+            let highest = Some(one.history.bids[0][bids as usize - 1]);
+            let received_us = sent_us + 50;
+            let look = Look { bids, state, highest, sent_us, received_us, ..one.history.last[0] };
+            one.history.looks.push(look);
+            assert_eq!(listing_true(&one.books()).breaches == 0, fine, "{bids} bids, {state:?}");
         }
     }
 }

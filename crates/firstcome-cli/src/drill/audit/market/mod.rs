@@ -19,7 +19,7 @@ mod refusals;
 mod story;
 
 use super::Tally;
-use crate::drill::auction::record::{History, Instant, STRANGER};
+use crate::drill::auction::record::{History, Instant, STRANGER, Told};
 use crate::drill::facts::AuditCheck;
 use books::Books;
 
@@ -50,11 +50,17 @@ pub(crate) fn all(history: &History) -> Vec<AuditCheck> {
 /// No answer but those that the API knows.
 fn answers_known(history: &History) -> AuditCheck {
     let mut tally = Tally::new("answers_known", "every answer is one that the call may give");
-    for _ in &history.heard {
-        tally.check(true, String::new);
+    // There are more words than examples.
+    let mut words = history.strange.iter();
+    let mut check = |known: bool| tally.check(known, || words.next().cloned().unwrap_or_default());
+    for heard in &history.heard {
+        check(heard.told != Told::Unexpected);
     }
-    for strange in &history.strange {
-        tally.check(false, || strange.clone());
+    for _ in &history.looks {
+        check(true);
+    }
+    for _ in 0..history.strange_looks {
+        check(false);
     }
     tally.done()
 }
@@ -67,4 +73,26 @@ fn seconds(at_us: Instant) -> String {
 /// Somebody as examples tell it.
 fn who(member: u32) -> String {
     if member == STRANGER { "somebody else".into() } else { format!("m{member}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::story::Story;
+    use super::*;
+
+    #[test]
+    fn an_answer_that_the_call_may_not_give_is_seen() {
+        let mut story = Story::new();
+        story.bids_and_hears(1, 10, 90, 110, Told::Lost);
+        let known = answers_known(&story.history);
+        assert_eq!((known.checked, known.breaches), (1, 0));
+        for number in 0..7 {
+            story.bids_and_hears(1, 10, 90, 110, Told::Unexpected);
+            story.history.strange.push(format!("bid: 418 {number}"));
+        }
+        story.history.strange_looks = 2;
+        let strange = answers_known(&story.history);
+        assert_eq!((strange.checked, strange.breaches), (10, 9));
+        assert_eq!(strange.examples[0], "bid: 418 0");
+    }
 }

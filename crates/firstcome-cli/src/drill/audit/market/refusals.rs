@@ -198,5 +198,56 @@ mod tests {
             one.buys_and_hears(member, sent_us, received_us, told);
             assert_eq!(refusals_true(&one.books()).breaches == 0, fine, "m{member} {sent_us}: {told:?}");
         }
+        story.ends_here();
+        let sale = story.sold(1, 10, 1_050);
+        let rows = [
+            (1, 1_060, 1_070, Told::AlreadySold(sale), true),
+            (1, 1_040, 1_045, Told::AlreadySold(sale), false),
+            (1, 1_060, 1_070, Told::AlreadySold(Sale { price: 9, ..sale }), false),
+            (2, 1_060, 1_070, Told::AlreadySold(sale), false),
+            (1, 1_300, 1_350, Told::SettlementExpired(1_200), false),
+        ];
+        for (member, sent_us, received_us, told, fine) in rows {
+            let mut one = story.clone();
+            one.buys_and_hears(member, sent_us, received_us, told);
+            assert_eq!(refusals_true(&one.books()).breaches == 0, fine, "sold, m{member} {sent_us}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_fixed_price_is_refused_for_a_reason() {
+        let mut story = Story::fixed_price();
+        story.charge(1, 100, -50).charge(2, 9, -50);
+        let sale = story.sold(1, 10, 100);
+        let rows = [
+            (0, 50, 60, Told::OwnListing, true),
+            (0, 110, 120, Told::AlreadySold(sale), false),
+            (1, 50, 60, Told::OwnListing, false),
+            (1, -20, -10, Told::NotInProgress, true),
+            (1, 50, 60, Told::NotInProgress, false),
+            (2, 50, 60, Told::Insufficient(9), true),
+            (2, 50, 60, Told::Insufficient(8), false),
+            (1, 50, 60, Told::Insufficient(100), false),
+            (2, -20, -10, Told::Insufficient(9), false),
+            (2, 110, 120, Told::Insufficient(9), false),
+            (2, 110, 120, Told::AlreadySold(sale), true),
+            (2, 50, 60, Told::AlreadySold(sale), false),
+            (2, 110, 120, Told::NotWinner, false),
+        ];
+        for (member, sent_us, received_us, told, fine) in rows {
+            let mut one = story.clone();
+            one.buys_and_hears(member, sent_us, received_us, told);
+            assert_eq!(refusals_true(&one.books()).breaches == 0, fine, "m{member} {sent_us}: {told:?}");
+        }
+        for (told, fine) in [
+            (Told::Insufficient(9), true),
+            (Told::Insufficient(8), false),
+            (Told::Insufficient(10), false),
+            (Told::NotInProgress, false),
+        ] {
+            let mut one = story.clone();
+            one.refunds_and_hears(2, 10, 50, 60, told);
+            assert_eq!(refusals_true(&one.books()).breaches == 0, fine, "a refund: {told:?}");
+        }
     }
 }

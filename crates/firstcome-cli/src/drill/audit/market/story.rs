@@ -1,11 +1,11 @@
-//! Small histories for the tests of the audit: one auction of member 0 from 0 to 1000, at 10, with 200 to settle. Its bids and
-//! wallets are what the test says, right or wrong.
+//! Small histories for the tests of the audit: one auction of member 0 from 0 to 1000, at 10, with 200 to settle, or the same thing
+//! at a fixed price. Its bids and wallets are what the test says, right or wrong.
 
 use super::books::Books;
 use super::records::chained;
 use crate::drill::auction::record::{
-    Balance, Bid, Extend, Heard, History, Instant, Kind, Look, Lot, Movement, Names, Order, Placed, STRANGER, State,
-    Terms, Told, What,
+    Balance, Bid, Extend, Heard, History, Instant, Kind, Look, Lot, Movement, Names, Order, Placed, STRANGER, Sale,
+    State, Terms, Told, What,
 };
 
 const MEMBERS: u32 = 4;
@@ -40,6 +40,14 @@ impl Story {
             sale: None,
         });
         Self { history }
+    }
+
+    /// The thing is sold at 10 from instant 0 on.
+    pub(super) fn fixed_price() -> Self {
+        let mut story = Self::new();
+        story.history.lots[0].terms = None;
+        story.history.last[0].ends_us = None;
+        story
     }
 
     pub(super) fn books(&self) -> Books<'_> {
@@ -89,6 +97,21 @@ impl Story {
         self.history.heard.push(Heard { order, sent_us, received_us, told });
     }
 
+    /// It is sold: both records, and the last look at it. The winner's hold ends before.
+    pub(super) fn sold(&mut self, buyer: u32, price: u64, at_us: Instant) -> Sale {
+        let amount = price.cast_signed();
+        if let Some(bid) = self.history.bids[0].last().copied() {
+            self.record(buyer, Kind::Capture, amount, at_us, bid.number);
+        }
+        self.record(buyer, Kind::Purchase, amount, at_us, 0).record(0, Kind::Sold, amount, at_us, 0);
+        let sale = Sale { buyer, price, at_us };
+        let (bids, last) = (self.history.bids[0].len() as u64, &mut self.history.last[0]);
+        last.sale = Some(sale);
+        last.state = State::Sold;
+        last.version = 2 + bids + u64::from(self.history.lots[0].terms.is_some());
+        sale
+    }
+
     /// The bidder of a listed bid is told so.
     pub(super) fn told_bid(&mut self, number: u32, sent_us: Instant, received_us: Instant) -> &mut Self {
         let bid = self.history.bids[0][number as usize - 1];
@@ -122,6 +145,17 @@ impl Story {
         told: Told,
     ) {
         self.hears(Order { what: What::Charge, member, lot: STRANGER, amount, key: 0 }, sent_us, received_us, told);
+    }
+
+    pub(super) fn refunds_and_hears(
+        &mut self,
+        member: u32,
+        amount: u64,
+        sent_us: Instant,
+        received_us: Instant,
+        told: Told,
+    ) {
+        self.hears(Order { what: What::Refund, member, lot: STRANGER, amount, key: 0 }, sent_us, received_us, told);
     }
 
     /// The last look at the listing was then, and shows its bids.
