@@ -98,41 +98,55 @@ pub(crate) fn given() -> Result<Option<Keys>, Failure> {
     Ok(Some(Keys::Known(known)))
 }
 
-/// The keys of the service over this directory, made now if it has none.
+/// The keys of the service over this directory, made now if it has none. Of several processes that find none at the same time
+/// one makes them, and the others use those.
 pub(crate) fn of_directory(data: &Path) -> Result<(Keys, Option<Fresh>), Failure> {
     let path = data.join(FILE);
-    if path.exists() {
-        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let stored: Stored = toml::from_str(&text).with_context(|| format!("{} is not valid", path.display()))?;
-        let mut known = vec![(Scope::Admin, from_hex(&stored.admin_sha256)?)];
-        for digest in &stored.service_sha256 {
-            known.push((Scope::Service, from_hex(digest)?));
-        }
-        return Ok((Keys::Known(known), None));
+    if let Some(keys) = stored(&path)? {
+        return Ok((keys, None));
     }
     // With a database the directory holds nothing but the keys, so nobody else has made it.
     private_directory(data).with_context(|| format!("cannot make {}", data.display()))?;
     let fresh = Fresh { admin: make("admin")?, service: make("service")? };
     let (admin, service) = (KeyDigest::of(&fresh.admin), KeyDigest::of(&fresh.service));
-    let stored = Stored { admin_sha256: to_hex(&admin), service_sha256: vec![to_hex(&service)] };
-    write_private(&path, toml::to_string(&stored)?.as_bytes())
+    let digests = Stored { admin_sha256: to_hex(&admin), service_sha256: vec![to_hex(&service)] };
+    let is_first = write_private(data, &path, toml::to_string(&digests)?.as_bytes())
         .with_context(|| format!("cannot write {}", path.display()))?;
-    Ok((Keys::Known(vec![(Scope::Admin, admin), (Scope::Service, service)]), Some(fresh)))
+    if is_first {
+        return Ok((Keys::Known(vec![(Scope::Admin, admin), (Scope::Service, service)]), Some(fresh)));
+    }
+    // Somebody was faster, and has shown those: nobody ever sees the ones that were made here.
+    let keys = stored(&path)?.ok_or_else(|| anyhow!("{} was there and is gone", path.display()))?;
+    Ok((keys, None))
 }
 
-/// Writes a new file that only its owner can read, durably and all at once: a crash leaves all of it or nothing.
-fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let part = path.with_extension("part");
-    // What a crash has left there is of no use, and may be readable by others.
-    match std::fs::remove_file(&part) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+/// The keys that this file has digests of, if it is there.
+fn stored(path: &Path) -> anyhow::Result<Option<Keys>> {
+    let text = match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        text => text.with_context(|| format!("cannot read {}", path.display()))?,
+    };
+    let stored: Stored = toml::from_str(&text).with_context(|| format!("{} is not valid", path.display()))?;
+    let mut known = vec![(Scope::Admin, from_hex(&stored.admin_sha256)?)];
+    for digest in &stored.service_sha256 {
+        known.push((Scope::Service, from_hex(digest)?));
     }
-    let mut file = private_file(&part)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&part, path)?;
-    path.parent().map_or(Ok(()), |directory| std::fs::File::open(directory)?.sync_all())
+    Ok(Some(Keys::Known(known)))
+}
+
+/// Writes a new file that only its owner can read, durably and all at once: a crash leaves all of it or nothing. `false` if
+/// one of that name is there, which stays as it is.
+fn write_private(directory: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<bool> {
+    // Under a name that nobody else has, also no process of the same number in another container.
+    let mut part = tempfile::Builder::new().prefix("keys.").suffix(".part").tempfile_in(directory)?;
+    part.write_all(bytes)?;
+    part.as_file().sync_all()?;
+    match part.persist_noclobber(path) {
+        Err(refused) if refused.error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(false),
+        persisted => persisted?,
+    };
+    std::fs::File::open(directory)?.sync_all()?;
+    Ok(true)
 }
 
 /// Makes a directory that only its owner can enter, if it is absent.
@@ -176,5 +190,37 @@ mod tests {
         assert_eq!(from_hex(&to_hex(&digest)).unwrap().as_bytes(), digest.as_bytes());
         assert!(from_hex("00").is_err());
         assert!(from_hex(&"zz".repeat(32)).is_err());
+    }
+
+    /// The digests behind keys, as they are stored.
+    fn digests(keys: &Keys) -> Vec<String> {
+        match keys {
+            Keys::Known(known) => known.iter().map(|(_, digest)| to_hex(digest)).collect(),
+            Keys::Dev => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn first_starts_at_the_same_time_make_one_set_of_keys() {
+        const STARTS: usize = 8;
+        for _ in 0..20 {
+            let directory = tempfile::tempdir().unwrap();
+            let (data, together) = (directory.path().join("data"), std::sync::Barrier::new(STARTS));
+            let start = || {
+                together.wait();
+                of_directory(&data).expect("each of them has keys")
+            };
+            let all: Vec<(Keys, Option<Fresh>)> = std::thread::scope(|scope| {
+                let starts: Vec<_> = (0..STARTS).map(|_| scope.spawn(start)).collect();
+                starts.into_iter().map(|start| start.join().unwrap()).collect()
+            });
+            let shown: Vec<&Fresh> = all.iter().filter_map(|(_, fresh)| fresh.as_ref()).collect();
+            let [fresh] = shown[..] else { panic!("{} sets of keys were shown", shown.len()) };
+            let wanted = [&fresh.admin, &fresh.service].map(|key| to_hex(&KeyDigest::of(key)));
+            for (keys, _) in &all {
+                assert_eq!(digests(keys), wanted);
+            }
+            assert_eq!(std::fs::read_dir(&data).unwrap().count(), 1, "nothing is left beside them");
+        }
     }
 }

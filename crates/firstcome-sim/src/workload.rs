@@ -72,14 +72,7 @@ impl Plan {
 
     /// Draws the next action.
     pub fn action(&self, rng: &mut Rng) -> Action {
-        let mut left = rng.below(self.weights.iter().map(|(_, weight)| weight).sum());
-        for &(action, weight) in &self.weights {
-            if left < weight {
-                return action;
-            }
-            left -= weight;
-        }
-        Action::Ask
+        *rng.pick_by_weight(&self.weights)
     }
 }
 

@@ -95,7 +95,7 @@ fn a_start_that_fails_makes_no_keys_that_nobody_has_seen() {
 fn what_a_crash_left_of_the_keys_does_not_hinder_the_next_start() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::create_dir(directory.path().join("data")).expect("a directory");
-    fs::write(directory.path().join("data").join("keys.part"), "admin_sha").expect("a file");
+    fs::write(directory.path().join("data").join("keys.Ab12Cd.part"), "admin_sha").expect("a file");
     let mut server = Server::spawn(&mut serve(directory.path()));
     let admin = shown(&mut server, "admin");
     assert_eq!(scope(&server, &admin), "admin");

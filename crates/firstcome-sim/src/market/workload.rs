@@ -27,7 +27,7 @@ pub enum Action {
     GoAway,
     /// Time passes.
     Wait,
-    /// Somebody sets the clock forward, by more than keys are remembered at most.
+    /// Somebody sets the clock forward, or more time passes than keys are remembered.
     SetClock,
     /// The clockwork closes what is due.
     Tick,
@@ -82,14 +82,7 @@ impl Plan {
 
     /// Draws the next action.
     pub fn action(&self, rng: &mut Rng) -> Action {
-        let mut left = rng.below(self.weights.iter().map(|(_, weight)| weight).sum());
-        for &(action, weight) in &self.weights {
-            if left < weight {
-                return action;
-            }
-            left -= weight;
-        }
-        Action::Ask
+        *rng.pick_by_weight(&self.weights)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::report::Report;
 use crate::rng::Rng;
 use crate::workload::START_US;
 use firstcome_core::auction::{Phase, Terms};
-use firstcome_core::time::Timestamp;
+use firstcome_core::time::{Now, Timestamp};
 use firstcome_store::edge::{Clock, ManualClock, draw_hasher};
 use firstcome_store::embedded::{Backing, Embedded, Stepper};
 use firstcome_store::{Durability, MarketStore, Purchase, StoreError};
@@ -26,6 +26,10 @@ const SETTLE_BATCHES_MAX: usize = 10_000;
 const ALL_OVER_MS: u64 = 60_000;
 /// After so long nobody who has won has time to settle.
 const SETTLED_MS: u64 = 60_001;
+const HOUR_US: i64 = 3_600_000_000;
+/// So far at most somebody sets the wall clock ahead of steady time. For so long keys of movements may be remembered beyond
+/// their time.
+pub(crate) const WALL_AHEAD_MS_MAX: u64 = 20 * 3_600_000;
 /// A day longer than keys of movements are remembered.
 const KEYS_OVER_MS: u64 = 31 * 86_400_000;
 
@@ -101,9 +105,7 @@ impl World {
             }
             Action::SetClock => {
                 if self.rng.chance(300) {
-                    let (by_ms, how) = *self.rng.pick(&[(3_600_000, "clock set forward"), (KEYS_OVER_MS, "a month")]);
-                    self.clock.step_forward_ms(by_ms);
-                    self.report.count("market fault", how);
+                    self.set_clock();
                 }
             }
             Action::Tick => self.ask(Command::CloseDue),
@@ -115,6 +117,19 @@ impl World {
         }
         // A store that failed is asked for a while longer before somebody starts it again.
         if self.life.store.fault().is_some() && self.rng.chance(150) { self.restart() } else { Ok(()) }
+    }
+
+    /// Somebody sets the wall clock forward by an hour, or a month passes, after which keys of movements are forgotten.
+    fn set_clock(&mut self) {
+        let Now { wall, steady } = self.clock.both();
+        let ahead_us = wall.as_us() - steady.as_us();
+        if self.rng.chance(500) {
+            self.clock.pass_ms(KEYS_OVER_MS);
+            self.report.count("market fault", "a month");
+        } else if ahead_us + HOUR_US <= WALL_AHEAD_MS_MAX as i64 * 1_000 {
+            self.clock.step_forward_ms(HOUR_US as u64 / 1_000);
+            self.report.count("market fault", "clock set forward");
+        }
     }
 
     /// Everybody who waits is served first, so that those who come at the instant are judged at it.
@@ -358,7 +373,9 @@ impl World {
 /// A store over what is on disk. What comes back is asked whether it is what was stored, and so is what the store shows.
 fn start(disk: &SharedDisk, clock: &Arc<ManualClock>) -> Result<Life, String> {
     let stored: Stored = disk.lock().stored.clone();
-    let now = clock.now();
+    // As the store does it: keys are forgotten once both clocks say so.
+    let Now { wall, steady } = clock.both();
+    let now = Timestamp::clamped_us(wall.as_us().min(steady.as_us()));
     let first = recovery::written_again(&recovery::recover(&stored, now)?, &stored);
     if let Some(difference) = recovery::difference(&stored, &first) {
         return Err(difference);

@@ -60,6 +60,17 @@ impl Rng {
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.index(items.len())]
     }
+
+    /// One of these, each as often as its weight says. The weights together must not be zero.
+    pub fn pick_by_weight<'a, T>(&mut self, items: &'a [(T, u64)]) -> &'a T {
+        let drawn = self.below(items.iter().map(|(_, weight)| weight).sum());
+        let mut end = 0;
+        let before = items.iter().take_while(|(_, weight)| {
+            end += weight;
+            end <= drawn
+        });
+        &items[before.count()].0
+    }
 }
 
 /// Spreads a word over all 64 bits (the finalizer of `SplitMix64`).
@@ -85,5 +96,16 @@ mod tests {
         let mut rng = Rng::from_seed(1);
         let drawn: std::collections::BTreeSet<u64> = (0..200).map(|_| rng.range(3, 6)).collect();
         assert_eq!(Vec::from_iter(drawn), [3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn what_has_more_weight_is_drawn_as_much_more_often_and_without_any_never() {
+        let mut rng = Rng::from_seed(1);
+        let mut counts = [0_u32; 4];
+        for _ in 0..4_000 {
+            counts[*rng.pick_by_weight(&[(0, 0), (1, 1), (2, 0), (3, 3)])] += 1;
+        }
+        assert_eq!([counts[0], counts[2]], [0, 0]);
+        assert!((900..1_100).contains(&counts[1]) && (2_900..3_100).contains(&counts[3]), "{counts:?}");
     }
 }

@@ -9,7 +9,7 @@
 
 use super::coupon::Cell;
 use super::journal::{Change, CouponId, CouponPut, Journal, Outcome, RoomId};
-use super::market::{self, Desk};
+use super::market::{self, Desk, Rest};
 use super::room::{self, RoomCell};
 use super::{Command, PutCommand, PutRoomCommand, Reply, RoomJob, Shared};
 use crate::edge::Stopwatch;
@@ -51,7 +51,7 @@ pub struct Engine {
     told: Vec<Told>,
     touched: Vec<Arc<Cell>>,
     pub(super) told_rooms: Vec<room::Told>,
-    told_ticks: Vec<Reply<()>>,
+    told_ticks: Vec<(Reply<Option<Rest>>, Option<Rest>)>,
     pub(super) touched_rooms: Vec<Arc<RoomCell>>,
     pub(super) room_changes: Vec<firstcome_core::room::Change>,
     pub(super) clock_stored: Option<Steady>,
@@ -99,6 +99,7 @@ impl Engine {
     pub(super) fn run(&mut self, batch: &mut Vec<Command>) {
         let watch = Stopwatch::start();
         let now = self.shared.both();
+        self.desk.begin_turn();
         #[cfg(feature = "planted-bugs")]
         swap_neighbours(batch);
         let mut batch = batch.drain(..).peekable();
@@ -124,10 +125,10 @@ impl Engine {
                 }
                 Command::Redeem { cell, redeem, reply } => self.redeem(&cell, &redeem, reply, now),
                 Command::Market(job) => self.market(job, now),
-                Command::Tick(reply) => {
+                Command::Tick(rest, reply) => {
                     self.tick(now);
-                    self.close_due(now);
-                    self.told_ticks.extend(reply);
+                    let rest = self.close_due(rest, now);
+                    self.told_ticks.push((reply, rest));
                 }
                 // Nobody waits for it any more: it is not done, as if it had never come.
                 Command::PutCoupon(put) if put.reply.is_closed() => {}
@@ -282,14 +283,20 @@ impl Engine {
             self.told.drain(..).for_each(|told| told.refuse(&error));
             self.told_rooms.drain(..).for_each(|told| told.refuse(&error));
             self.told_market.drain(..).for_each(|told| told.refuse(&error));
-            self.told_ticks.drain(..).for_each(|reply| reply.send(Err(error.clone())));
+            self.told_ticks.drain(..).for_each(|(reply, _)| reply.send(Err(error.clone())));
             self.touched.clear();
             // What is unsettled stays so: it may or may not be stored, and nobody is told either.
             self.touched_rooms.clear();
             return;
         }
+        // By the writer itself: whoever asked for it may have gone away.
+        if !self.touched_rooms.is_empty() {
+            self.shared.clockwork.somebody_came();
+        }
         self.touched_rooms.drain(..).for_each(|cell| cell.settle());
-        self.desk.publish(self.shared.market(), now.wall);
+        if self.desk.publish(self.shared.market(), now.wall) {
+            self.shared.clockwork.wake();
+        }
         for cell in self.touched.drain(..) {
             let issued = cell.coupon.read().issued();
             cell.durable.store(issued, Ordering::Release);
@@ -307,7 +314,7 @@ impl Engine {
         }
         self.told_rooms.drain(..).for_each(room::Told::tell);
         self.told_market.drain(..).for_each(market::Told::tell);
-        self.told_ticks.drain(..).for_each(|reply| reply.send(Ok(Ok(()))));
+        self.told_ticks.drain(..).for_each(|(reply, rest)| reply.send(Ok(Ok(rest))));
     }
 
     fn write_changes(&mut self) -> Result<(), StoreError> {

@@ -1,7 +1,9 @@
 //! The market as the writer has it, what readers see of it, and the writer's part of its commands.
 //!
-//! The writer alone has wallets and listings, so a bid takes no lock. What readers see is a copy that is replaced after
-//! the commit: of a listing or a member whom a batch has touched, once per batch.
+//! The writer alone has wallets and listings, so a bid takes no lock. What readers see ([`shown`]) is a copy that is replaced
+//! after the commit: of a listing or a member whom a batch has touched, once per batch.
+
+mod shown;
 
 use super::engine::Engine;
 use super::journal::{Change, ListingId, MemberId};
@@ -9,17 +11,23 @@ use super::{Reply, Shared};
 use crate::error::StoreError;
 use crate::market::{Closings, MovePoints, PlaceBid, Purchase, Transfer};
 use crate::port::Put;
-use firstcome_core::auction::{Advance, Listing, ListingSettings, PlacedBid, Rejection, Sale, Standing, Wallets};
+use firstcome_core::auction::{Advance, Listing, ListingSettings, PlacedBid, Rejection, Sale, Wallets};
 use firstcome_core::coupon::Effect;
 use firstcome_core::id::{ListingName, MemberName, RequestId};
 use firstcome_core::limits::POINTS_KEY_MS;
 use firstcome_core::points::{Balance, Kind, NoBalance, Record, Wallet};
 use firstcome_core::time::{Now, Timestamp};
 use parking_lot::{Mutex, RwLock};
+pub(super) use shown::{ListingCell, Market};
+use shown::{MemberCell, Names};
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::thread::Thread;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Auctions that are closed in one turn of the writer. Protects everybody else when many end at one instant: their commands
+/// wait for no more than these.
+const CLOSINGS_PER_TURN: usize = 256;
 
 /// A member as it comes back from where it was stored.
 pub struct StoredMember {
@@ -61,86 +69,6 @@ pub struct StoredMarket {
     pub listings: Vec<StoredListing>,
     /// Movements whose keys may still be repeated, the oldest first.
     pub keyed_movements: Vec<KeyedMovement>,
-}
-
-/// What everybody may see. All of it is durable.
-#[derive(Default)]
-pub(super) struct Market {
-    listings: RwLock<HashMap<ListingName, Arc<ListingCell>>>,
-    members: RwLock<HashMap<MemberName, Arc<MemberCell>>>,
-    closed: AtomicU64,
-    defaulted: AtomicU64,
-    /// When the next auction is to be closed, in µs; the largest number if none is.
-    next_due_us: AtomicI64,
-    /// Everything that the writer judged until this instant is here, in µs.
-    judged_us: AtomicI64,
-    /// Who closes what is due.
-    ticker: OnceLock<Thread>,
-}
-
-/// A listing as readers see it.
-pub(super) struct ListingCell {
-    pub(super) id: ListingId,
-    standing: RwLock<Standing>,
-}
-
-/// A member as readers see it.
-pub(super) struct MemberCell {
-    pub(super) id: MemberId,
-    /// What there is, and how many records there are.
-    shown: Mutex<(Balance, u64)>,
-}
-
-impl ListingCell {
-    pub(super) fn standing(&self) -> Standing {
-        self.standing.read().clone()
-    }
-}
-
-impl MemberCell {
-    pub(super) fn balance(&self) -> Balance {
-        self.shown.lock().0
-    }
-
-    pub(super) fn records(&self) -> u64 {
-        self.shown.lock().1
-    }
-}
-
-impl Market {
-    pub(super) fn listing(&self, name: &str) -> Option<Arc<ListingCell>> {
-        self.listings.read().get(name).map(Arc::clone)
-    }
-
-    pub(super) fn member(&self, name: &str) -> Option<Arc<MemberCell>> {
-        self.members.read().get(name).map(Arc::clone)
-    }
-
-    pub(super) fn counts(&self) -> (usize, usize) {
-        (self.listings.read().len(), self.members.read().len())
-    }
-
-    pub(super) fn closings(&self) -> Closings {
-        let [closed, defaulted] = [&self.closed, &self.defaulted].map(|count| count.load(Ordering::Relaxed));
-        Closings { closed, defaulted }
-    }
-
-    /// Up to which instant all that was decided is here.
-    pub(super) fn judged_at(&self) -> Timestamp {
-        Timestamp::clamped_us(self.judged_us.load(Ordering::SeqCst))
-    }
-
-    /// From now on this thread is woken when an auction is to be closed earlier than all others.
-    pub(super) fn wakes(&self, ticker: Thread) {
-        // It is set once, when the store begins.
-        let _ = self.ticker.set(ticker);
-    }
-
-    /// Microseconds until an auction is to be closed, if one is; 0 if it is time.
-    pub(super) fn due_in_us(&self, now: Timestamp) -> Option<u64> {
-        let due_us = self.next_due_us.load(Ordering::SeqCst);
-        (due_us != i64::MAX).then(|| due_us.saturating_sub(now.as_us()).max(0).cast_unsigned())
-    }
 }
 
 /// What can be asked of the market.
@@ -279,6 +207,19 @@ pub(super) struct Desk {
     records: Vec<Record>,
     /// What was closed since the last commit.
     closings: Closings,
+    /// How many have been closed for being due since the writer's turn began.
+    closed_in_turn: usize,
+}
+
+/// What one call, which a tick begins and further ticks go on with, has still to close. Auctions are closed in the order in
+/// which they became due, each once per call: whatever a closing leaves due waits for the next call, and cannot hold one up
+/// for ever.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rest {
+    /// What was due when the call came.
+    until: Timestamp,
+    /// The last one that was closed.
+    after: Option<(Timestamp, usize)>,
 }
 
 impl Desk {
@@ -325,9 +266,10 @@ impl Desk {
     }
 
     /// Forgets keys whose time is over.
-    fn forget_keys(&mut self, now: Timestamp) {
+    fn forget_keys(&mut self, now: Now) {
+        let since = keys_kept_since(now);
         while let Some(key) = self.movement_keys.front()
-            && self.movements.get(key).is_none_or(|movement| movement.at.plus_ms(POINTS_KEY_MS) < now)
+            && self.movements.get(key).is_none_or(|movement| movement.at < since)
         {
             self.movements.remove(key);
             self.movement_keys.pop_front();
@@ -425,7 +367,7 @@ impl Desk {
         &mut self,
         member: &MemberName,
         ask: &MovePoints,
-        now: Timestamp,
+        now: Now,
         changes: &mut Vec<Change>,
     ) -> Result<Effect<Balance>, Rejection> {
         self.forget_keys(now);
@@ -442,7 +384,7 @@ impl Desk {
         // Judged before a member is made for somebody unknown, who may be refused.
         let before = self.purse.balance(member);
         before.after(kind, ask.amount).map_err(|error| refusal(error, before))?;
-        let moved = self.purse.wallet(member).apply(kind, ask.amount, None, now);
+        let moved = self.purse.wallet(member).apply(kind, ask.amount, None, now.wall);
         let record = moved.map_err(|error| refusal(error, before))?;
         let (balance, at) = (record.balance, record.at);
         self.records.push(record);
@@ -453,20 +395,36 @@ impl Desk {
         Ok(Effect::New(balance))
     }
 
-    fn close_due(&mut self, now: Timestamp, changes: &mut Vec<Change>) {
-        // Each once: whatever an advance leaves due waits for the next call, and cannot hold up the writer.
-        let due: Vec<usize> = self.due.range(..=(now, usize::MAX)).map(|(_, place)| *place).collect();
-        for place in due {
-            let lot = &mut self.lots[place];
-            let was_open = lot.is_open();
-            let advance = lot.listing.advance(&mut self.purse, now, &mut self.records);
-            let id = lot.id;
-            assert!(advance != Advance::Nothing, "due, and nothing to do");
-            self.closings.closed += u64::from(was_open);
-            self.closings.defaulted += u64::from(advance == Advance::Defaulted);
-            self.write_records(Some(id), None, changes);
-            self.touch(place);
+    /// Closes what is due, as much as the turn has room for. What is left is to be asked for again.
+    fn close_due(&mut self, rest: Option<Rest>, now: Timestamp, changes: &mut Vec<Change>) -> Option<Rest> {
+        let mut rest = rest.unwrap_or(Rest { until: now, after: None });
+        loop {
+            let after = rest.after.map_or(Bound::Unbounded, Bound::Excluded);
+            let &(due_at, place) = self.due.range((after, Bound::Included((rest.until, usize::MAX)))).next()?;
+            if self.closed_in_turn == CLOSINGS_PER_TURN {
+                return Some(rest);
+            }
+            self.closed_in_turn += 1;
+            rest.after = Some((due_at, place));
+            self.close(place, now, changes);
         }
+    }
+
+    fn close(&mut self, place: usize, now: Timestamp, changes: &mut Vec<Change>) {
+        let lot = &mut self.lots[place];
+        let was_open = lot.is_open();
+        let advance = lot.listing.advance(&mut self.purse, now, &mut self.records);
+        let id = lot.id;
+        assert!(advance != Advance::Nothing, "due, and nothing to do");
+        self.closings.closed += u64::from(was_open);
+        self.closings.defaulted += u64::from(advance == Advance::Defaulted);
+        self.write_records(Some(id), None, changes);
+        self.touch(place);
+    }
+
+    /// The writer's next turn begins.
+    pub(super) const fn begin_turn(&mut self) {
+        self.closed_in_turn = 0;
     }
 
     fn write_records(&mut self, listing: Option<ListingId>, request: Option<RequestId>, changes: &mut Vec<Change>) {
@@ -474,6 +432,11 @@ impl Desk {
             let id = self.purse.id(&record.member);
             changes.push(Change::Moved { id, listing, record, request });
         }
+    }
+
+    /// Whether points have moved since the last commit.
+    pub(super) const fn has_moved_points(&self) -> bool {
+        !self.purse.touched.is_empty()
     }
 
     /// Adds the new state of whatever was touched: once, however often it was.
@@ -489,8 +452,7 @@ impl Desk {
         }
     }
 
-    /// Lets readers see what was committed.
-    pub(super) fn publish(&mut self, market: &Market, now: Timestamp) {
+    fn show(&mut self, names: &mut Names) {
         for place in self.purse.touched.drain(..) {
             let member = &mut self.purse.members[place];
             member.is_touched = false;
@@ -499,7 +461,7 @@ impl Desk {
                 Some(cell) => *cell.shown.lock() = shown,
                 None => {
                     let cell = Arc::new(MemberCell { id, shown: Mutex::new(shown) });
-                    market.members.write().insert(member.wallet.member.clone(), Arc::clone(&cell));
+                    names.members.insert(member.wallet.member.clone(), Arc::clone(&cell));
                     member.cell = Some(cell);
                 }
             }
@@ -513,21 +475,25 @@ impl Desk {
                 None => {
                     let name = standing.name.clone();
                     let cell = Arc::new(ListingCell { id, standing: RwLock::new(standing) });
-                    market.listings.write().insert(name, Arc::clone(&cell));
+                    names.listings.insert(name, Arc::clone(&cell));
                     lot.cell = Some(cell);
                 }
             }
         }
+    }
+
+    /// Lets readers see what was committed, all at one instant. Says whether an auction is to be closed earlier than all others
+    /// before.
+    pub(super) fn publish(&mut self, market: &Market, now: Timestamp) -> bool {
+        if !self.purse.touched.is_empty() || !self.touched.is_empty() {
+            self.show(&mut market.names.write());
+        }
+        market.judged_us.fetch_max(now.as_us(), Ordering::SeqCst);
         let Closings { closed, defaulted } = std::mem::take(&mut self.closings);
         market.closed.fetch_add(closed, Ordering::Relaxed);
         market.defaulted.fetch_add(defaulted, Ordering::Relaxed);
         let next_due_us = self.due.first().map_or(i64::MAX, |(due_at, _)| due_at.as_us());
-        // By the writer itself: whoever asked for it may have gone away.
-        let before_us = market.next_due_us.swap(next_due_us, Ordering::SeqCst);
-        if let Some(ticker) = market.ticker.get().filter(|_| next_due_us < before_us) {
-            ticker.unpark();
-        }
-        market.judged_us.fetch_max(now.as_us(), Ordering::SeqCst);
+        next_due_us < market.next_due_us.swap(next_due_us, Ordering::SeqCst)
     }
 }
 
@@ -535,6 +501,14 @@ impl Lot {
     fn is_open(&self) -> bool {
         self.listing.standing().phase == firstcome_core::auction::Phase::Open
     }
+}
+
+/// From when on keys of movements are remembered: for as long as both clocks say. Whoever sets the wall forward makes nobody's
+/// repeat a second charge; a wall that was set while nothing ran is believed, as nobody knows better.
+pub(crate) fn keys_kept_since(now: Now) -> Timestamp {
+    // Steady time begins at the wall's, see `Timeline`; it is behind by what the wall was set forward since.
+    let now_us = now.wall.as_us().min(now.steady.as_us());
+    Timestamp::clamped_us(now_us.saturating_sub(POINTS_KEY_MS.cast_signed().saturating_mul(1_000)))
 }
 
 const fn refusal(error: NoBalance, before: Balance) -> Rejection {
@@ -554,20 +528,21 @@ impl Engine {
         if let Some(fault) = self.shared.fault() {
             return job.refuse(StoreError::Unavailable(fault));
         }
-        let (desk, changes, now) = (&mut self.desk, &mut self.changes, now.wall);
+        let (desk, changes, both, now) = (&mut self.desk, &mut self.changes, now, now.wall);
         self.told_market.push(match job {
             Job::Bid(listing, ask, reply) => Told::Bid(reply, desk.bid(&listing, &ask, now, changes)),
             Job::Purchase(listing, ask, reply) => Told::Purchase(reply, desk.purchase(&listing, &ask, now, changes)),
-            Job::Move(member, ask, reply) => Told::Move(reply, desk.move_points(&member, &ask, now, changes)),
+            Job::Move(member, ask, reply) => Told::Move(reply, desk.move_points(&member, &ask, both, changes)),
             Job::Put(listing, settings, reply) => Told::Put(reply, desk.put(listing, *settings, now)),
         });
     }
 
-    /// Closes what time has made due.
-    pub(super) fn close_due(&mut self, now: Now) {
-        if self.shared.fault().is_none() {
-            self.desk.close_due(now.wall, &mut self.changes);
+    /// Closes what time has made due, as much as this turn has room for, and says what is left.
+    pub(super) fn close_due(&mut self, rest: Option<Rest>, now: Now) -> Option<Rest> {
+        if self.shared.fault().is_some() {
+            return None;
         }
+        self.desk.close_due(rest, now.wall, &mut self.changes)
     }
 }
 

@@ -50,9 +50,11 @@ impl MarketStore for Embedded {
         let (judged_at, now) = (self.inner.shared.market().judged_at(), self.now());
         let mut standing = cell.standing();
         // Time has changed the state since the writer last looked, and it may be about to commit what came just before that.
-        // If it takes no commands any more, time decides on what is durable: reads go on after a fault.
+        // One turn of it is enough, whatever is left to be closed then. If it takes no commands any more, time decides on what
+        // is durable: reads go on after a fault.
         if standing.state(now) != standing.state(judged_at) {
-            let _ = self.close_due().await;
+            let (reply, answer) = Reply::pair();
+            let _ = self.ask(Command::Tick(None, reply), answer).await;
             standing = cell.standing();
         }
         // What is shown is never older than what was last changed.
@@ -107,9 +109,7 @@ impl MarketStore for Embedded {
     }
 
     async fn close_due(&self) -> Result<(), StoreError> {
-        let (reply, answer) = Reply::pair();
-        // It refuses nothing.
-        self.ask(Command::Tick(Some(reply)), answer).await.map(drop)
+        self.tick_over().await
     }
 
     fn closings(&self) -> Closings {

@@ -30,11 +30,13 @@ use journal::{CouponId, Journal, Memory, PassSecret, RoomId, Rows};
 use lane::Lane;
 pub use lane::Stepper;
 pub use lock::MemoryLocks;
-use market::{Desk, Job, Market};
+#[cfg(feature = "sqlite")]
+pub(crate) use market::keys_kept_since;
+use market::{Desk, Job, Market, Rest};
 pub use market::{KeyedMovement, StoredListing, StoredMarket, StoredMember};
 use parking_lot::{Mutex, RwLock};
 use room::{Order, RoomCell};
-use rooms::Ticker;
+use rooms::Clockwork;
 use std::collections::HashMap;
 use std::hash::RandomState;
 use std::sync::atomic::Ordering;
@@ -82,7 +84,8 @@ pub struct Backing {
     pub pass_secrets: Vec<PassSecret>,
     /// Members and listings that were stored before.
     pub market: StoredMarket,
-    /// How the store's steady time goes on from that of its clock.
+    /// How the store's steady time goes on from that of its clock. Where it is far behind the wall's, keys of charges and
+    /// refunds are kept longer: they are forgotten once both say so.
     pub timeline: Timeline,
     /// Seeds the indexes. Must be secret.
     pub hasher: RandomState,
@@ -135,6 +138,7 @@ pub(crate) struct Shared {
     rooms: RwLock<HashMap<RoomName, Arc<RoomCell>>>,
     pass_secrets: RwLock<Vec<PassSecret>>,
     market: Market,
+    clockwork: Clockwork,
     timeline: Timeline,
     clock: Arc<dyn Clock>,
     rows: Arc<dyn Rows>,
@@ -189,7 +193,7 @@ enum Command {
     CloseRoom { cell: Arc<RoomCell>, reply: Reply<(), room_rules::Rejection> },
     RotatePassSecret { bytes: [u8; 32], reply: Reply<PassSecret> },
     Market(Job),
-    Tick(Option<Reply<()>>),
+    Tick(Option<Rest>, Reply<Option<Rest>>),
 }
 
 /// Something about a ticket of one room.
@@ -252,29 +256,18 @@ struct Inner {
     shared: Arc<Shared>,
     lane: Lane,
     durability: Durability,
-    /// Makes the rooms admit; absent where somebody else does.
-    ticker: OnceLock<Ticker>,
 }
 
 impl Inner {
     fn new(shared: Arc<Shared>, lane: Lane, durability: Durability) -> Arc<Self> {
-        Arc::new(Self { shared, lane, durability, ticker: OnceLock::new() })
-    }
-
-    fn tick(self: &Arc<Self>) -> std::io::Result<()> {
-        let ticker = Ticker::start(self)?;
-        // It is set once, here.
-        let _ = self.ticker.set(ticker);
-        Ok(())
+        Arc::new(Self { shared, lane, durability })
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         self.lane.close();
-        if let Some(ticker) = self.ticker.get() {
-            ticker.wake();
-        }
+        self.shared.clockwork.wake();
     }
 }
 
@@ -286,13 +279,13 @@ impl Embedded {
 
     /// [`Self::memory`] with another clock.
     pub fn memory_with(clock: Arc<dyn Clock>) -> Self {
-        let backing = Backing::memory();
+        let backing = Backing { timeline: Timeline::after(None, clock.as_ref()), ..Backing::memory() };
         let durability = backing.durability;
         let (shared, engine) = assemble(backing, clock);
         let lane = Lane::inline(Arc::clone(&shared), engine);
         let inner = Inner::new(shared, lane, durability);
         // Without a thread nobody is admitted but by `RoomStore::tick`: coupons need none.
-        let _ = inner.tick();
+        let _ = Clockwork::start(&inner);
         Self { inner }
     }
 
@@ -302,7 +295,7 @@ impl Embedded {
         let (shared, engine) = assemble(backing, clock);
         let lane = Lane::thread(Arc::clone(&shared), engine)?;
         let inner = Inner::new(shared, lane, durability);
-        inner.tick()?;
+        Clockwork::start(&inner)?;
         Ok(Self { inner })
     }
 
@@ -344,6 +337,19 @@ impl Embedded {
         self.inner.lane.close();
     }
 
+    /// Does what time has made due, and returns when it is durable.
+    async fn tick_over(&self) -> Result<(), StoreError> {
+        let mut rest = None;
+        loop {
+            let (reply, answer) = Reply::pair();
+            // A tick refuses nothing.
+            match self.ask(Command::Tick(rest, reply), answer).await? {
+                Ok(left @ Some(_)) => rest = left,
+                Ok(None) | Err(_) => return Ok(()),
+            }
+        }
+    }
+
     async fn ask<T, R>(&self, command: Command, answer: oneshot::Receiver<Judged<T, R>>) -> Judged<T, R> {
         self.inner.lane.submit(command)?;
         // The writer drops a reply unsent only when it panics in the middle of a batch.
@@ -372,6 +378,7 @@ fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
         rooms: RwLock::new(rooms.collect()),
         pass_secrets: RwLock::new(backing.pass_secrets),
         market: Market::default(),
+        clockwork: Clockwork::default(),
         timeline: backing.timeline,
         clock,
         rows: backing.rows,

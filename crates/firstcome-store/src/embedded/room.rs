@@ -231,10 +231,12 @@ impl Engine {
         self.room_changes = changes;
     }
 
-    /// Adds the clocks to a batch that changes a room, if they were not stored lately.
+    /// Adds the clocks to a batch that changes a room or moves points, if they were not stored lately: time-outs and the keys
+    /// of movements go by steady time.
     pub(super) fn note_clocks(&mut self, now: Now) {
         let stored = self.clock_stored.is_some_and(|stored| now.steady.since_us(stored) < CLOCK_US);
-        if !self.touched_rooms.is_empty() && !stored {
+        let needs_them = !self.touched_rooms.is_empty() || self.desk.has_moved_points();
+        if needs_them && !stored {
             self.clock_stored = Some(now.steady);
             self.changes.push(Change::Clock(now));
         }

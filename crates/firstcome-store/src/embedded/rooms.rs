@@ -1,6 +1,7 @@
 //! The port for waiting rooms over the embedded store, and the clockwork that makes its rooms admit.
 
 use super::journal::PassSecret;
+use super::market::Rest;
 use super::room::{Order, RoomCell, no_secret};
 use super::{Command, Embedded, FreshSecrets, Inner, PutRoomCommand, Reply, RoomJob};
 use crate::edge::draw_secret;
@@ -11,7 +12,7 @@ use crate::ticket::TicketKey;
 use firstcome_core::id::RoomName;
 use firstcome_core::room::{Join, Number, Rejection, RoomSettings};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -24,38 +25,44 @@ const TICK_MIN: Duration = Duration::from_millis(2);
 /// How long the sleep is at most before an auction's end: somebody may set the wall clock forward.
 const DUE_SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// A thread that ticks while any room has somebody in it and when an auction is to be closed, and sleeps otherwise.
-pub(super) struct Ticker {
-    thread: Thread,
-    sleeps: Arc<AtomicBool>,
+/// A thread that ticks while any room has somebody in it and when an auction is to be closed, and sleeps otherwise. Absent
+/// where somebody else ticks.
+#[derive(Default)]
+pub(super) struct Clockwork {
+    thread: OnceLock<Thread>,
+    sleeps: AtomicBool,
 }
 
-impl Ticker {
-    pub(super) fn start(inner: &Arc<Inner>) -> std::io::Result<Self> {
-        let sleeps = Arc::new(AtomicBool::new(false));
-        let (shared, inner, seen) = (Arc::clone(&inner.shared), Arc::downgrade(inner), Arc::clone(&sleeps));
+impl Clockwork {
+    /// Starts the thread of this store. It ends with the store.
+    pub(super) fn start(inner: &Arc<Inner>) -> std::io::Result<()> {
+        let (shared, weak) = (Arc::clone(&inner.shared), Arc::downgrade(inner));
         let ticker = std::thread::Builder::new().name("firstcome-ticker".into());
-        let thread = ticker.spawn(move || run(&inner, &seen))?.thread().clone();
-        shared.market().wakes(thread.clone());
-        Ok(Self { thread, sleeps })
+        let thread = ticker.spawn(move || run(&weak, &shared.clockwork))?.thread().clone();
+        // It is set once, here, before anybody has the store.
+        let _ = inner.shared.clockwork.thread.set(thread);
+        Ok(())
     }
 
-    /// To be called after somebody has come into a room.
-    fn somebody_came(&self) {
+    /// To be called after somebody may have come into a room.
+    pub(super) fn somebody_came(&self) {
         if self.sleeps.load(Ordering::SeqCst) {
             self.wake();
         }
     }
 
     pub(super) fn wake(&self) {
-        self.thread.unpark();
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
     }
 }
 
-fn run(inner: &Weak<Inner>, sleeps: &AtomicBool) {
+fn run(inner: &Weak<Inner>, clockwork: &Clockwork) {
+    let mut rest = None;
     while let Some(inner) = inner.upgrade() {
         // Said before it is looked at: whoever comes after the look finds it said.
-        sleeps.store(true, Ordering::SeqCst);
+        clockwork.sleeps.store(true, Ordering::SeqCst);
         let due_in_us = inner.shared.market().due_in_us(inner.shared.clock.now());
         let nobody_in = inner.shared.rooms.read().values().all(|cell| cell.is_idle());
         if nobody_in && due_in_us != Some(0) {
@@ -66,12 +73,16 @@ fn run(inner: &Weak<Inner>, sleeps: &AtomicBool) {
             }
             continue;
         }
-        sleeps.store(false, Ordering::SeqCst);
-        let (reply, done) = Reply::<()>::pair();
-        if inner.lane.submit(Command::Tick(Some(reply))).is_ok() {
+        clockwork.sleeps.store(false, Ordering::SeqCst);
+        let (reply, done) = Reply::<Option<Rest>>::pair();
+        if inner.lane.submit(Command::Tick(rest.take(), reply)).is_ok() {
             // The next tick is asked for once this one is done: a slow disk is not given more to do. An error means
             // that the writer is gone or takes no writes, which the next round will see.
-            let _ = done.blocking_recv();
+            rest = done.blocking_recv().ok().and_then(Result::ok).and_then(Result::ok).flatten();
+        }
+        // Whatever has arrived meanwhile goes first, as with every command.
+        if rest.is_some() {
+            continue;
         }
         let next_us = inner.shared.rooms.read().values().filter_map(|cell| cell.next_tick_us()).min();
         drop(inner);
@@ -151,11 +162,7 @@ impl RoomStore for Embedded {
         if let Some(rejection) = cell.refuses_joins(&join, self.inner.shared.both()) {
             return Ok(Err(rejection));
         }
-        let answer = self.order(cell, |reply| Order::Join(join, reply)).await;
-        if let Some(ticker) = self.inner.ticker.get() {
-            ticker.somebody_came();
-        }
-        answer
+        self.order(cell, |reply| Order::Join(join, reply)).await
     }
 
     async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
@@ -203,9 +210,7 @@ impl RoomStore for Embedded {
     }
 
     async fn tick(&self) -> Result<(), StoreError> {
-        let (reply, answer) = Reply::pair();
-        // A tick refuses nothing.
-        self.ask(Command::Tick(Some(reply)), answer).await.map(drop)
+        self.tick_over().await
     }
 
     fn pass_secrets(&self) -> Vec<PassSecret> {

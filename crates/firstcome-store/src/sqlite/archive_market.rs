@@ -8,7 +8,7 @@ use crate::error::{Fault, FaultKind};
 use firstcome_core::auction::{PlacedBid, Standing};
 use firstcome_core::id::{ListingName, MemberName, RequestId};
 use firstcome_core::points::{Record, Wallet};
-use firstcome_core::time::Timestamp;
+use firstcome_core::time::{Now, Steady, Timestamp};
 use rusqlite::Connection;
 use std::collections::HashMap;
 
@@ -116,8 +116,9 @@ impl IncomingMarket {
         if self.is_empty() {
             return Ok(());
         }
+        let end_of_time = Now { wall: Timestamp::MAX, steady: Steady::from_us(Timestamp::MAX.as_us()) };
         // First, since what `verify` takes time for is only what a start lets through.
-        market::load(connection, Timestamp::MAX).map_err(|fault| match fault.kind {
+        market::load(connection, end_of_time).map_err(|fault| match fault.kind {
             FaultKind::Damaged => {
                 ImportError::MarketBroken { invariant: "what comes in can be opened again", example: fault.detail }
             }

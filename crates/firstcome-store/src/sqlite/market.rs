@@ -3,13 +3,12 @@
 use super::coupon::{damaged, instant, request_columns, request_of};
 use super::faults::fault;
 use crate::embedded::journal::{Change, ListingId, MemberId};
-use crate::embedded::{KeyedMovement, StoredListing, StoredMarket, StoredMember};
+use crate::embedded::{KeyedMovement, StoredListing, StoredMarket, StoredMember, keys_kept_since};
 use crate::error::Fault;
 use firstcome_core::auction::{AuctionTerms, Bid, Extend, Listing, Phase, PlacedBid, Sale, Standing, Terms};
 use firstcome_core::id::{ListingName, MemberName, RequestId};
-use firstcome_core::limits::POINTS_KEY_MS;
 use firstcome_core::points::{Amount, Balance, Chain, Kind, Record, Reference, Wallet};
-use firstcome_core::time::Timestamp;
+use firstcome_core::time::{Now, Timestamp};
 use rusqlite::{Connection, Row, params};
 use std::collections::HashMap;
 
@@ -358,11 +357,35 @@ pub(super) fn records(connection: &Connection, id: MemberId, after: u64, count: 
     Ok(records)
 }
 
+/// A key of this table that is not in `first..end`, if there is one. Costs two look-ups.
+fn outside(connection: &Connection, table: &str, [first, end]: [i64; 2]) -> Result<Option<i64>, Fault> {
+    let query = format!("SELECT id FROM {table} WHERE id < ?1 UNION ALL SELECT id FROM {table} WHERE id >= ?2 LIMIT 1");
+    let mut found = None;
+    for_each(connection, &query, [first, end], "keys", |row| {
+        found = Some(row.get(0)?);
+        Ok(Ok(()))
+    })?;
+    Ok(found)
+}
+
+/// The records of members who do not exist, by their keys: for `verify`, since it reads all records.
+pub(super) fn for_each_stray_record(connection: &Connection, mut visit: impl FnMut(i64)) -> Result<(), Fault> {
+    let query = "SELECT record.id FROM record LEFT JOIN member ON member.id = record.id >> 36 WHERE member.id IS NULL";
+    for_each(connection, query, [0; 2], "records", |row| {
+        visit(row.get(0)?);
+        Ok(Ok(()))
+    })
+}
+
 /// Everything that is stored but the history, taken back through the rules: what contradicts them is
-/// [`crate::FaultKind::Damaged`]. Each member's last record and each listing's last bid are compared with it; the whole
-/// history is for `verify`.
-pub(super) fn load(connection: &Connection, now: Timestamp) -> Result<StoredMarket, Fault> {
+/// [`crate::FaultKind::Damaged`]. Each member's last record and each listing's last bid are compared with it, and none
+/// may be of a member or a listing that does not exist; the whole history is for `verify`.
+pub(super) fn load(connection: &Connection, now: Now) -> Result<StoredMarket, Fault> {
     let members = members(connection)?;
+    let end = MemberId(members.last().map_or(1, |member| member.id.0 + 1)).row(0);
+    if let Some(key) = outside(connection, "record", [MemberId(1).row(1), end])? {
+        return Err(damaged(format!("record {key} of a member who does not exist")));
+    }
     for (place, member) in members.iter().enumerate() {
         let wallet = &member.wallet;
         let wrong = |what: &str| damaged(format!("member {}: {what}", wallet.member));
@@ -379,7 +402,12 @@ pub(super) fn load(connection: &Connection, now: Timestamp) -> Result<StoredMark
     }
     let mut stored = StoredMarket { members, ..StoredMarket::default() };
     let mut held: HashMap<MemberName, u64> = HashMap::new();
-    for (place, ListingRow { id, mut standing, sale_request }) in listings(connection)?.into_iter().enumerate() {
+    let listings = listings(connection)?;
+    let end = ListingId(listings.last().map_or(1, |row| row.id.0 + 1)).row(0);
+    if let Some(key) = outside(connection, "bid", [ListingId(1).row(1), end])? {
+        return Err(damaged(format!("bid {key} of a listing that does not exist")));
+    }
+    for (place, ListingRow { id, mut standing, sale_request }) in listings.into_iter().enumerate() {
         let wrong = |standing: &Standing, what: &str| damaged(format!("listing {}: {what}", standing.name));
         if id.0 as usize != place + 1 {
             return Err(wrong(&standing, "listings are not numbered without gaps"));
@@ -403,7 +431,7 @@ pub(super) fn load(connection: &Connection, now: Timestamp) -> Result<StoredMark
     Ok(stored)
 }
 
-fn load_keys(connection: &Connection, now: Timestamp, stored: &mut StoredMarket) -> Result<(), Fault> {
+fn load_keys(connection: &Connection, now: Now, stored: &mut StoredMarket) -> Result<(), Fault> {
     let query = format!("{SELECT_BID} WHERE bid.request_key IS NOT NULL ORDER BY bid.id");
     for_each(connection, &query, [0; 2], "bids", |row| {
         let read = bid_row(row)?;
@@ -415,7 +443,7 @@ fn load_keys(connection: &Connection, now: Timestamp, stored: &mut StoredMarket)
             Ok(())
         }))
     })?;
-    let since = now.as_us().saturating_sub(POINTS_KEY_MS.cast_signed().saturating_mul(1_000));
+    let since = keys_kept_since(now).as_us();
     let query = "SELECT total, held, at, request_key, request_body FROM record
         WHERE request_key IS NOT NULL AND at BETWEEN ?1 AND ?2 ORDER BY at";
     for_each(connection, query, [since, i64::MAX], "records", |row| {

@@ -74,7 +74,7 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
     let timeline = Timeline::after(room::clock(&connection)?, clock.as_ref());
     let rooms = room::load(&connection, &hasher, timeline.now(clock.as_ref()))?;
     let pass_secrets = room::secrets(&connection)?;
-    let market = market::load(&connection, clock.now())?;
+    let market = market::load(&connection, timeline.now(clock.as_ref()))?;
     let reader = open_reader(&directory.join(DATABASE_FILE), &schema::STORE)?;
     let backing = Backing {
         journal: Box::new(Sqlite { connection, pages: 0, _lock: lock }),

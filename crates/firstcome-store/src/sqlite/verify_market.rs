@@ -1,6 +1,6 @@
 //! Re-checks every stored invariant of members, listings and bids from the rows alone: the history is played again.
 
-use super::market::{for_each_bid, for_each_record, listings, members};
+use super::market::{for_each_bid, for_each_record, for_each_stray_record, listings, members};
 use super::verify::Check;
 use crate::embedded::journal::ListingId;
 use crate::error::Fault;
@@ -112,6 +112,9 @@ fn play_records(
         checks.balance.check(wallet == member.wallet, || format!("member {}", member.wallet.member));
         totals += u128::from(member.wallet.balance.total());
     }
+    for_each_stray_record(snapshot, |key| {
+        checks.chain.check(false, || format!("record {key} of a member who does not exist"));
+    })?;
     checks.conserved.check(totals + refunded == charged, || {
         format!("{totals} points in all balances, {charged} charged, {refunded} refunded")
     });

@@ -6,6 +6,7 @@ mod failing;
 mod lock_files;
 mod locks;
 mod market;
+mod market_turns;
 mod memory;
 mod overload;
 mod rooms;

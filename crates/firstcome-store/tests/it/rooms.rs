@@ -13,31 +13,36 @@ use std::sync::LazyLock;
 use std::task::{Context, Poll, Waker};
 
 /// A command under way.
-struct Under<'a, T>(Pin<Box<dyn Future<Output = Result<T, StoreError>> + 'a>>);
+pub(crate) struct Under<'a, T>(Pin<Box<dyn Future<Output = Result<T, StoreError>> + 'a>>);
 
 impl<'a, T> Under<'a, T> {
-    fn look(&mut self) -> Option<Result<T, StoreError>> {
+    pub(crate) fn look(&mut self) -> Option<Result<T, StoreError>> {
         match self.0.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(told) => Some(told),
             Poll::Pending => None,
         }
     }
 
+    /// A command that may be answered already.
+    pub(crate) fn new(future: impl Future<Output = Result<T, StoreError>> + 'a) -> Self {
+        Self(Box::pin(future))
+    }
+
     #[track_caller]
-    fn waits(future: impl Future<Output = Result<T, StoreError>> + 'a) -> Self {
+    pub(crate) fn waits(future: impl Future<Output = Result<T, StoreError>> + 'a) -> Self {
         let mut under = Self(Box::pin(future));
         assert!(under.look().is_none(), "told before it may be");
         under
     }
 
     #[track_caller]
-    fn told(mut self) -> Result<T, StoreError> {
+    pub(crate) fn told(mut self) -> Result<T, StoreError> {
         self.look().expect("the writer has answered")
     }
 }
 
 #[track_caller]
-fn now<'a, T>(future: impl Future<Output = Result<T, StoreError>> + 'a) -> Result<T, StoreError> {
+pub(crate) fn now<'a, T>(future: impl Future<Output = Result<T, StoreError>> + 'a) -> Result<T, StoreError> {
     Under(Box::pin(future)).look().expect("answered at once")
 }
 
@@ -164,4 +169,36 @@ async fn a_join_whose_caller_went_away_before_its_turn_draws_no_number() {
         assert_eq!(dan.1.number, number(3));
     })
     .await;
+}
+
+#[test]
+fn somebody_who_joins_and_goes_away_at_once_is_admitted_all_the_same() {
+    let (store, script) = threaded();
+    script.say(Verdict::Commit);
+    script.say(Verdict::Commit);
+    let mut put = Under::new(store.put_room(lobby(), RoomSettings::with_slots(1)));
+    until("the room to be there", || put.look()).expect("the store answers").expect("it is new");
+    assert_eq!((script.asked(), script.asked()), (Asked::Commit(1), Asked::Commit(1)), "a secret, and the room");
+    // Nobody is in, so nothing ticks. The writer has ann's place in its hands when she goes.
+    let ann = Under::waits(store.join(lobby(), by_user("ann")));
+    assert_eq!(script.asked(), Asked::Commit(2));
+    drop(ann);
+    script.say(Verdict::CommitAll);
+    until("ann to be admitted", || {
+        let view = now(store.room(lobby())).expect("reads go on").expect("it exists").view;
+        (view.active == 1).then_some(())
+    });
+}
+
+/// Looks again and again until there is something to see.
+#[track_caller]
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let watch = firstcome_store::edge::Stopwatch::start();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(watch.elapsed() < std::time::Duration::from_secs(60), "waited in vain for {what}");
+        std::thread::yield_now();
+    }
 }

@@ -1,6 +1,5 @@
 //! How tests wait for servers, as the tests on Redis do.
 
-use std::net::TcpListener;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -17,10 +16,4 @@ pub(crate) async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Optio
         assert!(Instant::now() < until, "waited in vain for {what}");
         sleep(Duration::from_millis(2)).await;
     }
-}
-
-/// A port at which nobody listens.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it has an address").port()
 }

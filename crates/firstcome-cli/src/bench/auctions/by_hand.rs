@@ -9,13 +9,13 @@ mod postgres;
 pub(super) use mysql::ByMySql;
 pub(super) use postgres::ByPostgres;
 
-use super::audit::Facts;
+use super::audit::{Entry, Facts, Purse};
 use super::hot::{Bidding, Placed, Run, Told};
-use super::market::member;
+use super::market::{POINTS, member};
 use anyhow::Context;
 use firstcome::core::auction::{AuctionTerms, Bid, Listing, Phase, Standing, Terms};
 use firstcome::core::id::{ListingName, MemberName};
-use firstcome::core::points::Amount;
+use firstcome::core::points::{Amount, Kind};
 use firstcome::core::time::Timestamp;
 use firstcome::lock::Pauses;
 use firstcome::{LockError, Locks, SpinLocks};
@@ -150,7 +150,7 @@ impl Change {
 }
 
 /// Numbers of kinds of records: those of the core.
-pub(super) const CHARGE: i64 = firstcome::core::points::Kind::Charge.number() as i64;
+pub(super) const CHARGE: i64 = Kind::Charge.number() as i64;
 const HOLD: i64 = firstcome::core::points::Kind::Hold.number() as i64;
 const RELEASE: i64 = firstcome::core::points::Kind::Release.number() as i64;
 
@@ -334,4 +334,38 @@ impl<H: Hand> Bidding for ByHand<H> {
             }
         }
     }
+}
+
+/// Member, number, kind, amount, bid, total and held after it.
+type RecordRow = (i64, i64, i64, i64, Option<i64>, i64, i64);
+
+/// Rows as facts, on both kinds of databases.
+fn facts(
+    run: &Run,
+    (bids, highest): (i64, Option<(i64, i64)>),
+    placed: &[(i64, i64, i64)],
+    wallets: &[(i64, i64)],
+    records: &[RecordRow],
+) -> anyhow::Result<Facts> {
+    let mut purses: Vec<Purse> =
+        wallets.iter().map(|&(total, held)| Purse { total, held, records: Vec::new() }).collect();
+    for &(member, number, kind, amount, bid, total, held) in records {
+        let kind = u8::try_from(kind).ok().and_then(Kind::from_number);
+        let bid = bid.map(u32::try_from).transpose()?;
+        let purse = purses.get_mut(usize::try_from(member)?).context("a record of nobody's")?;
+        purse.records.push(Entry { number, kind, amount, bid, total, held });
+    }
+    let as_placed = |&(number, member, price): &(i64, i64, i64)| -> anyhow::Result<Placed> {
+        Ok(Placed { number: number.try_into()?, bidder: member.try_into()?, price: price.try_into()? })
+    };
+    Ok(Facts {
+        points: POINTS.cast_signed(),
+        accepted: run.accepted,
+        told: run.placed.clone(),
+        may_be_done: run.may_be_done,
+        bids,
+        highest: highest.map(|(member, price)| anyhow::Ok((usize::try_from(member)?, price))).transpose()?,
+        placed: placed.iter().map(as_placed).collect::<Result<_, _>>()?,
+        wallets: purses,
+    })
 }

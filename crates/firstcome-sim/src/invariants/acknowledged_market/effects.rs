@@ -3,6 +3,7 @@
 use crate::market::history::{Command, Event, History, Operation, Told};
 use crate::market::ledger::{Ledger, ListingStory, MemberStory, StoredBid, StoredRecord};
 use crate::market::replay::Replay;
+use crate::market::world::WALL_AHEAD_MS_MAX;
 use firstcome_core::auction::{ListingSettings, Phase, PlacedBid, Rejection, Sale};
 use firstcome_core::coupon::Effect;
 use firstcome_core::id::{ListingName, MemberName, RequestId};
@@ -339,9 +340,10 @@ fn first_movement(ledger: &Ledger, operation: &Operation, request: Option<Reques
 }
 
 /// Whether a key may be refused to a movement: it was used for another one by the end of the question, and not forgotten
-/// before it.
+/// before it. Keys are kept for as long as both clocks say, and the wall may be ahead of steady time.
 pub(super) fn is_reused_movement(ledger: &Ledger, operation: &Operation, request: RequestId) -> bool {
     let records = ledger.members.values().flat_map(|story| &story.records);
-    let mut known = records.filter(|it| it.event < operation.end() && is_remembered(it.record.at, operation.asked_at));
+    let may_be_kept = |at: Timestamp| operation.asked_at <= at.plus_ms(POINTS_KEY_MS + WALL_AHEAD_MS_MAX);
+    let mut known = records.filter(|it| it.event < operation.end() && may_be_kept(it.record.at));
     known.any(|it| it.request.is_some_and(|first| first.key == request.key && first.body != request.body))
 }

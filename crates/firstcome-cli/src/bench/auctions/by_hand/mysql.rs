@@ -3,8 +3,7 @@
 use super::super::audit::Facts;
 use super::super::hot::Run;
 use super::super::market::POINTS;
-use super::postgres::{RecordRow, facts};
-use super::{CHARGE, Change, Hand, Lot, Session, Wallet};
+use super::{CHARGE, Change, Hand, Lot, RecordRow, Session, Wallet, facts};
 use anyhow::Context;
 use firstcome::sql::Address;
 use sqlx::pool::{PoolConnection, PoolOptions};

@@ -1,11 +1,10 @@
 //! By hand on PostgreSQL.
 
-use super::super::audit::{Entry, Facts, Purse};
-use super::super::hot::{Placed, Run};
+use super::super::audit::Facts;
+use super::super::hot::Run;
 use super::super::market::POINTS;
-use super::{CHARGE, Change, Hand, Lot, Session, Wallet};
+use super::{CHARGE, Change, Hand, Lot, RecordRow, Session, Wallet, facts};
 use anyhow::Context;
-use firstcome::core::points::Kind;
 use firstcome::sql::Address;
 use sqlx::pool::{PoolConnection, PoolOptions};
 use sqlx::{AssertSqlSafe, PgPool, Postgres};
@@ -22,9 +21,6 @@ CREATE TABLE by_hand_bid (number bigint PRIMARY KEY, member bigint NOT NULL, pri
 CREATE TABLE by_hand_record (member bigint NOT NULL, number bigint NOT NULL, kind bigint NOT NULL, amount bigint NOT NULL,
   bid bigint, at bigint NOT NULL, total bigint NOT NULL, held bigint NOT NULL, PRIMARY KEY (member, number));
 INSERT INTO by_hand_listing VALUES (1, 0, NULL, NULL, 1);";
-
-/// Member, number, kind, amount, bid, total and held after it.
-pub(super) type RecordRow = (i64, i64, i64, i64, Option<i64>, i64, i64);
 
 /// A pool of connections.
 pub(in super::super) struct ByPostgres(PgPool);
@@ -95,37 +91,6 @@ impl Hand for ByPostgres {
         sqlx::raw_sql(AssertSqlSafe(statement)).execute(&self.0).await?;
         Ok(())
     }
-}
-
-/// Rows as facts, on both kinds of databases.
-pub(super) fn facts(
-    run: &Run,
-    (bids, highest): (i64, Option<(i64, i64)>),
-    placed: &[(i64, i64, i64)],
-    wallets: &[(i64, i64)],
-    records: &[RecordRow],
-) -> anyhow::Result<Facts> {
-    let mut purses: Vec<Purse> =
-        wallets.iter().map(|&(total, held)| Purse { total, held, records: Vec::new() }).collect();
-    for &(member, number, kind, amount, bid, total, held) in records {
-        let kind = u8::try_from(kind).ok().and_then(Kind::from_number);
-        let bid = bid.map(u32::try_from).transpose()?;
-        let purse = purses.get_mut(usize::try_from(member)?).context("a record of nobody's")?;
-        purse.records.push(Entry { number, kind, amount, bid, total, held });
-    }
-    let as_placed = |&(number, member, price): &(i64, i64, i64)| -> anyhow::Result<Placed> {
-        Ok(Placed { number: number.try_into()?, bidder: member.try_into()?, price: price.try_into()? })
-    };
-    Ok(Facts {
-        points: POINTS.cast_signed(),
-        accepted: run.accepted,
-        told: run.placed.clone(),
-        may_be_done: run.may_be_done,
-        bids,
-        highest: highest.map(|(member, price)| anyhow::Ok((usize::try_from(member)?, price))).transpose()?,
-        placed: placed.iter().map(as_placed).collect::<Result<_, _>>()?,
-        wallets: purses,
-    })
 }
 
 impl Session for PostgresSession {
