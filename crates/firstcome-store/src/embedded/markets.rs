@@ -51,10 +51,12 @@ impl MarketStore for Embedded {
         let mut standing = cell.standing();
         // Time has changed the state since the writer last looked, and it may be about to commit what came just before that.
         // One turn of it is enough, whatever is left to be closed then. If it takes no commands any more, time decides on what
-        // is durable: reads go on after a fault.
+        // is durable: reads go on after a fault. If it cannot take this one now, nobody can know.
         if standing.state(now) != standing.state(judged_at) {
             let (reply, answer) = Reply::pair();
-            let _ = self.ask(Command::Tick(None, reply), answer).await;
+            if let Err(overloaded @ StoreError::Overloaded { .. }) = self.ask(Command::Tick(None, reply), answer).await {
+                return Err(overloaded);
+            }
             standing = cell.standing();
         }
         // What is shown is never older than what was last changed.

@@ -10,7 +10,7 @@ use firstcome_store::core::points::Amount;
 use firstcome_store::core::time::Timestamp;
 use firstcome_store::edge::ManualClock;
 use firstcome_store::embedded::Stepper;
-use firstcome_store::{Embedded, MarketStore, MovePoints, PlaceBid, Transfer};
+use firstcome_store::{Embedded, MarketStore, MovePoints, PlaceBid, StoreError, Transfer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -114,6 +114,29 @@ fn without_anybody_asking_all_are_closed_too() {
     }
     clock.set(at(END_US + 1));
     crate::rooms::until("all to be closed", || (store.closings().closed == 1_000).then_some(()));
+}
+
+#[test]
+fn nobody_is_told_how_it_ended_while_bids_of_its_last_instant_wait() {
+    let (store, mut stepper, script, names) = with_auctions(1, None);
+    let ann = member("ann");
+    let paid = Under::waits(store.move_points(&ann, charge(5, None)));
+    stepper.step(ALL);
+    paid.told().expect("the store answers").expect("it is charged");
+    let placed = Under::waits(store.place_bid(&names[0], bid("ann", 1)));
+    script.clock.set(at(END_US + 1));
+    store.stats().queue_limit.store(1, Ordering::Relaxed);
+    let told = now(store.listing(&names[0]));
+    assert!(matches!(told, Err(StoreError::Overloaded { .. })), "{told:?}");
+    script.clock.set(at(END_US));
+    stepper.step(1);
+    placed.told().expect("the store answers").expect("it came in time");
+    script.clock.set(at(END_US + 1));
+    store.stats().queue_limit.store(100, Ordering::Relaxed);
+    let look = Under::waits(store.listing(&names[0]));
+    stepper.step(1);
+    let seen = look.told().expect("the store answers").expect("it is there");
+    assert_eq!((seen.standing.state(seen.now).as_str(), seen.standing.bids), ("ended", 1));
 }
 
 #[cfg(feature = "planted-bugs")]
