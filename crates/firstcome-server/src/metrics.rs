@@ -228,7 +228,8 @@ impl Collector for MarketCollector {
     }
 }
 
-/// Reads the store's own figures when somebody asks.
+/// Reads the store's own figures when somebody asks. A database is not asked: to count its listings and members is to read
+/// all of them, so these two gauges are the embedded store's alone.
 struct StoreCollector(Embedded);
 
 impl fmt::Debug for StoreCollector {

@@ -54,7 +54,8 @@ impl MarketStore for Embedded {
         // is durable: reads go on after a fault. If it cannot take this one now, nobody can know.
         if standing.state(now) != standing.state(judged_at) {
             let (reply, answer) = Reply::pair();
-            if let Err(overloaded @ StoreError::Overloaded { .. }) = self.ask(Command::Tick(None, reply), answer).await {
+            if let Err(overloaded @ StoreError::Overloaded { .. }) = self.ask(Command::Tick(None, reply), answer).await
+            {
                 return Err(overloaded);
             }
             standing = cell.standing();

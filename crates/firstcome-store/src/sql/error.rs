@@ -5,7 +5,7 @@ use sqlx::mysql::MySqlDatabaseError;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// When to come back after a conflict: those before are through by then.
+/// When to come back after a conflict, or after a wait for a connection: some of those before are through by then.
 const CONFLICT_RETRY: Duration = Duration::from_millis(100);
 
 /// Why a database gave no answer.
@@ -20,6 +20,12 @@ pub enum SqlError {
     #[error("the database chose others, and nothing was done: {says}")]
     Serialization {
         /// What the server said, for the operator's log.
+        says: String,
+    },
+    /// All connections were in use for too long. Nothing was done. Safe to do again later.
+    #[error("too many wait for the database, and nothing was done: {says}")]
+    Overloaded {
+        /// What happened, for the operator's log.
         says: String,
     },
     /// Surely not done. Safe to do again later.
@@ -94,7 +100,7 @@ impl SqlError {
                 };
                 meaning.told(sent, says)
             }
-            // Whoever waits in vain for a connection has sent nothing.
+            // Whoever waits in vain for a connection has sent nothing. Whether others have one is not known here.
             Error::PoolTimedOut | Error::PoolClosed => Self::unreachable(says),
             Error::Configuration(_) | Error::Tls(_) => Self::Broken { says },
             Error::Io(_) | Error::WorkerCrashed | Error::BeginFailed => Meaning::Ended.told(sent, says),
@@ -171,7 +177,9 @@ impl From<SqlError> for StoreError {
     fn from(error: SqlError) -> Self {
         let fault = |kind, says| Self::Unavailable(Arc::new(Fault::new(kind, says)));
         match error {
-            SqlError::Serialization { .. } => Self::Overloaded { retry_after: CONFLICT_RETRY },
+            SqlError::Serialization { .. } | SqlError::Overloaded { .. } => {
+                Self::Overloaded { retry_after: CONFLICT_RETRY }
+            }
             SqlError::Unavailable { kind, says } => fault(kind, says),
             SqlError::Unknown { .. } => Self::Unknown,
             SqlError::Broken { says } => fault(FaultKind::Unfit, says),
@@ -187,6 +195,7 @@ mod tests {
     fn check(meaning: Meaning, in_transaction: &str, at_commit: &str) {
         let word = |sent| match meaning.told(sent, String::new()) {
             SqlError::Serialization { .. } => "again".to_owned(),
+            SqlError::Overloaded { .. } => "overloaded".to_owned(),
             SqlError::Unavailable { kind, .. } => kind.code().to_owned(),
             SqlError::Unknown { .. } => "unknown".to_owned(),
             SqlError::Broken { .. } => "broken".to_owned(),

@@ -9,21 +9,28 @@
 //! - Isolation is READ COMMITTED. Nothing rests on it but that each statement sees what was committed before it: whatever is
 //!   judged by was locked first, and is written only if it is as it was read (versions of listings, counts of records).
 //! - Serialization failures, deadlocks and broken connections repeat the whole batch, on what is there then, for
-//!   [`MarketOptions::patience`]; they are never a refusal. After a commit without an answer the adapter looks itself.
+//!   [`MarketOptions::patience`]; they are never a refusal. After a commit without an answer the adapter looks itself: see
+//!   the module `proof`.
 //! - A process that is stopped in the middle of a transaction delays others by [`MarketOptions::idle_timeout`]; then the server
 //!   gives its locks back, and its late commit fails.
+//! - Where commits of PostgreSQL wait for other servers (`synchronous_standby_names`), a change is told after that wait, also if its
+//!   commit was not answered and had to be looked up. A wait that an operator cancels is acknowledged by the server itself.
+//!   Reads, refusals and repeats show what the primary shows: after its restart, or such a cancelled wait, the others may
+//!   not have all of it yet.
 //! - A member is created by whatever names one first.
 
 mod batch;
 mod changes;
 mod closer;
 mod combine;
+mod flush;
 mod judge;
 mod lanes;
 mod load;
 mod mysql;
 mod options;
 mod postgres;
+mod proof;
 mod schema;
 mod shop;
 mod tongue;
@@ -44,6 +51,7 @@ use shop::Shop;
 use sqlx::{MySql, Postgres};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::task::JoinHandle;
 
 /// A market on a database. Dropping it ends its tasks; commands that are under way are finished.
@@ -169,7 +177,7 @@ impl MarketStore for SqlMarket {
     }
 
     async fn close_due(&self) -> Result<(), StoreError> {
-        on!(self, shop => shop.close_due().await).map(drop)
+        on!(self, shop => shop.close_due(Duration::MAX).await).map(drop)
     }
 
     fn closings(&self) -> Closings {

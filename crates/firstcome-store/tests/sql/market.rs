@@ -1,21 +1,26 @@
 //! The market on databases of the tests' own.
 
+mod closing;
 mod conflicts;
 mod conformance;
 mod crashes;
+mod flood;
+mod keys;
 mod nodes;
 mod opening;
+mod outcomes;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod proxy;
 
 use crate::databases::{self, Running};
 use firstcome_store::core::auction::ListingSettings;
+use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::id::{ListingName, MemberName, RequestId};
 use firstcome_store::core::points::{Amount, Balance};
 use firstcome_store::core::time::Timestamp;
 use firstcome_store::sql::{MarketOptions, SqlMarket};
-use firstcome_store::{MarketStore, MovePoints, PlaceBid, Purchase, Transfer};
+use firstcome_store::{MarketAnswer, MarketStore, MovePoints, PlaceBid, Purchase, Transfer};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
 
 /// One of the two kinds of servers, and what the tests say to it behind the market's back.
@@ -140,9 +145,13 @@ pub(crate) fn buy(buyer: &str) -> Purchase {
     Purchase { buyer: member(buyer), request: None }
 }
 
-pub(crate) async fn charge(market: &SqlMarket, name: &str, points: u64) {
+pub(crate) async fn try_charge(market: &SqlMarket, name: &str, points: u64) -> MarketAnswer<Effect<Balance>> {
     let movement = MovePoints { transfer: Transfer::Charge, amount: amount(points), request: None };
-    market.move_points(&member(name), movement).await.expect("it answers").expect("it is charged");
+    market.move_points(&member(name), movement).await
+}
+
+pub(crate) async fn charge(market: &SqlMarket, name: &str, points: u64) {
+    try_charge(market, name, points).await.expect("it answers").expect("it is charged");
 }
 
 pub(crate) async fn balance(market: &SqlMarket, name: &str) -> (u64, u64) {

@@ -1,14 +1,18 @@
 //! One batch in one transaction.
 //!
 //! Round trips: one that locks and reads all that the batch rests on, one that writes all that it changes, and the commit.
-//! A batch of refusals has two: it writes nothing. Before them, one for names that this process has not seen, and one more
+//! A batch of refusals has two: it writes nothing, but where what was read may not be durable it waits for a flush, which it
+//! shares with others. Before them, one for names that this process has not seen, and one more
 //! if members are to be created; among them, one if requests are repeated.
 
 use super::changes::{Changes, ListingChange};
 use super::judge::{Answer, Bench, Command, Known, KnownEffect};
 use super::lanes::{Scope, Waiting};
 use super::load::{self, Reader};
-use super::shop::{Session, Shop};
+use super::proof::{Pending, draw_writer};
+use super::shop::{ROLL_BACK, Session, Shop};
+#[cfg(feature = "planted-bugs")]
+use super::tongue::lock;
 use super::tongue::{Opening, RequestScope, Tongue, list, number, tag};
 use crate::port::Put;
 use crate::sql::SqlError;
@@ -16,7 +20,6 @@ use firstcome_core::auction::{Listing, Phase, PlacedBid, Rejection};
 use firstcome_core::id::{ListingName, MemberName};
 #[cfg(feature = "planted-bugs")]
 use firstcome_core::planted::{self, Bug};
-use firstcome_core::points::Chain;
 use firstcome_core::time::Timestamp;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
@@ -40,22 +43,6 @@ impl From<SqlError> for Failed {
     }
 }
 
-/// A batch whose commit was not answered.
-pub(super) struct Pending {
-    pub(super) judged: Judged,
-    /// The row that was locked; `None` of a listing that was to be made.
-    scope: Option<RequestScope>,
-    /// A record that is there exactly if the batch was committed: nobody else makes one with the same chain.
-    proof: Option<Proof>,
-}
-
-#[derive(Clone, Copy)]
-struct Proof {
-    member: i64,
-    number: u64,
-    chain: Chain,
-}
-
 /// A refusal of the last defence: a row was not as it had been read under its lock.
 fn not_as_read(says: &str) -> Failed {
     Failed::NotDone(SqlError::Serialization { says: says.to_owned() })
@@ -71,8 +58,8 @@ impl<D: Tongue> Shop<D> {
                 let Some(id) = self.listing_id(&mut session, name).await? else {
                     return self.create(session, name, batch).await;
                 };
-                let members = batch.iter().filter_map(|waiting| actor(scope, &waiting.command).0.cloned()).collect();
-                ids = self.member_ids(&mut session, members).await?;
+                let members = batch.iter().filter_map(|waiting| actor(scope, &waiting.command));
+                ids = self.member_ids(&mut session, members.map(|(name, _)| name.clone()).collect()).await?;
                 RequestScope::Listing(id)
             }
             Scope::Member(name) => {
@@ -88,7 +75,7 @@ impl<D: Tongue> Shop<D> {
         }
         #[cfg(feature = "planted-bugs")]
         spoil(&mut session, request_scope).await?;
-        self.store(session, bench.finish(), Some(request_scope), judged).await
+        self.store(session, bench.finish(), request_scope, judged).await
     }
 
     /// Locks and reads all that the commands rest on.
@@ -102,9 +89,9 @@ impl<D: Tongue> Shop<D> {
     ) -> Result<Bench, Failed> {
         let commands = || batch.iter().map(|waiting| &waiting.command);
         let with_owner = commands().any(|command| matches!(command, Command::Purchase(_)));
-        // Of an owner who is only spoken of the number is enough; if something may be sold, it may be that one's.
-        let locked = commands().map(|command| actor(scope, command)).filter(|(_, owner)| with_owner || !*owner);
-        let names: Vec<&MemberName> = locked.filter_map(|(member, _)| member).collect();
+        // Of an owner who is only spoken of it is enough that the number is that one's; if something may be sold, it may be that one's.
+        let locked = commands().filter_map(|command| actor(scope, command)).filter(|(_, owner)| with_owner || !*owner);
+        let names: Vec<&MemberName> = locked.map(|(member, _)| member).collect();
         let mut members: Vec<i64> = names.iter().filter_map(|name| ids.get(*name).copied()).collect();
         if is_ordered() {
             members.sort_unstable();
@@ -117,8 +104,10 @@ impl<D: Tongue> Shop<D> {
             RequestScope::Listing(id) => Some(id),
             RequestScope::Member(_) => None,
         };
-        let locks = is_locked_first();
-        let opening = Opening { listing, members: &members, with_owner, scope: request_scope, keys: &keys, locks };
+        let spoken_of = || commands().filter_map(|command| actor(scope, command)).filter(|(_, owner)| *owner);
+        let owners: Vec<i64> = spoken_of().filter_map(|(name, _)| ids.get(name).copied()).collect();
+        let (members, keys, owners, locks) = (&members, &keys, &owners, is_locked_first());
+        let opening = Opening { listing, members, with_owner, owners, scope: request_scope, keys, locks };
         let rows = session.ask(D::open(&opening)).await?;
         let mut bench = Bench::new(Timestamp::MIN, request_scope);
         let mut requests = Vec::new();
@@ -136,6 +125,10 @@ impl<D: Tongue> Shop<D> {
                     number: cells.integer()?,
                     at: cells.instant()?,
                 }),
+                tag::OWNER => {
+                    let id = cells.integer()?;
+                    bench.owners.insert(cells.member()?, id);
+                }
                 _ => bench.now = cells.instant()?,
             }
         }
@@ -144,11 +137,12 @@ impl<D: Tongue> Shop<D> {
             Scope::Listing(name) => named == Some(name.as_str()),
             Scope::Member(_) => true,
         };
-        if !is_there || !names.iter().all(|name| bench.purse.has(name)) {
+        // A server that has taken another one's place may not have all members of that one, or others at their numbers.
+        let has_owners = spoken_of().all(|(name, _)| bench.owners.contains_key(name));
+        if !is_there || !has_owners || !names.iter().all(|name| bench.purse.has(name)) {
             self.forget_names();
             return Err(not_as_read("a name has another number"));
         }
-        bench.members.clone_from(ids);
         self.recall(session, &mut bench, &requests).await?;
         Ok(bench)
     }
@@ -203,22 +197,34 @@ impl<D: Tongue> Shop<D> {
         };
         let ids = self.member_ids(&mut session, vec![settings.owner.clone()]).await?;
         let scope = RequestScope::Listing(0);
-        let opening = Opening { listing: None, members: &[], with_owner: false, scope, keys: &[], locks: true };
-        let rows = session.ask(D::open(&opening)).await?;
-        let now = rows.last().map(|row| Reader::at(row, 1).instant()).transpose()?.unwrap_or(Timestamp::MIN);
+        let owner = ids.get(&settings.owner).copied().unwrap_or_default();
+        let owners = &[owner];
+        let opening = Opening { listing: None, members: &[], with_owner: false, owners, scope, keys: &[], locks: true };
+        let (mut now, mut has_owner) = (Timestamp::MIN, false);
+        for row in &session.ask(D::open(&opening)).await? {
+            let mut cells = Reader::at(row, 0);
+            if cells.integer()? == tag::OWNER {
+                has_owner = cells.integer()? == owner && cells.member()? == settings.owner;
+            } else {
+                now = cells.instant()?;
+            }
+        }
+        if !has_owner {
+            self.forget_names();
+            return Err(not_as_read("a member has another number"));
+        }
         let listing = match Listing::new(name.clone(), settings.clone(), now) {
             Ok(listing) => listing,
             Err(rejection) => {
-                session.roll_back().await?;
+                self.end(session, ROLL_BACK).await?;
                 judged.push(Err(rejection));
                 return Ok(judged);
             }
         };
         judged.push(Ok(Answer::Put(Put::Created)));
-        let Some(owner) = ids.get(&settings.owner).copied() else { return Err(not_as_read("a member is not there")) };
         let listing = Some(ListingChange { before: None, listing, owner, highest: None });
         let changes = Changes { listing, ..Changes::default() };
-        self.store(session, changes, None, judged).await
+        self.store(session, changes, scope, judged).await
     }
 
     /// Writes and commits.
@@ -226,13 +232,14 @@ impl<D: Tongue> Shop<D> {
         &self,
         mut session: Session<D>,
         mut changes: Changes,
-        scope: Option<RequestScope>,
+        scope: RequestScope,
         judged: Judged,
     ) -> Result<Judged, Failed> {
         if changes.is_empty() {
-            session.roll_back().await?;
+            self.end(session, ROLL_BACK).await?;
             return Ok(judged);
         }
+        changes.writer = draw_writer()?;
         changes.unguarded = is_unguarded();
         let rows = changes.rows();
         let written = session.run(D::write(&changes)).await?;
@@ -241,35 +248,9 @@ impl<D: Tongue> Shop<D> {
         }
         match session.commit(self.options.connections.answer_timeout).await {
             Ok(()) => Ok(judged),
-            Err(SqlError::Unknown { .. }) => {
-                let proof = changes.records.first().map(|row| Proof {
-                    member: row.member,
-                    number: row.record.number,
-                    chain: row.record.chain,
-                });
-                Err(Failed::Unknown(Box::new(Pending { judged, scope, proof })))
-            }
+            Err(SqlError::Unknown { .. }) => Err(Failed::Unknown(Box::new(Pending::new(judged, scope, changes)))),
             Err(error) => Err(Failed::NotDone(error)),
         }
-    }
-
-    /// Finds out whether a batch was committed; an error if that cannot be known now.
-    ///
-    /// Waits for the row that the batch had locked: whoever gets it knows that the batch is over, in one way or the other.
-    pub(super) async fn look(&self, pending: &Pending, until: Instant) -> Result<bool, SqlError> {
-        let unknown = || SqlError::Unknown { says: "a listing was to be made".to_owned() };
-        let scope = pending.scope.ok_or_else(unknown)?;
-        let mut session = self.session(until).await?;
-        session.ask(D::look(scope)).await?;
-        // What leaves no record can be done again with the same outcome.
-        let mut done = false;
-        if let Some(Proof { member, number, chain }) = pending.proof {
-            let text = format!("SELECT 0,chain FROM firstcome_record WHERE member={member} AND number={number};");
-            let rows = session.ask(text).await?;
-            done = rows.first().map(|row| Reader::at(row, 1).chain()).transpose()? == Some(chain);
-        }
-        session.roll_back().await?;
-        Ok(done)
     }
 }
 
@@ -282,13 +263,13 @@ struct Request {
 }
 
 /// The member whom a command is about, and whether it is only spoken of as an owner.
-fn actor<'a>(scope: &'a Scope, command: &'a Command) -> (Option<&'a MemberName>, bool) {
+fn actor<'a>(scope: &'a Scope, command: &'a Command) -> Option<(&'a MemberName, bool)> {
     match (command, scope) {
-        (Command::Put(settings), _) => (Some(&settings.owner), true),
-        (Command::Bid(bid), _) => (Some(&bid.bidder), false),
-        (Command::Purchase(purchase), _) => (Some(&purchase.buyer), false),
-        (Command::Move(_), Scope::Member(member)) => (Some(member), false),
-        (Command::Move(_), Scope::Listing(_)) | (Command::Advance, _) => (None, false),
+        (Command::Put(settings), _) => Some((&settings.owner, true)),
+        (Command::Bid(bid), _) => Some((&bid.bidder, false)),
+        (Command::Purchase(purchase), _) => Some((&purchase.buyer, false)),
+        (Command::Move(_), Scope::Member(member)) => Some((member, false)),
+        (Command::Move(_), Scope::Listing(_)) | (Command::Advance, _) => None,
     }
 }
 
@@ -323,7 +304,7 @@ fn is_unguarded() -> bool {
 #[cfg(feature = "planted-bugs")]
 async fn spoil<D: Tongue>(session: &mut Session<D>, scope: RequestScope) -> Result<(), SqlError> {
     if planted::is(Bug::JudgedBeforeLock) {
-        session.ask(D::look(scope)).await?;
+        session.ask(lock::<D>(scope)).await?;
     }
     if planted::is(Bug::UnlockedBeforeCommit) {
         session.run("COMMIT;".to_owned()).await?;

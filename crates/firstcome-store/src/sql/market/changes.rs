@@ -5,9 +5,15 @@ use firstcome_core::auction::{Listing, Phase, PlacedBid, Terms};
 use firstcome_core::points::{Record, Wallet};
 use firstcome_core::time::Timestamp;
 
+/// The columns of a listing that are written beside [`super::tongue::LISTING_COLUMNS`]: when time has something to do, and
+/// [`Changes::writer`].
+const UNREAD_COLUMNS: [&str; 2] = ["due_at", "writer"];
+
 /// What a batch changes.
 #[derive(Default)]
 pub(super) struct Changes {
+    /// A number that no other transaction has: whoever finds it knows that this one was committed.
+    pub(super) writer: i64,
     pub(super) listing: Option<ListingChange>,
     pub(super) wallets: Vec<WalletChange>,
     pub(super) records: Vec<RecordRow>,
@@ -85,8 +91,8 @@ pub(super) const fn stored(number: u64) -> i64 {
 }
 
 impl ListingChange {
-    /// The values of [`super::tongue::LISTING_COLUMNS`], in their order, and at last when time has something to do.
-    pub(super) fn values(&self) -> [String; 25] {
+    /// The values of [`super::tongue::LISTING_COLUMNS`], in their order, and then those of [`UNREAD_COLUMNS`].
+    fn values(&self, writer: i64) -> [String; 26] {
         let standing = self.listing.standing();
         let text = |write: &dyn Fn(&mut String)| {
             let mut text = String::new();
@@ -132,24 +138,33 @@ impl ListingChange {
             int(stored(standing.version)),
             int(standing.last_at.as_us()),
             opt(self.listing.due_at().map(Timestamp::as_us)),
+            int(writer),
         ]
     }
 
+    /// The statement that makes it, without its end: the same everywhere.
+    pub(super) fn insert(&self, text: &mut String, writer: i64) {
+        let columns = columns().collect::<Vec<_>>().join(",");
+        let values = self.values(writer).join(",");
+        text.push_str(&format!("INSERT INTO firstcome_listing ({columns}) VALUES ({values})"));
+    }
+
     /// The statement that writes it: the same everywhere.
-    pub(super) fn write(&self, text: &mut String, unguarded: bool) {
-        let columns = super::tongue::LISTING_COLUMNS.iter().copied().chain(["due_at"]);
-        let values = self.values();
-        let Some(before) = self.before else {
-            let columns = columns.collect::<Vec<_>>().join(",");
-            text.push_str(&format!("INSERT INTO firstcome_listing ({columns}) VALUES ({});", values.join(",")));
-            return;
-        };
-        let settings = columns.zip(values).map(|(column, value)| format!("{column}={value}"));
-        let settings = settings.collect::<Vec<_>>().join(",");
-        text.push_str(&format!("UPDATE firstcome_listing SET {settings} WHERE id={}", before.id));
-        if !unguarded {
-            text.push_str(&format!(" AND version={}", before.version));
+    pub(super) fn write(&self, text: &mut String, writer: i64, unguarded: bool) {
+        if let Some(before) = self.before {
+            let settings = columns().zip(self.values(writer)).map(|(column, value)| format!("{column}={value}"));
+            let settings = settings.collect::<Vec<_>>().join(",");
+            text.push_str(&format!("UPDATE firstcome_listing SET {settings} WHERE id={}", before.id));
+            if !unguarded {
+                text.push_str(&format!(" AND version={}", before.version));
+            }
+        } else {
+            self.insert(text, writer);
         }
         text.push(';');
     }
+}
+
+fn columns() -> impl Iterator<Item = &'static str> {
+    super::tongue::LISTING_COLUMNS.into_iter().chain(UNREAD_COLUMNS)
 }

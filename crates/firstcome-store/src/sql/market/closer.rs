@@ -10,50 +10,84 @@ use crate::edge::draw_pause;
 use crate::error::StoreError;
 use crate::sql::SqlError;
 use firstcome_core::id::ListingName;
+use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// The longest time between two looks: an auction that another process has put is closed so late at most.
+/// The longest time between two looks: an auction that another process has put is closed so late at most, and by
+/// [`CLOSE_MAX`] more while another one cannot be closed.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 /// The shortest one.
 const LOOK_MIN: Duration = Duration::from_millis(5);
-/// Auctions closed at once.
+/// Auctions closed at once, and read at once.
 const CLOSE_AT_ONCE: usize = 64;
+/// How long one auction is waited for between two looks. It is tried again with the next one, and closed meanwhile if its turn
+/// comes.
+const CLOSE_MAX: Duration = Duration::from_secs(1);
+
+/// A listing that is due, and where it stands among those.
+struct Due {
+    name: ListingName,
+    due_at: i64,
+    id: i64,
+}
 
 impl<D: Tongue> Shop<D> {
-    /// Closes what is due until nothing is, and says when the next one will be, if it is known.
-    pub(super) async fn close_due(self: &Arc<Self>) -> Result<Option<Duration>, StoreError> {
+    /// Closes what is due until nothing is, and says when the next one will be, if it is known. Waits for each listing so long
+    /// at most, and as long as any command may wait.
+    ///
+    /// An error is told after all others that are due were closed: one listing that is locked, or damaged, holds up nobody else.
+    pub(super) async fn close_due(self: &Arc<Self>, each_max: Duration) -> Result<Option<Duration>, StoreError> {
         loop {
-            let (due, next) = self.due().await?;
-            if due.is_empty() {
+            // What is closed now may already be due again.
+            if let (false, next) = self.close_each_due(each_max).await? {
                 return Ok(next);
-            }
-            let mut closing = JoinSet::new();
-            for name in due {
-                let shop = Arc::clone(self);
-                closing.spawn(async move { shop.command(Scope::Listing(name), Command::Advance).await });
-            }
-            // All of them, also after an error: one listing that cannot be closed is not to hold up the others.
-            let mut first_error = None;
-            while let Some(closed) = closing.join_next().await {
-                // A refusal: somebody has taken the listing away.
-                if let Err(error) = closed.unwrap_or(Err(StoreError::Unknown)) {
-                    first_error.get_or_insert(error);
-                }
-            }
-            if let Some(error) = first_error {
-                return Err(error);
             }
         }
     }
 
-    /// The listings that are due, and how long it is until the next one.
-    async fn due(&self) -> Result<(Vec<ListingName>, Option<Duration>), StoreError> {
+    /// Closes everything that is due, each once. Says whether there was anything, and when the next one will be.
+    async fn close_each_due(self: &Arc<Self>, each_max: Duration) -> Result<(bool, Option<Duration>), StoreError> {
+        let mut closing = JoinSet::new();
+        let mut page = VecDeque::new();
+        let (mut last, mut any, mut next, mut is_end) = (None, false, None, false);
+        let mut first_error = None;
+        loop {
+            if page.is_empty() && !is_end {
+                let (due, then) = self.due(last.as_ref()).await?;
+                (page, next, is_end) = (due.into(), then, then.is_some());
+                is_end |= page.is_empty();
+            }
+            if closing.len() < CLOSE_AT_ONCE
+                && let Some(due) = page.pop_front()
+            {
+                let (shop, scope) = (Arc::clone(self), Scope::Listing(due.name.clone()));
+                closing.spawn(async move { timeout(each_max, shop.command(scope, Command::Advance)).await });
+                (last, any) = (Some(due), true);
+                continue;
+            }
+            let Some(closed) = closing.join_next().await else { break };
+            // A refusal: somebody has taken the listing away.
+            let error = match closed {
+                Ok(Ok(Ok(_))) => continue,
+                Ok(Ok(Err(error))) => error,
+                Ok(Err(_)) | Err(_) => StoreError::Unknown,
+            };
+            first_error.get_or_insert(error);
+        }
+        first_error.map_or(Ok((any, next)), Err)
+    }
+
+    /// Some of the listings that are due, after one of them, and how long it is until the next one.
+    async fn due(&self, after: Option<&Due>) -> Result<(Vec<Due>, Option<Duration>), StoreError> {
+        let after = after.map_or_else(String::new, |Due { due_at, id, .. }| {
+            format!(" AND {due_at}<=due_at AND ({due_at}<due_at OR {id}<id)")
+        });
         let text = format!(
-            "SELECT {},name,due_at,(SELECT {}) FROM firstcome_listing WHERE due_at IS NOT NULL \
-             ORDER BY due_at LIMIT {CLOSE_AT_ONCE};",
+            "SELECT {},name,due_at,id,(SELECT {}) FROM firstcome_listing WHERE due_at IS NOT NULL{after} \
+             ORDER BY due_at,id LIMIT {CLOSE_AT_ONCE};",
             tag::LISTING,
             D::CLOCK
         );
@@ -63,12 +97,12 @@ impl<D: Tongue> Shop<D> {
             let mut cells = Reader::at(row, 1);
             let name = cells.maybe_text()?.and_then(|name| ListingName::parse(&name).ok());
             let name = name.ok_or_else(|| SqlError::broken("a listing without a name"))?;
-            let (due_at, now) = (cells.integer()?, cells.integer()?);
+            let (due_at, id, now) = (cells.integer()?, cells.integer()?, cells.integer()?);
             if now < due_at {
                 let left_us = due_at.abs_diff(now);
                 return Ok((due, Some(Duration::from_micros(left_us))));
             }
-            due.push(name);
+            due.push(Due { name, due_at, id });
         }
         Ok((due, None))
     }
@@ -79,7 +113,7 @@ pub(super) async fn keep_closing<D: Tongue>(shop: Weak<Shop<D>>) {
     loop {
         let Some(shop) = shop.upgrade() else { return };
         // An error is told to whoever calls; here it is tried again.
-        let next = shop.close_due().await.unwrap_or_default();
+        let next = shop.close_due(CLOSE_MAX).await.unwrap_or_default();
         let due = Arc::clone(&shop.due);
         drop(shop);
         let wait = match next {

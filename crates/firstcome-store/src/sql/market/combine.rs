@@ -1,8 +1,9 @@
 //! Combining: what waits for the same row goes through in one transaction, and what comes meanwhile waits for the next.
 
-use super::batch::{Failed, Judged, Pending};
+use super::batch::{Failed, Judged};
 use super::judge::{Answer, Command};
 use super::lanes::{Scope, Waiting};
+use super::proof::Pending;
 use super::shop::{Pause, Shop, is_passing};
 use super::tongue::Tongue;
 use crate::error::StoreError;
@@ -99,7 +100,7 @@ impl<D: Tongue> Shop<D> {
         let mut pause = Pause::new();
         loop {
             match self.look(pending, until).await {
-                Ok(done) => return Some(done),
+                Ok(done) => return done,
                 Err(error) if is_passing(&error) && pause.again(until).await => {}
                 Err(_) => return None,
             }

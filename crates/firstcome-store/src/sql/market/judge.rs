@@ -121,8 +121,8 @@ pub(super) struct Bench {
     pub(super) stored: Option<Stored>,
     pub(super) purse: Purse,
     pub(super) known: BTreeMap<u128, Known>,
-    /// The numbers of owners of whom a put may speak.
-    pub(super) members: BTreeMap<MemberName, i64>,
+    /// The numbers of owners of whom a put speaks.
+    pub(super) owners: BTreeMap<MemberName, i64>,
     pub(super) changes: Changes,
     records: Vec<Record>,
     forgotten: BTreeSet<u128>,
@@ -136,7 +136,7 @@ impl Bench {
             stored: None,
             purse: Purse::default(),
             known: BTreeMap::new(),
-            members: BTreeMap::new(),
+            owners: BTreeMap::new(),
             changes: Changes::default(),
             records: Vec::new(),
             forgotten: BTreeSet::new(),
@@ -168,7 +168,7 @@ impl Bench {
     fn put(&mut self, settings: &ListingSettings) -> Result<Answer, Rejection> {
         let stored = self.stored.as_mut().ok_or(Rejection::UnknownListing)?;
         if stored.listing.replace(settings.clone(), self.now)? {
-            stored.owner = self.members.get(&settings.owner).copied().unwrap_or_default();
+            stored.owner = self.owners.get(&settings.owner).copied().unwrap_or_default();
         }
         Ok(Answer::Put(Put::Replaced))
     }

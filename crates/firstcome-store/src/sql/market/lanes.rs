@@ -14,7 +14,8 @@ use tokio::sync::oneshot;
 /// Commands in one transaction. Bounds how long the row of a listing stays locked, and by how much a combined bid may
 /// overtake those of other processes.
 pub(super) const BATCH_COMMANDS_MAX: usize = 256;
-/// Commands that may wait for one listing, or for the points of one member: some hundred milliseconds of work.
+/// Commands that may wait for one listing, or for the points of one member: some hundred milliseconds of work. Those of a
+/// running batch count.
 const LANE_COMMANDS_MAX: usize = 4_096;
 /// Commands that may wait in all. Protects memory: about 300 bytes each.
 const COMMANDS_MAX: usize = 65_536;
@@ -35,60 +36,78 @@ pub(super) struct Waiting {
 }
 
 /// The queues. A scope has one while somebody serves it.
+///
+/// Commands count from when they are queued until the batch they are in is over: those wait too, for a connection, for locks, for a
+/// commit.
 pub(super) struct Lanes {
-    queues: Mutex<Queues>,
+    lanes: Mutex<Counted>,
 }
 
-struct Queues {
-    of: HashMap<Scope, VecDeque<Waiting>, RandomState>,
-    waiting: usize,
+struct Counted {
+    of: HashMap<Scope, Lane, RandomState>,
+    /// Commands in all lanes.
+    commands: usize,
+}
+
+struct Lane {
+    queue: VecDeque<Waiting>,
+    /// Commands of the batch that was taken last.
+    taken: usize,
+}
+
+impl Lane {
+    fn commands(&self) -> usize {
+        self.queue.len() + self.taken
+    }
 }
 
 impl Lanes {
     pub(super) fn new() -> Self {
-        Self { queues: Mutex::new(Queues { of: HashMap::with_hasher(draw_hasher()), waiting: 0 }) }
+        Self { lanes: Mutex::new(Counted { of: HashMap::with_hasher(draw_hasher()), commands: 0 }) }
     }
 
     /// Queues a command. True if nobody serves the scope yet: then the caller is to see to that.
     pub(super) fn push(&self, scope: &Scope, waiting: Waiting) -> Result<bool, StoreError> {
-        let mut queues = self.queues.lock();
+        let mut lanes = self.lanes.lock();
         let full = StoreError::Overloaded { retry_after: FULL_RETRY };
-        if COMMANDS_MAX <= queues.waiting {
+        if COMMANDS_MAX <= lanes.commands {
             return Err(full);
         }
-        let unserved = match queues.of.get_mut(scope) {
-            Some(queue) if LANE_COMMANDS_MAX <= queue.len() => return Err(full),
-            Some(queue) => {
-                queue.push_back(waiting);
+        let unserved = match lanes.of.get_mut(scope) {
+            Some(lane) if LANE_COMMANDS_MAX <= lane.commands() => return Err(full),
+            Some(lane) => {
+                lane.queue.push_back(waiting);
                 false
             }
             None => {
-                queues.of.insert(scope.clone(), VecDeque::from([waiting]));
+                lanes.of.insert(scope.clone(), Lane { queue: VecDeque::from([waiting]), taken: 0 });
                 true
             }
         };
-        queues.waiting += 1;
+        lanes.commands += 1;
         Ok(unserved)
     }
 
-    /// Takes whatever waits, in the order of arrival and at most [`BATCH_COMMANDS_MAX`]; those who have gone are passed
-    /// over, and nothing of theirs is done. `None` if nobody waits: then the scope is not served any more.
+    /// Ends the batch that was taken before, and takes whatever waits, in the order of arrival and at most
+    /// [`BATCH_COMMANDS_MAX`]; those who have gone are passed over, and nothing of theirs is done. `None` if nobody waits:
+    /// then the scope is not served any more.
     pub(super) fn take(&self, scope: &Scope) -> Option<VecDeque<Waiting>> {
-        let mut queues = self.queues.lock();
-        let queue = queues.of.get_mut(scope)?;
+        let mut lanes = self.lanes.lock();
+        let lane = lanes.of.get_mut(scope)?;
+        let before = lane.commands();
         let mut batch = VecDeque::new();
-        let mut taken = 0;
         while batch.len() < BATCH_COMMANDS_MAX
-            && let Some(waiting) = queue.pop_front()
+            && let Some(waiting) = lane.queue.pop_front()
         {
-            taken += 1;
             if !waiting.tell.is_closed() {
                 batch.push_back(waiting);
             }
         }
-        queues.waiting -= taken;
+        lane.taken = batch.len();
+        let over = before - lane.commands();
+        lanes.commands -= over;
         if batch.is_empty() {
-            queues.of.remove(scope);
+            lanes.of.remove(scope);
             return None;
         }
         Some(batch)
@@ -96,8 +115,45 @@ impl Lanes {
 
     /// Forgets a scope whose server has gone; those who wait are told that nobody knows.
     pub(super) fn abandon(&self, scope: &Scope) {
-        let mut queues = self.queues.lock();
-        let abandoned = queues.of.remove(scope).map_or(0, |queue| queue.len());
-        queues.waiting -= abandoned;
+        let mut lanes = self.lanes.lock();
+        let abandoned = lanes.of.remove(scope).map_or(0, |lane| lane.commands());
+        lanes.commands -= abandoned;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting() -> Waiting {
+        // Whoever waits is held by nobody here, and passed over: it counts until it is taken.
+        Waiting { command: Command::Advance, tell: oneshot::channel().0 }
+    }
+
+    fn member(number: usize) -> Scope {
+        Scope::Member(MemberName::parse(&format!("member-{number}")).unwrap())
+    }
+
+    #[test]
+    fn what_is_under_way_counts_until_it_is_over() {
+        let lanes = Lanes::new();
+        let mut callers = Vec::new();
+        for number in 0..COMMANDS_MAX {
+            let (tell, told) = oneshot::channel();
+            callers.push(told);
+            assert!(lanes.push(&member(number), Waiting { command: Command::Advance, tell }).unwrap());
+            assert_eq!(lanes.take(&member(number)).unwrap().len(), 1);
+        }
+        let full = |lanes: &Lanes| matches!(lanes.push(&member(0), waiting()), Err(StoreError::Overloaded { .. }));
+        assert!(full(&lanes), "all of them may wait for a connection");
+        assert!(lanes.take(&member(1)).is_none(), "it is over");
+        assert!(!full(&lanes) && full(&lanes), "there is room for one");
+        lanes.abandon(&member(0));
+        assert!(!full(&lanes), "what was abandoned has gone");
+        for number in 0..COMMANDS_MAX {
+            while lanes.take(&member(number)).is_some() {}
+        }
+        let lanes = lanes.lanes.lock();
+        assert_eq!((lanes.commands, lanes.of.len()), (0, 0));
     }
 }

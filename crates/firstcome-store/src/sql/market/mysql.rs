@@ -2,9 +2,8 @@
 
 use super::changes::Changes;
 use super::options::MarketOptions;
-use super::tongue::{Cells, Opening, RequestScope, Tongue, hex, list, listing_columns, maybe, number, quoted, tag};
+use super::tongue::{Cells, Opening, Tongue, hex, list, listing_columns, maybe, number, owners, tag};
 use crate::sql::{Address, SqlError};
-use firstcome_core::id::MemberName;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, MySql, Pool, Row as _};
@@ -31,7 +30,9 @@ impl Cells for MySqlRow {
 }
 
 impl Tongue for MySql {
-    const SETTLE: &'static str = "UPDATE firstcome_flush SET flushed=flushed+1 WHERE id=1;";
+    const FLUSH: &'static str = "UPDATE firstcome_flush SET flushed=flushed+1 WHERE id=1;";
+    const BEGIN: &'static str = "BEGIN;";
+    const UNLESS_THERE: &'static str = "ON DUPLICATE KEY UPDATE id=id";
     const CLOCK: &'static str = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))";
     const STEPS: &'static [&'static str] = &[include_str!("mysql_0001.sql")];
     // A lock of the session, since statements that create tables end every transaction. It ends with the connection.
@@ -107,18 +108,9 @@ impl Tongue for MySql {
         Ok(sqlx::raw_sql(AssertSqlSafe(text)).execute(connection).await?.rows_affected())
     }
 
-    fn create_members(names: &[&MemberName]) -> String {
-        let names = list(names, |text, name| {
-            text.push('(');
-            quoted(text, name.as_str());
-            text.push(')');
-        });
-        format!("INSERT INTO firstcome_member (name) VALUES {names} ON DUPLICATE KEY UPDATE id=id;")
-    }
-
     fn open(opening: &Opening<'_>) -> String {
         let lock = if opening.locks { "FOR UPDATE" } else { "" };
-        let mut text = "BEGIN;".to_owned();
+        let mut text = Self::BEGIN.to_owned();
         let mut members = list(opening.members, |text, id| number(text, *id));
         if let Some(id) = opening.listing {
             let (listing, columns) = (tag::LISTING, listing_columns());
@@ -155,6 +147,7 @@ impl Tongue for MySql {
                  WHERE m.id IN ({members}) ORDER BY m.id {lock};"
             );
         }
+        owners(&mut text, opening.owners);
         if !opening.keys.is_empty() {
             let (request, (kind, scope)) = (tag::REQUEST, opening.scope.parts());
             let keys = list(opening.keys, |text, key| bytes(text, &key.to_be_bytes()));
@@ -181,20 +174,9 @@ impl Tongue for MySql {
         insert_requests(&mut text, changes);
         update_wallets(&mut text, changes);
         if let Some(listing) = &changes.listing {
-            listing.write(&mut text, changes.unguarded);
+            listing.write(&mut text, changes.writer, changes.unguarded);
         }
         text
-    }
-
-    fn look(scope: RequestScope) -> String {
-        match scope {
-            RequestScope::Listing(id) => {
-                format!("BEGIN;SELECT 0,version FROM firstcome_listing WHERE id={id} FOR UPDATE;")
-            }
-            RequestScope::Member(id) => {
-                format!("BEGIN;SELECT 0,records FROM firstcome_member WHERE id={id} FOR UPDATE;")
-            }
-        }
     }
 }
 
@@ -246,11 +228,12 @@ fn insert_records(text: &mut String, changes: &Changes) {
         maybe(text, row.listing);
         text.push(',');
         maybe(text, record.about.as_ref().and_then(|about| about.bid).map(i64::from));
-        let _ = write!(text, ",{},{},{},", record.at.as_us(), record.balance.total(), record.balance.held());
+        let (at, balance) = (record.at.as_us(), record.balance);
+        let _ = write!(text, ",{at},{},{},{},", balance.total(), balance.held(), changes.writer);
         bytes(text, &record.chain.0);
         text.push(')');
     });
-    let columns = "member,number,kind,amount,listing,bid,at,total,held,chain";
+    let columns = "member,number,kind,amount,listing,bid,at,total,held,writer,chain";
     let _ = write!(text, "INSERT INTO firstcome_record ({columns}) VALUES {rows};");
 }
 

@@ -23,6 +23,8 @@ CREATE TABLE IF NOT EXISTS firstcome_record (
   at bigint NOT NULL,
   total bigint NOT NULL,
   held bigint NOT NULL,
+  -- The number that the transaction has drawn which made it.
+  writer bigint NOT NULL,
   chain BINARY(32) NOT NULL,
   PRIMARY KEY (member, number),
   CHECK (0 <= held AND held <= total AND total <= 9007199254740991)
@@ -56,9 +58,11 @@ CREATE TABLE IF NOT EXISTS firstcome_listing (
   buyer VARBINARY(128),
   version bigint NOT NULL CHECK (0 < version),
   last_at bigint NOT NULL,
+  -- The number that the transaction has drawn which wrote this version.
+  writer bigint NOT NULL,
   -- When time has something to do.
   due_at bigint,
-  KEY firstcome_listing_due (due_at),
+  KEY firstcome_listing_due (due_at, id),
   CHECK ((kind = 1) = (ends_at IS NOT NULL)),
   CHECK ((bids = 0) = (highest_id IS NULL)),
   CHECK ((phase = 2) = (buyer IS NOT NULL))

@@ -2,15 +2,12 @@
 
 use super::changes::{Changes, stored};
 use super::options::MarketOptions;
-use super::tongue::{Cells, Opening, RequestScope, Tongue, hex, list, listing_columns, maybe, number, quoted, tag};
+use super::tongue::{Cells, Opening, Tongue, hex, list, listing_columns, maybe, number, owners, tag};
 use crate::sql::{Address, SqlError};
-use firstcome_core::id::MemberName;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Pool, Postgres, Row as _};
 use std::fmt::Write as _;
 
-/// The isolation is named with every transaction: whatever the database, the role or a pool in between has set.
-const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;";
 /// The oldest version with all that is used here.
 const VERSION_MIN: u32 = 130_000;
 
@@ -35,7 +32,10 @@ impl Cells for PgRow {
 
 impl Tongue for Postgres {
     // A commit is on disk before anybody sees it.
-    const SETTLE: &'static str = "";
+    const FLUSH: &'static str = "";
+    // The isolation is named with every transaction: whatever the database, the role or a pool in between has set.
+    const BEGIN: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED;";
+    const UNLESS_THERE: &'static str = "ON CONFLICT (name) DO NOTHING";
     const CLOCK: &'static str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
     const STEPS: &'static [&'static str] = &[include_str!("postgres_0001.sql")];
     const MIGRATION_BEGINS: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED; \
@@ -89,18 +89,9 @@ impl Tongue for Postgres {
         Ok(sqlx::raw_sql(AssertSqlSafe(text)).execute(connection).await?.rows_affected())
     }
 
-    fn create_members(names: &[&MemberName]) -> String {
-        let names = list(names, |text, name| {
-            text.push('(');
-            quoted(text, name.as_str());
-            text.push(')');
-        });
-        format!("INSERT INTO firstcome_member (name) VALUES {names} ON CONFLICT (name) DO NOTHING;")
-    }
-
     fn open(opening: &Opening<'_>) -> String {
         let lock = if opening.locks { "FOR UPDATE" } else { "" };
-        let mut text = BEGIN.to_owned();
+        let mut text = Self::BEGIN.to_owned();
         let mut members = list(opening.members, |text, id| number(text, *id));
         if let Some(id) = opening.listing {
             let (listing, columns) = (tag::LISTING, listing_columns());
@@ -130,6 +121,7 @@ impl Tongue for Postgres {
                  WHERE m.id=ANY(ARRAY[{members}]::bigint[]) ORDER BY m.id {lock};"
             );
         }
+        owners(&mut text, opening.owners);
         if !opening.keys.is_empty() {
             let (request, (kind, scope)) = (tag::REQUEST, opening.scope.parts());
             let keys = list(opening.keys, |text, key| bytes(text, &key.to_be_bytes()));
@@ -156,20 +148,9 @@ impl Tongue for Postgres {
         insert_requests(&mut text, changes);
         update_wallets(&mut text, changes);
         if let Some(listing) = &changes.listing {
-            listing.write(&mut text, changes.unguarded);
+            listing.write(&mut text, changes.writer, changes.unguarded);
         }
         text
-    }
-
-    fn look(scope: RequestScope) -> String {
-        match scope {
-            RequestScope::Listing(id) => {
-                format!("{BEGIN}SELECT 0,version FROM firstcome_listing WHERE id={id} FOR UPDATE;")
-            }
-            RequestScope::Member(id) => {
-                format!("{BEGIN}SELECT 0,records FROM firstcome_member WHERE id={id} FOR UPDATE;")
-            }
-        }
     }
 }
 
@@ -222,7 +203,7 @@ fn insert_records(text: &mut String, changes: &Changes) {
         return;
     }
     text.push_str(
-        "INSERT INTO firstcome_record (member,number,kind,amount,listing,bid,at,total,held,chain) SELECT * FROM unnest(",
+        "INSERT INTO firstcome_record (member,number,kind,amount,listing,bid,at,total,held,writer,chain) SELECT * FROM unnest(",
     );
     integers(text, rows.iter().map(|row| Some(row.member)));
     text.push(',');
@@ -241,6 +222,8 @@ fn insert_records(text: &mut String, changes: &Changes) {
     integers(text, rows.iter().map(|row| Some(stored(row.record.balance.total()))));
     text.push(',');
     integers(text, rows.iter().map(|row| Some(stored(row.record.balance.held()))));
+    text.push(',');
+    integers(text, rows.iter().map(|_| Some(changes.writer)));
     text.push(',');
     digests(text, rows.iter().map(|row| row.record.chain.0.as_slice()));
     text.push_str(");");

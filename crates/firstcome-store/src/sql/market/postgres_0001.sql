@@ -22,6 +22,8 @@ CREATE TABLE firstcome_record (
   at bigint NOT NULL,
   total bigint NOT NULL,
   held bigint NOT NULL,
+  -- The number that the transaction has drawn which made it.
+  writer bigint NOT NULL,
   chain bytea NOT NULL CHECK (octet_length(chain) = 32),
   PRIMARY KEY (member, number),
   CHECK (0 <= held AND held <= total AND total <= 9007199254740991)
@@ -55,6 +57,8 @@ CREATE TABLE firstcome_listing (
   buyer text COLLATE "C",
   version bigint NOT NULL CHECK (0 < version),
   last_at bigint NOT NULL,
+  -- The number that the transaction has drawn which wrote this version.
+  writer bigint NOT NULL,
   -- When time has something to do.
   due_at bigint,
   CHECK ((kind = 1) = (ends_at IS NOT NULL)),
@@ -62,7 +66,7 @@ CREATE TABLE firstcome_listing (
   CHECK ((phase = 2) = (buyer IS NOT NULL))
 ) WITH (fillfactor = 50);
 
-CREATE INDEX firstcome_listing_due ON firstcome_listing (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX firstcome_listing_due ON firstcome_listing (due_at, id) WHERE due_at IS NOT NULL;
 
 CREATE TABLE firstcome_bid (
   listing bigint NOT NULL,

@@ -1,5 +1,6 @@
 //! The market of one kind of database: connections, the numbers of names, and reads.
 
+use super::flush::Flushes;
 use super::judge::Command;
 use super::lanes::{Lanes, Scope};
 use super::load::{self, Reader};
@@ -18,7 +19,7 @@ use sqlx::pool::PoolConnection;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -35,6 +36,9 @@ pub(super) struct Shop<D: Tongue> {
     pool: Pool<D>,
     pub(super) options: MarketOptions,
     pub(super) lanes: Lanes,
+    pub(super) flushes: Flushes,
+    /// Connections over which something is done.
+    in_use: Arc<AtomicUsize>,
     members: Mutex<HashMap<MemberName, i64, RandomState>>,
     listings: Mutex<HashMap<ListingName, i64, RandomState>>,
     pub(super) counts: Counts,
@@ -55,10 +59,12 @@ pub(super) struct Session<D: Tongue> {
     connection: PoolConnection<D>,
     until: Instant,
     clean: bool,
+    in_use: Arc<AtomicUsize>,
 }
 
 impl<D: Tongue> Drop for Session<D> {
     fn drop(&mut self) {
+        self.in_use.fetch_sub(1, Ordering::Relaxed);
         if !self.clean {
             self.connection.close_on_drop();
         }
@@ -82,13 +88,6 @@ impl<D: Tongue> Session<D> {
             Ok(rows) => rows.map_err(|error| conflict_or(&error)),
             Err(_) => Err(SqlError::late_in_transaction()),
         }
-    }
-
-    /// Ends the transaction; nothing of it stays.
-    pub(super) async fn roll_back(mut self) -> Result<(), SqlError> {
-        self.run(format!("ROLLBACK;{}", D::SETTLE)).await?;
-        self.clean = true;
-        Ok(())
     }
 
     /// Commits. After an error that is [`SqlError::Unknown`] it may stand.
@@ -136,9 +135,17 @@ impl Pause {
     }
 }
 
+/// Ends a transaction, and nothing of it stays.
+pub(super) const ROLL_BACK: &str = "ROLLBACK;";
+
 /// Whether it may go better the next time.
 pub(super) const fn is_passing(error: &SqlError) -> bool {
-    matches!(error, SqlError::Serialization { .. } | SqlError::Unavailable { kind: FaultKind::Unreachable, .. })
+    matches!(
+        error,
+        SqlError::Serialization { .. }
+            | SqlError::Overloaded { .. }
+            | SqlError::Unavailable { kind: FaultKind::Unreachable, .. }
+    )
 }
 
 impl<D: Tongue> Shop<D> {
@@ -148,6 +155,8 @@ impl<D: Tongue> Shop<D> {
             pool: D::pool(address, &options)?,
             options,
             lanes: Lanes::new(),
+            flushes: Flushes::default(),
+            in_use: Arc::default(),
             members: Mutex::new(HashMap::with_hasher(draw_hasher())),
             listings: Mutex::new(HashMap::with_hasher(draw_hasher())),
             counts: Counts::default(),
@@ -158,13 +167,31 @@ impl<D: Tongue> Shop<D> {
         Ok(shop)
     }
 
-    /// Takes a connection. Without one nothing was sent.
+    /// Takes a connection. Without one nothing was sent: [`SqlError::Overloaded`] if others have theirs, so that the server
+    /// is there and too much is wanted of it; else it cannot be reached.
     pub(super) async fn session(&self, until: Instant) -> Result<Session<D>, SqlError> {
+        let says = || "no connection in time".to_owned();
         match timeout_at(until, self.pool.acquire()).await {
-            Ok(Ok(connection)) => Ok(Session { connection, until, clean: true }),
+            Ok(Ok(connection)) => {
+                self.in_use.fetch_add(1, Ordering::Relaxed);
+                Ok(Session { connection, until, clean: true, in_use: Arc::clone(&self.in_use) })
+            }
+            Err(_) | Ok(Err(sqlx::Error::PoolTimedOut)) if 0 < self.in_use.load(Ordering::Relaxed) => {
+                Err(SqlError::Overloaded { says: says() })
+            }
             Ok(Err(error)) => Err(SqlError::in_transaction(&error)),
-            Err(_) => Err(SqlError::unreachable("no connection in time")),
+            Err(_) => Err(SqlError::unreachable(says())),
         }
+    }
+
+    /// Ends a transaction that has changed nothing. What it has read is durable then.
+    pub(super) async fn end(&self, mut session: Session<D>, how: &str) -> Result<(), SqlError> {
+        session.run(how.to_owned()).await?;
+        session.done();
+        let until = session.until;
+        // Others are not to wait for it meanwhile.
+        drop(session);
+        self.flush(until).await
     }
 
     pub(super) fn closings(&self) -> Closings {
@@ -214,7 +241,7 @@ impl<D: Tongue> Shop<D> {
             }
             let missing: Vec<_> = missing.iter().collect();
             // In the order of their names, so that two who create the same ones do not wait for each other.
-            let create = if created { D::create_members(&missing) } else { String::new() };
+            let create = if created { tongue::create_members::<D>(&missing) } else { String::new() };
             let rows = session.ask(format!("{create}{}", tongue::find_members(&missing))).await?;
             session.done();
             for row in &rows {
@@ -234,17 +261,18 @@ impl<D: Tongue> Shop<D> {
         let mut pause = Pause::new();
         loop {
             let mut session = self.session(until).await?;
-            match session.ask(format!("{text}{}", D::SETTLE)).await {
-                Ok(rows) => {
-                    session.done();
-                    return Ok(rows);
-                }
-                Err(error) => {
-                    drop(session);
-                    if !is_passing(&error) || !pause.again(until).await {
-                        return Err(error);
-                    }
-                }
+            let read = session.ask(text.clone()).await;
+            if read.is_ok() {
+                session.done();
+            }
+            drop(session);
+            let durable = match read {
+                Ok(rows) => self.flush(until).await.map(|()| rows),
+                Err(error) => Err(error),
+            };
+            match durable {
+                Err(error) if is_passing(&error) && pause.again(until).await => {}
+                durable => return durable,
             }
         }
     }

@@ -19,6 +19,8 @@ pub(super) struct Opening<'a> {
     pub(super) members: &'a [i64],
     /// Whether the wallet of the listing's owner is needed too. That of its highest bidder always is.
     pub(super) with_owner: bool,
+    /// Members of whom only the names are read, without a lock.
+    pub(super) owners: &'a [i64],
     /// Whose requests are looked up.
     pub(super) scope: RequestScope,
     /// Their keys.
@@ -54,6 +56,7 @@ pub(super) mod tag {
     pub(in super::super) const CLOCK: i64 = 4;
     pub(in super::super) const BID: i64 = 5;
     pub(in super::super) const RECORD: i64 = 6;
+    pub(in super::super) const OWNER: i64 = 7;
 }
 
 /// One row of an answer.
@@ -70,8 +73,12 @@ pub(super) trait Cells {
 
 /// A kind of database. The functions stand in the same order in every file.
 pub(super) trait Tongue: Database<Row: Cells> {
-    /// What is to follow a read outside of a transaction, so that all that was read is durable once it is answered.
-    const SETTLE: &'static str;
+    /// What makes durable all that was read before it begins; empty where all that can be read is durable.
+    const FLUSH: &'static str;
+    /// Begins a transaction.
+    const BEGIN: &'static str;
+    /// The end of an insertion that has no effect if such a row is there. It waits for whoever may be making one.
+    const UNLESS_THERE: &'static str;
     /// The microseconds of Unix time, by the server's clock at the begin of the statement.
     const CLOCK: &'static str;
     /// Step N brings the tables of version N to version N + 1. Steps are never changed once released, only added.
@@ -99,18 +106,12 @@ pub(super) trait Tongue: Database<Row: Cells> {
     /// Runs a text, and says how many rows its statements have written, or found to be written.
     fn run(connection: &mut Self::Connection, text: String) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
 
-    /// Creates members that are not there yet.
-    fn create_members(names: &[&MemberName]) -> String;
-
     /// Begins a transaction: locks the listing, then the wallets in the order of their numbers; then reads requests, and
     /// at last the clock.
     fn open(opening: &Opening<'_>) -> String;
 
     /// Writes changes. The numbers of rows that a change finds as they were read add up to [`Changes::rows`].
     fn write(changes: &Changes) -> String;
-
-    /// Begins a transaction as in [`Self::open`], and reads only how often a listing or a wallet was changed.
-    fn look(scope: RequestScope) -> String;
 }
 
 /// The columns of a listing, in the order in which they are read and written.
@@ -192,6 +193,16 @@ pub(super) fn listing_columns() -> String {
     LISTING_COLUMNS.join(",")
 }
 
+/// Creates members that are not there yet.
+pub(super) fn create_members<D: Tongue>(names: &[&MemberName]) -> String {
+    let names = list(names, |text, name| {
+        text.push('(');
+        quoted(text, name.as_str());
+        text.push(')');
+    });
+    format!("INSERT INTO firstcome_member (name) VALUES {names} {};", D::UNLESS_THERE)
+}
+
 /// Finds members by their names.
 pub(super) fn find_members(names: &[&MemberName]) -> String {
     let names = list(names, |text, name| quoted(text, name.as_str()));
@@ -203,4 +214,23 @@ pub(super) fn find_listing(name: &ListingName) -> String {
     let mut text = format!("SELECT {},id FROM firstcome_listing WHERE name=", tag::LISTING);
     quoted(&mut text, name.as_str());
     text
+}
+
+/// Reads numbers and names of members. Nobody changes either, so no lock is needed.
+pub(super) fn owners(text: &mut String, ids: &[i64]) {
+    if !ids.is_empty() {
+        let ids = list(ids, |text, id| number(text, *id));
+        let _ = write!(text, "SELECT {},id,name FROM firstcome_member WHERE id IN ({ids});", tag::OWNER);
+    }
+}
+
+/// Begins a transaction and locks a listing, of which version and writer are read, or a member.
+pub(super) fn lock<D: Tongue>(scope: RequestScope) -> String {
+    let begin = D::BEGIN;
+    match scope {
+        RequestScope::Listing(id) => {
+            format!("{begin}SELECT 0,version,writer FROM firstcome_listing WHERE id={id} FOR UPDATE;")
+        }
+        RequestScope::Member(id) => format!("{begin}SELECT 0,records FROM firstcome_member WHERE id={id} FOR UPDATE;"),
+    }
 }

@@ -29,13 +29,13 @@ pub(super) async fn wait_for_waiting(base: &Base, count: i64) {
 }
 
 /// A transaction of somebody else that has locked the row of a listing.
-async fn holds_listing(base: &Base, name: &str) -> Foreign {
+pub(super) async fn holds_listing(base: &Base, name: &str) -> Foreign {
     let mut foreign = base.connect().await;
     foreign.say(&format!("BEGIN; SELECT id FROM firstcome_listing WHERE name='{name}' FOR UPDATE")).await.unwrap();
     foreign
 }
 
-fn new(answer: MarketAnswer<Effect<PlacedBid>>) -> PlacedBid {
+pub(super) fn new(answer: MarketAnswer<Effect<PlacedBid>>) -> PlacedBid {
     match answer {
         Ok(Ok(Effect::New(placed))) => placed,
         other => panic!("{other:?}"),
@@ -43,7 +43,7 @@ fn new(answer: MarketAnswer<Effect<PlacedBid>>) -> PlacedBid {
 }
 
 /// Two who can pay, and an auction in which the first of them has bid 10.
-async fn set_up(market: &SqlMarket) {
+pub(super) async fn set_up(market: &SqlMarket) {
     charge(market, "ann", 100).await;
     charge(market, "bob", 100).await;
     market.put_listing(&listing("lamp"), endless()).await.unwrap().unwrap();
@@ -150,7 +150,7 @@ async fn the_clock_is_read_after_the_wait_for_the_lock() {
 }
 
 /// A market over a line, and the line.
-async fn over_a_line(base: &Base, options: MarketOptions) -> (Proxy, SqlMarket) {
+pub(super) async fn over_a_line(base: &Base, options: MarketOptions) -> (Proxy, SqlMarket) {
     let (head, database) = base.url.rsplit_once('/').expect("a database");
     let (head, port) = head.rsplit_once(':').expect("a port");
     let proxy = Proxy::to(port.parse().expect("a number")).await;

@@ -9,7 +9,7 @@ use firstcome_store::core::points::Wallet;
 use firstcome_store::core::time::Timestamp;
 use firstcome_store::edge::rng::Rng;
 use firstcome_store::sql::SqlMarket;
-use firstcome_store::{MarketStore, Put, StoreError};
+use firstcome_store::{MarketStore, Put};
 use std::sync::Arc;
 
 /// All bids of a listing.
@@ -201,40 +201,5 @@ async fn a_listing_is_made_once_at_two_processes() {
             assert_eq!(puts, [Put::Created, Put::Replaced]);
         }
         assert!(0 < nodes[0].repeated() + nodes[1].repeated(), "both were there at once");
-    }
-}
-
-#[tokio::test]
-async fn a_full_queue_is_told_at_once() {
-    for base in Base::both().await {
-        let market = Arc::new(base.open().await);
-        charge(&market, "ann", 1_000).await;
-        market.put_listing(&listing("lamp"), endless()).await.unwrap().unwrap();
-        let mut foreign = base.connect().await;
-        foreign.say("BEGIN; SELECT id FROM firstcome_listing WHERE name='lamp' FOR UPDATE").await.unwrap();
-        let tasks: Vec<_> = (0..6_000)
-            .map(|_| {
-                let market = Arc::clone(&market);
-                tokio::spawn(async move { market.place_bid(&listing("lamp"), bid("ann", 5)).await })
-            })
-            .collect();
-        let full = |task: &tokio::task::JoinHandle<_>| task.is_finished();
-        wait_for("those who do not fit", async || {
-            (1_600 < tasks.iter().filter(|task| full(task)).count()).then_some(())
-        })
-        .await;
-        charge(&market, "bob", 1).await;
-        foreign.say("COMMIT").await.unwrap();
-        let mut told = (0, 0, 0);
-        for task in tasks {
-            match in_time(task).await.unwrap() {
-                Ok(Ok(_)) => told.0 += 1,
-                Ok(Err(Rejection::AlreadyHighestBidder)) => told.1 += 1,
-                Err(StoreError::Overloaded { .. }) => told.2 += 1,
-                other => panic!("{other:?}"),
-            }
-        }
-        assert_eq!(told.0, 1);
-        assert!((4_096..=4_096 + 2 * 256).contains(&(told.0 + told.1)), "{told:?}");
     }
 }

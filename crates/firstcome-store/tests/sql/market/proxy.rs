@@ -19,10 +19,19 @@ pub(crate) enum Commits {
     CutRequest,
 }
 
+/// What a line does.
+#[derive(Clone, Copy)]
+struct Rule {
+    commits: Commits,
+    /// Whether nothing at all passes after the next commit.
+    then_stop: bool,
+    stopped: bool,
+}
+
 /// A line.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
-    commits: watch::Sender<Commits>,
+    rule: watch::Sender<Rule>,
     held: watch::Receiver<u32>,
     task: JoinHandle<()>,
 }
@@ -38,7 +47,8 @@ impl Proxy {
     pub(crate) async fn to(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let own = listener.local_addr().expect("an address").port();
-        let (commits, on_commit) = watch::channel(Commits::Pass);
+        let (rule, _) = watch::channel(Rule { commits: Commits::Pass, then_stop: false, stopped: false });
+        let own_rule = rule.clone();
         let (hold, held) = watch::channel(0);
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -46,16 +56,21 @@ impl Proxy {
                 let (from_client, to_client) = client.into_split();
                 let (from_server, to_server) = server.into_split();
                 let (cut, is_cut) = watch::channel(false);
-                tokio::spawn(forth(from_client, to_server, on_commit.clone(), hold.clone(), cut));
+                tokio::spawn(forth(from_client, to_server, own_rule.clone(), hold.clone(), cut));
                 tokio::spawn(back(from_server, to_client, is_cut));
             }
         });
-        Self { port: own, commits, held, task }
+        Self { port: own, rule, held, task }
     }
 
     /// Says what happens to commits from now on.
     pub(crate) fn set(&self, commits: Commits) {
-        self.commits.send_replace(commits);
+        self.rule.send_replace(Rule { commits, then_stop: false, stopped: false });
+    }
+
+    /// The same, and after the first commit nothing passes until something else is said.
+    pub(crate) fn set_then_stop(&self, commits: Commits) {
+        self.rule.send_replace(Rule { commits, then_stop: true, stopped: false });
     }
 
     /// Waits until so many commits were held or cut since the beginning.
@@ -67,7 +82,7 @@ impl Proxy {
 async fn forth(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    mut commits: watch::Receiver<Commits>,
+    rule: watch::Sender<Rule>,
     hold: watch::Sender<u32>,
     cut: watch::Sender<bool>,
 ) {
@@ -75,13 +90,18 @@ async fn forth(
     while let Ok(count @ 1..) = from.read(&mut bytes).await {
         // At its end: others speak of isolation.
         let is_commit = bytes[..count].ends_with(b"COMMIT") || bytes[..count].ends_with(b"COMMIT\0");
-        let what = *commits.borrow();
+        let mut rules = rule.subscribe();
+        let _ = rules.wait_for(|rule| !rule.stopped).await;
+        let Rule { commits: what, then_stop, .. } = *rule.borrow();
+        if is_commit && then_stop {
+            rule.send_modify(|rule| rule.stopped = true);
+        }
         if is_commit && what != Commits::Pass {
             hold.send_modify(|held| *held += 1);
         }
         match what {
             Commits::Hold if is_commit => {
-                let _ = commits.wait_for(|commits| *commits == Commits::Pass).await;
+                let _ = rules.wait_for(|rule| rule.commits == Commits::Pass).await;
             }
             Commits::CutRequest if is_commit => {
                 cut.send_replace(true);
