@@ -27,12 +27,15 @@ const SEEDS: &str = "0..200000";
 const KILL_ROUNDS: &str = "300";
 const STOP_ROUNDS: &str = "1000";
 const HAND_OVERS: &str = "100000";
+/// Stores, how often the service is killed on each, and the seconds in which the bids come. A database bears fewer in a second.
+const MARKETS: [(&str, &str, &str); 3] = [("embedded", "10", "200"), ("postgres", "5", "320"), ("mariadb", "5", "320")];
+const MARKET_BIDS: &str = "1000000";
 const DENY: &str = "0.20.2";
 const MUTANTS: &str = "27.1.0";
 
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
 
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     ("deny", "Dependencies: bans, licences, sources", deny),
     ("mutants", "Mutants of the rules", mutants),
     ("sim", "Simulator, two hundred thousand seeds", sim),
@@ -43,6 +46,7 @@ const PARTS: [Part; 11] = [
     ("rooms", "Rooms on this machine", rooms),
     ("locks", "Locks on this machine", locks),
     ("auctions", "Auctions on this machine", auctions),
+    ("market", "A million random bids on each store, through kills", market),
     ("concert", "A concert at full size, killed twenty times", concert),
 ];
 
@@ -170,9 +174,58 @@ fn auctions() -> Result<String, String> {
     shell::output("target/release/firstcome", &["bench", "auctions", "--data", "target", "--table"])
 }
 
+/// A quiet machine again: a database takes as many bids in a second as its disk and its two neighbours let it.
+fn market() -> Result<String, String> {
+    release()?;
+    let mut text = shell::output("uname", &["-srm"])?;
+    text.push_str(&shell::output("sh", &["-c", "grep -m 1 'model name' /proc/cpuinfo; grep MemTotal /proc/meminfo"])?);
+    let mut failed = Vec::new();
+    for (store, kills, seconds) in MARKETS {
+        let on = if store == "embedded" { vec![] } else { vec!["--sql", store] };
+        let size = ["--people", "100", "--stock", "1000", "--bids", MARKET_BIDS];
+        let run = ["--kill", kills, "--seconds", seconds, "--data", "target", "--table"];
+        let arguments = [&["drill", "auction"], &size[..], &run[..], &on[..]].concat();
+        let _ = write!(text, "\n$ firstcome {}\n\n", arguments.join(" "));
+        match shell::output("target/release/firstcome", &arguments) {
+            Ok(printed) => {
+                let wanted: u64 = MARKET_BIDS.parse().unwrap_or(u64::MAX);
+                // Bids that come late, after the ends of their auctions, are refused, and show little.
+                for (name, least) in [("bids sent", wanted), ("orders: bid: accepted", wanted / 5)] {
+                    if figure(&printed, name).is_none_or(|count| count < least) {
+                        failed.push(format!("{store}: {name}: fewer than {least}; {seconds} s are too few for it"));
+                    }
+                }
+                text.push_str(&printed);
+            }
+            Err(printed) => {
+                failed.push(format!("{store}: see above"));
+                text.push_str(&printed);
+            }
+        }
+    }
+    if failed.is_empty() { Ok(text) } else { Err(format!("{text}\n{}", failed.join("\n"))) }
+}
+
+/// A number of a printed table, by the name in its row.
+fn figure(printed: &str, name: &str) -> Option<u64> {
+    let cells = |line: &str| line.split(['│', '┆']).map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let row = printed.lines().map(cells).find(|row| row.get(1).is_some_and(|cell| cell == name))?;
+    row.get(2)?.chars().filter(char::is_ascii_digit).collect::<String>().parse().ok()
+}
+
 fn concert() -> Result<String, String> {
     release()?;
     let size = ["--people", "430000", "--stock", "90000", "--seconds", "240", "--kill", "20"];
     let out = ["--data", "target", "--report", "target/concert", "--table"];
     shell::output("target/release/firstcome", &[&["drill", "concert"], &size[..], &out[..]].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_figure_is_read_from_its_row() {
+        let printed = "│ bids sent per second ┆ 3 030 │\n│ bids sent            ┆ 121 258 │\n";
+        assert_eq!(super::figure(printed, "bids sent"), Some(121_258));
+        assert_eq!(super::figure(printed, "bids"), None);
+    }
 }

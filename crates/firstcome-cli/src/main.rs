@@ -5,6 +5,7 @@
 
 mod archive;
 mod bench;
+mod database;
 mod drill;
 mod keys;
 mod lock;

@@ -5,15 +5,20 @@ use crate::{Failure, Outcome};
 use anyhow::anyhow;
 use clap::Args;
 use comfy_table::{Cell, Color};
-use firstcome::sqlite::{Check, DATABASE_FILE, LOCKS_FILE, verify, verify_locks};
+use firstcome::sql::{Address, verify_market};
+use firstcome::sqlite::{DATABASE_FILE, LOCKS_FILE, verify, verify_locks};
+use firstcome::{Check, Fault};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(crate) struct VerifyArgs {
     /// Directory of the embedded store
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR", default_value = "./firstcome-data")]
     data: PathBuf,
+    /// Database of members and listings, as postgres://… or mysql://…, instead of the directory
+    #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true, conflicts_with = "data")]
+    sql: Option<String>,
     /// Print JSON also on a terminal
     #[arg(long)]
     json: bool,
@@ -21,15 +26,10 @@ pub(crate) struct VerifyArgs {
 
 /// Checks and prints; refuses if anything is broken.
 pub(crate) fn run(args: &VerifyArgs) -> Outcome {
-    let has = |file| args.data.join(file).exists();
-    let mut checks = Vec::new();
-    // A directory that only commands have taken locks in has nothing else.
-    if has(DATABASE_FILE) || !has(LOCKS_FILE) {
-        checks.extend(verify(&args.data).map_err(Failure::Store)?);
-    }
-    if has(LOCKS_FILE) {
-        checks.extend(verify_locks(&args.data).map_err(Failure::Store)?);
-    }
+    let checks = match &args.sql {
+        Some(url) => of_database(url)?,
+        None => of_directory(&args.data).map_err(Failure::Store)?,
+    };
     let breaches: u64 = checks.iter().map(|check| check.breaches).sum();
     if wants_table(args.json) {
         print_table(&checks)?;
@@ -45,6 +45,25 @@ pub(crate) fn run(args: &VerifyArgs) -> Outcome {
         write_out(format!("{report:#}\n").as_bytes())?;
     }
     if breaches == 0 { Ok(()) } else { Err(Failure::Refused(anyhow!("{breaches} breaches found"))) }
+}
+
+fn of_directory(data: &Path) -> Result<Vec<Check>, Fault> {
+    let has = |file| data.join(file).exists();
+    let mut checks = Vec::new();
+    // A directory that only commands have taken locks in has nothing else.
+    if has(DATABASE_FILE) || !has(LOCKS_FILE) {
+        checks.extend(verify(data)?);
+    }
+    if has(LOCKS_FILE) {
+        checks.extend(verify_locks(data)?);
+    }
+    Ok(checks)
+}
+
+fn of_database(url: &str) -> Result<Vec<Check>, Failure> {
+    Address::parse(url).map_err(|error| Failure::Usage(error.into()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(verify_market(url)).map_err(|error| Failure::Unreachable(error.into()))
 }
 
 fn print_table(checks: &[Check]) -> Outcome {

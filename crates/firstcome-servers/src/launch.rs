@@ -9,9 +9,9 @@ pub(crate) async fn answers(kind: Kind, url: &str, data: &Path, process: u32) ->
     match kind {
         Kind::Postgres => postgres(url).await.is_ok_and(|there| is_same(&there, data)),
         Kind::MariaDb => mariadb(url).await.is_ok_and(|there| is_same(&there, data)),
-        // It answers also while it still reads its files.
+        // It answers also while it still reads its files. Another line ends in the same word.
         Kind::Redis => redis(url).await.is_ok_and(|info| {
-            let wanted = [format!("process_id:{process}\r"), "loading:0\r".to_owned()];
+            let wanted = [format!("process_id:{process}\r"), "\nloading:0\r".to_owned()];
             wanted.iter().all(|wanted| info.contains(wanted))
         }),
     }

@@ -9,6 +9,8 @@
 //!
 //! The suite in `conformance` (feature of that name) says what every adapter promises, and tests it.
 
+#[cfg(any(feature = "sql", feature = "sqlite"))]
+mod check;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod edge;
@@ -30,6 +32,8 @@ pub mod stats;
 mod ticket;
 mod voucher;
 
+#[cfg(any(feature = "sql", feature = "sqlite"))]
+pub use check::Check;
 pub use embedded::{Embedded, MemoryLocks};
 pub use error::{Fault, FaultKind, StoreError};
 pub use firstcome_core as core;

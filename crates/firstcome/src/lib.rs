@@ -149,6 +149,8 @@ pub use firstcome_macros::distributed_lock;
 pub use auction::{Auctions, BidRequest, ListingHandle, PurchaseRequest};
 pub use coupon::{ClaimRequest, CouponHandle, Coupons, Error, Outcome};
 pub use fence::FenceToken;
+#[cfg(any(feature = "sql", feature = "sqlite"))]
+pub use firstcome_store::Check;
 /// For stores of one's own, and for the simulator.
 pub use firstcome_store::embedded;
 #[cfg(feature = "redis")]

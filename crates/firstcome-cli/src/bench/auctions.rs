@@ -217,7 +217,8 @@ impl Report<'_> {
     fn head(&self) -> String {
         let Self { tasks, bidders, connections, .. } = self;
         format!(
-            "{}One auction · {tasks} callers who bid again at once, {bidders} bidders, {connections} connections at most\n",
+            "{}One auction · {tasks} callers who bid again at once, {bidders} bidders, {connections} connections at most; \
+             over HTTP each of these is a caller\n",
             self.conditions.line()
         )
     }

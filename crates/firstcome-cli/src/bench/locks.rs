@@ -189,7 +189,7 @@ pub(crate) fn run(args: &LocksArgs) -> Outcome {
 }
 
 /// Until somebody asks this process to end.
-pub(super) async fn told_to_stop() {
+pub(crate) async fn told_to_stop() {
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
         return std::future::pending().await;

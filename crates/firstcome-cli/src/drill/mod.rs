@@ -64,7 +64,10 @@ pub(crate) struct EventArgs {
     /// Tickets or coupons that there are [default: 3000], or listings that are sold [default: 100]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     stock: Option<u32>,
-    /// How long the event takes at most [default: a minute, or a second for every 1800 people if that is more]
+    /// Bids at random on all auctions by all people, beside what these do anyway; of auctions
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    bids: Option<u32>,
+    /// How long the event takes at most [default: a minute, or a second for every 1800 people or bids if that is more]
     #[arg(long, value_parser = clap::value_parser!(u64).range(10..=3_600))]
     seconds: Option<u64>,
     /// The same seed gives the same people, who come at the same times
@@ -73,7 +76,8 @@ pub(crate) struct EventArgs {
     /// How often the service is killed under load and started again
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
     kill: u32,
-    /// Database in which the service that is started keeps members and listings; of auctions
+    /// Where the service that is started keeps members and listings: `postgres` or `mariadb` for a database that is started
+    /// too, or the address of one, on which a database is made and dropped; of auctions
     #[arg(long, value_name = "URL", conflicts_with = "url")]
     sql: Option<String>,
     /// Directory for report.html and report.json
@@ -85,7 +89,7 @@ pub(crate) struct EventArgs {
     /// Connections that the crowd shares
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4_000))]
     connections: u32,
-    /// Admissions in a second [default: sells the stock in two fifths of the time]
+    /// Admissions in a second [default: sells the stock in two fifths of the time]; of a concert
     #[arg(long, value_name = "PER_SECOND", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rate: Option<u32>,
     /// Print JSON also on a terminal
@@ -109,7 +113,7 @@ impl EventArgs {
 
     /// So many people per second are what two processors play besides the service.
     fn seconds(&self) -> u64 {
-        self.seconds.unwrap_or_else(|| u64::from(self.people / 1_800).max(60))
+        self.seconds.unwrap_or_else(|| u64::from(self.people.max(self.bids.unwrap_or(0)) / 1_800).max(60))
     }
 }
 
@@ -169,6 +173,12 @@ fn enough_descriptors(connections: usize) -> anyhow::Result<()> {
 fn settle(args: &EventArgs, event: &'static str) -> Result<Setting, Failure> {
     if args.sql.is_some() {
         return Err(Failure::Usage(anyhow!("--sql is for drill auction: coupons and rooms are not kept there")));
+    }
+    if event == "coupon" && args.rate.is_some() {
+        return Err(Failure::Usage(anyhow!("--rate is for drill concert: a rush without a room admits all")));
+    }
+    if args.bids.is_some() {
+        return Err(Failure::Usage(anyhow!("--bids is for drill auction: nobody bids for a ticket")));
     }
     let opens_s = (args.seconds() as f64 * 0.15).clamp(2.0, 60.0);
     let sale_s = (args.seconds() as f64 - opens_s) * 0.4;

@@ -7,7 +7,7 @@ use super::people::{Fate, People};
 use super::record::{Call, History, Reply};
 use super::sampler::STEP_MS;
 use crate::output::grouped;
-use firstcome::sqlite::Check;
+use firstcome::Check;
 use hdrhistogram::Histogram;
 
 /// Points of a series at most.

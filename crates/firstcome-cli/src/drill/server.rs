@@ -73,13 +73,18 @@ impl Server {
 
     /// Memory of the process that is in use, in bytes.
     pub(crate) fn rss(&self) -> Option<u64> {
-        rss_of(self.child.id())
+        memory(&self.child.id().to_string(), "VmRSS:")
     }
 }
 
-fn rss_of(process: u32) -> Option<u64> {
+/// The most memory of this process that was in use so far, in bytes.
+pub(crate) fn highest_rss() -> Option<u64> {
+    memory("self", "VmHWM:")
+}
+
+fn memory(process: &str, what: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(what))?;
     Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
 }
 

@@ -1,7 +1,11 @@
 //! `firstcome drill`: events against a real service, killed under load; and bugs that the audit must see.
 
+use crate::support::machine_has;
 use crate::support::program::{Ended, PROGRAM, command, firstcome, run_for};
+use firstcome_servers::Kind;
 use serde_json::Value;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -78,8 +82,44 @@ fn auctions_hold_every_promise_through_kills() {
     assert!(0 < count("sales") && 200 < count("bids"), "{} sales, {} bids", count("sales"), count("bids"));
     // What makes it hard was there.
     let outcomes = report["outcomes"].to_string();
-    let hard = ["bid too low", "own listing", "already sold", "not enough points", "not in progress", "not the winner"];
+    let hard = [
+        "bid: too low",
+        ": own listing",
+        ": already sold",
+        ": not enough points",
+        ": not in progress",
+        ": not the winner",
+    ];
     assert!(hard.iter().all(|outcome| outcomes.contains(outcome)), "{outcomes}");
+}
+
+#[test]
+fn random_bids_on_postgres_hold_every_promise_through_a_kill() {
+    random_bids_on("postgres", "PostgreSQL", Kind::Postgres);
+}
+
+#[test]
+fn random_bids_on_mariadb_hold_every_promise_through_a_kill() {
+    random_bids_on("mariadb", "MariaDB", Kind::MariaDb);
+}
+
+/// Many auctions that take turns, few wallets, on a database that is started for it.
+fn random_bids_on(sql: &str, name: &str, kind: Kind) {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    // Root runs PostgreSQL as somebody else, who must be able to get there.
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("it is ours");
+    if !machine_has(name, firstcome_servers::Server::is_installed(kind)) {
+        return;
+    }
+    let size = ["--people", "40", "--stock", "60", "--bids", "2000", "--seconds", "10", "--kill", "1"];
+    let arguments = [&["auction", "--sql", sql, "--report", "report"], &size[..]].concat();
+    let said = drill(directory.path(), &arguments, None).well();
+    assert!(said.contains("\"violations\": []"), "{said}");
+    let report = promises_held(directory.path(), 1);
+    let checks = report["checks"].as_array().expect("checks");
+    assert!(checks.iter().any(|check| check["invariant"] == "verify"), "the database was played again: {checks:#?}");
+    assert!(report["conditions"].to_string().contains(name), "{}", report["conditions"]);
+    assert!(400 < report["bids"].as_u64().unwrap_or(0) && 0 < report["sales"].as_u64().unwrap_or(0), "{said}");
 }
 
 #[test]
@@ -92,6 +132,9 @@ fn a_drill_that_cannot_be_is_refused() {
         &["concert", "--seconds", "1"],
         &["auction", "--stock", "0"],
         &["coupon", "--sql", "postgres://localhost/none"],
+        &["concert", "--bids", "10"],
+        &["auction", "--sql", "redis"],
+        &["auction", "--bids", "0"],
         &["auction", "--url", "http://127.0.0.1:1", "--sql", "postgres://localhost/none"],
     ] {
         firstcome(directory.path(), &[&["drill"], arguments].concat()).with(2);

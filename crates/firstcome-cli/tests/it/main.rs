@@ -20,3 +20,4 @@ mod plan;
 mod support;
 mod sync_faults;
 mod synced;
+mod verify_sql;

@@ -110,7 +110,7 @@ pub(crate) async fn put_listing(State(app): State<Arc<App>>, path: PathName, req
         let put = put.map_err(|rejection| refused(&rejection))?;
         let status = if put == Put::Created { StatusCode::CREATED } else { StatusCode::OK };
         // It is done: what hinders the look at it must not say that nothing was.
-        let shown = show(&app, caller, &listing).await.map_err(|_| Code::OutcomeUnknown)?;
+        let shown = show(&app, caller, &listing).await.map_err(|_| StoreError::Unknown)?;
         Ok((status, shown))
     };
     measured(&app, Route::PutListing, call).await

@@ -34,8 +34,10 @@ mod proof;
 mod schema;
 mod shop;
 mod tongue;
+mod verify;
 
 pub use options::MarketOptions;
+pub use verify::verify_market;
 
 use super::{Address, SqlError};
 use crate::error::StoreError;

@@ -15,7 +15,7 @@ mod session;
 
 pub use error::SqlError;
 pub use lock::PostgresLocks;
-pub use market::{MarketOptions, SqlMarket};
+pub use market::{MarketOptions, SqlMarket, verify_market};
 pub use session::{SessionHold, SessionLocks};
 
 use sqlx::mysql::MySqlConnectOptions;

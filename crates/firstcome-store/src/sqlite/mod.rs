@@ -28,7 +28,7 @@ mod verify_room;
 pub use archive::{Archive, ArchivedClaim, ArchivedCoupon, ImportError, Importer, IncomingClaim};
 pub use archive_market::{ArchivedBid, ArchivedListing, ArchivedRecord};
 pub use lock::{LOCKS_FILE, LockDurability, SqliteLocks, verify_locks};
-pub use verify::{Check, verify};
+pub use verify::verify;
 
 use crate::edge::{Clock, draw_hasher};
 use crate::embedded::journal::{Change, CouponId, Journal, JournalError, ListingId, MemberId, Outcome, Rows};

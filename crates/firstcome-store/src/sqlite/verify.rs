@@ -3,6 +3,7 @@
 use super::coupon::{CouponRow, coupons, for_each_claim, for_each_redemption};
 use super::faults::fault;
 use super::{DATABASE_FILE, open_reader, schema, verify_market, verify_room};
+use crate::check::Check;
 use crate::embedded::journal::CouponId;
 use crate::error::Fault;
 use firstcome_core::coupon::Attributes;
@@ -11,38 +12,6 @@ use firstcome_core::time::Timestamp;
 use rusqlite::Connection;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-
-/// Breaches of one kind that are named; more are only counted.
-const NAMED_BREACHES_MAX: usize = 20;
-
-/// One invariant, and what became of it.
-#[derive(Clone, Debug)]
-pub struct Check {
-    /// The invariant in words.
-    pub invariant: &'static str,
-    /// On how many things it was checked.
-    pub checked: u64,
-    /// How many break it.
-    pub breaches: u64,
-    /// The first of them.
-    pub examples: Vec<String>,
-}
-
-impl Check {
-    pub(super) const fn new(invariant: &'static str) -> Self {
-        Self { invariant, checked: 0, breaches: 0, examples: Vec::new() }
-    }
-
-    pub(super) fn check(&mut self, holds: bool, breach: impl FnOnce() -> String) {
-        self.checked += 1;
-        if !holds {
-            self.breaches += 1;
-            if self.examples.len() < NAMED_BREACHES_MAX {
-                self.examples.push(breach());
-            }
-        }
-    }
-}
 
 /// What is known of a coupon while its claims go by.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! Re-checks every stored invariant of rooms from the rows alone.
 
 use super::room::{RoomRow, for_each_slot, for_each_ticket, rooms};
-use super::verify::Check;
+use crate::check::Check;
 use crate::embedded::journal::RoomId;
 use crate::error::Fault;
 use firstcome_core::id::UserId;

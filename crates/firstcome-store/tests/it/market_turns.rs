@@ -117,24 +117,24 @@ fn without_anybody_asking_all_are_closed_too() {
 }
 
 #[test]
-fn nobody_is_told_how_it_ended_while_bids_of_its_last_instant_wait() {
+fn how_it_ended_is_not_guessed_when_the_writer_cannot_be_asked() {
     let (store, mut stepper, script, names) = with_auctions(1, None);
     let ann = member("ann");
     let paid = Under::waits(store.move_points(&ann, charge(5, None)));
     stepper.step(ALL);
     paid.told().expect("the store answers").expect("it is charged");
     let placed = Under::waits(store.place_bid(&names[0], bid("ann", 1)));
+    stepper.step(ALL);
+    placed.told().expect("the store answers").expect("it came in time");
+    let late = Under::waits(store.place_bid(&names[0], bid("bob", 2)));
     script.clock.set(at(END_US + 1));
     store.stats().queue_limit.store(1, Ordering::Relaxed);
     let told = now(store.listing(&names[0]));
     assert!(matches!(told, Err(StoreError::Overloaded { .. })), "{told:?}");
-    script.clock.set(at(END_US));
-    stepper.step(1);
-    placed.told().expect("the store answers").expect("it came in time");
-    script.clock.set(at(END_US + 1));
     store.stats().queue_limit.store(100, Ordering::Relaxed);
     let look = Under::waits(store.listing(&names[0]));
-    stepper.step(1);
+    stepper.step(ALL);
+    late.told().expect("the store answers").expect_err("it was judged after the end");
     let seen = look.told().expect("the store answers").expect("it is there");
     assert_eq!((seen.standing.state(seen.now).as_str(), seen.standing.bids), ("ended", 1));
 }

@@ -12,6 +12,7 @@ mod outcomes;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod proxy;
+mod verify;
 
 use crate::databases::{self, Running};
 use firstcome_store::core::auction::ListingSettings;
@@ -63,11 +64,7 @@ impl Base {
 
     /// A connection of the test's own.
     pub(crate) async fn connect(&self) -> Foreign {
-        if self.is_postgres() {
-            Foreign::Postgres(PgConnection::connect(&self.url).await.expect("it answers"))
-        } else {
-            Foreign::MySql(MySqlConnection::connect(&self.url).await.expect("it answers"))
-        }
+        Foreign::at(&self.url).await
     }
 
     /// Says one thing where nothing may go wrong.
@@ -92,6 +89,15 @@ pub(crate) enum Foreign {
 }
 
 impl Foreign {
+    /// A connection to a database.
+    pub(crate) async fn at(url: &str) -> Self {
+        if url.starts_with("postgres:") {
+            Self::Postgres(PgConnection::connect(url).await.expect("it answers"))
+        } else {
+            Self::MySql(MySqlConnection::connect(url).await.expect("it answers"))
+        }
+    }
+
     pub(crate) async fn say(&mut self, text: &str) -> Result<(), sqlx::Error> {
         let text = AssertSqlSafe(text.to_owned());
         match self {

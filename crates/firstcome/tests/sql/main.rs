@@ -1,4 +1,4 @@
-//! Locks on databases as the library has them. What they promise is tested where they are: in `firstcome-store`.
+//! Locks and auctions on databases as the library has them. What they promise is tested where they are: in `firstcome-store`.
 #![cfg(unix)]
 
 #[path = "../../../firstcome-store/tests/sql/databases.rs"]
@@ -8,8 +8,12 @@ mod databases;
 mod server;
 
 use databases::{mariadb_with, postgres_with};
+use firstcome::core::auction::{ListingSettings, Rejection};
+use firstcome::core::id::MemberName;
+use firstcome::core::points::Amount;
 use firstcome::lock::SqlOptions;
-use firstcome::{LockError, Locks, SessionLocks};
+use firstcome::sql::SqlMarket;
+use firstcome::{Auctions, LockError, Locks, SessionLocks};
 use server::PATIENCE;
 use std::future::Future;
 use std::time::Duration;
@@ -97,6 +101,30 @@ async fn locks_in_rows_are_served_in_the_order_of_arrival_across_processes() {
         one.quiet().await;
         other.quiet().await;
         one.lock("a").try_acquire().await.expect("it is free").release().await.expect("held to the end");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn auctions_and_points_in_a_database_have_the_words_of_the_others() {
+    in_time(async {
+        let durable = [
+            postgres_with(&["fsync=on", "full_page_writes=on"]).await,
+            mariadb_with(&["innodb-flush-log-at-trx-commit=1"]).await,
+        ];
+        for server in durable.into_iter().flatten() {
+            let auctions = Auctions::over(SqlMarket::open(server.url()).await.expect("it will do"));
+            let ann = auctions.points().member("ann").expect("a name");
+            ann.charge(100).expect("an amount").send().await.expect("an answer").expect("it is charged");
+            let vase = auctions.listing("vase").expect("a name");
+            let (owner, price) = (MemberName::parse("eve").expect("a name"), Amount::new(30).expect("a price"));
+            vase.put(ListingSettings::fixed_price(owner, price)).await.expect("an answer").expect("it is new");
+            let buy = async || vase.purchase("ann").expect("a name").send().await.expect("an answer");
+            let sale = buy().await.expect("it is there");
+            assert_eq!((sale.buyer.as_str(), sale.price), ("ann", price));
+            assert_eq!(buy().await, Err(Rejection::AlreadySold(sale)));
+            assert_eq!(ann.balance().await.expect("an answer").available(), 70);
+        }
     })
     .await;
 }

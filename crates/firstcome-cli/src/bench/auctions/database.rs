@@ -6,6 +6,7 @@ use super::market::Auction;
 use super::{Bench, HALF_LOAD_P99_MS, Row};
 use crate::bench::locks::{patient, unreachable};
 use crate::bench::report::Target;
+use crate::database::{OwnDatabase, is_postgres};
 use anyhow::{Context, bail};
 use firstcome::sql::{Address, SqlMarket};
 use firstcome::{Locks, SpinLocks};
@@ -61,11 +62,9 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         return Ok(());
     }
     for store in databases {
-        let name = format!("firstcome_bench_{}", std::process::id());
-        let own = with_database(store, &name)?;
-        create(store, &format!("CREATE DATABASE {name}")).await?;
-        let measured = of_kind(bench, &own, redis).await;
-        create(store, &format!("DROP DATABASE {name}")).await?;
+        let own = OwnDatabase::beside(store, "bench").await?;
+        let measured = of_kind(bench, &own.url, redis).await;
+        own.end().await?;
         measured?;
     }
     Ok(())
@@ -83,27 +82,6 @@ async fn start(bench: &mut Bench<'_>, kind: Kind, durability: Durability) -> any
         }
         Err(error) => Err(error.into()),
     }
-}
-
-async fn create(url: &str, statement: &str) -> anyhow::Result<()> {
-    if is_postgres(url) {
-        ByPostgres::new(url, 1)?.say(statement.to_owned()).await
-    } else {
-        ByMySql::new(url, 1)?.say(statement.to_owned()).await
-    }
-}
-
-fn is_postgres(url: &str) -> bool {
-    url.starts_with("postgres")
-}
-
-/// The same address with another database.
-fn with_database(url: &str, name: &str) -> anyhow::Result<String> {
-    let (scheme, rest) = url.split_once("://").context("no address")?;
-    let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
-    let host = place.split('/').next().unwrap_or_default();
-    let query = query.map_or(String::new(), |query| format!("?{query}"));
-    Ok(format!("{scheme}://{host}/{name}{query}"))
 }
 
 async fn of_kind(bench: &mut Bench<'_>, url: &str, redis: Option<&str>) -> anyhow::Result<()> {
@@ -212,19 +190,6 @@ async fn combining<H: Hand>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn another_database_of_the_same_server() {
-        for (url, own) in [
-            (
-                "postgres://ann:pw@localhost:5433/shop?sslmode=disable",
-                "postgres://ann:pw@localhost:5433/own?sslmode=disable",
-            ),
-            ("mysql://root@127.0.0.1", "mysql://root@127.0.0.1/own"),
-        ] {
-            assert_eq!(with_database(url, "own").unwrap(), own);
-        }
-    }
 
     #[test]
     fn only_this_machine_is_loaded() {

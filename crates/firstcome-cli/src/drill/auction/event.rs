@@ -24,10 +24,18 @@ use tokio::net::TcpStream;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Connections that read everything at the end.
+/// Connections that put the listings, and that read everything at the end.
 const READERS: u32 = 8;
 /// How long after its time an auction may still have to be closed.
 const CLOSING_US: i64 = 10_000_000;
+/// A look that is so near to an instant at which time does something is taken again: it may have happened or not.
+const NEAR_US: i64 = 5_000;
+/// How long a service that cannot say now is asked again at the end.
+const READING: Duration = Duration::from_secs(60);
+/// Looks from which the difference of the clocks is taken.
+const CLOCK_LOOKS: u32 = 16;
+/// More than this is no matter of reading two clocks.
+const CLOCK_US_MAX: i64 = 1_000_000;
 
 /// What is left of an event when all is told.
 pub(crate) struct Played {
@@ -46,7 +54,9 @@ pub(crate) async fn play(setting: &Setting, address: SocketAddr, server: Option<
     let clock = RunClock::start();
     let reader = Reader { names, clock };
     put_listings(setting, address, &reader, &plan.lots).await?;
-    let (bidders, agenda) = Bidders::new(reader.clone(), setting.size.seed, setting.keys.service.clone(), plan);
+    let apart_us = Desk::open(address, &reader, &setting.keys.service).await?.clocks_apart_us().await?;
+    let (mut bidders, agenda) = Bidders::new(reader.clone(), setting.size.seed, setting.keys.service.clone(), plan);
+    bidders.history.reading_us += apart_us;
     let crowd = Rc::new(Crowd::new(clock, bidders, agenda, setting.ends_us()));
     let rss_max = Rc::new(Cell::new(0));
     event(setting, address, &crowd, server.as_ref(), &rss_max).await?;
@@ -81,15 +91,26 @@ fn settings(reader: &Reader, lot: &Lot) -> String {
 }
 
 async fn put_listings(setting: &Setting, address: SocketAddr, reader: &Reader, lots: &[Lot]) -> anyhow::Result<()> {
-    let mut stream = TcpStream::connect(address).await.context("cannot connect")?;
-    for (at, lot) in (0..).zip(lots) {
-        let (listing, body) = (reader.names.lot(at), settings(reader, lot));
-        let (path, body, key) = (["/v1/listings/", &listing], [body.as_str()], Some(setting.keys.service.as_str()));
-        let put = Request { method: "PUT", path: &path, key, body: &body, ..Request::default() };
-        let (status, bytes) = call_on(&mut stream, &put).await?;
-        if status != 201 {
-            bail!("PUT {listing}: {status} {}", String::from_utf8_lossy(&bytes));
-        }
+    let mut tasks = Vec::new();
+    for first in 0..READERS as usize {
+        let some = (0..).zip(lots).skip(first).step_by(READERS as usize);
+        let some: Vec<_> = some.map(|(at, lot)| (reader.names.lot(at), settings(reader, lot))).collect();
+        let key = setting.keys.service.clone();
+        tasks.push(spawn_local(async move {
+            let mut stream = TcpStream::connect(address).await.context("cannot connect")?;
+            for (listing, body) in &some {
+                let (path, body) = (["/v1/listings/", listing], [body.as_str()]);
+                let put = Request { method: "PUT", path: &path, key: Some(&key), body: &body, ..Request::default() };
+                let (status, bytes) = call_on(&mut stream, &put).await?;
+                if status != 201 {
+                    bail!("PUT {listing}: {status} {}", String::from_utf8_lossy(&bytes));
+                }
+            }
+            anyhow::Ok(())
+        }));
+    }
+    for task in tasks {
+        task.await??;
     }
     Ok(())
 }
@@ -163,11 +184,38 @@ impl Desk {
 
     async fn get(&mut self, path: &[&str]) -> anyhow::Result<Vec<u8>> {
         let request = Request { method: "GET", path, key: Some(&self.key), ..Request::default() };
-        let (status, bytes) = call_on(&mut self.stream, &request).await?;
-        if status != 200 {
-            bail!("GET {}: {status} {}", path.concat(), String::from_utf8_lossy(&bytes));
+        let mut ticks = interval(Duration::from_millis(100));
+        let until_us = self.reader.clock.now_us() + READING.as_micros() as u64;
+        loop {
+            let (status, bytes) = call_on(&mut self.stream, &request).await?;
+            if status == 200 {
+                return Ok(bytes);
+            }
+            if status != 503 || until_us < self.reader.clock.now_us() {
+                bail!("GET {}: {status} {}", path.concat(), String::from_utf8_lossy(&bytes));
+            }
+            ticks.tick().await;
         }
-        Ok(bytes)
+    }
+
+    /// By how much the clock that decides and this one differ at least, as far as looks show it: 0 on one machine.
+    async fn clocks_apart_us(&mut self) -> anyhow::Result<i64> {
+        let listing = self.reader.names.lot(HOT);
+        let mut apart_us = 0;
+        for _ in 0..CLOCK_LOOKS {
+            let sent_us = self.reader.clock.now_us().cast_signed();
+            let bytes = self.get(&["/v1/listings/", &listing]).await?;
+            let received_us = self.reader.clock.now_us().cast_signed();
+            let as_of_us = self.reader.as_of(&bytes).with_context(|| format!("{listing} says no time"))?;
+            apart_us = apart_us.max(sent_us - as_of_us).max(as_of_us - received_us);
+        }
+        if CLOCK_US_MAX < apart_us {
+            bail!(
+                "the clock of the service and that of this machine differ by {} ms: set one of them",
+                apart_us / 1_000
+            );
+        }
+        Ok(apart_us)
     }
 
     async fn listing(&mut self, lot: u32) -> anyhow::Result<Look> {
@@ -196,7 +244,12 @@ impl Desk {
             let over = due_us.is_some_and(|due_us| (due_us..due_us + CLOSING_US).contains(&look.received_us));
             // One that runs on for long is not waited for.
             let soon = due_us.is_some_and(|due_us| look.received_us < due_us && due_us < look.received_us + CLOSING_US);
-            if !soon && (!over || closed <= look.version) {
+            let span = look.sent_us - NEAR_US..look.received_us + NEAR_US;
+            let near = [look.ends_us.filter(|_| rules.terms.is_some()), due_us]
+                .into_iter()
+                .flatten()
+                .any(|at_us| span.contains(&at_us));
+            if !soon && !near && (!over || closed <= look.version) {
                 return Ok(look);
             }
             ticks.tick().await;

@@ -12,7 +12,12 @@ use super::facts::Facts;
 use super::server::{KeyPair, Server};
 use super::{Scratch, address_of, draw_key};
 use crate::Failure;
+use crate::bench::told_to_stop;
+use crate::database::{Named, OwnDatabase};
+use anyhow::anyhow;
+use firstcome::sql::verify_market;
 use plan::{OPENS, Size};
+use std::path::Path;
 
 /// Everything that is settled before the event.
 pub(crate) struct Setting {
@@ -23,7 +28,7 @@ pub(crate) struct Setting {
     /// The first part of every name.
     pub(crate) prefix: String,
     /// Where the service keeps members and listings.
-    pub(crate) store: &'static str,
+    pub(crate) store: String,
 }
 
 impl Setting {
@@ -39,24 +44,23 @@ impl Setting {
 
 fn settle(args: &EventArgs) -> anyhow::Result<Setting> {
     let drawn = |given: &Option<String>| given.clone().map_or_else(draw_key, Ok);
-    let store = match (&args.url, &args.sql) {
-        (Some(_), _) => "that of the service",
-        (None, Some(_)) => "SQL",
-        (None, None) => "embedded, on disk",
-    };
+    let bids = args.bids.unwrap_or(0);
     Ok(Setting {
-        size: Size { seed: args.seed, people: args.people, stock: args.auctions(), seconds: args.seconds() },
+        size: Size { seed: args.seed, people: args.people, stock: args.auctions(), bids, seconds: args.seconds() },
         kills: args.kill,
         connections: args.connections as usize,
         keys: KeyPair { admin: drawn(&args.admin_key)?, service: drawn(&args.service_key)? },
         prefix: format!("drill-{}", &draw_key()?[..8]),
-        store,
+        store: if args.url.is_some() { "that of the service" } else { "embedded, on disk" }.to_owned(),
     })
 }
 
 /// Plays the event and says what it came to.
 pub(crate) fn run(args: &EventArgs) -> Result<Facts, Failure> {
-    let setting = settle(args)?;
+    if args.rate.is_some() {
+        return Err(Failure::Usage(anyhow!("--rate is for drill concert: nobody is admitted to an auction")));
+    }
+    let mut setting = settle(args)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
     if let Some(url) = &args.url {
@@ -64,12 +68,37 @@ pub(crate) fn run(args: &EventArgs) -> Result<Facts, Failure> {
         let played = local.block_on(&runtime, event::play(&setting, address, None))?;
         return Ok(outcome::facts(&setting, &played, Vec::new()));
     }
+    if let Some(sql) = &args.sql {
+        let named = Named::parse(sql).map_err(Failure::Usage)?;
+        let scratch = Scratch::new(&args.data)?;
+        return local.block_on(&runtime, on_database(&mut setting, &named, &scratch.0));
+    }
     let scratch = Scratch::new(&args.data)?;
-    let server = Server::start(&scratch.0, &setting.keys, false, args.sql.as_deref())?;
+    let server = Server::start(&scratch.0, &setting.keys, false, None)?;
     let address = server.address;
     let played = local.block_on(&runtime, event::play(&setting, address, Some(server)))?;
-    // What is in a database is not in the directory.
-    let stored =
-        if args.sql.is_none() { firstcome::sqlite::verify(&scratch.0).map_err(Failure::Store)? } else { Vec::new() };
+    let stored = firstcome::sqlite::verify(&scratch.0).map_err(Failure::Store)?;
     Ok(outcome::facts(&setting, &played, stored))
+}
+
+/// The same with members and listings in a database, which lives on when the service is killed.
+async fn on_database(setting: &mut Setting, named: &Named, scratch: &Path) -> Result<Facts, Failure> {
+    let database = OwnDatabase::open(named, scratch).await.map_err(Failure::Unreachable)?;
+    let playing = async {
+        setting.store = database.version().await?;
+        let server = Server::start(scratch, &setting.keys, false, Some(&database.url))?;
+        let address = server.address;
+        let played = event::play(setting, address, Some(server)).await?;
+        let stored = verify_market(&database.url).await.map_err(|error| Failure::Unreachable(error.into()))?;
+        Ok(outcome::facts(setting, &played, stored))
+    };
+    // Whoever stops the drill also stops what it has started: that is dropped here.
+    let facts = tokio::select! {
+        facts = playing => facts,
+        () = told_to_stop() => Err(Failure::Refused(anyhow!("stopped before it was done"))),
+    };
+    let ended = database.end().await;
+    let facts = facts?;
+    ended?;
+    Ok(facts)
 }

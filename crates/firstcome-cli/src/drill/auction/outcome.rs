@@ -8,8 +8,10 @@ use crate::drill::audit;
 use crate::drill::facts::{Facts, Kill, Market, Series};
 use crate::drill::outcome::{latency, levels, rates};
 use crate::drill::sampler::STEP_MS;
+use crate::drill::server::highest_rss;
 use crate::output::grouped;
-use firstcome::sqlite::Check;
+use firstcome::Check;
+use std::collections::BTreeMap;
 
 /// Points of a series at most.
 const POINTS_MAX: u64 = 600;
@@ -36,7 +38,7 @@ pub(super) fn facts(setting: &Setting, played: &Played, stored: Vec<Check>) -> F
         people: u64::from(setting.size.people),
         stock: u64::from(setting.size.stock),
         issued: market.sales,
-        conditions: conditions(setting),
+        conditions: conditions(setting, history.reading_us),
         figures: figures(played, seconds),
         outcomes: outcomes(history),
         checks,
@@ -48,13 +50,14 @@ pub(super) fn facts(setting: &Setting, played: &Played, stored: Vec<Check>) -> F
     }
 }
 
-fn conditions(setting: &Setting) -> Vec<(String, String)> {
+fn conditions(setting: &Setting, reading_us: i64) -> Vec<(String, String)> {
     let mut rows = vec![
         ("seed", setting.size.seed.to_string()),
         ("connections", setting.connections.to_string()),
         ("charged by", format!("{:.1} s", setting.opens_us() as f64 / 1e6)),
         ("kills planned", setting.kills.to_string()),
-        ("store", setting.store.to_owned()),
+        ("clocks differ by", format!("{:.1} ms at most", reading_us as f64 / 1e3)),
+        ("store", setting.store.clone()),
         ("processors", std::thread::available_parallelism().map_or(1, usize::from).to_string()),
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
     ];
@@ -69,8 +72,12 @@ fn figures(played: &Played, seconds: f64) -> Vec<(String, String)> {
     let told = |told: fn(Told) -> bool| grouped(history.heard.iter().filter(|heard| told(heard.told)).count() as u64);
     let hot = history.bids.get(HOT as usize);
     let auctions = history.lots.iter().filter(|lot| lot.terms.is_some()).count();
+    let sent = bids_sent(history);
     let mut rows = vec![
         ("auctions", grouped(auctions as u64)),
+        ("bids sent", grouped(sent)),
+        ("bids sent per second", grouped((sent as f64 / seconds) as u64)),
+        ("sold", grouped(history.last.iter().filter(|look| look.sale.is_some()).count() as u64)),
         ("answers", grouped(played.bidders.answers)),
         ("answers per second", grouped((played.bidders.answers as f64 / seconds) as u64)),
         ("bids of the hot auction", grouped(hot.map_or(0, Vec::len) as u64)),
@@ -82,19 +89,30 @@ fn figures(played: &Played, seconds: f64) -> Vec<(String, String)> {
     if 0 < played.rss_max {
         rows.push(("server memory, highest", format!("{} MB", played.rss_max / 1_000_000)));
     }
+    if let Some(bytes) = highest_rss() {
+        rows.push(("drill memory, highest", format!("{} MB", bytes / 1_000_000)));
+    }
     rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// What became of the orders: by the last word on each.
+/// Bids that were sent, each once, however often it was repeated.
+fn bids_sent(history: &History) -> u64 {
+    let mut orders: Vec<u32> = history.heard.iter().map(|heard| heard.order).collect();
+    orders.sort_unstable();
+    orders.dedup();
+    orders.iter().filter(|order| history.orders[**order as usize].what == What::Bid).count() as u64
+}
+
+/// What became of the orders, by call: by the last word on each.
 fn outcomes(history: &History) -> Vec<(String, u64)> {
-    let words = [
-        "charged or refunded",
-        "bid accepted",
+    const WORDS: [&str; 14] = [
+        "done",
+        "accepted",
         "bought",
         "own listing",
         "not in progress",
         "already the highest bidder",
-        "bid too low",
+        "too low",
         "not enough points",
         "auction not ended",
         "not the winner",
@@ -103,7 +121,7 @@ fn outcomes(history: &History) -> Vec<(String, u64)> {
         "key of another request",
         "outcome unknown",
     ];
-    let mut counts = [0_u64; 14];
+    let mut counts: BTreeMap<(What, usize), u64> = BTreeMap::new();
     for heard in history.by_order().values() {
         let Some(last) = heard.iter().rev().find(|heard| !heard.told.is_undecided()).or(heard.last()) else { continue };
         let word = match last.told {
@@ -122,10 +140,9 @@ fn outcomes(history: &History) -> Vec<(String, u64)> {
             Told::KeyReused => 12,
             Told::Lost | Told::Undecided | Told::Unexpected => 13,
         };
-        counts[word] += 1;
+        *counts.entry((history.order(last).what, word)).or_default() += 1;
     }
-    let all = words.into_iter().zip(counts).filter(|(_, count)| 0 < *count);
-    all.map(|(word, count)| (word.to_owned(), count)).collect()
+    counts.into_iter().map(|((what, word), count)| (format!("{}: {}", what.name(), WORDS[word]), count)).collect()
 }
 
 /// How long a step of the series is, and how many there are.

@@ -54,6 +54,9 @@ pub(crate) struct Size {
     pub(crate) seed: u64,
     pub(crate) people: u32,
     pub(crate) stock: u32,
+    /// Bids at random on all auctions, beside what people do anyway. With any, auctions take turns: each runs for a part of the
+    /// event, so that those that run have many bids each, and ends and kills meet all the time.
+    pub(crate) bids: u32,
     pub(crate) seconds: u64,
 }
 
@@ -64,6 +67,8 @@ impl Size {
     }
 }
 
+/// How long an auction runs at least, when they take turns.
+const TURN_MIN_US: i64 = 1_500_000;
 /// When everybody has been charged for the first time, as a share of the event.
 pub(crate) const OPENS: f64 = 0.12;
 
@@ -74,6 +79,7 @@ impl Plan {
             plan.wallet(size, member);
             plan.bids(size, member);
         }
+        plan.random_bids(size);
         for at in 0..size.stock {
             let mut rng = Rng::of(size.seed, at, 20);
             plan.by_owner(size, at, &mut rng);
@@ -121,6 +127,8 @@ impl Plan {
         let mut rng = Rng::of(size.seed, member, 10);
         // From a little to a lot: the rich decide, the others are told that they cannot.
         let funds = (300.0 * 3_000_f64.powf(rng.unit())) as u64;
+        // Who bids on many at once has more.
+        let funds = funds * if size.bids == 0 { 1 } else { 10 };
         let broke = rng.chance(80);
         let amount = |base: u64, place: u64| base.max(2) * 8 + place;
         let first = amount(if broke { 2 } else { funds / 8 }, 0);
@@ -149,30 +157,47 @@ impl Plan {
         for _ in 0..rng.range(1, 5) {
             let any = rng.below(u64::from(size.stock)) as u32;
             let at = if rng.chance(HOT_PER_MILLE) { HOT } else { any };
-            let Lot { starts_us, terms, .. } = self.lots[at as usize];
-            let last_us = terms.map_or(size.at(0.95), |terms| terms.ends_us.min(size.at(0.97)));
-            let first_us = starts_us.max(size.at(OPENS));
-            let mut at_us = first_us + rng.below((last_us - first_us).max(1).cast_unsigned()).cast_signed();
-            if rng.chance(60) {
-                // At any time, also before the start and after the end.
-                at_us = size.at(OPENS) + rng.below(size.at(0.85).cast_unsigned()).cast_signed();
-            }
-            if terms.is_none() && !rng.chance(150) {
-                let order = self.order(What::Purchase, member, at, 0, Aim::Fixed);
-                self.click(order, at_us, rng.chance(100));
-                continue;
-            }
-            let aim = match rng.below(100) {
-                0..8 => Aim::Low(rng.range(1, 10)),
-                8..13 => Aim::Broke,
-                13..16 => Aim::Raise(rng.range(100, 3_000)),
-                _ => Aim::Raise(rng.below(20)),
-            };
-            let order = self.order(What::Bid, member, at, 0, aim);
+            self.wish(size, member, at, &mut rng);
+        }
+    }
+
+    /// Anybody bids on any auction.
+    fn random_bids(&mut self, size: Size) {
+        let is_auction = |at: &u32| self.lots[*at as usize].terms.is_some();
+        let auctions: Vec<u32> = (0..size.stock).filter(is_auction).collect();
+        let mut rng = Rng::of(size.seed, 0, 13);
+        for _ in 0..size.bids {
+            let member = rng.below(u64::from(size.people)) as u32;
+            let at = auctions[rng.below(auctions.len() as u64) as usize];
+            self.wish(size, member, at, &mut rng);
+        }
+    }
+
+    /// A bid, or a purchase at a fixed price.
+    fn wish(&mut self, size: Size, member: u32, at: u32, rng: &mut Rng) {
+        let Lot { starts_us, terms, .. } = self.lots[at as usize];
+        let last_us = terms.map_or(size.at(0.95), |terms| terms.ends_us.min(size.at(0.97)));
+        let first_us = starts_us.max(size.at(OPENS));
+        let mut at_us = first_us + rng.below((last_us - first_us).max(1).cast_unsigned()).cast_signed();
+        if rng.chance(60) {
+            // At any time, also before the start and after the end.
+            at_us = size.at(OPENS) + rng.below(size.at(0.85).cast_unsigned()).cast_signed();
+        }
+        if terms.is_none() && !rng.chance(150) {
+            let order = self.order(What::Purchase, member, at, 0, Aim::Fixed);
             self.click(order, at_us, rng.chance(100));
-            if rng.chance(40) {
-                self.with_key_of(order, 0, Aim::Raise(rng.range(1, 30)), at_us);
-            }
+            return;
+        }
+        let aim = match rng.below(100) {
+            0..8 => Aim::Low(rng.range(1, 10)),
+            8..13 => Aim::Broke,
+            13..16 => Aim::Raise(rng.range(100, 3_000)),
+            _ => Aim::Raise(rng.below(20)),
+        };
+        let order = self.order(What::Bid, member, at, 0, aim);
+        self.click(order, at_us, rng.chance(100));
+        if rng.chance(40) {
+            self.with_key_of(order, 0, Aim::Raise(rng.range(1, 30)), at_us);
         }
     }
 
@@ -272,12 +297,16 @@ fn lot(size: Size, at: u32) -> Lot {
         // Dear enough that not everybody can buy it.
         return Lot { owner, price: price * 10, starts_us, terms: None };
     }
+    let turns = 0 < size.bids && !hot;
     let ends_us = match rng.below(100) {
         _ if hot => size.at(0.75),
+        0..96 if turns => share(&mut rng, 200, 930),
         0..80 => share(&mut rng, 450, 880),
         // It runs on when the drill is over.
         _ => size.at(3.0) + 60_000_000,
     };
+    let runs_us = share(&mut rng, 15, 25).max(TURN_MIN_US);
+    let starts_us = if turns { ends_us.min(size.at(0.93)) - runs_us } else { starts_us };
     let increment = (25..50).contains(&kind).then(|| rng.range(2, 40));
     let ms = |rng: &mut Rng, first: u64, last: u64| rng.range(first, last).cast_signed() * 1_000;
     let extend = (hot || (50..75).contains(&kind) || rng.chance(100)).then(|| Extend {
@@ -294,7 +323,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    const SIZE: Size = Size { seed: 5, people: 2_000, stock: 60, seconds: 20 };
+    const SIZE: Size = Size { seed: 5, people: 2_000, stock: 60, bids: 0, seconds: 20 };
 
     #[test]
     fn a_seed_always_gives_the_same_plan() {
@@ -330,6 +359,25 @@ mod tests {
         );
         assert!(plan.steps.iter().any(|step| step.act == Act::Twin) && 0 < plan.ties);
         assert!(plan.orders.iter().enumerate().any(|(at, order)| order.key as usize != at), "a key with two bodies");
+    }
+
+    #[test]
+    fn as_many_random_bids_as_are_asked_for_are_on_all_auctions_by_all() {
+        let size = Size { people: 30, stock: 50, bids: 9_000, ..SIZE };
+        let plan = Plan::of(size);
+        let bids: Vec<&Order> = plan.orders.iter().filter(|order| order.what == What::Bid).collect();
+        assert!((9_000..10_500).contains(&bids.len()), "{}", bids.len());
+        let (lots, members): (BTreeSet<u32>, BTreeSet<u32>) = bids.iter().map(|bid| (bid.lot, bid.member)).unzip();
+        let auctions = plan.lots.iter().filter(|lot| lot.terms.is_some()).count();
+        assert_eq!(members.len(), 30);
+        assert!(auctions <= lots.len(), "{auctions} auctions, {} bid on", lots.len());
+        // They take turns.
+        let running = |at_us: i64| {
+            let runs = |lot: &&Lot| lot.terms.is_some_and(|terms| (lot.starts_us..terms.ends_us).contains(&at_us));
+            plan.lots.iter().filter(runs).count()
+        };
+        let most = (0..20).map(|second| running(second * 1_000_000)).max();
+        assert!(most < Some(auctions / 3), "{most:?} of {auctions} at once");
     }
 
     #[test]

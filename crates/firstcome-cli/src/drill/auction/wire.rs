@@ -73,6 +73,12 @@ struct LookBody<'a> {
     version: u64,
 }
 
+/// When a listing was as it is shown.
+#[derive(Deserialize)]
+struct AsOfBody<'a> {
+    as_of: &'a str,
+}
+
 /// A page of bids.
 #[derive(Deserialize)]
 pub(crate) struct BidPage<'a> {
@@ -117,6 +123,11 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
+    /// When a listing was as it is shown.
+    pub(crate) fn as_of(&self, bytes: &[u8]) -> Option<i64> {
+        self.clock.instant_of(serde_json::from_slice::<AsOfBody<'_>>(bytes).ok()?.as_of)
+    }
+
     pub(crate) fn bid(&self, body: &BidBody<'_>) -> Option<Bid> {
         let at_us = self.clock.instant_of(&body.at)?;
         Some(Bid { number: body.bid, bidder: self.names.member_of(&body.bidder), price: body.price, at_us })

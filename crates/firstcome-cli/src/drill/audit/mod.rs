@@ -17,7 +17,7 @@ mod tickets;
 use super::facts::AuditCheck;
 use super::record::History;
 pub(crate) use admissions::admission_speed;
-use firstcome::sqlite::Check;
+use firstcome::Check;
 use tickets::Tickets;
 
 /// Examples that a check keeps.
@@ -87,7 +87,8 @@ pub(crate) fn all(history: &History, room: bool) -> Vec<AuditCheck> {
 
 /// What the offline check of the data directory found.
 pub(crate) fn stored(stored: Vec<Check>) -> AuditCheck {
-    let mut tally = Tally::new("verify", "every stored invariant holds in the data directory after the event");
+    let mut tally =
+        Tally::new("verify", "every stored invariant holds after the event, in the data directory or the database");
     for check in stored {
         tally.0.checked += check.checked;
         tally.0.breaches += check.breaches;

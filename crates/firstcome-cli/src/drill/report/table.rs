@@ -18,6 +18,10 @@ pub(super) fn text(facts: &Facts) -> String {
         Some(market) => format!("{stock} listings, {} bids, {issued} sold, {took}\n", grouped(market.bids)),
         None => format!("{stock} in stock, {issued} issued, {took}\n"),
     });
+    let conditions: Vec<String> = facts.conditions.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    if !conditions.is_empty() {
+        text.push_str(&format!("{}\n", conditions.join(" · ")));
+    }
     figures(facts, &mut text);
     latencies(facts, &mut text);
     kills(facts, &mut text);

@@ -38,7 +38,8 @@ impl<'a, R: Cells> Reader<'a, R> {
         self.row.integer(self.next()).map_err(|error| unreadable(&error))
     }
 
-    fn maybe_integer(&mut self) -> Result<Option<i64>, SqlError> {
+    /// A number if there is one.
+    pub(super) fn maybe_integer(&mut self) -> Result<Option<i64>, SqlError> {
         self.row.maybe_integer(self.next()).map_err(|error| unreadable(&error))
     }
 
@@ -52,7 +53,8 @@ impl<'a, R: Cells> Reader<'a, R> {
         self.maybe_integer()?.map(count).transpose()
     }
 
-    fn small(&mut self) -> Result<u32, SqlError> {
+    /// A number that is never negative, and small.
+    pub(super) fn small(&mut self) -> Result<u32, SqlError> {
         u32::try_from(self.integer()?).map_err(|_| wrong("a number out of its range"))
     }
 
@@ -123,6 +125,23 @@ pub(super) struct Stored {
 
 /// Reads the columns of a listing; `id` is known to whoever asked.
 pub(super) fn listing<R: Cells>(row: &R, id: i64) -> Result<Stored, SqlError> {
+    let Columns { owner, highest, standing } = columns(row)?;
+    let version = standing.version;
+    let listing = Listing::restore(standing).map_err(|damage| wrong(damage.as_str()))?;
+    Ok(Stored { before: Before { id, version }, owner, highest, listing })
+}
+
+/// The columns of a listing, not yet held against the rules.
+pub(super) struct Columns {
+    /// The number of the owner.
+    pub(super) owner: i64,
+    /// The number of the highest bidder.
+    pub(super) highest: Option<i64>,
+    pub(super) standing: Standing,
+}
+
+/// Reads the columns of a listing.
+pub(super) fn columns<R: Cells>(row: &R) -> Result<Columns, SqlError> {
     let mut cells = Reader::at(row, 1);
     let name = cells.maybe_listing()?.ok_or_else(|| wrong("a listing without a name"))?;
     let owner_id = cells.integer()?;
@@ -171,8 +190,7 @@ pub(super) fn listing<R: Cells>(row: &R, id: i64) -> Result<Stored, SqlError> {
         version,
         last_at,
     };
-    let listing = Listing::restore(standing).map_err(|damage| wrong(damage.as_str()))?;
-    Ok(Stored { before: Before { id, version }, owner: owner_id, highest: highest_id, listing })
+    Ok(Columns { owner: owner_id, highest: highest_id, standing })
 }
 
 fn terms<R: Cells>(cells: &mut Reader<'_, R>) -> Result<Terms, SqlError> {
@@ -197,13 +215,17 @@ fn terms<R: Cells>(cells: &mut Reader<'_, R>) -> Result<Terms, SqlError> {
 /// Reads a wallet and its number.
 pub(super) fn wallet<R: Cells>(row: &R) -> Result<(i64, Wallet), SqlError> {
     let mut cells = Reader::at(row, 1);
-    let id = cells.integer()?;
+    Ok((cells.integer()?, wallet_of(&mut cells)?))
+}
+
+/// Reads a wallet from its member's name on.
+pub(super) fn wallet_of<R: Cells>(cells: &mut Reader<'_, R>) -> Result<Wallet, SqlError> {
     let member = cells.member()?;
     let balance = cells.balance()?;
     let records = cells.count()?;
     let last_at = cells.instant()?;
     let chain = cells.chain()?;
-    Ok((id, Wallet { member, balance, records, last_at, chain }))
+    Ok(Wallet { member, balance, records, last_at, chain })
 }
 
 /// Reads a bid from number, bidder, price and instant.
@@ -213,12 +235,20 @@ pub(super) fn bid<R: Cells>(cells: &mut Reader<'_, R>) -> Result<Bid, SqlError> 
 
 /// Reads a record of a member.
 pub(super) fn record<R: Cells>(row: &R, member: &MemberName) -> Result<Record, SqlError> {
-    let mut cells = Reader::at(row, 1);
+    record_of(&mut Reader::at(row, 1), member, Reader::maybe_listing)
+}
+
+/// Reads a record from its number on; `listing` reads what it is about.
+pub(super) fn record_of<'a, R: Cells>(
+    cells: &mut Reader<'a, R>,
+    member: &MemberName,
+    listing: impl FnOnce(&mut Reader<'a, R>) -> Result<Option<ListingName>, SqlError>,
+) -> Result<Record, SqlError> {
     let number = cells.count()?;
     let kind = u8::try_from(cells.integer()?).ok().and_then(Kind::from_number);
     let kind = kind.ok_or_else(|| wrong("a record of no kind"))?;
     let amount = cells.amount()?;
-    let listing = cells.maybe_listing()?;
+    let listing = listing(cells)?;
     let bid = cells.maybe_bid()?;
     let about = listing.map(|listing| Reference { listing, bid });
     let at = cells.instant()?;

@@ -2,9 +2,10 @@
 
 use super::shelf::{number, waiter};
 use super::{LOCKS_FILE, fault, schema};
+use crate::check::Check;
 use crate::error::Fault;
 use crate::sqlite::open_reader;
-use crate::sqlite::verify::{Check, integrity};
+use crate::sqlite::verify::integrity;
 use firstcome_core::id::LockName;
 use firstcome_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use firstcome_core::lock::{BUCKETS, Request, Waiter, bucket_of};

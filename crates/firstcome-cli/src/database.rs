@@ -1,0 +1,141 @@
+//! Databases that a benchmark or a drill has for itself: a server that it starts, or a database of its own on one that runs.
+
+use anyhow::{Context, bail};
+use firstcome::sql::Address;
+use firstcome_servers::{Durability, Kind, Options, Server};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
+use std::path::Path;
+
+/// What a database is called in a call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Named {
+    /// A server that is started, and ended afterwards.
+    Started(Kind),
+    /// A server that runs, by its address.
+    Running(String),
+}
+
+impl Named {
+    /// `postgres`, `mariadb`, or an address. Nothing of a wrong one is repeated: it may hold a password.
+    pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
+        match text {
+            "postgres" => Ok(Self::Started(Kind::Postgres)),
+            "mariadb" => Ok(Self::Started(Kind::MariaDb)),
+            url => match Address::parse(url) {
+                Ok(_) => Ok(Self::Running(url.to_owned())),
+                Err(_) => bail!("--sql is postgres, mariadb, or an address like postgres://… or mysql://…"),
+            },
+        }
+    }
+}
+
+/// An empty database that nobody else uses. One on a server that runs is dropped by [`Self::end`]; a started server ends with
+/// this value.
+pub(crate) struct OwnDatabase {
+    pub(crate) url: String,
+    /// Kept for its end.
+    _server: Option<Server>,
+    /// The address at which it was made, and its name.
+    made: Option<(String, String)>,
+}
+
+impl OwnDatabase {
+    /// Makes one; a server that is started has its files in `scratch`, and is durable.
+    pub(crate) async fn open(named: &Named, scratch: &Path) -> anyhow::Result<Self> {
+        match named {
+            Named::Started(kind) => {
+                let server = Server::start(*kind, &Options::new(Durability::Durable).within(scratch)).await?;
+                Ok(Self { url: server.url().to_owned(), _server: Some(server), made: None })
+            }
+            Named::Running(url) => Self::beside(url, "drill").await,
+        }
+    }
+
+    /// Makes one on a server that runs.
+    pub(crate) async fn beside(at: &str, what: &str) -> anyhow::Result<Self> {
+        let name = format!("firstcome_{what}_{}", std::process::id());
+        let url = with_database(at, &name)?;
+        say(at, format!("CREATE DATABASE {name}")).await?;
+        Ok(Self { url, _server: None, made: Some((at.to_owned(), name)) })
+    }
+
+    /// What it is, and of which version.
+    pub(crate) async fn version(&self) -> anyhow::Result<String> {
+        let version = if is_postgres(&self.url) {
+            let mut connection = PgConnection::connect_with(&Address::postgres(&self.url)?).await?;
+            let version: String = sqlx::query_scalar("SHOW server_version").fetch_one(&mut connection).await?;
+            format!("PostgreSQL {version}")
+        } else {
+            let mut connection = MySqlConnection::connect_with(&Address::mysql(&self.url)?).await?;
+            let version: String = sqlx::query_scalar("SELECT VERSION()").fetch_one(&mut connection).await?;
+            let name = if version.contains("MariaDB") { "MariaDB" } else { "MySQL" };
+            format!("{name} {version}")
+        };
+        Ok(version.split(['-', ' ']).take(2).collect::<Vec<_>>().join(" "))
+    }
+
+    /// Drops it again.
+    pub(crate) async fn end(self) -> anyhow::Result<()> {
+        match &self.made {
+            Some((at, name)) => say(at, format!("DROP DATABASE {name}")).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether an address is one of PostgreSQL.
+pub(crate) fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres")
+}
+
+/// Says one thing to a database.
+async fn say(url: &str, statement: String) -> anyhow::Result<()> {
+    let statement = AssertSqlSafe(statement);
+    if is_postgres(url) {
+        let mut connection = PgConnection::connect_with(&Address::postgres(url)?).await?;
+        sqlx::raw_sql(statement).execute(&mut connection).await?;
+    } else {
+        let mut connection = MySqlConnection::connect_with(&Address::mysql(url)?).await?;
+        sqlx::raw_sql(statement).execute(&mut connection).await?;
+    }
+    Ok(())
+}
+
+/// The same address with another database.
+fn with_database(url: &str, name: &str) -> anyhow::Result<String> {
+    let (scheme, rest) = url.split_once("://").context("no address")?;
+    let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
+    let host = place.split('/').next().unwrap_or_default();
+    let query = query.map_or(String::new(), |query| format!("?{query}"));
+    Ok(format!("{scheme}://{host}/{name}{query}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_is_a_kind_to_start_or_an_address() {
+        assert_eq!(Named::parse("postgres").unwrap(), Named::Started(Kind::Postgres));
+        assert_eq!(Named::parse("mariadb").unwrap(), Named::Started(Kind::MariaDb));
+        let url = "mysql://ann@localhost/shop";
+        assert_eq!(Named::parse(url).unwrap(), Named::Running(url.into()));
+        for wrong in ["redis", "mysql", "sqlite://s3cret", "postgres://ann:s3cret@host:port/shop"] {
+            let said = Named::parse(wrong).unwrap_err().to_string();
+            assert!(said.contains("mariadb") && !said.contains("s3cret"), "{said}");
+        }
+    }
+
+    #[test]
+    fn another_database_of_the_same_server() {
+        for (url, own) in [
+            (
+                "postgres://ann:pw@localhost:5433/shop?sslmode=disable",
+                "postgres://ann:pw@localhost:5433/own?sslmode=disable",
+            ),
+            ("mysql://root@127.0.0.1", "mysql://root@127.0.0.1/own"),
+        ] {
+            assert_eq!(with_database(url, "own").unwrap(), own);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What a re-check of stored rows found, whatever they are stored in.
+
+pub(crate) mod market;
+
+/// Breaches of one kind that are named; more are only counted.
+const NAMED_BREACHES_MAX: usize = 20;
+
+/// One invariant, and what became of it.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// The invariant in words.
+    pub invariant: &'static str,
+    /// On how many things it was checked.
+    pub checked: u64,
+    /// How many break it.
+    pub breaches: u64,
+    /// The first of them.
+    pub examples: Vec<String>,
+}
+
+impl Check {
+    pub(crate) const fn new(invariant: &'static str) -> Self {
+        Self { invariant, checked: 0, breaches: 0, examples: Vec::new() }
+    }
+
+    pub(crate) fn check(&mut self, holds: bool, breach: impl FnOnce() -> String) {
+        self.checked += 1;
+        if !holds {
+            self.breaches += 1;
+            if self.examples.len() < NAMED_BREACHES_MAX {
+                self.examples.push(breach());
+            }
+        }
+    }
+}

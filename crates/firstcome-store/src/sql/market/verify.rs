@@ -1,0 +1,290 @@
+//! Re-checks every stored invariant of members, listings and bids from the rows of a database: the same checks as those of
+//! the file. Nothing is written, and rules of the server (who may write, what is durable) are not looked at.
+
+use super::load::{self, Columns, Reader};
+use super::tongue::{LISTING_COLUMNS, Tongue, hex};
+use crate::check::Check;
+use crate::check::market::Replay;
+use crate::sql::{Address, SqlError, SqlOptions, connect};
+use firstcome_core::auction::Bid;
+use firstcome_core::id::{ListingName, MemberName};
+use firstcome_core::points::Wallet;
+use sqlx::{Connection, MySql, Postgres};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Rows that are asked for at once.
+const PAGE: usize = 8_192;
+/// How long a page may take: a server that is loaded meanwhile is slow.
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// What the two kinds say differently to read one state of all tables.
+trait Snapshot: Tongue {
+    /// Begins a transaction that writes nothing, and sees one state.
+    const READ_ONLY: &'static str;
+    /// Whether there is a table of versions.
+    const IS_THERE: &'static str;
+    /// The condition on the two columns of a key to come after these values, in a form that its index serves.
+    fn after(columns: [&str; 2], first: i64, second: &str) -> String;
+    /// Bytes as they stand in a statement.
+    fn bytes(bytes: &[u8]) -> String;
+}
+
+impl Snapshot for Postgres {
+    const READ_ONLY: &'static str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;";
+    const IS_THERE: &'static str = "SELECT CASE WHEN to_regclass('firstcome_schema') IS NULL THEN 0 ELSE 1 END;";
+
+    fn after([one, two]: [&str; 2], first: i64, second: &str) -> String {
+        format!("({one},{two})>({first},{second})")
+    }
+
+    fn bytes(bytes: &[u8]) -> String {
+        let mut text = String::from("'\\x");
+        hex(&mut text, bytes);
+        text.push_str("'::bytea");
+        text
+    }
+}
+
+impl Snapshot for MySql {
+    const READ_ONLY: &'static str =
+        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY;";
+    const IS_THERE: &'static str = "SELECT CAST(COUNT(*) AS SIGNED) FROM information_schema.tables \
+        WHERE table_schema=DATABASE() AND table_name='firstcome_schema';";
+
+    // It reads a comparison of rows as a filter, and two ranges of one index as what they are.
+    fn after([one, two]: [&str; 2], first: i64, second: &str) -> String {
+        format!("(({one}={first} AND {two}>{second}) OR {one}>{first})")
+    }
+
+    fn bytes(bytes: &[u8]) -> String {
+        let mut text = String::from("x'");
+        hex(&mut text, bytes);
+        text.push('\'');
+        text
+    }
+}
+
+/// Re-checks every invariant of the market in a database, also beside services that use it: it reads one consistent state.
+/// The checks are those of [`crate::sqlite::verify`] for a market. Memory: about 100 bytes per bid, and what members and
+/// listings take.
+///
+/// [`SqlError::Broken`]: no address, no tables of firstcome, tables of another version, or a row that cannot be read at all.
+pub async fn verify_market(url: &str) -> Result<Vec<Check>, SqlError> {
+    let times = SqlOptions::default();
+    match Address::parse(url)? {
+        Address::Postgres(options) => verify::<Postgres>(connect(&options, &times).await?).await,
+        Address::MySql(options) => verify::<MySql>(connect(&options, &times).await?).await,
+    }
+}
+
+async fn verify<D: Snapshot>(connection: D::Connection) -> Result<Vec<Check>, SqlError> {
+    let mut reading = Reading::<D> { connection };
+    reading.is_ours().await?;
+    reading.ask(D::READ_ONLY.to_owned()).await?;
+    let mut replay = Replay::new();
+    let listings = reading.listings().await?;
+    let names = listings.iter().map(|(id, listing)| (*id, listing.standing.name.clone())).collect();
+    let members = reading.members().await?;
+    reading.records(&mut replay, &members, &names).await?;
+    for (id, Columns { standing, .. }) in &listings {
+        replay.listing(*id, standing.clone());
+    }
+    reading.bids(&mut replay, &members).await?;
+    let is = |id: i64, name: &MemberName| members.get(&id).is_some_and(|wallet| wallet.member == *name);
+    for (id, Columns { owner, highest, standing }) in &listings {
+        let bidder = match (highest, &standing.highest) {
+            (Some(id), Some(bid)) => is(*id, &bid.bidder),
+            (None, None) => true,
+            _ => false,
+        };
+        replay.repeated(*id, standing.highest.as_ref(), bidder && is(*owner, &standing.owner));
+    }
+    reading.keys(&mut replay).await?;
+    // Nothing is left to be lost with it.
+    let _ = reading.connection.close().await;
+    Ok(replay.finish())
+}
+
+/// One state of the tables, read page by page.
+struct Reading<D: Snapshot> {
+    connection: D::Connection,
+}
+
+impl<D: Snapshot> Reading<D> {
+    async fn ask(&mut self, text: String) -> Result<Vec<D::Row>, SqlError> {
+        match timeout(ANSWER, D::ask(&mut self.connection, text)).await {
+            Ok(rows) => rows.map_err(|error| SqlError::in_transaction(&error)),
+            Err(_) => Err(SqlError::late_in_transaction()),
+        }
+    }
+
+    /// Refuses what is no market, and one of another version.
+    async fn is_ours(&mut self) -> Result<(), SqlError> {
+        let foreign = || SqlError::broken("this database has no tables of a market of firstcome");
+        let rows = self.ask(D::IS_THERE.to_owned()).await?;
+        let there = rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?;
+        if there != Some(1) {
+            return Err(foreign());
+        }
+        let rows = self.ask("SELECT version FROM firstcome_schema WHERE part='market';".to_owned()).await?;
+        let version = rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?.ok_or_else(foreign)?;
+        let known = D::STEPS.len() as i64;
+        let advice = match version {
+            version if known < version => "use the version of firstcome that made them, or a later one",
+            version if version < known => "start the service on them once, which brings them to this version",
+            _ => return Ok(()),
+        };
+        Err(SqlError::broken(format!("the tables have version {version}, and this program reads {known}: {advice}")))
+    }
+
+    /// All rows of a table with a number of its own, by it. The first column is that number.
+    async fn numbered(
+        &mut self,
+        what: &str,
+        mut visit: impl FnMut(i64, &D::Row) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        let mut after = i64::MIN;
+        loop {
+            let rows = self.ask(format!("{what} WHERE id>{after} ORDER BY id LIMIT {PAGE};")).await?;
+            for row in &rows {
+                after = Reader::at(row, 0).integer()?;
+                visit(after, row)?;
+            }
+            if rows.len() < PAGE {
+                return Ok(());
+            }
+        }
+    }
+
+    /// All rows of a table whose key is two numbers, by it. These are the first columns.
+    async fn paired(
+        &mut self,
+        what: &str,
+        key: [&str; 2],
+        mut visit: impl FnMut(i64, &mut Reader<'_, D::Row>) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        let (mut first, mut second) = (i64::MIN, i64::MIN);
+        let [one, two] = key;
+        loop {
+            let after = D::after(key, first, &second.to_string());
+            let rows =
+                self.ask(format!("SELECT {one},{what} WHERE {after} ORDER BY {one},{two} LIMIT {PAGE};")).await?;
+            for row in &rows {
+                let mut cells = Reader::at(row, 0);
+                first = cells.integer()?;
+                second = Reader::at(row, 1).integer()?;
+                visit(first, &mut cells)?;
+            }
+            if rows.len() < PAGE {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn listings(&mut self) -> Result<BTreeMap<i64, Columns>, SqlError> {
+        let mut listings = BTreeMap::new();
+        let what = format!("SELECT id,{} FROM firstcome_listing", LISTING_COLUMNS.join(","));
+        self.numbered(&what, |id, row| {
+            listings.insert(id, load::columns(row)?);
+            Ok(())
+        })
+        .await?;
+        Ok(listings)
+    }
+
+    async fn members(&mut self) -> Result<BTreeMap<i64, Wallet>, SqlError> {
+        let mut members = BTreeMap::new();
+        let what = "SELECT id,name,total,held,records,last_at,chain FROM firstcome_member";
+        self.numbered(what, |id, row| {
+            members.insert(id, load::wallet_of(&mut Reader::at(row, 1))?);
+            Ok(())
+        })
+        .await?;
+        Ok(members)
+    }
+
+    /// Plays the records of everybody, and then says what each should have.
+    async fn records(
+        &mut self,
+        replay: &mut Replay,
+        members: &BTreeMap<i64, Wallet>,
+        names: &BTreeMap<i64, ListingName>,
+    ) -> Result<(), SqlError> {
+        let mut rest = members.iter();
+        let mut wallet: Option<(i64, Wallet)> = None;
+        let what = "number,kind,amount,listing,bid,at,total,held,chain FROM firstcome_record";
+        self.paired(what, ["member", "number"], |id, cells| {
+            let Some(stored) = members.get(&id) else {
+                replay.ownerless_record(|| format!("a record of a member number {id} who does not exist"));
+                return Ok(());
+            };
+            if wallet.as_ref().is_none_or(|(of, _)| *of != id) {
+                up_to(replay, &mut rest, wallet.take().as_ref(), Some(id));
+            }
+            let (_, played) = wallet.get_or_insert_with(|| (id, Wallet::empty(stored.member.clone())));
+            let record = load::record_of(cells, &stored.member, |cells| {
+                Ok(cells.maybe_integer()?.and_then(|listing| names.get(&listing).cloned()))
+            })?;
+            replay.record(played, &record);
+            Ok(())
+        })
+        .await?;
+        up_to(replay, &mut rest, wallet.as_ref(), None);
+        Ok(())
+    }
+
+    async fn bids(&mut self, replay: &mut Replay, members: &BTreeMap<i64, Wallet>) -> Result<(), SqlError> {
+        self.paired("number,member,price,at FROM firstcome_bid", ["listing", "number"], |listing, cells| {
+            let (number, member) = (cells.small()?, cells.integer()?);
+            let (price, at) = (cells.amount()?, cells.instant()?);
+            match members.get(&member) {
+                Some(wallet) => replay.bid(listing, Bid { number, bidder: wallet.member.clone(), price, at }),
+                None => replay.ownerless_bid(|| format!("listing number {listing}, bid {number}: by nobody")),
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Keys of bids and sales. That a key comes once its table sees to; it remains that a bid has one.
+    async fn keys(&mut self, replay: &mut Replay) -> Result<(), SqlError> {
+        let (mut first, mut second) = (i64::MIN, [0; 16]);
+        loop {
+            let after = D::after(["scope", "request"], first, &D::bytes(&second));
+            let rows = self
+                .ask(format!(
+                    "SELECT scope,request,number FROM firstcome_request WHERE kind=1 AND {after} \
+                     ORDER BY kind,scope,request LIMIT {PAGE};"
+                ))
+                .await?;
+            for row in &rows {
+                let mut cells = Reader::at(row, 0);
+                first = cells.integer()?;
+                second = cells.key()?.to_be_bytes();
+                let number = cells.small()?;
+                replay.key(first, number, number.into());
+            }
+            if rows.len() < PAGE {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Says what members should have who come before `until`: `played` is the one of them who has records.
+fn up_to<'a>(
+    replay: &mut Replay,
+    rest: &mut (impl Iterator<Item = (&'a i64, &'a Wallet)> + Clone),
+    played: Option<&(i64, Wallet)>,
+    until: Option<i64>,
+) {
+    while let Some((id, stored)) = rest.clone().next().filter(|(id, _)| until.is_none_or(|until| **id < until)) {
+        rest.next();
+        match played {
+            Some((of, wallet)) if of == id => replay.member(wallet, stored),
+            _ => replay.member(&Wallet::empty(stored.member.clone()), stored),
+        }
+    }
+}
