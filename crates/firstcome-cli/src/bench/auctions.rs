@@ -49,7 +49,7 @@ pub(crate) struct AuctionsArgs {
     /// Bidders
     #[arg(long, default_value_t = 512, value_parser = value_parser!(u32).range(2..=10_000))]
     bidders: u32,
-    /// Connections to a database, and over HTTP; 0 leaves HTTP out
+    /// Connections to a database; 0 leaves HTTP out, which has 256
     #[arg(long, default_value_t = 64, value_parser = value_parser!(u32).range(0..=1_000))]
     connections: u32,
     /// Also draw the strategies, as FILE.svg or FILE.html
@@ -218,7 +218,7 @@ impl Report<'_> {
         let Self { tasks, bidders, connections, .. } = self;
         format!(
             "{}One auction · {tasks} callers who bid again at once, {bidders} bidders, {connections} connections at most; \
-             over HTTP each of these is a caller\n",
+             over HTTP 256 callers on as many, 2 048 bidders\n",
             self.conditions.line()
         )
     }

@@ -85,12 +85,12 @@ pub(super) fn fresh_body(connection: usize, number: usize) -> String {
 }
 
 pub(super) fn get(path: &str) -> Shot {
-    Shot { method: "GET", aim: Aim::One(path.into()), key: None, body: no_body, spacing: None }
+    Shot { method: "GET", aim: Aim::One(path.into()), key: None, body: no_body }
 }
 
 fn claims(coupon: &str, body: fn(usize, usize) -> String) -> Shot {
     let aim = Aim::One(format!("/v1/coupons/{coupon}/claims"));
-    Shot { method: "POST", aim, key: Some(KEY.into()), body, spacing: None }
+    Shot { method: "POST", aim, key: Some(KEY.into()), body }
 }
 
 /// The kinds of request, each with the status that it must have.

@@ -7,7 +7,6 @@ use firstcome::edge::Stopwatch;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -54,38 +53,6 @@ pub(crate) struct Shot {
     pub(crate) aim: Aim,
     pub(crate) key: Option<String>,
     pub(crate) body: fn(connection: usize, number: usize) -> String,
-    /// Present if at least so much time is to lie between two requests, of whatever connections.
-    pub(crate) spacing: Option<Spacing>,
-}
-
-/// Keeps requests apart in time. Without it they come in bursts, since answers do, and a server takes up the requests of a
-/// burst in any order. All connections must live in one thread.
-#[derive(Clone)]
-pub(crate) struct Spacing {
-    watch: Stopwatch,
-    least: Duration,
-    /// When the next one may be sent, in ns.
-    next_ns: Arc<AtomicU64>,
-}
-
-impl Spacing {
-    /// At most so many per second.
-    pub(crate) fn per_second(rate: f64) -> Self {
-        let least = Duration::from_secs_f64(1.0 / rate.max(1.0));
-        Self { watch: Stopwatch::start(), least, next_ns: Arc::default() }
-    }
-
-    /// Returns when it is one's turn. Timers are too coarse for this: it looks again and again, and lets others run.
-    async fn turn(&self) {
-        loop {
-            let now = self.watch.elapsed();
-            if u128::from(self.next_ns.load(Ordering::Relaxed)) <= now.as_nanos() {
-                let next = u64::try_from((now + self.least).as_nanos()).unwrap_or(u64::MAX);
-                return self.next_ns.store(next, Ordering::Relaxed);
-            }
-            tokio::task::yield_now().await;
-        }
-    }
 }
 
 impl Shot {
@@ -148,9 +115,6 @@ async fn gun(
     for number in 0.. {
         if time <= watch.elapsed() {
             break;
-        }
-        if let Some(spacing) = &shot.spacing {
-            spacing.turn().await;
         }
         let one = Stopwatch::start();
         if made.is_empty() {

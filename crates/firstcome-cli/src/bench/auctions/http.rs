@@ -5,7 +5,7 @@ use super::market::Auction;
 use super::{Bench, Row};
 use crate::bench::coupons::disk;
 use crate::bench::http::{KEY, ROUNDS, Service, no_body};
-use crate::bench::load::{Aim, Load, Shot, Spacing, fire};
+use crate::bench::load::{Aim, Load, Shot, fire};
 use crate::bench::report::Target;
 use anyhow::{Context, bail};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,12 +15,11 @@ const LISTING: &str = "http";
 /// Enough that nobody outbids himself, however many connections there are.
 const BIDDERS: usize = 2_048;
 
-/// Bids are sent at this share of the rate of `/healthz`, one after the other. Prices rise as bids are sent, and a bid that is
-/// taken up after a later one is refused: sent in bursts, as fast as answers come, most of them would be.
-const SENT: f64 = 0.25;
+/// Each with one request under way: so many that a commit of some hundred bids leaves none of them out.
+const CONNECTIONS: usize = 256;
 
-/// The next price, and whose turn it is. One thread sends all, so prices rise in the order of sending; one counter for
-/// the process, since there is one auction.
+/// The next price, and whose turn it is. One thread sends all, so prices rise in the order of sending, and a bid that is taken
+/// up after a later one is refused; one counter for the process, since there is one auction.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 fn bid(_: usize, _: usize) -> String {
@@ -38,9 +37,9 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     store.close();
     drop(store);
     let path = directory.to_str().context("the directory's name is not text")?.to_owned();
-    let (connections, time) = (bench.args.connections as usize, bench.args.time);
+    let time = bench.args.time;
     bench.step("HTTP", "bids and /healthz");
-    let [health, bids] = tokio::task::spawn_blocking(move || rounds(&path, connections, time)).await??;
+    let [health, bids] = tokio::task::spawn_blocking(move || rounds(&path, time)).await??;
     let pairs = bids.iter().zip(&health);
     let mut ratios: Vec<f64> = pairs.map(|(bids, health)| accepted_per_second(bids) / health.per_second()).collect();
     ratios.sort_by(f64::total_cmp);
@@ -54,16 +53,15 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn rounds(directory: &str, connections: usize, time: Duration) -> anyhow::Result<[Vec<Load>; 2]> {
+fn rounds(directory: &str, time: Duration) -> anyhow::Result<[Vec<Load>; 2]> {
     let service = Service::start(&["serve", "--listen", "127.0.0.1:0", "--data", directory])?;
-    let healthz = Shot { method: "GET", aim: Aim::One("/healthz".into()), key: None, body: no_body, spacing: None };
+    let healthz = Shot { method: "GET", aim: Aim::One("/healthz".into()), key: None, body: no_body };
     let aim = Aim::One(format!("/v1/listings/{LISTING}/bids"));
-    let bids = Shot { method: "POST", aim, key: Some(KEY.into()), body: bid, spacing: None };
+    let bids = Shot { method: "POST", aim, key: Some(KEY.into()), body: bid };
     let mut loads = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
-        let health = fire(service.address, &healthz, connections, time)?;
-        let spacing = Some(Spacing::per_second(health.per_second() * SENT));
-        let bids = fire(service.address, &Shot { spacing, ..bids.clone() }, connections, time)?;
+        let health = fire(service.address, &healthz, CONNECTIONS, time)?;
+        let bids = fire(service.address, &bids, CONNECTIONS, time)?;
         for (load, fine) in [(&health, &[200][..]), (&bids, &[201, 409])] {
             if load.statuses.keys().any(|status| !fine.contains(status)) {
                 bail!("answers over HTTP: {:?}", load.statuses);
