@@ -28,7 +28,7 @@ const KILL_ROUNDS: &str = "300";
 const STOP_ROUNDS: &str = "1000";
 const HAND_OVERS: &str = "100000";
 /// Stores, how often the service is killed on each, and the seconds in which the bids come. A database bears fewer in a second.
-const MARKETS: [(&str, &str, &str); 3] = [("embedded", "10", "200"), ("postgres", "5", "320"), ("mariadb", "5", "320")];
+const MARKETS: [(&str, &str, &str); 3] = [("embedded", "10", "200"), ("postgres", "5", "400"), ("mariadb", "5", "400")];
 const MARKET_BIDS: &str = "1000000";
 const DENY: &str = "0.20.2";
 const MUTANTS: &str = "27.1.0";
@@ -190,7 +190,7 @@ fn market() -> Result<String, String> {
             Ok(printed) => {
                 let wanted: u64 = MARKET_BIDS.parse().unwrap_or(u64::MAX);
                 // Bids that come late, after the ends of their auctions, are refused, and show little.
-                for (name, least) in [("bids sent", wanted), ("orders: bid: accepted", wanted / 5)] {
+                for (name, least) in [("bids sent", wanted), ("orders: bid: accepted", wanted / 10)] {
                     if figure(&printed, name).is_none_or(|count| count < least) {
                         failed.push(format!("{store}: {name}: fewer than {least}; {seconds} s are too few for it"));
                     }
