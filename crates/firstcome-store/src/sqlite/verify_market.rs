@@ -19,7 +19,7 @@ pub(super) fn check(snapshot: &Connection) -> Result<Vec<Check>, Fault> {
         replay.member(&wallet, &member.wallet);
     }
     for_each_stray_record(snapshot, |key| {
-        replay.ownerless_record(|| format!("record {key} of a member who does not exist"))
+        replay.ownerless_record(|| format!("record {key} of a member who does not exist"));
     })?;
     for row in listings(snapshot)? {
         replay.listing(row.id.0.into(), row.standing);
