@@ -84,6 +84,10 @@ fn auctions_hold_every_promise_through_kills() {
     let outcomes = report["outcomes"].to_string();
     let hard = [
         "bid: too low",
+        "bid: already the highest bidder",
+        "bid: key of another request",
+        "purchase: auction not ended",
+        "purchase: settled too late",
         ": own listing",
         ": already sold",
         ": not enough points",

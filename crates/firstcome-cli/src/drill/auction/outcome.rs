@@ -77,7 +77,6 @@ fn figures(played: &Played, seconds: f64) -> Vec<(String, String)> {
         ("auctions", grouped(auctions as u64)),
         ("bids sent", grouped(sent)),
         ("bids sent per second", grouped((sent as f64 / seconds) as u64)),
-        ("sold", grouped(history.last.iter().filter(|look| look.sale.is_some()).count() as u64)),
         ("answers", grouped(played.bidders.answers)),
         ("answers per second", grouped((played.bidders.answers as f64 / seconds) as u64)),
         ("bids of the hot auction", grouped(hot.map_or(0, Vec::len) as u64)),
