@@ -102,7 +102,7 @@ pub(super) async fn open(options: &PgConnectOptions, times: &SqlOptions) -> Resu
     let settings = format!(
         "SELECT set_config(s.name, wanted.setting, false) FROM pg_settings s JOIN (VALUES \
          ('lock_timeout', '{wait_ms}'), ('idle_in_transaction_session_timeout', '{wait_ms}'), \
-         ('statement_timeout', '0'), ('idle_session_timeout', '0'), ('client_connection_check_interval', '500'), \
+         ('statement_timeout', '0'), ('idle_session_timeout', '0'), \
          ('tcp_keepalives_idle', '10'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) \
          AS wanted (name, setting) ON wanted.name = s.name; \
          SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
