@@ -179,7 +179,9 @@ async fn a_session_that_is_ended_loses_its_lock_and_learns_it() {
                 timeout(PATIENCE, hold.lost()).await.expect("it is noticed");
                 assert!(hold.is_lost());
             }
+            let lost = hold.lost();
             assert!(!hold.release().await, "it was lost");
+            timeout(PATIENCE, lost).await.expect("whoever watches it is told too");
             assert!(!is_free(&locks, "door").await && !next.is_lost());
             assert!(next.release().await);
         }
