@@ -2,7 +2,7 @@
 
 use crate::databases::{Running, mariadb_with, postgres, postgres_with};
 use crate::in_time;
-use crate::pooler::Pooler;
+use crate::pooler::{Exchange, Pooler};
 use crate::server::{PATIENCE, wait_for};
 use firstcome_store::LockStore;
 use firstcome_store::core::id::LockName;
@@ -315,6 +315,23 @@ async fn a_pooler_that_gives_sessions_away_is_refused() {
         let store = PostgresLocks::open(&pooler.url, hasty()).await.expect("it will do");
         let seen = store.view(&name("door")).await.expect("it answers").view;
         assert_eq!((seen.held, seen.waiters), (None, 0));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_hold_whose_session_is_given_to_somebody_else_is_lost() {
+    on_each(async |server| {
+        let line = Exchange::start(server.url()).await;
+        let mut options = hasty();
+        // So that no ping is under way while sessions change hands.
+        options.ping_interval = Duration::from_millis(500);
+        let locks = SessionLocks::open(&line.url, options).await.expect("two sessions of their own");
+        let hold = obtain(&locks, "door").await;
+        assert!(!hold.is_lost());
+        line.exchange();
+        timeout(PATIENCE, hold.lost()).await.expect("a ping is answered by another session");
+        assert!(!hold.release().await, "nobody can say");
     })
     .await;
 }

@@ -27,27 +27,22 @@ trait Snapshot: Tongue {
     const IS_THERE: &'static str;
     /// The condition on the two columns of a key to come after these values, in a form that its index serves.
     fn after(columns: [&str; 2], first: i64, second: &str) -> String;
-    /// Bytes as they stand in a statement.
-    fn bytes(bytes: &[u8]) -> String;
+    /// What stands before and after the hexadecimal digits of bytes in a statement.
+    const AROUND_BYTES: [&'static str; 2];
 }
 
 impl Snapshot for Postgres {
+    const AROUND_BYTES: [&'static str; 2] = ["'\\x", "'::bytea"];
     const READ_ONLY: &'static str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;";
     const IS_THERE: &'static str = "SELECT CASE WHEN to_regclass('firstcome_schema') IS NULL THEN 0 ELSE 1 END;";
 
     fn after([one, two]: [&str; 2], first: i64, second: &str) -> String {
         format!("({one},{two})>({first},{second})")
     }
-
-    fn bytes(bytes: &[u8]) -> String {
-        let mut text = String::from("'\\x");
-        hex(&mut text, bytes);
-        text.push_str("'::bytea");
-        text
-    }
 }
 
 impl Snapshot for MySql {
+    const AROUND_BYTES: [&'static str; 2] = ["x'", "'"];
     const READ_ONLY: &'static str =
         "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY;";
     const IS_THERE: &'static str = "SELECT CAST(COUNT(*) AS SIGNED) FROM information_schema.tables \
@@ -56,13 +51,6 @@ impl Snapshot for MySql {
     // It reads a comparison of rows as a filter, and two ranges of one index as what they are.
     fn after([one, two]: [&str; 2], first: i64, second: &str) -> String {
         format!("(({one}={first} AND {two}>{second}) OR {one}>{first})")
-    }
-
-    fn bytes(bytes: &[u8]) -> String {
-        let mut text = String::from("x'");
-        hex(&mut text, bytes);
-        text.push('\'');
-        text
     }
 }
 
@@ -252,7 +240,11 @@ impl<D: Snapshot> Reading<D> {
     async fn keys(&mut self, replay: &mut Replay) -> Result<(), SqlError> {
         let (mut first, mut second) = (i64::MIN, [0; 16]);
         loop {
-            let after = D::after(["scope", "request"], first, &D::bytes(&second));
+            let [before, behind] = D::AROUND_BYTES;
+            let mut request = before.to_owned();
+            hex(&mut request, &second);
+            request.push_str(behind);
+            let after = D::after(["scope", "request"], first, &request);
             let rows = self
                 .ask(format!(
                     "SELECT scope,request,number FROM firstcome_request WHERE kind=1 AND {after} \

@@ -1,14 +1,15 @@
 //! Auctions that cannot be closed hold up nobody else.
 
-use super::conflicts::{holds_listing, over_a_line};
+use super::conflicts::{held_up_over_the_end, holds_listing, new, over_a_line, put_soon_over};
 use super::proxy::Commits;
-use super::{Base, amount, endless, listing, member, options};
+use super::{Base, amount, bid, buy, endless, listing, member, options};
 use crate::in_time;
 use crate::server::wait_for;
-use firstcome_store::MarketStore;
 use firstcome_store::core::auction::ListingSettings;
 use firstcome_store::core::time::Timestamp;
 use firstcome_store::sql::SqlMarket;
+use firstcome_store::{Closings, MarketStore};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Puts auctions that are over, by the server's clock, once this returns or shortly after; each a little later than the one
@@ -76,5 +77,20 @@ async fn a_closing_whose_commit_is_not_answered_counts_once() {
         line.set(Commits::Pass);
         wait_for("the closing to be told", async || (market.closings().closed == 1).then_some(())).await;
         assert_eq!(base.number("SELECT count(*) FROM firstcome_listing WHERE phase=3").await, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_purchase_that_closes_the_auction_is_one_closing() {
+    for base in Base::both().await {
+        let market = Arc::new(base.open().await);
+        let ends_at = put_soon_over(&market).await;
+        new(market.place_bid(&listing("lamp"), bid("ann", 10)).await);
+        // It waits for the row before the auction is due, so the clockwork comes after it.
+        let buying = Arc::clone(&market);
+        let command = async move { buying.purchase(&listing("lamp"), buy("ann")).await };
+        held_up_over_the_end(&base, &market, ends_at, command).await.expect("it answers").expect("it is won");
+        market.close_due().await.expect("nothing is in the way");
+        assert_eq!(market.closings(), Closings { closed: 1, defaulted: 0 });
     }
 }

@@ -9,6 +9,7 @@ use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::time::Timestamp;
 use firstcome_store::sql::{MarketOptions, SqlMarket};
 use firstcome_store::{MarketAnswer, MarketStore, PlaceBid, StoreError};
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,30 +116,45 @@ async fn a_deadlock_with_others_repeats_the_batch() {
     }
 }
 
-/// Bids while somebody else holds the row of the listing until after the auction's end.
-pub(super) async fn bid_that_gets_the_lock_too_late(base: &Base) -> MarketAnswer<Effect<PlacedBid>> {
-    let market = Arc::new(base.open().await);
-    charge(&market, "ann", 100).await;
+/// Ann with points, and an auction that ends soon; and when.
+pub(super) async fn put_soon_over(market: &SqlMarket) -> Timestamp {
+    charge(market, "ann", 100).await;
     market.put_listing(&listing("clock"), endless()).await.unwrap().unwrap();
     let now = market.listing(&listing("clock")).await.unwrap().unwrap().now;
-    let ends_at = Timestamp::clamped_us(now.as_us() + 1_500_000);
-    let settings =
-        ListingSettings { starts_at: Some(now), ..ListingSettings::auction(member("own"), super::amount(1), ends_at) };
+    let ends_at = now.plus_ms(1_500);
+    let settings = ListingSettings::auction(member("own"), super::amount(1), ends_at);
+    let settings = ListingSettings { starts_at: Some(now), ..settings };
     market.put_listing(&listing("lamp"), settings).await.unwrap().unwrap();
+    ends_at
+}
+
+/// What a command about the lamp is told while somebody else holds its row until after its end.
+pub(super) async fn held_up_over_the_end<T: Send + 'static>(
+    base: &Base,
+    market: &SqlMarket,
+    ends_at: Timestamp,
+    command: impl Future<Output = T> + Send + 'static,
+) -> T {
     let mut foreign = holds_listing(base, "lamp").await;
-    let bidding = tokio::spawn({
-        let market = Arc::clone(&market);
-        async move { market.place_bid(&listing("lamp"), bid("ann", 10)).await }
-    });
+    let command = tokio::spawn(command);
     wait_for_waiting(base, 1).await;
     let over = async || {
         let now = market.listing(&listing("clock")).await.unwrap().unwrap().now;
-        assert!(!bidding.is_finished());
+        assert!(!command.is_finished());
         (ends_at < now).then_some(())
     };
     wait_for("the end of the auction", over).await;
     foreign.say("COMMIT").await.unwrap();
-    in_time(bidding).await.unwrap()
+    in_time(command).await.unwrap()
+}
+
+/// A bid that was sent before the end.
+pub(super) async fn bid_that_gets_the_lock_too_late(base: &Base) -> MarketAnswer<Effect<PlacedBid>> {
+    let market = Arc::new(base.open().await);
+    let ends_at = put_soon_over(&market).await;
+    let bidding = Arc::clone(&market);
+    let command = async move { bidding.place_bid(&listing("lamp"), bid("ann", 10)).await };
+    held_up_over_the_end(base, &market, ends_at, command).await
 }
 
 #[tokio::test]
