@@ -80,64 +80,21 @@ pub(crate) async fn nobody_is_told_of_a_bid_that_is_not_durable() {
     assert_eq!(service.balance("ann").await, (1_000, 900));
 }
 
-/// A market that never answers.
-struct Deaf;
-
-/// A market that takes what is put, and then cannot be looked at; it counts who asks what somebody has.
+/// A market that does not answer; but some take what is put, say that they cannot show it, and count who asks what somebody has.
 #[derive(Clone, Default)]
-struct Blind(Arc<AtomicUsize>);
-
-impl MarketStore for Blind {
-    async fn put_listing(&self, _: &ListingName, _: ListingSettings) -> MarketAnswer<Put> {
-        Ok(Ok(Put::Created))
-    }
-
-    async fn listing(&self, _: &ListingName) -> MarketAnswer<ListingView> {
-        Err(StoreError::Overloaded { retry_after: Duration::from_millis(1) })
-    }
-
-    async fn bids(&self, _: &ListingName, _: Option<u64>, _: usize) -> MarketAnswer<Numbered<Bid>> {
-        pending().await
-    }
-
-    async fn place_bid(&self, _: &ListingName, _: PlaceBid) -> MarketAnswer<Effect<PlacedBid>> {
-        pending().await
-    }
-
-    async fn purchase(&self, _: &ListingName, _: Purchase) -> MarketAnswer<Effect<Sale>> {
-        pending().await
-    }
-
-    async fn move_points(&self, _: &MemberName, _: MovePoints) -> MarketAnswer<Effect<Balance>> {
-        pending().await
-    }
-
-    async fn balance(&self, _: &MemberName) -> Result<Balance, StoreError> {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        tokio::task::yield_now().await;
-        Ok(Balance::default())
-    }
-
-    async fn records(&self, _: &MemberName, _: Option<u64>, _: usize) -> Result<Numbered<Record>, StoreError> {
-        pending().await
-    }
-
-    async fn close_due(&self) -> Result<(), StoreError> {
-        pending().await
-    }
-
-    fn closings(&self) -> Closings {
-        Closings::default()
-    }
+struct Deaf {
+    takes_puts: bool,
+    asked: Arc<AtomicUsize>,
 }
 
 impl MarketStore for Deaf {
     async fn put_listing(&self, _: &ListingName, _: ListingSettings) -> MarketAnswer<Put> {
-        pending().await
+        if self.takes_puts { Ok(Ok(Put::Created)) } else { pending().await }
     }
 
     async fn listing(&self, _: &ListingName) -> MarketAnswer<ListingView> {
-        pending().await
+        let full = StoreError::Overloaded { retry_after: Duration::from_millis(1) };
+        if self.takes_puts { Err(full) } else { pending().await }
     }
 
     async fn bids(&self, _: &ListingName, _: Option<u64>, _: usize) -> MarketAnswer<Numbered<Bid>> {
@@ -157,7 +114,13 @@ impl MarketStore for Deaf {
     }
 
     async fn balance(&self, _: &MemberName) -> Result<Balance, StoreError> {
-        pending().await
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        if !self.takes_puts {
+            pending::<()>().await;
+        }
+        // So that others come meanwhile.
+        tokio::task::yield_now().await;
+        Ok(Balance::default())
     }
 
     async fn records(&self, _: &MemberName, _: Option<u64>, _: usize) -> Result<Numbered<Record>, StoreError> {
@@ -180,7 +143,7 @@ fn alone(market: impl MarketStore + 'static, answer: Duration) -> Router {
 }
 
 pub(crate) async fn a_market_that_does_not_answer_leaves_the_outcome_unknown() {
-    let router = alone(Deaf, Duration::from_millis(1));
+    let router = alone(Deaf::default(), Duration::from_millis(1));
     for ask in every_row() {
         send(router.clone(), ask).await.refused(503, "outcome_unknown");
     }
@@ -189,20 +152,21 @@ pub(crate) async fn a_market_that_does_not_answer_leaves_the_outcome_unknown() {
 }
 
 pub(crate) async fn what_was_put_is_not_denied_when_it_cannot_be_shown() {
-    let router = alone(Blind::default(), Duration::from_secs(10));
+    let market = Deaf { takes_puts: true, ..Deaf::default() };
+    let router = alone(market, Duration::from_secs(10));
     send(router.clone(), put("ring", &auction(10))).await.refused(503, "outcome_unknown");
     send(router, look("ring")).await.refused(503, "overloaded");
 }
 
 pub(crate) async fn many_who_ask_whether_it_is_ready_are_one_question_to_the_store() {
-    let market = Blind::default();
+    let market = Deaf { takes_puts: true, ..Deaf::default() };
     let router = alone(market.clone(), Duration::from_secs(10));
     let asked: Vec<_> = (0..50).map(|_| tokio::spawn(send(router.clone(), Ask::get("/readyz")))).collect();
     for asked in asked {
         asked.await.expect("no task fails").is(200);
     }
     // Another one if the test stands still for longer than an answer counts.
-    let questions = market.0.load(Ordering::Relaxed);
+    let questions = market.asked.load(Ordering::Relaxed);
     assert!((1..10).contains(&questions), "{questions} questions");
 }
 

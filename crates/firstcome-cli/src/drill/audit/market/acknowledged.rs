@@ -75,7 +75,7 @@ mod tests {
     fn told() -> Story {
         let mut story = Story::new();
         story.charge(1, 100, 50).bid(1, 10, 100).told_bid(1, 90, 110);
-        story.moves_and_hears(1, 100, 40, 60, Told::Moved { total: 100, available: 100 });
+        story.asks(What::Charge, 1, 100, [40, 60], Told::Moved { total: 100, available: 100 });
         story.ends_here();
         story
     }
@@ -96,7 +96,7 @@ mod tests {
         poor.history.records[1].remove(0);
         assert_eq!(acknowledged_stays(&poor.books()).breaches, 1);
         let mut more = told();
-        more.moves_and_hears(1, 100, 40, 60, Told::Moved { total: 101, available: 101 });
+        more.asks(What::Charge, 1, 100, [40, 60], Told::Moved { total: 101, available: 101 });
         assert_eq!(acknowledged_stays(&more.books()).breaches, 1);
     }
 
@@ -106,7 +106,7 @@ mod tests {
         let sale = story.charge(1, 100, 10).sold(1, 10, 50);
         let told = |story: &Story, member: u32, sale: Sale| {
             let mut story = story.clone();
-            story.buys_and_hears(member, 40, 60, Told::Sold(sale));
+            story.asks(What::Purchase, member, 0, [40, 60], Told::Sold(sale));
             acknowledged_stays(&story.books()).breaches
         };
         assert_eq!(told(&story, 1, sale), 0);

@@ -72,13 +72,13 @@ mod tests {
     fn what_nobody_asked_for_is_seen() {
         let mut story = Story::new();
         story.charge(1, 100, 50).bid(1, 10, 100).told_bid(1, 90, 110);
-        story.moves_and_hears(1, 100, 40, 60, Told::Lost);
+        story.asks(What::Charge, 1, 100, [40, 60], Told::Lost);
         assert_eq!(nothing_unasked(&story.books()).breaches, 0, "one that got no answer may have happened");
         let mut alone = story.clone();
         alone.bid(2, 12, 200);
         assert_eq!(nothing_unasked(&alone.books()).breaches, 1);
         let mut refused = story.clone();
-        refused.bid(2, 12, 200).bids_and_hears(2, 12, 190, 210, Told::TooLow(13));
+        refused.bid(2, 12, 200).asks(What::Bid, 2, 12, [190, 210], Told::TooLow(13));
         assert_eq!(nothing_unasked(&refused.books()).breaches, 1);
         let mut twice = story.clone();
         twice.charge(1, 100, 70);

@@ -85,7 +85,7 @@ pub(super) fn one_sale(books: &Books<'_>) -> AuditCheck {
 mod tests {
     use super::super::story::Story;
     use super::*;
-    use crate::drill::auction::record::Sale;
+    use crate::drill::auction::record::{Sale, What};
 
     fn sold() -> Story {
         let mut story = Story::new();
@@ -140,7 +140,7 @@ mod tests {
             (Told::Sold(Sale { at_us: 1_051, ..sale }), 1),
         ] {
             let mut story = sold();
-            story.buys_and_hears(1, 1_040, 1_060, told);
+            story.asks(What::Purchase, 1, 0, [1_040, 1_060], told);
             assert_eq!(one_sale(&story.books()).breaches, breaches, "{told:?}");
         }
     }

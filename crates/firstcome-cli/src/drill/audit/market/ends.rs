@@ -51,6 +51,7 @@ pub(super) fn end_follows_bids(books: &Books<'_>) -> AuditCheck {
 mod tests {
     use super::super::story::Story;
     use super::*;
+    use crate::drill::auction::record::What;
 
     #[test]
     fn only_accepted_late_bids_put_the_end_off() {
@@ -66,9 +67,9 @@ mod tests {
         story.history.last[0].ends_us = Some(1_100);
         assert_eq!(end_follows_bids(&story.books()).breaches, 1);
         let mut refused = story.clone();
-        refused.buys_and_hears(1, 960, 970, Told::NotEnded(1_050));
+        refused.asks(What::Purchase, 1, 0, [960, 970], Told::NotEnded(1_050));
         assert_eq!(end_follows_bids(&refused.books()).breaches, 1);
-        refused.buys_and_hears(1, 960, 970, Told::NotEnded(1_100));
+        refused.asks(What::Purchase, 1, 0, [960, 970], Told::NotEnded(1_100));
         assert_eq!(end_follows_bids(&refused.books()).breaches, 2);
     }
 }

@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn repeats_are_answered_alike() {
         let mut story = Story::new();
-        story.moves_and_hears(1, 100, 10, 20, MOVED);
+        story.asks(What::Charge, 1, 100, [10, 20], MOVED);
         story.hears_again(0, 30, 40, MOVED);
         assert_eq!(one_effect_per_key(&story.history).breaches, 0);
         let mut other = story.clone();
@@ -78,8 +78,8 @@ mod tests {
     #[test]
     fn another_body_is_sent_away_and_only_then() {
         let mut story = Story::new();
-        story.moves_and_hears(1, 100, 10, 20, MOVED);
-        story.moves_and_hears(1, 200, 30, 40, Told::KeyReused);
+        story.asks(What::Charge, 1, 100, [10, 20], MOVED);
+        story.asks(What::Charge, 1, 200, [30, 40], Told::KeyReused);
         story.history.orders[1].key = story.history.orders[0].key;
         assert_eq!(one_effect_per_key(&story.history).breaches, 0);
         let mut both = story.clone();

@@ -106,7 +106,7 @@ fn can_be(books: &Books<'_>, news: &News, look: &Look) -> bool {
 mod tests {
     use super::super::story::Story;
     use super::*;
-    use crate::drill::auction::record::Sale;
+    use crate::drill::auction::record::{Sale, What};
 
     #[test]
     fn a_look_is_true_at_some_moment() {
@@ -144,7 +144,7 @@ mod tests {
     fn a_sale_is_shown_from_when_it_was_told_on() {
         let mut story = Story::fixed_price();
         let sale = story.sold(1, 10, 100);
-        story.buys_and_hears(1, 90, 110, Told::Sold(sale));
+        story.asks(What::Purchase, 1, 0, [90, 110], Told::Sold(sale));
         (story.history.last[0].sent_us, story.history.last[0].received_us) = (500, 510);
         for (state, shown, sent_us, received_us, fine) in [
             (State::Running, None, 80, 90, true),

@@ -79,15 +79,16 @@ fn who(member: u32) -> String {
 mod tests {
     use super::story::Story;
     use super::*;
+    use crate::drill::auction::record::What;
 
     #[test]
     fn an_answer_that_the_call_may_not_give_is_seen() {
         let mut story = Story::new();
-        story.bids_and_hears(1, 10, 90, 110, Told::Lost);
+        story.asks(What::Bid, 1, 10, [90, 110], Told::Lost);
         let known = answers_known(&story.history);
         assert_eq!((known.checked, known.breaches), (1, 0));
         for number in 0..7 {
-            story.bids_and_hears(1, 10, 90, 110, Told::Unexpected);
+            story.asks(What::Bid, 1, 10, [90, 110], Told::Unexpected);
             story.history.strange.push(format!("bid: 418 {number}"));
         }
         story.history.strange_looks = 2;

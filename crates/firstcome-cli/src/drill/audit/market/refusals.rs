@@ -141,7 +141,7 @@ mod tests {
     fn check(story: &Story, rows: &[(u32, u64, Instant, Instant, Told, bool)]) {
         for &(member, amount, sent_us, received_us, told, fine) in rows {
             let mut one = story.clone();
-            one.bids_and_hears(member, amount, sent_us, received_us, told);
+            one.asks(What::Bid, member, amount, [sent_us, received_us], told);
             let breaches = refusals_true(&one.books()).breaches;
             assert_eq!(breaches == 0, fine, "m{member} bid {amount}, {sent_us} to {received_us}: {told:?}");
         }
@@ -195,7 +195,7 @@ mod tests {
         for (member, sent_us, received_us, told, fine) in rows {
             let mut one = story.clone();
             one.ends_here();
-            one.buys_and_hears(member, sent_us, received_us, told);
+            one.asks(What::Purchase, member, 0, [sent_us, received_us], told);
             assert_eq!(refusals_true(&one.books()).breaches == 0, fine, "m{member} {sent_us}: {told:?}");
         }
         story.ends_here();
@@ -209,7 +209,7 @@ mod tests {
         ];
         for (member, sent_us, received_us, told, fine) in rows {
             let mut one = story.clone();
-            one.buys_and_hears(member, sent_us, received_us, told);
+            one.asks(What::Purchase, member, 0, [sent_us, received_us], told);
             assert_eq!(refusals_true(&one.books()).breaches == 0, fine, "sold, m{member} {sent_us}: {told:?}");
         }
     }
@@ -236,7 +236,7 @@ mod tests {
         ];
         for (member, sent_us, received_us, told, fine) in rows {
             let mut one = story.clone();
-            one.buys_and_hears(member, sent_us, received_us, told);
+            one.asks(What::Purchase, member, 0, [sent_us, received_us], told);
             assert_eq!(refusals_true(&one.books()).breaches == 0, fine, "m{member} {sent_us}: {told:?}");
         }
         for (told, fine) in [
@@ -246,7 +246,7 @@ mod tests {
             (Told::NotInProgress, false),
         ] {
             let mut one = story.clone();
-            one.refunds_and_hears(2, 10, 50, 60, told);
+            one.asks(What::Refund, 2, 10, [50, 60], told);
             assert_eq!(refusals_true(&one.books()).breaches == 0, fine, "a refund: {told:?}");
         }
     }

@@ -121,41 +121,17 @@ impl Story {
         self.hears(order, sent_us, received_us, told)
     }
 
-    pub(super) fn bids_and_hears(
+    /// Somebody asks for something with an order of its own, and is told so.
+    pub(super) fn asks(
         &mut self,
+        what: What,
         member: u32,
         amount: u64,
-        sent_us: Instant,
-        received_us: Instant,
+        [sent_us, received_us]: [Instant; 2],
         told: Told,
     ) {
-        self.hears(Order { what: What::Bid, member, lot: 0, amount, key: 0 }, sent_us, received_us, told);
-    }
-
-    pub(super) fn buys_and_hears(&mut self, member: u32, sent_us: Instant, received_us: Instant, told: Told) {
-        self.hears(Order { what: What::Purchase, member, lot: 0, amount: 0, key: 0 }, sent_us, received_us, told);
-    }
-
-    pub(super) fn moves_and_hears(
-        &mut self,
-        member: u32,
-        amount: u64,
-        sent_us: Instant,
-        received_us: Instant,
-        told: Told,
-    ) {
-        self.hears(Order { what: What::Charge, member, lot: STRANGER, amount, key: 0 }, sent_us, received_us, told);
-    }
-
-    pub(super) fn refunds_and_hears(
-        &mut self,
-        member: u32,
-        amount: u64,
-        sent_us: Instant,
-        received_us: Instant,
-        told: Told,
-    ) {
-        self.hears(Order { what: What::Refund, member, lot: STRANGER, amount, key: 0 }, sent_us, received_us, told);
+        let lot = if matches!(what, What::Bid | What::Purchase) { 0 } else { STRANGER };
+        self.hears(Order { what, member, lot, amount, key: 0 }, sent_us, received_us, told);
     }
 
     /// The last look at the listing was then, and shows its bids.
