@@ -12,6 +12,7 @@
 //!   ([`Coupon::rests_on`]): it may be told only once these are durable.
 
 mod book;
+mod standing;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ use crate::limits::{ATTRIBUTES_BYTES_MAX, COUPON_LIMIT_MAX, TITLE_BYTES_MAX};
 use crate::time::Timestamp;
 use book::{Book, Keys};
 use hashbrown::HashMap;
+pub use standing::Standing;
 use std::hash::RandomState;
 
 /// The place of a claim: 1 for the first one, without gaps.
@@ -326,38 +328,18 @@ impl Coupon {
         self.book.issued()
     }
 
-    /// Where the coupon stands when `issued` of its claims count. Same order as [`Self::judge_claim`].
+    /// Where the coupon stands when `issued` of its claims count.
     pub fn state(&self, issued: u32, now: Timestamp) -> CouponState {
-        match self.closed(now) {
-            Some(Rejection::Deleted) => CouponState::Deleted,
-            Some(Rejection::NotOpen(_)) => CouponState::Scheduled,
-            Some(_) => CouponState::Expired,
-            None if self.settings.limit.get() <= issued => CouponState::SoldOut,
-            None => CouponState::Open,
-        }
+        Standing { issued, ..self.standing() }.state(now)
+    }
+
+    const fn standing(&self) -> Standing<'_> {
+        Standing { settings: &self.settings, deleted: self.deleted, issued: self.book.issued() }
     }
 
     /// Whether the time matters to a refusal: else a reader need not look at the clock.
     pub const fn is_timed(&self) -> bool {
         self.settings.opens_at.is_some() || self.settings.expires_at.is_some()
-    }
-
-    /// The refusal that everybody gets at this moment, whatever was issued. Order: deleted, not open, expired.
-    fn closed(&self, now: Timestamp) -> Option<Rejection> {
-        if self.deleted {
-            return Some(Rejection::Deleted);
-        }
-        if let Some(opens_at) = self.settings.opens_at
-            && now < opens_at
-        {
-            return Some(Rejection::NotOpen(opens_at));
-        }
-        if let Some(expires_at) = self.settings.expires_at
-            && expires_at <= now
-        {
-            return Some(Rejection::Expired(expires_at));
-        }
-        None
     }
 
     /// Judges one claim and changes nothing.
@@ -377,14 +359,7 @@ impl Coupon {
         if let Some(issued) = self.claim_of(claim.user.as_str()) {
             return Err(Rejection::AlreadyIssued(issued));
         }
-        if let Some(rejection) = self.closed(now) {
-            return Err(rejection);
-        }
-        let (issued, limit) = (self.book.issued(), self.sellable());
-        assert!(issued <= limit, "oversold: {issued} of {limit}");
-        if issued == limit {
-            return Err(Rejection::SoldOut);
-        }
+        self.standing().judge_newcomer(now)?;
         Ok(Effect::New(Issued { serial: self.next_serial(), issued_at: now.max(self.last_issued_at()) }))
     }
 
@@ -406,7 +381,7 @@ impl Coupon {
     pub fn claim(&mut self, claim: &Claim, now: Timestamp) -> Result<Effect<Issued>, Rejection> {
         let answer = self.judge_claim(claim, now);
         if let Ok(Effect::New(issued)) = answer {
-            assert!(self.book.issued() < self.sellable(), "oversold");
+            assert!(self.book.issued() < self.standing().sellable(), "oversold");
             let serial = self.book.append(&claim.user, issued.issued_at);
             #[cfg(not(feature = "planted-bugs"))]
             assert_eq!(serial, issued.serial, "a serial was left out");
@@ -464,18 +439,9 @@ impl Coupon {
         answer
     }
 
-    /// Judges new settings and changes nothing. Order of checks: deleted, limit below issued, room fixed.
+    /// Judges new settings and changes nothing: see [`Standing::judge_settings`].
     pub fn judge_settings(&self, settings: &CouponSettings) -> Result<(), Rejection> {
-        if self.deleted {
-            return Err(Rejection::Deleted);
-        }
-        if settings.limit.get() < self.book.issued() {
-            return Err(Rejection::LimitBelowIssued(self.book.issued()));
-        }
-        if 0 < self.book.issued() && settings.room != self.settings.room {
-            return Err(Rejection::RoomFixed);
-        }
-        Ok(())
+        self.standing().judge_settings(settings)
     }
 
     /// Puts settings in force that [`Self::judge_settings`] let through.
@@ -557,14 +523,6 @@ impl Coupon {
 
     fn last_issued_at(&self) -> Timestamp {
         Serial::new(self.book.issued()).map_or(Timestamp::MIN, |serial| self.book.issued_at(serial))
-    }
-
-    fn sellable(&self) -> u32 {
-        #[cfg(feature = "planted-bugs")]
-        if crate::planted::is(crate::planted::Bug::OversellByOne) {
-            return self.settings.limit.get() + 1;
-        }
-        self.settings.limit.get()
     }
 
     fn next_serial(&self) -> Serial {

@@ -16,6 +16,8 @@ pub mod conformance;
 pub mod edge;
 pub mod embedded;
 mod error;
+#[cfg(all(feature = "redis", feature = "sql"))]
+pub mod fleet;
 mod handle;
 mod lock;
 mod market;

@@ -19,6 +19,8 @@ pub enum Durability {
     Memory,
     /// The process killed, the machine without power: it was synced to disk before it was told.
     Disk,
+    /// Redis killed or lost: the database had committed it before it was told.
+    Sql,
 }
 
 impl Durability {
@@ -27,6 +29,7 @@ impl Durability {
         match self {
             Self::Memory => "memory",
             Self::Disk => "disk",
+            Self::Sql => "sql",
         }
     }
 }

@@ -9,9 +9,9 @@
 //! - Isolation is READ COMMITTED. Nothing rests on it but that each statement sees what was committed before it: whatever is
 //!   judged by was locked first, and is written only if it is as it was read (versions of listings, counts of records).
 //! - Serialization failures, deadlocks and broken connections repeat the whole batch, on what is there then, for
-//!   [`MarketOptions::patience`]; they are never a refusal. After a commit without an answer the adapter looks itself: see
+//!   [`DatabaseOptions::patience`]; they are never a refusal. After a commit without an answer the adapter looks itself: see
 //!   the module `proof`.
-//! - A process that is stopped in the middle of a transaction delays others by [`MarketOptions::idle_timeout`]; then the server
+//! - A process that is stopped in the middle of a transaction delays others by [`DatabaseOptions::idle_timeout`]; then the server
 //!   gives its locks back, and its late commit fails.
 //! - Where commits of PostgreSQL wait for other servers (`synchronous_standby_names`), a change is told after that wait, also if its
 //!   commit was not answered and had to be looked up. A wait that an operator cancels is acknowledged by the server itself.
@@ -23,23 +23,19 @@ mod batch;
 mod changes;
 mod closer;
 mod combine;
-mod flush;
 mod judge;
 mod lanes;
 mod load;
 mod mysql;
-mod options;
 mod postgres;
 mod proof;
-mod schema;
 mod shop;
 mod tongue;
 mod verify;
 
-pub use options::MarketOptions;
 pub use verify::verify_market;
 
-use super::{Address, SqlError};
+use super::{Address, DatabaseOptions, SqlError};
 use crate::error::StoreError;
 use crate::market::{Closings, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase};
 use crate::port::Put;
@@ -80,15 +76,15 @@ macro_rules! on {
 impl SqlMarket {
     /// Opens the market of a database with the default options: see [`Self::open_with`].
     pub async fn open(url: &str) -> Result<Self, SqlError> {
-        Self::open_with(url, MarketOptions::default()).await
+        Self::open_with(url, DatabaseOptions::default()).await
     }
 
     /// Opens the market of a database, and makes its tables or brings them to this version. Must run within a runtime, which
     /// then closes auctions in the background.
     ///
-    /// [`SqlError::Broken`]: a server that may lose what it acknowledges (unless [`MarketOptions::allow_volatile`] says
+    /// [`SqlError::Broken`]: a server that may lose what it acknowledges (unless [`DatabaseOptions::allow_volatile`] says
     /// that it may), that does not give the isolation it is asked for, or that is too old; and tables of a later version.
-    pub async fn open_with(url: &str, options: MarketOptions) -> Result<Self, SqlError> {
+    pub async fn open_with(url: &str, options: DatabaseOptions) -> Result<Self, SqlError> {
         let address = Address::parse(url)?;
         let (kind, closer) = match &address {
             Address::Postgres(_) => {
@@ -108,7 +104,7 @@ impl SqlMarket {
     /// Brings the tables to this version; opening does the same. A second time has no effect. Several at once wait for each
     /// other.
     pub async fn migrate(&self) -> Result<(), SqlError> {
-        on!(self, shop => schema::migrate(shop).await)
+        on!(self, shop => shop.migrate().await)
     }
 
     /// How many batches were done again since the start, because others were served first or a connection broke.

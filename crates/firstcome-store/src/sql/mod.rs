@@ -8,14 +8,20 @@
 //! decides (`sslmode`, `ssl-mode`). Accounts of MySQL 8 need it, or a socket: the exchange of passwords over plain TCP is not
 //! built in.
 
+pub(crate) mod base;
+pub(crate) mod dialect;
 mod error;
 mod lock;
 mod market;
+mod options;
+pub(crate) mod reader;
+pub(crate) mod schema;
 mod session;
 
 pub use error::SqlError;
 pub use lock::PostgresLocks;
-pub use market::{MarketOptions, SqlMarket, verify_market};
+pub use market::{SqlMarket, verify_market};
+pub use options::DatabaseOptions;
 pub use session::{SessionHold, SessionLocks};
 
 use sqlx::mysql::MySqlConnectOptions;

@@ -20,7 +20,7 @@ use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::id::{ListingName, MemberName, RequestId};
 use firstcome_store::core::points::{Amount, Balance};
 use firstcome_store::core::time::Timestamp;
-use firstcome_store::sql::{MarketOptions, SqlMarket};
+use firstcome_store::sql::{DatabaseOptions, SqlMarket};
 use firstcome_store::{MarketAnswer, MarketStore, MovePoints, PlaceBid, Purchase, Transfer};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
 
@@ -116,8 +116,8 @@ impl Foreign {
 }
 
 /// Options for servers that forget what a crash would lose.
-pub(crate) fn options() -> MarketOptions {
-    let mut options = MarketOptions::default();
+pub(crate) fn options() -> DatabaseOptions {
+    let mut options = DatabaseOptions::default();
     options.allow_volatile = true;
     options
 }

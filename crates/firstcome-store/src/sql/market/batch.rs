@@ -8,14 +8,17 @@
 use super::changes::{Changes, ListingChange};
 use super::judge::{Answer, Bench, Command, Known, KnownEffect};
 use super::lanes::{Scope, Waiting};
-use super::load::{self, Reader};
+use super::load;
 use super::proof::{Pending, draw_writer};
-use super::shop::{ROLL_BACK, Session, Shop};
+use super::shop::Shop;
 #[cfg(feature = "planted-bugs")]
 use super::tongue::lock;
-use super::tongue::{Opening, RequestScope, Tongue, list, number, tag};
+use super::tongue::{Opening, RequestScope, Tongue, tag};
 use crate::port::Put;
 use crate::sql::SqlError;
+use crate::sql::base::{ROLL_BACK, Session};
+use crate::sql::dialect::{list, number};
+use crate::sql::reader::Reader;
 use firstcome_core::auction::{Listing, Phase, PlacedBid, Rejection};
 use firstcome_core::id::{ListingName, MemberName};
 #[cfg(feature = "planted-bugs")]

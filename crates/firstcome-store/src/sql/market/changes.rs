@@ -1,6 +1,7 @@
 //! What a batch changes, as rows.
 
-use super::tongue::{RequestScope, maybe, number, quoted};
+use super::tongue::RequestScope;
+use crate::sql::dialect::{maybe, number, quoted};
 use firstcome_core::auction::{Listing, Phase, PlacedBid, Terms};
 use firstcome_core::points::{Record, Wallet};
 use firstcome_core::time::Timestamp;

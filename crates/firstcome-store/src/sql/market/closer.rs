@@ -3,12 +3,12 @@
 
 use super::judge::Command;
 use super::lanes::Scope;
-use super::load::Reader;
 use super::shop::Shop;
 use super::tongue::{Tongue, tag};
 use crate::edge::draw_pause;
 use crate::error::StoreError;
 use crate::sql::SqlError;
+use crate::sql::reader::Reader;
 use firstcome_core::id::ListingName;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};

@@ -1,119 +1,13 @@
 //! From rows back to what the rules know. What cannot be true is an error, never repaired.
 
 use super::changes::Before;
-use super::tongue::{Cells, LISTING_COLUMNS};
+use super::tongue::LISTING_COLUMNS;
 use crate::sql::SqlError;
+use crate::sql::dialect::Cells;
+use crate::sql::reader::{Reader, wrong};
 use firstcome_core::auction::{AuctionTerms, Bid, Extend, Listing, Phase, Sale, Standing, Terms};
 use firstcome_core::id::{ListingName, MemberName};
-use firstcome_core::points::{Amount, Balance, Chain, Kind, Record, Reference, Wallet};
-use firstcome_core::time::Timestamp;
-
-/// A row that cannot be read, or cannot be true.
-fn wrong(what: &str) -> SqlError {
-    SqlError::broken(format!("the tables hold what cannot be: {what}; run `firstcome verify`"))
-}
-
-fn unreadable(error: &sqlx::Error) -> SqlError {
-    SqlError::in_transaction(error)
-}
-
-/// Reads the cells of a row one after the other.
-pub(super) struct Reader<'a, R> {
-    row: &'a R,
-    at: usize,
-}
-
-impl<'a, R: Cells> Reader<'a, R> {
-    /// Begins at a column.
-    pub(super) const fn at(row: &'a R, at: usize) -> Self {
-        Self { row, at }
-    }
-
-    const fn next(&mut self) -> usize {
-        self.at += 1;
-        self.at - 1
-    }
-
-    pub(super) fn integer(&mut self) -> Result<i64, SqlError> {
-        self.row.integer(self.next()).map_err(|error| unreadable(&error))
-    }
-
-    /// A number if there is one.
-    pub(super) fn maybe_integer(&mut self) -> Result<Option<i64>, SqlError> {
-        self.row.maybe_integer(self.next()).map_err(|error| unreadable(&error))
-    }
-
-    /// A number that is never negative.
-    pub(super) fn count(&mut self) -> Result<u64, SqlError> {
-        u64::try_from(self.integer()?).map_err(|_| wrong("a negative number"))
-    }
-
-    fn maybe_count(&mut self) -> Result<Option<u64>, SqlError> {
-        let count = |number| u64::try_from(number).map_err(|_| wrong("a negative number"));
-        self.maybe_integer()?.map(count).transpose()
-    }
-
-    /// A number that is never negative, and small.
-    pub(super) fn small(&mut self) -> Result<u32, SqlError> {
-        u32::try_from(self.integer()?).map_err(|_| wrong("a number out of its range"))
-    }
-
-    pub(super) fn amount(&mut self) -> Result<Amount, SqlError> {
-        Amount::new(self.count()?).ok_or_else(|| wrong("an amount out of its range"))
-    }
-
-    pub(super) fn instant(&mut self) -> Result<Timestamp, SqlError> {
-        Timestamp::from_us(self.integer()?).ok_or_else(|| wrong("an instant out of its range"))
-    }
-
-    fn maybe_instant(&mut self) -> Result<Option<Timestamp>, SqlError> {
-        let instant = |us| Timestamp::from_us(us).ok_or_else(|| wrong("an instant out of its range"));
-        self.maybe_integer()?.map(instant).transpose()
-    }
-
-    /// A text if there is one.
-    pub(super) fn maybe_text(&mut self) -> Result<Option<String>, SqlError> {
-        self.row.maybe_text(self.next()).map_err(|error| unreadable(&error))
-    }
-
-    fn maybe_member(&mut self) -> Result<Option<MemberName>, SqlError> {
-        let member = |text: String| MemberName::parse(&text).map_err(|_| wrong("a name that is none"));
-        self.maybe_text()?.map(member).transpose()
-    }
-
-    pub(super) fn member(&mut self) -> Result<MemberName, SqlError> {
-        self.maybe_member()?.ok_or_else(|| wrong("a member without a name"))
-    }
-
-    fn maybe_listing(&mut self) -> Result<Option<ListingName>, SqlError> {
-        let listing = |text: String| ListingName::parse(&text).map_err(|_| wrong("a name that is none"));
-        self.maybe_text()?.map(listing).transpose()
-    }
-
-    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], SqlError> {
-        let bytes = self.row.bytes(self.next()).map_err(|error| unreadable(&error))?;
-        bytes.try_into().map_err(|_| wrong("a digest of another length"))
-    }
-
-    pub(super) fn chain(&mut self) -> Result<Chain, SqlError> {
-        Ok(Chain(self.bytes()?))
-    }
-
-    pub(super) fn key(&mut self) -> Result<u128, SqlError> {
-        Ok(u128::from_be_bytes(self.bytes()?))
-    }
-
-    pub(super) fn balance(&mut self) -> Result<Balance, SqlError> {
-        let (total, held) = (self.count()?, self.count()?);
-        Balance::new(total, held).ok_or_else(|| wrong("a balance out of its range"))
-    }
-
-    /// The number of a bid, if there is one.
-    fn maybe_bid(&mut self) -> Result<Option<u32>, SqlError> {
-        let bid = |number: u64| u32::try_from(number).map_err(|_| wrong("a bid's number out of its range"));
-        self.maybe_count()?.map(bid).transpose()
-    }
-}
+use firstcome_core::points::{Amount, Kind, Record, Reference, Wallet};
 
 /// A listing as it stands in its table.
 pub(super) struct Stored {
@@ -175,7 +69,7 @@ pub(super) fn columns<R: Cells>(row: &R) -> Result<Columns, SqlError> {
     };
     let version = cells.count()?;
     let last_at = cells.instant()?;
-    debug_assert_eq!(cells.at, 1 + LISTING_COLUMNS.len(), "all columns are read");
+    debug_assert_eq!(cells.position(), 1 + LISTING_COLUMNS.len(), "all columns are read");
     let standing = Standing {
         name,
         owner,

@@ -10,11 +10,13 @@
 
 use super::batch::Judged;
 use super::changes::{Changes, ListingChange};
-use super::load::Reader;
-use super::shop::{ROLL_BACK, Shop};
-use super::tongue::{RequestScope, Tongue, lock, quoted};
+use super::shop::Shop;
+use super::tongue::{RequestScope, Tongue, lock};
 use crate::edge::draw_id;
 use crate::sql::SqlError;
+use crate::sql::base::ROLL_BACK;
+use crate::sql::dialect::{Cells, quoted};
+use crate::sql::reader::Reader;
 use tokio::time::Instant;
 
 /// A batch whose commit was not answered.
@@ -113,7 +115,7 @@ impl<D: Tongue> Shop<D> {
     }
 }
 
-fn version_and_writer<R: super::tongue::Cells>(row: &R) -> Result<(u64, i64), SqlError> {
+fn version_and_writer<R: Cells>(row: &R) -> Result<(u64, i64), SqlError> {
     let mut cells = Reader::at(row, 1);
     Ok((cells.count()?, cells.integer()?))
 }

@@ -1,44 +1,34 @@
 //! The market of one kind of database: connections, the numbers of names, and reads.
 
-use super::flush::Flushes;
 use super::judge::Command;
 use super::lanes::{Lanes, Scope};
-use super::load::{self, Reader};
-use super::options::MarketOptions;
-use super::tongue::{self, LISTING_COLUMNS, Tongue, quoted, tag};
-use crate::edge::{draw_hasher, draw_pause};
-use crate::error::{FaultKind, StoreError};
+use super::load;
+use super::tongue::{self, LISTING_COLUMNS, Tongue, tag};
+use crate::edge::draw_hasher;
+use crate::error::StoreError;
 use crate::market::{Closings, ListingView, MarketAnswer, Numbered};
-use crate::sql::{Address, SqlError};
+use crate::sql::base::{Base, Session};
+use crate::sql::dialect::quoted;
+use crate::sql::reader::Reader;
+use crate::sql::{Address, DatabaseOptions, SqlError, schema};
 use firstcome_core::auction::{Bid, Listing, Rejection};
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::{Balance, Record};
 use parking_lot::Mutex;
-use sqlx::Pool;
-use sqlx::pool::PoolConnection;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, RandomState};
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// Names whose numbers are kept in memory. Beyond it all are forgotten, and asked for again.
 const NAMES_MAX: usize = 1 << 19;
-/// The first pause before something is done again, and the longest. A random part of it is taken.
-const PAUSE_MIN: Duration = Duration::from_millis(2);
-/// See [`PAUSE_MIN`].
-const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// A market on one kind of database.
 pub(super) struct Shop<D: Tongue> {
-    pool: Pool<D>,
-    pub(super) options: MarketOptions,
+    base: Base<D>,
     pub(super) lanes: Lanes,
-    pub(super) flushes: Flushes,
-    /// Connections over which something is done.
-    in_use: Arc<AtomicUsize>,
     members: Mutex<HashMap<MemberName, i64, RandomState>>,
     listings: Mutex<HashMap<ListingName, i64, RandomState>>,
     pub(super) counts: Counts,
@@ -54,144 +44,32 @@ pub(super) struct Counts {
     pub(super) repeated: AtomicU64,
 }
 
-/// A connection while something is done over it. One that was left in the middle of a transaction is closed.
-pub(super) struct Session<D: Tongue> {
-    connection: PoolConnection<D>,
-    until: Instant,
-    clean: bool,
-    in_use: Arc<AtomicUsize>,
-}
+impl<D: Tongue> Deref for Shop<D> {
+    type Target = Base<D>;
 
-impl<D: Tongue> Drop for Session<D> {
-    fn drop(&mut self) {
-        self.in_use.fetch_sub(1, Ordering::Relaxed);
-        if !self.clean {
-            self.connection.close_on_drop();
-        }
+    fn deref(&self) -> &Base<D> {
+        &self.base
     }
-}
-
-impl<D: Tongue> Session<D> {
-    /// Runs statements before a commit, and gives their rows.
-    pub(super) async fn ask(&mut self, text: String) -> Result<Vec<D::Row>, SqlError> {
-        self.clean = false;
-        match timeout_at(self.until, D::ask(&mut self.connection, text)).await {
-            Ok(rows) => rows.map_err(|error| conflict_or(&error)),
-            Err(_) => Err(SqlError::late_in_transaction()),
-        }
-    }
-
-    /// Runs statements before a commit, and says how many rows they have written.
-    pub(super) async fn run(&mut self, text: String) -> Result<u64, SqlError> {
-        self.clean = false;
-        match timeout_at(self.until, D::run(&mut self.connection, text)).await {
-            Ok(rows) => rows.map_err(|error| conflict_or(&error)),
-            Err(_) => Err(SqlError::late_in_transaction()),
-        }
-    }
-
-    /// Commits. After an error that is [`SqlError::Unknown`] it may stand.
-    pub(super) async fn commit(mut self, patience: Duration) -> Result<(), SqlError> {
-        self.clean = false;
-        match timeout(patience, D::run(&mut self.connection, "COMMIT".to_owned())).await {
-            Ok(Ok(_)) => self.clean = true,
-            Ok(Err(error)) => return Err(SqlError::at_commit(&error)),
-            Err(_) => return Err(SqlError::late_at_commit()),
-        }
-        Ok(())
-    }
-
-    /// Says that no transaction is open.
-    pub(super) const fn done(&mut self) {
-        self.clean = true;
-    }
-}
-
-/// A row that somebody else has made in the meantime is a conflict like others: whoever comes next sees it.
-fn conflict_or(error: &sqlx::Error) -> SqlError {
-    match error.as_database_error() {
-        Some(said) if said.is_unique_violation() => SqlError::Serialization { says: error.to_string() },
-        _ => SqlError::in_transaction(error),
-    }
-}
-
-/// A pause before something is done again, longer each time.
-pub(super) struct Pause(Duration);
-
-impl Pause {
-    pub(super) const fn new() -> Self {
-        Self(PAUSE_MIN)
-    }
-
-    /// Pauses; false, at once, if that would be too long.
-    pub(super) async fn again(&mut self, until: Instant) -> bool {
-        let pause = draw_pause(self.0);
-        self.0 = (self.0 * 2).min(PAUSE_MAX);
-        if until <= Instant::now() + pause {
-            return false;
-        }
-        sleep(pause).await;
-        true
-    }
-}
-
-/// Ends a transaction, and nothing of it stays.
-pub(super) const ROLL_BACK: &str = "ROLLBACK;";
-
-/// Whether it may go better the next time.
-pub(super) const fn is_passing(error: &SqlError) -> bool {
-    matches!(
-        error,
-        SqlError::Serialization { .. }
-            | SqlError::Overloaded { .. }
-            | SqlError::Unavailable { kind: FaultKind::Unreachable, .. }
-    )
 }
 
 impl<D: Tongue> Shop<D> {
     /// Connects, makes sure that the server keeps its promises, and brings the tables to this version.
-    pub(super) async fn open(address: Address, options: MarketOptions) -> Result<Self, SqlError> {
+    pub(super) async fn open(address: Address, options: DatabaseOptions) -> Result<Self, SqlError> {
         let shop = Self {
-            pool: D::pool(address, &options)?,
-            options,
+            base: Base::open(address, options).await?,
             lanes: Lanes::new(),
-            flushes: Flushes::default(),
-            in_use: Arc::default(),
             members: Mutex::new(HashMap::with_hasher(draw_hasher())),
             listings: Mutex::new(HashMap::with_hasher(draw_hasher())),
             counts: Counts::default(),
             due: Arc::new(Notify::new()),
         };
-        super::schema::check(&shop).await?;
-        super::schema::migrate(&shop).await?;
+        shop.migrate().await?;
         Ok(shop)
     }
 
-    /// Takes a connection. Without one nothing was sent: [`SqlError::Overloaded`] if others have theirs, so that the server
-    /// is there and too much is wanted of it; else it cannot be reached.
-    pub(super) async fn session(&self, until: Instant) -> Result<Session<D>, SqlError> {
-        let says = || "no connection in time".to_owned();
-        match timeout_at(until, self.pool.acquire()).await {
-            Ok(Ok(connection)) => {
-                self.in_use.fetch_add(1, Ordering::Relaxed);
-                Ok(Session { connection, until, clean: true, in_use: Arc::clone(&self.in_use) })
-            }
-            Err(_) | Ok(Err(sqlx::Error::PoolTimedOut)) if 0 < self.in_use.load(Ordering::Relaxed) => {
-                Err(SqlError::Overloaded { says: says() })
-            }
-            Ok(Err(error)) => Err(SqlError::in_transaction(&error)),
-            Err(_) => Err(SqlError::unreachable(says())),
-        }
-    }
-
-    /// Ends a transaction that has changed nothing. What it has read is durable then.
-    pub(super) async fn end(&self, mut session: Session<D>, how: &str) -> Result<(), SqlError> {
-        session.run(how.to_owned()).await?;
-        session.done();
-        let until = session.until;
-        // Others are not to wait for it meanwhile.
-        drop(session);
-        self.flush(until).await
+    /// Brings the tables to this version.
+    pub(super) async fn migrate(&self) -> Result<(), SqlError> {
+        schema::migrate(&self.base, "market", D::STEPS).await
     }
 
     pub(super) fn closings(&self) -> Closings {
@@ -253,28 +131,6 @@ impl<D: Tongue> Shop<D> {
         }
         let ids: BTreeMap<_, _> = ids.into_iter().filter_map(|(name, id)| Some((name, id?))).collect();
         Ok(ids)
-    }
-
-    /// Runs a text that only reads, again if the connection breaks. What it shows is durable.
-    pub(super) async fn read(&self, text: String) -> Result<Vec<D::Row>, SqlError> {
-        let until = Instant::now() + self.options.connections.answer_timeout;
-        let mut pause = Pause::new();
-        loop {
-            let mut session = self.session(until).await?;
-            let read = session.ask(text.clone()).await;
-            if read.is_ok() {
-                session.done();
-            }
-            drop(session);
-            let durable = match read {
-                Ok(rows) => self.flush(until).await.map(|()| rows),
-                Err(error) => Err(error),
-            };
-            match durable {
-                Err(error) if is_passing(&error) && pause.again(until).await => {}
-                durable => return durable,
-            }
-        }
     }
 
     pub(super) async fn listing(self: &Arc<Self>, name: &ListingName) -> MarketAnswer<ListingView> {

@@ -1,15 +1,9 @@
-//! What the two kinds of databases say differently. The logic above it is the same.
-//!
-//! Statements go out as text, several at once in one round trip, which prepared statements cannot. So nothing but numbers,
-//! digests in hexadecimal and names may come into them, and a name holds neither a quote nor a backslash.
+//! What the two kinds of databases say differently about the market. The logic above it is the same.
 
 use super::changes::Changes;
-use super::options::MarketOptions;
-use crate::sql::{Address, SqlError};
+use crate::sql::dialect::{Dialect, list, number, quoted};
 use firstcome_core::id::{ListingName, MemberName};
-use sqlx::{Database, Pool};
 use std::fmt::Write as _;
-use std::future::Future;
 
 /// What a transaction needs to see, and to lock.
 pub(super) struct Opening<'a> {
@@ -59,52 +53,10 @@ pub(super) mod tag {
     pub(in super::super) const OWNER: i64 = 7;
 }
 
-/// One row of an answer.
-pub(super) trait Cells {
-    /// A number.
-    fn integer(&self, at: usize) -> Result<i64, sqlx::Error>;
-    /// A number, if there is one.
-    fn maybe_integer(&self, at: usize) -> Result<Option<i64>, sqlx::Error>;
-    /// A name, if there is one.
-    fn maybe_text(&self, at: usize) -> Result<Option<String>, sqlx::Error>;
-    /// A digest.
-    fn bytes(&self, at: usize) -> Result<Vec<u8>, sqlx::Error>;
-}
-
-/// A kind of database. The functions stand in the same order in every file.
-pub(super) trait Tongue: Database<Row: Cells> {
-    /// What makes durable all that was read before it begins; empty where all that can be read is durable.
-    const FLUSH: &'static str;
-    /// Begins a transaction.
-    const BEGIN: &'static str;
-    /// The end of an insertion that has no effect if such a row is there. It waits for whoever may be making one.
-    const UNLESS_THERE: &'static str;
-    /// The microseconds of Unix time, by the server's clock at the begin of the statement.
-    const CLOCK: &'static str;
+/// What a market says to a kind of database. The functions stand in the same order in every file.
+pub(super) trait Tongue: Dialect {
     /// Step N brings the tables of version N to version N + 1. Steps are never changed once released, only added.
     const STEPS: &'static [&'static str];
-    /// Makes sure that one process at a time looks after the tables, and that there is a place for their version.
-    const MIGRATION_BEGINS: &'static str;
-    /// The end of it, with success.
-    const MIGRATION_ENDS: &'static str;
-
-    /// Connections whose sessions are set as the market needs them. Opens nothing yet.
-    fn pool(address: Address, options: &MarketOptions) -> Result<Pool<Self>, SqlError>;
-
-    /// What the server must promise, as rows of a name and its value.
-    fn settings() -> &'static str;
-
-    /// Says what of the settings will not do.
-    fn judge(settings: &[(String, String)], options: &MarketOptions) -> Result<(), String>;
-
-    /// Runs a text, and gives all rows of all its statements.
-    fn ask(
-        connection: &mut Self::Connection,
-        text: String,
-    ) -> impl Future<Output = Result<Vec<Self::Row>, sqlx::Error>> + Send;
-
-    /// Runs a text, and says how many rows its statements have written, or found to be written.
-    fn run(connection: &mut Self::Connection, text: String) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
 
     /// Begins a transaction: locks the listing, then the wallets in the order of their numbers; then reads requests, and
     /// at last the clock.
@@ -141,52 +93,6 @@ pub(super) const LISTING_COLUMNS: [&str; 24] = [
     "version",
     "last_at",
 ];
-
-/// `a, b, c`.
-pub(super) fn list<T>(items: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut String, T)) -> String {
-    let mut text = String::new();
-    for item in items {
-        if !text.is_empty() {
-            text.push(',');
-        }
-        write(&mut text, item);
-    }
-    text
-}
-
-/// A number.
-pub(super) fn number(text: &mut String, number: impl Into<i128>) {
-    // Writing to a string cannot fail.
-    let _ = write!(text, "{}", number.into());
-}
-
-/// A number or nothing.
-pub(super) fn maybe(text: &mut String, maybe: Option<i64>) {
-    match maybe {
-        Some(some) => number(text, some),
-        None => text.push_str("NULL"),
-    }
-}
-
-/// Two digits for each byte.
-pub(super) fn hex(text: &mut String, bytes: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for byte in bytes {
-        text.push(DIGITS[usize::from(byte >> 4)].into());
-        text.push(DIGITS[usize::from(byte & 15)].into());
-    }
-}
-
-/// A name in quotes. Its type promises that it needs no escapes.
-pub(super) fn quoted(text: &mut String, name: &str) {
-    assert!(
-        name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:@-".contains(&byte)),
-        "a name as it was checked"
-    );
-    text.push('\'');
-    text.push_str(name);
-    text.push('\'');
-}
 
 /// The columns of a listing, each after its table's letter.
 pub(super) fn listing_columns() -> String {

@@ -1,10 +1,11 @@
 //! Re-checks every stored invariant of members, listings and bids from the rows of a database: the same checks as those of
 //! the file. Nothing is written, and rules of the server (who may write, what is durable) are not looked at.
 
-use super::load::{self, Columns, Reader};
-use super::tongue::{LISTING_COLUMNS, Tongue, hex};
+use super::load::{self, Columns};
+use super::tongue::{LISTING_COLUMNS, Tongue};
 use crate::check::Check;
 use crate::check::market::Replay;
+use crate::sql::reader::Reader;
 use crate::sql::{Address, SqlError, SqlOptions, connect};
 use firstcome_core::auction::Bid;
 use firstcome_core::id::{ListingName, MemberName};
@@ -27,12 +28,9 @@ trait Snapshot: Tongue {
     const IS_THERE: &'static str;
     /// The condition on the two columns of a key to come after these values, in a form that its index serves.
     fn after(columns: [&str; 2], first: i64, second: &str) -> String;
-    /// What stands before and after the hexadecimal digits of bytes in a statement.
-    const AROUND_BYTES: [&'static str; 2];
 }
 
 impl Snapshot for Postgres {
-    const AROUND_BYTES: [&'static str; 2] = ["'\\x", "'::bytea"];
     const READ_ONLY: &'static str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;";
     const IS_THERE: &'static str = "SELECT CASE WHEN to_regclass('firstcome_schema') IS NULL THEN 0 ELSE 1 END;";
 
@@ -42,7 +40,6 @@ impl Snapshot for Postgres {
 }
 
 impl Snapshot for MySql {
-    const AROUND_BYTES: [&'static str; 2] = ["x'", "'"];
     const READ_ONLY: &'static str =
         "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY;";
     const IS_THERE: &'static str = "SELECT CAST(COUNT(*) AS SIGNED) FROM information_schema.tables \
@@ -240,10 +237,8 @@ impl<D: Snapshot> Reading<D> {
     async fn keys(&mut self, replay: &mut Replay) -> Result<(), SqlError> {
         let (mut first, mut second) = (i64::MIN, [0; 16]);
         loop {
-            let [before, behind] = D::AROUND_BYTES;
-            let mut request = before.to_owned();
-            hex(&mut request, &second);
-            request.push_str(behind);
+            let mut request = String::new();
+            D::bytes(&mut request, &second);
             let after = D::after(["scope", "request"], first, &request);
             let rows = self
                 .ask(format!(

@@ -7,7 +7,7 @@ use crate::server::wait_for;
 use firstcome_store::core::auction::{ListingSettings, PlacedBid, Rejection};
 use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::time::Timestamp;
-use firstcome_store::sql::{MarketOptions, SqlMarket};
+use firstcome_store::sql::{DatabaseOptions, SqlMarket};
 use firstcome_store::{MarketAnswer, MarketStore, PlaceBid, StoreError};
 use std::future::Future;
 use std::sync::Arc;
@@ -166,7 +166,7 @@ async fn the_clock_is_read_after_the_wait_for_the_lock() {
 }
 
 /// A market over a line, and the line.
-pub(super) async fn over_a_line(base: &Base, options: MarketOptions) -> (Proxy, SqlMarket) {
+pub(super) async fn over_a_line(base: &Base, options: DatabaseOptions) -> (Proxy, SqlMarket) {
     let (head, database) = base.url.rsplit_once('/').expect("a database");
     let (head, port) = head.rsplit_once(':').expect("a port");
     let proxy = Proxy::to(port.parse().expect("a number")).await;

@@ -119,7 +119,7 @@ async fn those_who_read_at_the_same_time_share_a_flush_that_began_after_all_of_t
             assert_eq!(in_time(read).await.unwrap(), (90, 100));
         }
         let flushes = flushed(base).await - before;
-        // The market looks for auctions that are due, too.
-        assert!((2..=6).contains(&flushes), "{flushes} flushes");
+        // The market looks for auctions that are due, too: about once a second.
+        assert!((2..=40).contains(&flushes), "{flushes} flushes for 201 reads");
     }
 }

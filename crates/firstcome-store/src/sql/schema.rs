@@ -1,9 +1,9 @@
 //! The tables, their version, and what the server must promise.
 
-use super::load::Reader;
-use super::shop::Shop;
-use super::tongue::{Cells, Tongue};
-use crate::sql::SqlError;
+use super::SqlError;
+use super::base::Base;
+use super::dialect::{Cells, Dialect};
+use super::reader::Reader;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -11,8 +11,8 @@ use tokio::time::Instant;
 const OPENING_MAX: Duration = Duration::from_secs(30);
 
 /// Refuses a server that does not keep what it acknowledges, or whose sessions are not what was asked for.
-pub(super) async fn check<D: Tongue>(shop: &Shop<D>) -> Result<(), SqlError> {
-    let mut session = shop.session(Instant::now() + OPENING_MAX).await?;
+pub(crate) async fn check<D: Dialect>(base: &Base<D>) -> Result<(), SqlError> {
+    let mut session = base.session(Instant::now() + OPENING_MAX).await?;
     let rows = session.ask(D::settings().to_owned()).await?;
     session.done();
     let mut settings = Vec::new();
@@ -22,15 +22,16 @@ pub(super) async fn check<D: Tongue>(shop: &Shop<D>) -> Result<(), SqlError> {
             settings.push((name, value));
         }
     }
-    D::judge(&settings, &shop.options).map_err(SqlError::broken)
+    D::judge(&settings, &base.options).map_err(SqlError::broken)
 }
 
-/// Brings the tables to this version. Whoever comes first does it, the others wait. A second time has no effect. Refuses
+/// Brings the tables of a part to this version; step N leads from version N to version N + 1, and steps are never changed once
+/// released, only added. Whoever comes first does it, the others wait. A second time has no effect. Refuses
 /// tables of a later version.
-pub(super) async fn migrate<D: Tongue>(shop: &Shop<D>) -> Result<(), SqlError> {
-    let known = D::STEPS.len() as i64;
-    let mut session = shop.session(Instant::now() + OPENING_MAX).await?;
-    let begin = format!("{}SELECT version FROM firstcome_schema WHERE part='market';", D::MIGRATION_BEGINS);
+pub(crate) async fn migrate<D: Dialect>(base: &Base<D>, part: &str, steps: &[&str]) -> Result<(), SqlError> {
+    let known = steps.len() as i64;
+    let mut session = base.session(Instant::now() + OPENING_MAX).await?;
+    let begin = format!("{}SELECT version FROM firstcome_schema WHERE part='{part}';", D::MIGRATION_BEGINS);
     let rows = session.ask(begin).await?;
     if rows.first().map(|row| row.integer(0)).transpose().ok().flatten() != Some(1) {
         return Err(SqlError::unreachable("another process looks after the tables, and takes too long"));
@@ -43,12 +44,14 @@ pub(super) async fn migrate<D: Tongue>(shop: &Shop<D>) -> Result<(), SqlError> {
         )));
     }
     if version < known {
-        for step in &D::STEPS[usize::try_from(version).unwrap_or(0)..] {
+        for step in &steps[usize::try_from(version).unwrap_or(0)..] {
             session.run((*step).to_owned()).await?;
         }
-        let version =
-            "DELETE FROM firstcome_schema WHERE part='market'; INSERT INTO firstcome_schema (part,version) VALUES";
-        session.run(format!("{version} ('market',{known});")).await?;
+        let version = format!(
+            "DELETE FROM firstcome_schema WHERE part='{part}'; \
+             INSERT INTO firstcome_schema (part,version) VALUES ('{part}',{known});"
+        );
+        session.run(version).await?;
     }
     session.run(D::MIGRATION_ENDS.to_owned()).await?;
     session.done();

@@ -1,12 +1,12 @@
-//! How a market on a database behaves.
+//! How what is kept in a database behaves.
 
-use crate::sql::SqlOptions;
+use super::SqlOptions;
 use std::time::Duration;
 
-/// How a market on a database behaves.
+/// How what is kept in a database behaves.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct MarketOptions {
+pub struct DatabaseOptions {
     /// Its connections.
     pub connections: SqlOptions,
     /// How long a batch is tried again when others were served first or a connection broke, from when its turn comes on.
@@ -18,7 +18,7 @@ pub struct MarketOptions {
     pub allow_volatile: bool,
 }
 
-impl Default for MarketOptions {
+impl Default for DatabaseOptions {
     /// 8 s of patience, 5 s for a silent transaction, and nothing but durable databases.
     fn default() -> Self {
         Self {

@@ -1,0 +1,79 @@
+//! The rules of a coupon that look at no claim.
+
+use super::{CouponSettings, CouponState, Rejection};
+use crate::time::Timestamp;
+
+/// What a coupon is beside its claims, and how many of these there are: enough to judge whoever has none yet. For those
+/// who keep the claims elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing<'a> {
+    /// The settings in force.
+    pub settings: &'a CouponSettings,
+    /// Whether it was deleted.
+    pub deleted: bool,
+    /// How many are issued.
+    pub issued: u32,
+}
+
+impl Standing<'_> {
+    /// The refusal that everybody without a claim gets at this moment, whatever was issued. Order: deleted, not open, expired.
+    fn closed(self, now: Timestamp) -> Option<Rejection> {
+        if self.deleted {
+            return Some(Rejection::Deleted);
+        }
+        if let Some(opens_at) = self.settings.opens_at
+            && now < opens_at
+        {
+            return Some(Rejection::NotOpen(opens_at));
+        }
+        if let Some(expires_at) = self.settings.expires_at
+            && expires_at <= now
+        {
+            return Some(Rejection::Expired(expires_at));
+        }
+        None
+    }
+
+    /// Judges a claim of somebody who has none. Order of checks: deleted, not open, expired, sold out.
+    pub fn judge_newcomer(self, now: Timestamp) -> Result<(), Rejection> {
+        if let Some(rejection) = self.closed(now) {
+            return Err(rejection);
+        }
+        let (issued, limit) = (self.issued, self.sellable());
+        assert!(issued <= limit, "oversold: {issued} of {limit}");
+        if issued == limit { Err(Rejection::SoldOut) } else { Ok(()) }
+    }
+
+    /// Where the coupon stands. Same order as [`Self::judge_newcomer`].
+    pub fn state(self, now: Timestamp) -> CouponState {
+        match self.closed(now) {
+            Some(Rejection::Deleted) => CouponState::Deleted,
+            Some(Rejection::NotOpen(_)) => CouponState::Scheduled,
+            Some(_) => CouponState::Expired,
+            None if self.settings.limit.get() <= self.issued => CouponState::SoldOut,
+            None => CouponState::Open,
+        }
+    }
+
+    /// Judges new settings. Order of checks: deleted, limit below issued, room fixed.
+    pub fn judge_settings(self, settings: &CouponSettings) -> Result<(), Rejection> {
+        if self.deleted {
+            return Err(Rejection::Deleted);
+        }
+        if settings.limit.get() < self.issued {
+            return Err(Rejection::LimitBelowIssued(self.issued));
+        }
+        if 0 < self.issued && settings.room != self.settings.room {
+            return Err(Rejection::RoomFixed);
+        }
+        Ok(())
+    }
+
+    pub(super) fn sellable(self) -> u32 {
+        #[cfg(feature = "planted-bugs")]
+        if crate::planted::is(crate::planted::Bug::OversellByOne) {
+            return self.settings.limit.get() + 1;
+        }
+        self.settings.limit.get()
+    }
+}

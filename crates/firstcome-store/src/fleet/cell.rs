@@ -1,0 +1,161 @@
+//! One coupon as this node knows it.
+
+use super::coupon::Spoken;
+use super::gate::Keys;
+use super::lane::Lane;
+use super::outbox::{Entrant, Notice, Tag, Verdict};
+use super::truth::{ClaimRow, CouponRow};
+use crate::edge::draw_hasher;
+use crate::error::StoreError;
+use crate::port::Claimed;
+use crate::voucher::VoucherKey;
+use firstcome_core::coupon::Issued;
+use firstcome_core::id::RequestId;
+use firstcome_core::time::Timestamp;
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::hash::RandomState;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tokio::sync::oneshot;
+
+/// Claims that may wait for the gate in one node, for one coupon. Protects memory.
+const CLAIMS_WAITING_MAX: usize = 65_536;
+/// Looks at SQL that may wait.
+const LOOKS_WAITING_MAX: usize = 65_536;
+
+/// A claim that waits for the gate.
+pub(super) struct Asking {
+    pub(super) entrant: Entrant,
+    pub(super) tell: oneshot::Sender<Result<Spoken, StoreError>>,
+}
+
+/// Somebody who wants to know what SQL holds.
+pub(super) struct Looking {
+    pub(super) user: Option<Box<str>>,
+    pub(super) request: Option<RequestId>,
+    pub(super) tell: oneshot::Sender<Result<Seen, StoreError>>,
+}
+
+/// What SQL holds.
+#[derive(Clone)]
+pub(super) struct Seen {
+    pub(super) row: CouponRow,
+    /// Of the user.
+    pub(super) claim: Option<ClaimRow>,
+    /// Of the request: the body, and the claim.
+    pub(super) request: Option<(u64, Issued)>,
+    pub(super) now: Timestamp,
+}
+
+/// A coupon as this node knows it.
+pub(super) struct Cell {
+    pub(super) keys: Keys,
+    pub(super) voucher_key: VoucherKey,
+    /// As it was last seen in SQL.
+    row: RwLock<CouponRow>,
+    pub(super) asking: Lane<Asking>,
+    pub(super) looking: Lane<Looking>,
+    /// Those whose tickets SQL does not have yet.
+    waiting: Mutex<HashMap<Tag, oneshot::Sender<Verdict>, RandomState>>,
+    /// How many times the gate has said that this node drains.
+    called: AtomicU64,
+    is_draining: AtomicBool,
+    /// Held while the gate is looked at or made anew.
+    pub(super) mending: tokio::sync::Mutex<()>,
+    /// What the connection was when the gate was last seen to be whole.
+    pub(super) trusted: AtomicU64,
+}
+
+/// Takes a tag out of the waiting when whoever waits has gone.
+pub(super) struct Place<'a> {
+    cell: &'a Cell,
+    tag: Tag,
+    pub(super) verdict: oneshot::Receiver<Verdict>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.cell.waiting.lock().remove(&self.tag);
+    }
+}
+
+impl Cell {
+    pub(super) fn new(row: CouponRow) -> Self {
+        Self {
+            keys: Keys { coupon: row.id },
+            voucher_key: row.voucher_key.clone(),
+            row: RwLock::new(row),
+            asking: Lane::new(CLAIMS_WAITING_MAX),
+            looking: Lane::new(LOOKS_WAITING_MAX),
+            waiting: Mutex::new(HashMap::with_hasher(draw_hasher())),
+            called: AtomicU64::new(0),
+            is_draining: AtomicBool::new(false),
+            mending: tokio::sync::Mutex::default(),
+            trusted: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// The coupon as it was last seen in SQL.
+    pub(super) fn row(&self) -> CouponRow {
+        self.row.read().clone()
+    }
+
+    /// A claim with what its holder shows.
+    pub(super) fn claimed(&self, issued: Issued) -> Claimed {
+        Claimed { issued, code: self.voucher_key.code(issued.serial) }
+    }
+
+    /// Which generation of the gate counts, and how far SQL has written it.
+    pub(super) fn position(&self) -> (i64, u64) {
+        let row = self.row.read();
+        (row.generation, row.position)
+    }
+
+    /// Keeps what was seen in SQL, if that is newer than what is known.
+    pub(super) fn learn(&self, seen: &CouponRow) {
+        let mut row = self.row.write();
+        if seen.is_since(&row) {
+            row.clone_from(seen);
+        }
+    }
+
+    /// Registers somebody who will wait for a verdict.
+    pub(super) fn wait(&self, tag: Tag) -> Place<'_> {
+        let (tell, verdict) = oneshot::channel();
+        self.waiting.lock().insert(tag, tell);
+        Place { cell: self, tag, verdict }
+    }
+
+    /// Tells verdicts to those who wait here.
+    pub(super) fn tell(&self, verdicts: impl IntoIterator<Item = (Tag, Verdict)>) {
+        let mut waiting = self.waiting.lock();
+        for (tag, verdict) in verdicts {
+            if let Some(tell) = waiting.remove(&tag) {
+                // Whoever has gone does not hear it.
+                let _ = tell.send(verdict);
+            }
+        }
+    }
+
+    /// Takes in what another node has written.
+    pub(super) fn hear(&self, notice: &Notice) {
+        self.tell(notice.verdicts.iter().copied());
+    }
+
+    /// Notes that the gate wants this node to drain; true if it is to begin.
+    pub(super) fn call(&self) -> bool {
+        self.called.fetch_add(1, Ordering::SeqCst);
+        !self.is_draining.swap(true, Ordering::SeqCst)
+    }
+
+    /// How many calls there were until now.
+    pub(super) fn calls(&self) -> u64 {
+        self.called.load(Ordering::SeqCst)
+    }
+
+    /// Ends the draining, unless there was a call since; true if it has ended.
+    pub(super) fn rest(&self, calls: u64) -> bool {
+        self.is_draining.store(false, Ordering::SeqCst);
+        self.calls() == calls || self.is_draining.swap(true, Ordering::SeqCst)
+    }
+}

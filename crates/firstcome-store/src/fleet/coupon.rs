@@ -1,0 +1,402 @@
+//! The port for coupons over many nodes.
+
+use super::cell::{Asking, Cell, Seen};
+use super::gate::{Asked, Stray, Word};
+use super::lane::Service;
+use super::looks::Serving;
+use super::outbox::{Entrant, Tag, Verdict};
+use super::truth::{ClaimRow, CouponRow, Held, Used};
+use super::{Fleet, Node, drain, on};
+use crate::edge::{draw_id, draw_pause};
+use crate::error::{Fault, FaultKind, StoreError};
+use crate::port::{
+    Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest, Refused,
+};
+use crate::redis::LinkError;
+use firstcome_core::coupon::{Claim, CouponSettings, Effect, Issued, Redeem, Redeemed, Rejection, Serial};
+use firstcome_core::id::CouponName;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// Claims that go to the gate in one script.
+const ASK_MAX: usize = 256;
+/// After so long without a verdict SQL is looked at: the message may be lost, or its sender dead.
+const VERDICT_WAIT: Duration = Duration::from_millis(500);
+/// The first pause before the gate is asked again, or SQL looked at again, and the longest. A random part of it is taken.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+/// See [`PAUSE_MIN`].
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// How often a gate that is lost is made anew for one batch before its callers are told.
+const MENDS_MAX: u32 = 3;
+
+/// One claim under way.
+struct Attempt<'a, D: Held> {
+    node: &'a Arc<Node<D>>,
+    cell: &'a Arc<Cell>,
+    claim: &'a Claim,
+    tag: Tag,
+    until: Instant,
+    pause: Duration,
+    /// Whether a ticket may have been drawn for it: then nobody can say that nothing was done.
+    is_handed_over: bool,
+}
+
+/// What is known after one question.
+enum Step {
+    Told(Result<Effect<Issued>, Rejection>),
+    /// Ask again.
+    Again,
+}
+
+fn no_claim(rejection: Rejection) -> Step {
+    Step::Told(Err(rejection))
+}
+
+impl<D: Held> Attempt<'_, D> {
+    async fn run(mut self) -> Result<Result<Effect<Issued>, Rejection>, StoreError> {
+        loop {
+            match self.step().await {
+                Ok(Step::Told(told)) => return Ok(told),
+                Ok(Step::Again) => {}
+                Err(StoreError::Unknown) => self.is_handed_over = true,
+                // Nothing was done by this question; but perhaps by one before it.
+                Err(error) if !self.is_handed_over => return Err(error),
+                Err(_) => {}
+            }
+            if self.until <= Instant::now() + self.pause {
+                return Err(if self.is_handed_over { StoreError::Unknown } else { late() });
+            }
+            sleep(draw_pause(self.pause)).await;
+            self.pause = (self.pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Asks the gate once, and follows its word until SQL has confirmed it.
+    async fn step(&mut self) -> Result<Step, StoreError> {
+        let mut place = self.cell.wait(self.tag);
+        let entrant = Entrant { tag: self.tag, claim: self.claim.clone() };
+        let Spoken { word, version, generation } = self.node.ask(self.cell, entrant).await?;
+        if version < self.cell.row().version {
+            // The gate has not heard of settings that SQL has: whoever put them is about to tell it, or has died.
+            let row = self.cell.row();
+            self.node.gate.adjust(self.cell.keys, &row).await?;
+            if !matches!(word, Word::Drawn(_)) {
+                return Ok(Step::Again);
+            }
+        }
+        match word {
+            Word::Drawn(ticket) => {
+                self.is_handed_over = true;
+                let until = self.until.min(Instant::now() + VERDICT_WAIT);
+                if let Ok(Ok(Verdict::Issued(issued))) = timeout_at(until, &mut place.verdict).await {
+                    return Ok(Step::Told(Ok(Effect::New(issued))));
+                }
+                self.confirm(generation, ticket, |seen| self.of_user(seen)).await
+            }
+            Word::Has(ticket) => self.confirm(generation, ticket, |seen| self.of_user(seen)).await,
+            Word::Again(ticket) | Word::Reused(ticket) => {
+                self.confirm(generation, ticket, |seen| self.of_request(seen)).await
+            }
+            Word::SoldOut(ticket) => self.confirm_sold_out(generation, ticket).await,
+            Word::Deleted => Ok(no_claim(Rejection::Deleted)),
+            Word::NotOpen(at) => Ok(no_claim(Rejection::NotOpen(at))),
+            Word::Expired(at) => Ok(no_claim(Rejection::Expired(at))),
+            Word::Backlog => Err(behind()),
+        }
+    }
+
+    /// Waits until SQL has come to a ticket, and says what it holds; [`Step::Again`] if it holds nothing then.
+    async fn confirm(
+        &self,
+        generation: i64,
+        ticket: u64,
+        found: impl Fn(&Seen) -> Option<Step>,
+    ) -> Result<Step, StoreError> {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let seen = self.node.look(self.cell, Some(self.claim.user.as_str()), self.claim.request).await?;
+            if let Some(step) = found(&seen) {
+                return Ok(step);
+            }
+            if seen.row.generation != generation {
+                return Ok(Step::Again);
+            }
+            if ticket <= seen.row.position {
+                // SQL has passed it over: whoever has it is to be let in anew.
+                let Claim { user, request, .. } = self.claim;
+                let stray = Stray { ticket, user: user.as_str().into(), request: *request };
+                self.node.gate.forget(self.cell.keys, generation, &stray).await?;
+                return Ok(Step::Again);
+            }
+            if self.until <= Instant::now() + pause {
+                return Err(StoreError::Unknown);
+            }
+            sleep(draw_pause(pause)).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Waits until SQL has come to the last ticket, and says whether all are issued.
+    async fn confirm_sold_out(&self, generation: i64, ticket: u64) -> Result<Step, StoreError> {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let seen = self.node.look(self.cell, Some(self.claim.user.as_str()), self.claim.request).await?;
+            if let Some(step) = self.of_user(&seen) {
+                return Ok(step);
+            }
+            let row = &seen.row;
+            if row.settings.limit.get() <= row.issued && !row.is_deleted() {
+                return Ok(no_claim(Rejection::SoldOut));
+            }
+            if row.generation != generation || ticket <= row.position {
+                // A place has come back, or the limit was raised.
+                return Ok(Step::Again);
+            }
+            if self.until <= Instant::now() + pause {
+                return Err(late());
+            }
+            sleep(draw_pause(pause)).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// What the claim of the user means for this one.
+    fn of_user(&self, seen: &Seen) -> Option<Step> {
+        if let Some(step) = self.of_request(seen) {
+            return Some(step);
+        }
+        let claim = seen.claim.as_ref()?;
+        let told = if claim.tag == self.tag {
+            Ok(Effect::New(claim.issued))
+        } else {
+            Err(Rejection::AlreadyIssued(claim.issued))
+        };
+        Some(Step::Told(told))
+    }
+
+    /// What the claim of the request means for this one.
+    fn of_request(&self, seen: &Seen) -> Option<Step> {
+        let (request, (body, issued)) = self.claim.request.zip(seen.request)?;
+        let is_own = seen.claim.as_ref().is_some_and(|claim| claim.tag == self.tag && claim.issued == issued);
+        let told = match () {
+            () if is_own => Ok(Effect::New(issued)),
+            () if body == request.body => Ok(Effect::Again(issued)),
+            () => Err(Rejection::KeyReused(issued.serial)),
+        };
+        Some(Step::Told(told))
+    }
+}
+
+/// What the gate said, and which gate.
+pub(super) struct Spoken {
+    pub(super) word: Word,
+    pub(super) version: i64,
+    pub(super) generation: i64,
+}
+
+fn behind() -> StoreError {
+    let says = "too many claims wait for the database";
+    StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says)))
+}
+
+fn late() -> StoreError {
+    let says = "no answer in time";
+    StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says)))
+}
+
+impl<D: Held> Node<D> {
+    /// A coupon by its name, if there is one.
+    async fn cell(&self, name: &CouponName) -> Result<Option<Arc<Cell>>, StoreError> {
+        if let Some(cell) = self.kept(name) {
+            return Ok(Some(cell));
+        }
+        Ok(self.truth.coupon(name).await?.map(|row| self.keep(row)))
+    }
+
+    /// Asks the gate about one claim. One round trip, shared with others.
+    async fn ask(self: &Arc<Self>, cell: &Arc<Cell>, entrant: Entrant) -> Result<Spoken, StoreError> {
+        let (tell, told) = oneshot::channel();
+        if cell.asking.push(Asking { entrant, tell })? == Service::Wanted {
+            tokio::spawn(serve(Arc::clone(self), Arc::clone(cell)));
+        }
+        told.await.unwrap_or(Err(StoreError::Unknown))
+    }
+
+    /// Asks the gate about several claims. It is looked at, and made anew, before it is asked, if it may be another one.
+    async fn ask_all(
+        self: &Arc<Self>,
+        cell: &Arc<Cell>,
+        batch: &[Asking],
+    ) -> Result<(Vec<Word>, i64, i64), StoreError> {
+        let entrants: Vec<&Entrant> = batch.iter().map(|asking| &asking.entrant).collect();
+        for _ in 0..MENDS_MAX {
+            if cell.trusted.load(Ordering::Relaxed) != self.doubts() {
+                self.mend(cell).await?;
+            }
+            let (generation, position) = cell.position();
+            let (now, backlog) = (self.truth.time.given(), self.options.backlog_max);
+            match self.gate.claim(cell.keys, generation, position, now, backlog, &entrants).await {
+                Ok(Asked::Told(judged)) => {
+                    if judged.drains {
+                        drain::call(self, cell);
+                    }
+                    return Ok((judged.words, judged.version, generation));
+                }
+                // A script that fails in the middle has met what is no gate of ours.
+                Ok(Asked::Lost) | Err(LinkError::Refused { .. }) => cell.trusted.store(u64::MAX, Ordering::Relaxed),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let says = "the gate was lost again and again";
+        Err(StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says))))
+    }
+
+    async fn put(&self, name: &CouponName, settings: &CouponSettings) -> Answer<Put> {
+        match self.truth.put_coupon(name, settings).await? {
+            Ok((put, row)) => self.enforce(row).await.map(|()| Ok(put)),
+            Err(rejection) => Ok(Err(rejection.into())),
+        }
+    }
+
+    async fn delete(&self, name: &CouponName) -> Answer<()> {
+        match self.truth.delete_coupon(name).await? {
+            Some(row) => self.enforce(row).await.map(Ok),
+            None => Ok(Err(Rejection::UnknownCoupon.into())),
+        }
+    }
+
+    /// Puts in force at the gate what SQL holds already. If it fails nobody knows when it will be in force.
+    async fn enforce(&self, row: CouponRow) -> Result<(), StoreError> {
+        let cell = self.keep(row.clone());
+        let is_trusted = cell.trusted.load(Ordering::Relaxed) == self.doubts();
+        if is_trusted && self.gate.adjust(cell.keys, &row).await.is_ok_and(|done| done) {
+            return Ok(());
+        }
+        self.mend(&cell).await.map_err(|_| StoreError::Unknown)
+    }
+
+    async fn claim(self: &Arc<Self>, name: &CouponName, claim: Claim) -> Answer<Effect<Claimed>> {
+        let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
+        let tag = Tag(draw_id().map_err(|fault| StoreError::Unavailable(Arc::new(fault)))?);
+        let until = Instant::now() + self.options.patience;
+        let attempt =
+            Attempt { node: self, cell: &cell, claim: &claim, tag, until, pause: PAUSE_MIN, is_handed_over: false };
+        Ok(match attempt.run().await? {
+            Ok(effect) => Ok(effect.map(|issued| cell.claimed(issued))),
+            Err(rejection) => {
+                let claim =
+                    if let Rejection::AlreadyIssued(issued) = rejection { Some(cell.claimed(issued)) } else { None };
+                Err(Refused { rejection, claim })
+            }
+        })
+    }
+
+    async fn view(self: &Arc<Self>, name: &CouponName) -> Answer<CouponView> {
+        let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
+        let Seen { row, now, .. } = self.look(&cell, None, None).await?;
+        let state = row.standing().state(now);
+        Ok(Ok(CouponView { settings: row.settings, issued: row.issued, state }))
+    }
+
+    async fn claim_of(self: &Arc<Self>, name: &CouponName, user: &str) -> Answer<Option<ClaimRecord>> {
+        let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
+        let seen = self.look(&cell, Some(user), None).await?;
+        Ok(Ok(seen.claim.map(|claim| record(&cell, claim))))
+    }
+
+    async fn claims(&self, name: &CouponName, after: Option<Serial>, count: usize) -> Answer<Page<ClaimRecord>> {
+        let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
+        // One more than is wanted, to see whether there are more.
+        let wanted = count.saturating_add(1).min(1 << 32) as u64;
+        let mut rows = self.truth.claims(cell.keys.coupon, after.map_or(0, Serial::get), wanted).await?;
+        let more = count < rows.len();
+        rows.truncate(count);
+        let next = if more { rows.last().map(|claim| claim.issued.serial) } else { None };
+        Ok(Ok(Page { items: rows.into_iter().map(|claim| record(&cell, claim)).collect(), next }))
+    }
+
+    async fn redeem(&self, name: &CouponName, redeem: RedeemRequest) -> Answer<Effect<ClaimRecord>> {
+        let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
+        let RedeemRequest { code, user, request } = redeem;
+        let redeem = Redeem { serial: cell.voucher_key.serial(&code), user, request };
+        let used = self.truth.redeem(cell.keys.coupon, &redeem).await?;
+        let record = |Used { user, issued, redeemed }| ClaimRecord {
+            user,
+            claimed: cell.claimed(issued),
+            attributes: None,
+            redeemed: Some(redeemed),
+        };
+        Ok(used.map(|effect| effect.map(record)).map_err(Refused::from))
+    }
+}
+
+fn record(cell: &Cell, claim: ClaimRow) -> ClaimRecord {
+    let ClaimRow { issued, user, attributes, redeemed_at, .. } = claim;
+    let redeemed = redeemed_at.map(|redeemed_at| Redeemed { serial: issued.serial, redeemed_at });
+    ClaimRecord { user, claimed: cell.claimed(issued), attributes, redeemed }
+}
+
+async fn serve<D: Held>(node: Arc<Node<D>>, cell: Arc<Cell>) {
+    let mut serving = Serving { abandon: || cell.asking.abandon(), is_done: false };
+    loop {
+        let mut batch = cell.asking.take(ASK_MAX);
+        if batch.is_empty() {
+            break;
+        }
+        // Whoever has gone away finds nothing changed.
+        batch.retain(|asking| !asking.tell.is_closed());
+        if batch.is_empty() {
+            continue;
+        }
+        match node.ask_all(&cell, &batch).await {
+            Ok((words, version, generation)) => {
+                for (asking, word) in batch.into_iter().zip(words) {
+                    let _ = asking.tell.send(Ok(Spoken { word, version, generation }));
+                }
+            }
+            Err(error) => {
+                for asking in batch {
+                    let _ = asking.tell.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+    serving.is_done = true;
+}
+
+impl CouponStore for Fleet {
+    fn durability(&self) -> Durability {
+        Durability::Sql
+    }
+
+    async fn put_coupon(&self, coupon: &CouponName, settings: CouponSettings) -> Answer<Put> {
+        on!(self, node => node.put(coupon, &settings).await)
+    }
+
+    async fn delete_coupon(&self, coupon: &CouponName) -> Answer<()> {
+        on!(self, node => node.delete(coupon).await)
+    }
+
+    async fn coupon(&self, coupon: &CouponName) -> Answer<CouponView> {
+        on!(self, node => node.view(coupon).await)
+    }
+
+    async fn claim(&self, coupon: &CouponName, claim: Claim) -> Answer<Effect<Claimed>> {
+        on!(self, node => node.claim(coupon, claim).await)
+    }
+
+    async fn claim_of(&self, coupon: &CouponName, user: &str) -> Answer<Option<ClaimRecord>> {
+        on!(self, node => node.claim_of(coupon, user).await)
+    }
+
+    async fn claims(&self, coupon: &CouponName, after: Option<Serial>, count: usize) -> Answer<Page<ClaimRecord>> {
+        on!(self, node => node.claims(coupon, after, count).await)
+    }
+
+    async fn redeem(&self, coupon: &CouponName, redeem: RedeemRequest) -> Answer<Effect<ClaimRecord>> {
+        on!(self, node => node.redeem(coupon, redeem).await)
+    }
+}

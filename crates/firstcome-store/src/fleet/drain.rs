@@ -1,0 +1,127 @@
+//! Writes the outbox of a coupon to SQL, while there is anything in it.
+
+use super::Node;
+use super::cell::Cell;
+use super::gate::{Asked, Report, Settled, Stray, channel};
+use super::outbox::{Entry, Notice, Tag, Verdict};
+use super::truth::{Batch, CouponRow, Fresh, Held, Written};
+use crate::edge::draw_pause;
+use crate::error::StoreError;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// The first pause after a failure, and the longest. A random part of it is taken.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+/// See [`PAUSE_MIN`].
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// What the gate and the other nodes are still to be told.
+#[derive(Default)]
+struct Outgoing {
+    forget: Vec<Stray>,
+    notices: Vec<(String, Vec<u8>)>,
+}
+
+/// How a round ended.
+enum Round {
+    /// A batch was written, or the coupon is known better than before: on to the next.
+    On,
+    /// Nothing is left, or another node writes.
+    Over,
+}
+
+/// The entries that follow the position without a gap. What comes after a gap was drawn by another gate.
+fn following(row: &CouponRow, entries: Vec<Entry>) -> Vec<Entry> {
+    let mut last = row.position;
+    let mut follows = |entry: &Entry| {
+        let is_next = entry.claims.as_ref().map_or(true, |claims| claims.first == last + 1);
+        last = entry.last;
+        is_next
+    };
+    entries.into_iter().take_while(|entry| follows(entry)).collect()
+}
+
+/// Begins to drain, in a task of its own, if nobody does in this node.
+pub(super) fn call<D: Held>(node: &Arc<Node<D>>, cell: &Arc<Cell>) {
+    if cell.call() {
+        tokio::spawn(drain(Arc::clone(node), Arc::clone(cell)));
+    }
+}
+
+async fn drain<D: Held>(node: Arc<Node<D>>, cell: Arc<Cell>) {
+    let mut outgoing = Outgoing::default();
+    let mut pause = PAUSE_MIN;
+    loop {
+        let calls = cell.calls();
+        match node.round(&cell, &mut outgoing).await {
+            Ok(Round::On) => pause = PAUSE_MIN,
+            Ok(Round::Over) => {
+                if cell.rest(calls) {
+                    return;
+                }
+            }
+            Err(_) => {
+                sleep(draw_pause(pause)).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+    }
+}
+
+impl<D: Held> Node<D> {
+    /// Reports what was written, and writes what is next. Three round trips, in which up to some thousand claims are written.
+    async fn round(&self, cell: &Arc<Cell>, outgoing: &mut Outgoing) -> Result<Round, StoreError> {
+        let row = cell.row();
+        let report = Report {
+            generation: row.generation,
+            position: row.position,
+            issued: row.issued,
+            forget: &outgoing.forget,
+            notices: &outgoing.notices,
+        };
+        let settled = self.gate.settle(cell.keys, &report).await?;
+        *outgoing = Outgoing::default();
+        let (anchor, entries) = match settled {
+            Asked::Told(Settled::Next { anchor, entries }) => (anchor, entries),
+            Asked::Told(Settled::Done | Settled::Other) => return Ok(Round::Over),
+            Asked::Told(Settled::Behind) => {
+                cell.learn(&self.truth.coupon_again(row.id).await?);
+                return Ok(Round::On);
+            }
+            Asked::Lost => return self.mend(cell).await.map(|()| Round::On),
+        };
+        let is_anchored = anchor.is_some_and(|anchor| anchor.anchor == row.anchor);
+        let entries = following(&row, entries);
+        if !is_anchored || entries.is_empty() {
+            return self.mend(cell).await.map(|()| Round::On);
+        }
+        match self.truth.write(&row, &Batch { entries }).await? {
+            Written::Done(fresh) => *outgoing = self.tell(cell, *fresh),
+            Written::Moved(row) => cell.learn(&row),
+        }
+        Ok(Round::On)
+    }
+
+    /// Tells those who wait here, and prepares what others are to be told.
+    fn tell(&self, cell: &Cell, fresh: Fresh) -> Outgoing {
+        let Fresh { row, verdicts, refused, dead_letters } = fresh;
+        cell.learn(&row);
+        let (counters, relaxed) = (&self.counters, Ordering::Relaxed);
+        counters.transactions.fetch_add(1, relaxed);
+        counters.dead_letters.fetch_add(dead_letters, relaxed);
+        let is_issued = |verdict: &&(String, Tag, Verdict)| matches!(verdict.2, Verdict::Issued(_));
+        counters.written.fetch_add(verdicts.iter().filter(is_issued).count() as u64, relaxed);
+        let mut of_nodes: BTreeMap<String, Vec<(Tag, Verdict)>> = BTreeMap::new();
+        for (node, tag, verdict) in verdicts {
+            of_nodes.entry(node).or_default().push((tag, verdict));
+        }
+        cell.tell(of_nodes.remove(&self.gate.node).unwrap_or_default());
+        let (coupon, generation, position) = (row.id, row.generation, row.position);
+        let notice =
+            |(node, verdicts): (String, _)| (channel(&node), Notice { coupon, generation, position, verdicts }.write());
+        Outgoing { forget: refused, notices: of_nodes.into_iter().map(notice).collect() }
+    }
+}

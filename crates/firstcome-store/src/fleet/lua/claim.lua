@@ -1,0 +1,74 @@
+-- Judges claims in their order, draws tickets, and appends what was accepted to the outbox as one entry.
+-- KEYS gate, users, keys, outbox
+-- ARGV generation, position known to be in SQL, instant or '', node, lease_ms, backlog_max, count,
+--      then for each claim: user, key or '', body, record
+local gate = redis.call('HMGET', KEYS[1], 'generation', 'ticket', 'void', 'position', 'limit', 'opens', 'expires',
+  'deleted', 'version', 'last', 'node', 'until')
+if gate[1] ~= ARGV[1] then return {'lost'} end
+local ticket, void, position, limit = tonumber(gate[2]), tonumber(gate[3]), tonumber(gate[4]), tonumber(gate[5])
+if ticket < tonumber(ARGV[2]) then
+  -- SQL holds more than was ever drawn here: this is an old state.
+  redis.call('HDEL', KEYS[1], 'generation')
+  return {'lost'}
+end
+local time = redis.call('TIME')
+local ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = tonumber(ARGV[3]) or time[1] * 1000000 + time[2]
+local opens, expires = gate[6], gate[7]
+local closed = false
+if gate[8] == '1' then closed = 'd'
+elseif opens ~= '' and now < tonumber(opens) then closed = 'o' .. opens
+elseif expires ~= '' and tonumber(expires) <= now then closed = 'x' .. expires end
+local backlog, count = tonumber(ARGV[6]), tonumber(ARGV[7])
+local users, keys, key_at = {}, {}, {}
+for at = 1, count do
+  users[at] = ARGV[4 + 4 * at]
+  local key = ARGV[5 + 4 * at]
+  if key ~= '' then
+    keys[#keys + 1] = key
+    key_at[at] = #keys
+  end
+end
+local held = redis.call('HMGET', KEYS[2], unpack(users))
+local known = #keys > 0 and redis.call('HMGET', KEYS[3], unpack(keys)) or {}
+local answers, drawn, drawn_keys, records, to_users, to_keys = {}, {}, {}, {}, {}, {}
+local first = ticket + 1
+for at = 1, count do
+  local user, key, body = users[at], ARGV[5 + 4 * at], ARGV[6 + 4 * at]
+  local request = key ~= '' and (drawn_keys[key] or known[key_at[at]])
+  local has = drawn[user] or held[at]
+  if request then
+    local of, by = string.match(request, '^(%x*):(%d+)$')
+    answers[at] = (of == body and 'r' or 'k') .. by
+  elseif has then answers[at] = 'a' .. has
+  elseif closed then answers[at] = closed
+  elseif limit <= ticket - void then answers[at] = 's' .. ticket
+  elseif backlog <= ticket - position then answers[at] = 'b'
+  else
+    ticket = ticket + 1
+    drawn[user] = ticket
+    to_users[#to_users + 1], to_users[#to_users + 2] = user, ticket
+    if key ~= '' then
+      drawn_keys[key] = body .. ':' .. ticket
+      to_keys[#to_keys + 1], to_keys[#to_keys + 2] = key, drawn_keys[key]
+    end
+    records[#records + 1] = ARGV[7 + 4 * at]
+    answers[at] = 'n' .. ticket
+  end
+end
+if first <= ticket then
+  local at = math.max(now, tonumber(gate[10]))
+  local last = string.format('%.0f', at)
+  -- The outbox first: if anything fails after it, the entry is there, and SQL decides.
+  redis.call('XADD', KEYS[4], ticket .. '-1', 'first', first, 'version', gate[9], 'at', last, 'node', ARGV[4],
+    'claims', table.concat(records))
+  redis.call('HSET', KEYS[2], unpack(to_users))
+  if #to_keys > 0 then redis.call('HSET', KEYS[3], unpack(to_keys)) end
+  redis.call('HSET', KEYS[1], 'ticket', ticket, 'last', last)
+end
+local drains = 0
+if position < ticket and (gate[11] == ARGV[4] or tonumber(gate[12]) <= ms) then
+  drains = 1
+  redis.call('HSET', KEYS[1], 'node', ARGV[4], 'until', string.format('%.0f', ms + tonumber(ARGV[5])))
+end
+return {'ok', drains, gate[9], answers}

@@ -1,0 +1,9 @@
+-- Forgets a ticket that SQL did not accept.
+-- KEYS gate, users, keys
+-- ARGV generation, ticket, user, key or '', body
+if redis.call('HGET', KEYS[1], 'generation') ~= ARGV[1] then return 0 end
+if redis.call('HGET', KEYS[2], ARGV[3]) == ARGV[2] then redis.call('HDEL', KEYS[2], ARGV[3]) end
+if ARGV[4] ~= '' and redis.call('HGET', KEYS[3], ARGV[4]) == ARGV[5] .. ':' .. ARGV[2] then
+  redis.call('HDEL', KEYS[3], ARGV[4])
+end
+return 1

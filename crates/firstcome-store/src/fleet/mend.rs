@@ -1,0 +1,108 @@
+//! Makes sure that a gate is whole, and makes it anew from SQL if it is not.
+//!
+//! A gate is whole if it is of the generation that SQL names, has drawn at least as many tickets as SQL has written, and
+//! still has the very entry that SQL has written last: then SQL holds a prefix of its stream. Anything else (a flush, an
+//! empty restart, an old snapshot, a replica that was behind, keys that were evicted) is the same case: the next generation
+//! begins in SQL, which ends all writing from the old stream, and one node brings in who has a claim, and opens.
+
+use super::Node;
+use super::cell::Cell;
+use super::gate::{FILL_PAIRS_MAX, Probe};
+use super::truth::{CouponRow, Held};
+use crate::error::{Fault, FaultKind, StoreError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Between two looks at a gate that another node makes anew.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Users that are read at once.
+const USERS_MAX: usize = 5 * FILL_PAIRS_MAX;
+
+/// Whether SQL holds a prefix of the stream of this gate.
+fn is_whole(probe: &Probe, row: &CouponRow) -> bool {
+    let Some(ticket) = probe.ticket.filter(|_| probe.generation == Some(row.generation)) else { return false };
+    let has_anchor = probe.anchor.as_ref().is_some_and(|anchor| anchor.anchor == row.anchor);
+    let follows = match &probe.next {
+        Some(next) => next.claims.as_ref().map_or(true, |claims| claims.first == row.position + 1),
+        None => ticket == row.position,
+    };
+    row.position <= ticket && has_anchor && follows
+}
+
+impl<D: Held> Node<D> {
+    /// Returns when the gate of a coupon is whole, and judges by the settings of SQL or later ones.
+    ///
+    /// Four round trips if it is; if not, as long as it takes to bring in all claims (a million in a few seconds).
+    pub(super) async fn mend(&self, cell: &Arc<Cell>) -> Result<(), StoreError> {
+        let doubts = self.doubts();
+        let _one_at_a_time = cell.mending.lock().await;
+        let until = Instant::now() + self.options.patience;
+        loop {
+            let row = self.truth.coupon_again(cell.keys.coupon).await?;
+            cell.learn(&row);
+            let probe = self.gate.probe(cell.keys, row.generation, row.position).await?;
+            if is_whole(&probe, &row) {
+                if probe.version.is_some_and(|version| row.version <= version)
+                    || self.gate.adjust(cell.keys, &row).await?
+                {
+                    cell.trusted.store(doubts, Ordering::Relaxed);
+                    return Ok(());
+                }
+                continue;
+            }
+            // What was drained meanwhile is trimmed: then SQL is further than was read.
+            if self.truth.coupon_again(cell.keys.coupon).await? == row && self.rebuild(cell, &row, &probe).await? {
+                cell.trusted.store(doubts, Ordering::Relaxed);
+                return Ok(());
+            }
+            if until < Instant::now() {
+                let says = "another node has been making a gate anew for too long";
+                return Err(StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says))));
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Makes a gate anew. False, and nothing is open, if another node does, or Redis was lost again.
+    async fn rebuild(&self, cell: &Arc<Cell>, row: &CouponRow, probe: &Probe) -> Result<bool, StoreError> {
+        if !self.gate.seize(cell.keys).await? {
+            return Ok(false);
+        }
+        let before = row.generation;
+        let Some(row) = self.truth.next_generation(row.id, before).await? else { return Ok(false) };
+        let mut after = 0;
+        loop {
+            let (users, last) = self.truth.users(row.id, after, USERS_MAX).await?;
+            if users.is_empty() {
+                break;
+            }
+            for users in users.chunks(FILL_PAIRS_MAX) {
+                if !self.gate.fill_users(cell.keys, row.generation, users).await? {
+                    return Ok(false);
+                }
+            }
+            after = last;
+        }
+        let mut after = None;
+        loop {
+            let requests = self.truth.requests(row.id, after, FILL_PAIRS_MAX).await?;
+            let Some((last, _)) = requests.last() else { break };
+            after = Some(*last);
+            if !self.gate.fill_keys(cell.keys, row.generation, &requests).await? {
+                return Ok(false);
+            }
+        }
+        let old: Vec<i64> = [Some(before), probe.generation.filter(|old| *old != before && *old != row.generation)]
+            .into_iter()
+            .flatten()
+            .collect();
+        if !self.gate.open(cell.keys, &row, &old).await? {
+            return Ok(false);
+        }
+        cell.learn(&row);
+        self.counters.rebuilt.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+}

@@ -1,0 +1,262 @@
+//! Many nodes: Redis (or Valkey) decides the order and refuses the flood, PostgreSQL, MySQL or MariaDB holds the truth
+//! (features `redis` and `sql`).
+//!
+//! # A claim's way
+//! Claims that wait in one node for the same coupon go to its [`gate`] together, as one script: it judges them in their
+//! order, draws a *ticket* for each that it lets in, and appends them to the coupon's outbox as one entry. Whichever node
+//! finds that nobody drains the outbox does so: it writes entries to SQL, the claims and the position in one transaction,
+//! reports the position to the gate and gets the next entries in the same round trip, until there are none. The serial is
+//! SQL's. After the commit the nodes whose callers wait are told by one message each; whoever hears nothing looks into SQL.
+//!
+//! # Invariants
+//! - A claim exists if SQL holds it, and nothing that is told rests on anything else: `already_issued` carries the row,
+//!   `sold_out` is told after SQL was seen to be sold out. Refusals by time or deletion rest on settings, which are in SQL
+//!   before they are in the gate.
+//! - SQL holds a prefix of one stream, each entry once: a transaction begins where the last one ended, which generation,
+//!   position and anchor say. Two nodes that drain at once cannot both write.
+//! - A gate that is behind SQL, of another generation or without its anchor is not asked: it is made anew from SQL, under a
+//!   lease, as the next generation. What the old one had let in and SQL does not hold was never told to anybody.
+//!
+//! # Not promised
+//! - That nobody is told `outcome_unknown` when Redis is lost with claims under way: the same request again tells.
+
+mod cell;
+mod coupon;
+mod drain;
+mod gate;
+mod lane;
+mod looks;
+mod mend;
+mod options;
+mod outbox;
+mod truth;
+mod wrap;
+
+pub use options::{FleetError, FleetOptions};
+pub use wrap::{DeploymentSecret, SECRET_BYTES_MIN};
+
+use crate::edge::{Clock, draw_hasher, draw_id};
+use crate::redis::{Inbox, InboxEvent, Link};
+use crate::sql::Address;
+use cell::Cell;
+use firstcome_core::id::CouponName;
+use gate::Gate;
+use outbox::Notice;
+use parking_lot::Mutex;
+use sqlx::{MySql, Postgres};
+use std::collections::HashMap;
+use std::hash::RandomState;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use tokio::task::JoinHandle;
+use truth::{Held, Time, Truth};
+
+/// Coupons kept in memory at once. Beyond it all are forgotten, and asked for again.
+const COUPONS_MAX: usize = 65_536;
+
+/// A node of many. Cheap to clone.
+#[derive(Clone)]
+pub struct Fleet {
+    kind: Kind,
+    /// Hears what other nodes have written; ends with the last clone.
+    _ears: Arc<Ears>,
+}
+
+#[derive(Clone)]
+enum Kind {
+    Postgres(Arc<Node<Postgres>>),
+    MySql(Arc<Node<MySql>>),
+}
+
+struct Ears(JoinHandle<()>);
+
+impl Drop for Ears {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The same on both kinds.
+macro_rules! on {
+    ($fleet:expr, $node:ident => $what:expr) => {
+        match &$fleet.kind {
+            $crate::fleet::Kind::Postgres($node) => $what,
+            $crate::fleet::Kind::MySql($node) => $what,
+        }
+    };
+}
+pub(crate) use on;
+
+/// What this node has done since it started.
+#[derive(Default)]
+struct Counters {
+    written: AtomicU64,
+    transactions: AtomicU64,
+    dead_letters: AtomicU64,
+    rebuilt: AtomicU64,
+}
+
+/// What a node has done since it started. Figures for benchmarks and metrics: no rule rests on them.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FleetCounts {
+    /// Claims that this node has written to SQL, for whichever node.
+    pub written: u64,
+    /// Transactions in which it did so.
+    pub transactions: u64,
+    /// Entries that nobody could read, and that were put aside.
+    pub dead_letters: u64,
+    /// Gates that this node has made anew from SQL.
+    pub rebuilt: u64,
+}
+
+/// One node over one kind of database.
+struct Node<D: Held> {
+    gate: Gate,
+    truth: Truth<D>,
+    options: FleetOptions,
+    by_name: Mutex<HashMap<CouponName, Arc<Cell>, RandomState>>,
+    by_id: Mutex<HashMap<i64, Weak<Cell>, RandomState>>,
+    /// How many times a message may have been missed: whoever was connected may have lost what it kept.
+    doubts: AtomicU64,
+    counters: Counters,
+}
+
+impl Fleet {
+    /// Connects to both, makes sure that they keep what they acknowledge, brings the tables to this version, and makes sure
+    /// that both belong to the same deployment. Must be called in a runtime with IO and time.
+    pub async fn open(
+        redis: &str,
+        sql: &str,
+        secret: DeploymentSecret,
+        options: FleetOptions,
+    ) -> Result<Self, FleetError> {
+        Self::open_at(redis, sql, secret, options, Time::Server).await
+    }
+
+    /// The same by a clock that is given, where otherwise the servers' clocks decide. For tests.
+    #[cfg(feature = "conformance")]
+    pub async fn open_by(
+        redis: &str,
+        sql: &str,
+        secret: DeploymentSecret,
+        options: FleetOptions,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, FleetError> {
+        Self::open_at(redis, sql, secret, options, Time::Given(clock)).await
+    }
+
+    async fn open_at(
+        redis: &str,
+        sql: &str,
+        secret: DeploymentSecret,
+        options: FleetOptions,
+        time: Time,
+    ) -> Result<Self, FleetError> {
+        let address = Address::parse(sql)?;
+        let number = draw_id().map_err(FleetError::Chance)?;
+        let name = format!("{number:016x}");
+        let (link, inbox) = Link::open(redis, &gate::channel(&name), options.link.clone()).await?;
+        let gate = Gate { link, node: name };
+        let database = options.database.clone();
+        let (kind, ears) = match &address {
+            Address::Postgres(_) => {
+                let node = Node::new(gate, Truth::open(address, database, secret, time).await?, options).await?;
+                let ears = tokio::spawn(listen(inbox, Arc::downgrade(&node)));
+                (Kind::Postgres(node), ears)
+            }
+            Address::MySql(_) => {
+                let node = Node::new(gate, Truth::open(address, database, secret, time).await?, options).await?;
+                let ears = tokio::spawn(listen(inbox, Arc::downgrade(&node)));
+                (Kind::MySql(node), ears)
+            }
+        };
+        Ok(Self { kind, _ears: Arc::new(Ears(ears)) })
+    }
+
+    /// What this node has done since it started.
+    pub fn counts(&self) -> FleetCounts {
+        on!(self, node => node.counts())
+    }
+
+    /// The link to Redis, for figures.
+    pub fn link(&self) -> &Link {
+        on!(self, node => &node.gate.link)
+    }
+}
+
+impl<D: Held> Node<D> {
+    async fn new(gate: Gate, truth: Truth<D>, options: FleetOptions) -> Result<Arc<Self>, FleetError> {
+        let number = truth.deployment().await?;
+        let belongs = gate.belongs(number).await?;
+        if belongs != number {
+            return Err(FleetError::OtherDeployment);
+        }
+        Ok(Arc::new(Self {
+            gate,
+            truth,
+            options,
+            by_name: Mutex::new(HashMap::with_hasher(draw_hasher())),
+            by_id: Mutex::new(HashMap::with_hasher(draw_hasher())),
+            doubts: AtomicU64::new(0),
+            counters: Counters::default(),
+        }))
+    }
+
+    fn counts(&self) -> FleetCounts {
+        let Counters { written, transactions, dead_letters, rebuilt } = &self.counters;
+        let [written, transactions, dead_letters, rebuilt] =
+            [written, transactions, dead_letters, rebuilt].map(|count| count.load(Ordering::Relaxed));
+        FleetCounts { written, transactions, dead_letters, rebuilt }
+    }
+
+    /// How many times the server may have been another one: a gate that was seen to be whole before is looked at again.
+    fn doubts(&self) -> u64 {
+        self.doubts.load(Ordering::Relaxed) + self.gate.link.counts().reconnects
+    }
+
+    /// A coupon of this name that was seen before.
+    fn kept(&self, name: &CouponName) -> Option<Arc<Cell>> {
+        self.by_name.lock().get(name).map(Arc::clone)
+    }
+
+    /// The cell of a coupon that was read.
+    fn keep(&self, row: truth::CouponRow) -> Arc<Cell> {
+        let mut by_name = self.by_name.lock();
+        if let Some(cell) = by_name.get(&row.name) {
+            cell.learn(&row);
+            return Arc::clone(cell);
+        }
+        let mut by_id = self.by_id.lock();
+        if COUPONS_MAX <= by_name.len() {
+            by_name.clear();
+            by_id.retain(|_, cell| cell.strong_count() != 0);
+        }
+        let (id, name) = (row.id, row.name.clone());
+        // One that is forgotten and still in use goes on: its waiters are known by it.
+        let cell = by_id.get(&id).and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(Cell::new(row)));
+        by_id.insert(id, Arc::downgrade(&cell));
+        by_name.insert(name, Arc::clone(&cell));
+        cell
+    }
+}
+
+/// Hears what other nodes have written, while the node is there.
+async fn listen<D: Held>(mut inbox: Inbox, node: Weak<Node<D>>) {
+    loop {
+        let event = inbox.next().await;
+        let Some(node) = node.upgrade() else { return };
+        match event {
+            InboxEvent::Message(message) => {
+                // What cannot be read helps nobody, and whoever waits for it looks into SQL.
+                if let Some(notice) = Notice::read(&message)
+                    && let Some(cell) = node.by_id.lock().get(&notice.coupon).and_then(Weak::upgrade)
+                {
+                    cell.hear(&notice);
+                }
+            }
+            InboxEvent::Connected | InboxEvent::Disconnected => {
+                node.doubts.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}

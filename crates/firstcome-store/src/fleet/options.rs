@@ -1,0 +1,57 @@
+//! How a node behaves, and why it does not open.
+
+use crate::error::Fault;
+use crate::redis::{LinkError, LinkOptions, OpenError};
+use crate::sql::{DatabaseOptions, SqlError};
+use std::time::Duration;
+
+/// How a node of many behaves.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FleetOptions {
+    /// Its connections to Redis.
+    pub link: LinkOptions,
+    /// Its connections to the database.
+    pub database: DatabaseOptions,
+    /// How long a claim waits for its outcome. Then it is unknown.
+    pub patience: Duration,
+    /// Tickets of one coupon that may wait for SQL. Beyond it claims are refused as unavailable.
+    pub backlog_max: u64,
+}
+
+impl Default for FleetOptions {
+    /// 8 s of patience, and 65 536 tickets that wait.
+    fn default() -> Self {
+        Self {
+            link: LinkOptions::default(),
+            database: DatabaseOptions::default(),
+            patience: Duration::from_secs(8),
+            backlog_max: 65_536,
+        }
+    }
+}
+
+/// Why a node does not open.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FleetError {
+    /// Redis cannot be used.
+    #[error(transparent)]
+    Redis(#[from] OpenError),
+    /// Redis was reached, and gave no answer then.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The database cannot be used.
+    #[error(transparent)]
+    Sql(#[from] SqlError),
+    /// The machine gives no random numbers.
+    #[error(transparent)]
+    Chance(Fault),
+    /// The keys on Redis are those of another deployment, whose truth is in another database.
+    #[error(
+        "the keys on this Redis belong to another deployment, with another database: give each deployment a Redis or a \
+         database number of its own, or name the database that belongs to it; if that one is gone for good, delete the key \
+         fc:deployment and all others that begin with fc:"
+    )]
+    OtherDeployment,
+}

@@ -1,0 +1,120 @@
+//! What SQL holds: rows, and the statements that read and write them.
+//!
+//! Every promise ends here. The gate may forget, lie and be ahead: a claim exists if its row does, and rows are only
+//! written together with the position of the gate's stream that they come from, by whoever finds generation, position and
+//! anchor as they were read. So SQL always holds a prefix of one stream, and each entry of it once.
+
+mod claims;
+mod coupons;
+mod deployment;
+mod redemptions;
+
+pub(super) use claims::{Batch, ClaimRow, Fresh, Written};
+pub(super) use coupons::CouponRow;
+pub(super) use redemptions::Used;
+
+use super::wrap::DeploymentSecret;
+use crate::edge::Clock;
+use crate::sql::SqlError;
+use crate::sql::base::{Base, Pause, Session, is_passing};
+use crate::sql::dialect::Dialect;
+use crate::sql::{Address, DatabaseOptions, schema};
+use firstcome_core::time::Timestamp;
+use sqlx::{MySql, Postgres};
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// Which of the statements in a text a row is from: its first column.
+mod tag {
+    pub(super) const COUPON: i64 = 1;
+    pub(super) const CLAIM: i64 = 2;
+    pub(super) const REQUEST: i64 = 3;
+    pub(super) const CLOCK: i64 = 4;
+}
+
+/// Kinds of requests.
+mod kind {
+    pub(super) const CLAIM: i64 = 1;
+    pub(super) const REDEMPTION: i64 = 2;
+}
+
+/// A kind of database that can hold it.
+pub(super) trait Held: Dialect {
+    /// Step N brings the tables of version N to version N + 1. Steps are never changed once released, only added.
+    const STEPS: &'static [&'static str];
+}
+
+impl Held for Postgres {
+    const STEPS: &'static [&'static str] = &[include_str!("truth/postgres_0001.sql")];
+}
+
+impl Held for MySql {
+    const STEPS: &'static [&'static str] = &[include_str!("truth/mysql_0001.sql")];
+}
+
+/// Whose clock decides.
+#[derive(Clone)]
+pub(super) enum Time {
+    /// That of the server which is asked.
+    Server,
+    /// One that is given, by which tests set the time.
+    Given(Arc<dyn Clock>),
+}
+
+impl Time {
+    /// The instant that is given; `None` if the server's counts.
+    pub(super) fn given(&self) -> Option<Timestamp> {
+        match self {
+            Self::Server => None,
+            Self::Given(clock) => Some(clock.now()),
+        }
+    }
+}
+
+/// The tables of a deployment.
+pub(super) struct Truth<D: Held> {
+    base: Base<D>,
+    secret: DeploymentSecret,
+    pub(super) time: Time,
+}
+
+impl<D: Held> Truth<D> {
+    /// Connects, makes sure that the server keeps its promises, brings the tables to this version, and makes sure that the
+    /// secret is that of the deployment.
+    pub(super) async fn open(
+        address: Address,
+        options: DatabaseOptions,
+        secret: DeploymentSecret,
+        time: Time,
+    ) -> Result<Self, SqlError> {
+        let truth = Self { base: Base::open(address, options).await?, secret, time };
+        schema::migrate(&truth.base, "coupons", D::STEPS).await?;
+        Ok(truth)
+    }
+
+    /// The time as a value in a statement.
+    fn clock(&self) -> String {
+        self.time.given().map_or_else(|| D::CLOCK.to_owned(), |given| given.as_us().to_string())
+    }
+
+    fn attempts(&self) -> Attempts {
+        Attempts { until: Instant::now() + self.base.options.patience, pause: Pause::new() }
+    }
+
+    async fn commit(&self, session: Session<D>) -> Result<(), SqlError> {
+        session.commit(self.base.options.connections.answer_timeout).await
+    }
+}
+
+/// What is done again while others were served first.
+struct Attempts {
+    until: Instant,
+    pause: Pause,
+}
+
+impl Attempts {
+    /// Whether to do it again after this error. Pauses before it says so.
+    async fn again(&mut self, error: &SqlError) -> bool {
+        is_passing(error) && self.pause.again(self.until).await
+    }
+}

@@ -1,0 +1,270 @@
+//! Coupons: what an operator decides, and how far the stream of each is written down.
+
+use super::{Held, Truth, tag};
+use crate::edge::draw_secret;
+use crate::fleet::outbox::first_anchor;
+use crate::port::Put;
+use crate::sql::SqlError;
+use crate::sql::base::ROLL_BACK;
+use crate::sql::dialect::{Cells, quoted};
+use crate::sql::reader::{Reader, wrong};
+use crate::voucher::VoucherKey;
+use firstcome_core::coupon::{CouponLimit, CouponSettings, Rejection, Standing, Title};
+use firstcome_core::id::{CouponName, RoomName};
+use firstcome_core::time::Timestamp;
+use tokio::time::Instant;
+
+/// The columns of a coupon, in the order in which they are read.
+const COLUMNS: &str = "id,name,limit_count,opens_at,expires_at,redeem_until,title,room,deleted_at,code_key,version,issued,\
+    last_at,generation,position,anchor";
+
+/// A coupon as it stands in its table.
+#[derive(Clone, PartialEq, Debug)]
+pub(in crate::fleet) struct CouponRow {
+    pub(in crate::fleet) id: i64,
+    pub(in crate::fleet) name: CouponName,
+    pub(in crate::fleet) settings: CouponSettings,
+    pub(in crate::fleet) deleted_at: Option<Timestamp>,
+    pub(in crate::fleet) voucher_key: VoucherKey,
+    /// Of the settings.
+    pub(in crate::fleet) version: i64,
+    pub(in crate::fleet) issued: u32,
+    /// Of the last claim.
+    pub(in crate::fleet) last_at: Timestamp,
+    /// Of the gate whose stream counts.
+    pub(in crate::fleet) generation: i64,
+    /// The last ticket of it that is written down, or was passed over.
+    pub(in crate::fleet) position: u64,
+    /// The digest of the entry with that ticket.
+    pub(in crate::fleet) anchor: i64,
+}
+
+impl CouponRow {
+    pub(in crate::fleet) const fn is_deleted(&self) -> bool {
+        self.deleted_at.is_some()
+    }
+
+    pub(in crate::fleet) const fn standing(&self) -> Standing<'_> {
+        Standing { settings: &self.settings, deleted: self.is_deleted(), issued: self.issued }
+    }
+
+    /// Whether it is at least as new as another one.
+    pub(in crate::fleet) fn is_since(&self, other: &Self) -> bool {
+        let order = |row: &Self| (row.generation, row.position, row.version);
+        let (one, two) = (order(self), order(other));
+        two.0 <= one.0 && two.1 <= one.1 && two.2 <= one.2
+    }
+}
+
+fn place(name: &CouponName) -> String {
+    format!("coupon:{name}:code_key")
+}
+
+/// `SELECT` of a coupon, up to the condition.
+fn select() -> String {
+    format!("SELECT {},{COLUMNS} FROM firstcome_coupon WHERE ", tag::COUPON)
+}
+
+/// The columns of the settings.
+const SETTINGS: [&str; 6] = ["limit_count", "opens_at", "expires_at", "redeem_until", "title", "room"];
+
+/// The values of [`SETTINGS`].
+fn values<D: Held>(settings: &CouponSettings) -> [String; 6] {
+    let instant = |instant: Option<Timestamp>| instant.map_or("NULL".to_owned(), |at| at.as_us().to_string());
+    let [mut title, mut room] = [const { String::new() }; 2];
+    match &settings.title {
+        Some(said) => D::bytes(&mut title, said.as_str().as_bytes()),
+        None => title.push_str("NULL"),
+    }
+    match &settings.room {
+        Some(name) => quoted(&mut room, name.as_str()),
+        None => room.push_str("NULL"),
+    }
+    let CouponSettings { limit, opens_at, expires_at, redeem_until, .. } = settings;
+    [limit.get().to_string(), instant(*opens_at), instant(*expires_at), instant(*redeem_until), title, room]
+}
+
+impl<D: Held> Truth<D> {
+    /// Reads a coupon from the columns after the tag.
+    pub(super) fn coupon_of<R: Cells>(&self, row: &R) -> Result<CouponRow, SqlError> {
+        let mut cells = Reader::at(row, 1);
+        let id = cells.integer()?;
+        let name = cells.maybe_text()?.unwrap_or_default();
+        let name = CouponName::parse(&name).map_err(|_| wrong("a coupon's name that is none"))?;
+        let limit = CouponLimit::new(cells.small()?).ok_or_else(|| wrong("a limit out of its range"))?;
+        let (opens_at, expires_at) = (cells.maybe_instant()?, cells.maybe_instant()?);
+        let redeem_until = cells.maybe_instant()?;
+        let title = cells.maybe_blob()?.map(|title| String::from_utf8(title).ok().and_then(|title| Title::new(&title)));
+        let title = title.map(|title| title.ok_or_else(|| wrong("a title that is none"))).transpose()?;
+        let room =
+            cells.maybe_text()?.map(|room| RoomName::parse(&room).map_err(|_| wrong("a room's name that is none")));
+        let settings = CouponSettings { limit, opens_at, expires_at, redeem_until, title, room: room.transpose()? };
+        let deleted_at = cells.maybe_instant()?;
+        let wrapped = cells.maybe_blob()?.unwrap_or_default();
+        let secret = self.secret.unwrap(&wrapped, &place(&name));
+        let voucher_key = VoucherKey::new(secret.ok_or_else(super::deployment::other_secret)?);
+        let version = cells.integer()?;
+        let issued = cells.small()?;
+        let last_at = cells.instant()?;
+        let (generation, position, anchor) = (cells.integer()?, cells.count()?, cells.integer()?);
+        if position < issued.into() || limit.get() < issued {
+            return Err(wrong("more claims than tickets, or than the limit"));
+        }
+        Ok(CouponRow {
+            id,
+            name,
+            settings,
+            deleted_at,
+            voucher_key,
+            version,
+            issued,
+            last_at,
+            generation,
+            position,
+            anchor,
+        })
+    }
+
+    /// The text that reads a coupon by its name.
+    fn by_name(name: &CouponName) -> String {
+        let mut text = select();
+        text.push_str("name=");
+        quoted(&mut text, name.as_str());
+        text
+    }
+
+    /// The text that reads a coupon by its number.
+    pub(super) fn by_id(id: i64) -> String {
+        format!("{}id={id}", select())
+    }
+
+    /// A coupon, if there is one.
+    pub(in crate::fleet) async fn coupon(&self, name: &CouponName) -> Result<Option<CouponRow>, SqlError> {
+        let rows = self.base.read(format!("{};", Self::by_name(name))).await?;
+        rows.first().map(|row| self.coupon_of(row)).transpose()
+    }
+
+    /// The same coupon as it is now.
+    pub(in crate::fleet) async fn coupon_again(&self, id: i64) -> Result<CouponRow, SqlError> {
+        let rows = self.base.read(format!("{};", Self::by_id(id))).await?;
+        self.coupon_of(rows.first().ok_or_else(gone)?)
+    }
+
+    /// Creates a coupon or replaces its settings, by the rules; and the coupon as it is then.
+    pub(in crate::fleet) async fn put_coupon(
+        &self,
+        name: &CouponName,
+        settings: &CouponSettings,
+    ) -> Result<Result<(Put, CouponRow), Rejection>, SqlError> {
+        let mut attempts = self.attempts();
+        loop {
+            match self.try_put(name, settings, attempts.until).await {
+                Err(error) if attempts.again(&error).await => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn try_put(
+        &self,
+        name: &CouponName,
+        settings: &CouponSettings,
+        until: Instant,
+    ) -> Result<Result<(Put, CouponRow), Rejection>, SqlError> {
+        let mut session = self.base.session(until).await?;
+        let rows = session.ask(format!("{}{} FOR UPDATE;", D::BEGIN, Self::by_name(name))).await?;
+        let (put, text) = match rows.first().map(|row| self.coupon_of(row)).transpose()? {
+            None => (Put::Created, self.insertion(name, settings)?),
+            Some(row) => {
+                if let Err(rejection) = row.standing().judge_settings(settings) {
+                    self.base.end(session, ROLL_BACK).await?;
+                    return Ok(Err(rejection));
+                }
+                let assigned =
+                    SETTINGS.iter().zip(values::<D>(settings)).map(|(name, value)| format!("{name}={value}"));
+                let assigned: Vec<String> = assigned.collect();
+                let text = format!(
+                    "UPDATE firstcome_coupon SET {},version=version+1 WHERE id={};",
+                    assigned.join(","),
+                    row.id
+                );
+                (Put::Replaced, text)
+            }
+        };
+        session.run(text).await?;
+        let rows = session.ask(format!("{};", Self::by_name(name))).await?;
+        let row = self.coupon_of(rows.first().ok_or_else(gone)?)?;
+        self.commit(session).await?;
+        Ok(Ok((put, row)))
+    }
+
+    fn insertion(&self, name: &CouponName, settings: &CouponSettings) -> Result<String, SqlError> {
+        let broken = |fault: crate::error::Fault| SqlError::broken(fault.to_string());
+        let wrapped = draw_secret().and_then(|secret| self.secret.wrap(&secret, &place(name))).map_err(broken)?;
+        let mut text = format!("INSERT INTO firstcome_coupon ({},name,code_key,version) VALUES (", SETTINGS.join(","));
+        text.push_str(&values::<D>(settings).join(","));
+        text.push(',');
+        quoted(&mut text, name.as_str());
+        text.push(',');
+        D::bytes(&mut text, &wrapped);
+        text.push_str(",1);");
+        Ok(text)
+    }
+
+    /// Ends a coupon for good; the coupon as it is then, if there is one. A second time has no effect.
+    pub(in crate::fleet) async fn delete_coupon(&self, name: &CouponName) -> Result<Option<CouponRow>, SqlError> {
+        let mut attempts = self.attempts();
+        loop {
+            match self.try_delete(name, attempts.until).await {
+                Err(error) if attempts.again(&error).await => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn try_delete(&self, name: &CouponName, until: Instant) -> Result<Option<CouponRow>, SqlError> {
+        let mut session = self.base.session(until).await?;
+        let mut text = format!(
+            "{}UPDATE firstcome_coupon SET deleted_at={},version=version+1 WHERE name=",
+            D::BEGIN,
+            self.clock()
+        );
+        quoted(&mut text, name.as_str());
+        text.push_str(" AND deleted_at IS NULL;");
+        session.run(text).await?;
+        let rows = session.ask(format!("{};", Self::by_name(name))).await?;
+        let row = rows.first().map(|row| self.coupon_of(row)).transpose()?;
+        self.commit(session).await?;
+        Ok(row)
+    }
+
+    /// Begins the next generation of a coupon's gate, if this one still counts. From now on nothing of the stream before it
+    /// is written. `None` if another node has begun one.
+    pub(in crate::fleet) async fn next_generation(
+        &self,
+        id: i64,
+        generation: i64,
+    ) -> Result<Option<CouponRow>, SqlError> {
+        let mut session = self.base.session(Instant::now() + self.base.options.patience).await?;
+        let rows = session.ask(format!("{}{} FOR UPDATE;", D::BEGIN, Self::by_id(id))).await?;
+        let mut row = self.coupon_of(rows.first().ok_or_else(gone)?)?;
+        if row.generation != generation {
+            self.base.end(session, ROLL_BACK).await?;
+            return Ok(None);
+        }
+        row.generation += 1;
+        row.anchor = first_anchor(row.position, row.generation);
+        let text = format!(
+            "UPDATE firstcome_coupon SET generation={},anchor={} WHERE id={id} AND generation={generation};",
+            row.generation, row.anchor
+        );
+        session.run(text).await?;
+        self.commit(session).await?;
+        Ok(Some(row))
+    }
+}
+
+/// A row that was read before and is not there any more: somebody has put other tables in the place of those.
+pub(super) fn gone() -> SqlError {
+    SqlError::Serialization { says: "a coupon is not there any more".to_owned() }
+}

@@ -1,0 +1,41 @@
+//! Which deployment this is, and whether our secret is its own.
+
+use super::{Held, Truth};
+use crate::edge::draw_id;
+use crate::sql::SqlError;
+use crate::sql::reader::Reader;
+use tokio::time::Instant;
+
+/// Where the probe stands, for which it is wrapped.
+const PLACE: &str = "deployment";
+/// What the probe holds: nothing of worth.
+const PROBE: [u8; 32] = [0; 32];
+
+impl<D: Held> Truth<D> {
+    /// The number of this deployment. The first node draws it. Another secret than that node's is refused.
+    pub(in crate::fleet) async fn deployment(&self) -> Result<i64, SqlError> {
+        let broken = |fault: crate::error::Fault| SqlError::broken(fault.to_string());
+        let number = (draw_id().map_err(broken)? >> 1).cast_signed();
+        let probe = self.secret.wrap(&PROBE, PLACE).map_err(broken)?;
+        let mut text = format!("INSERT INTO firstcome_deployment (id,number,probe) VALUES (1,{number},");
+        D::bytes(&mut text, &probe);
+        text.push_str(&format!(") {};SELECT number,probe FROM firstcome_deployment WHERE id=1;", D::UNLESS_THERE));
+        let mut session = self.base.session(Instant::now() + self.base.options.patience).await?;
+        let rows = session.ask(text).await?;
+        session.done();
+        let row = rows.first().ok_or_else(|| SqlError::broken("the row of the deployment is not there"))?;
+        let mut cells = Reader::at(row, 0);
+        let (number, probe) = (cells.integer()?, cells.maybe_blob()?.unwrap_or_default());
+        if self.secret.unwrap(&probe, PLACE) != Some(PROBE) {
+            return Err(other_secret());
+        }
+        Ok(number)
+    }
+}
+
+/// What is said where something was wrapped by another secret.
+pub(super) fn other_secret() -> SqlError {
+    SqlError::broken(
+        "the secrets in it were wrapped by another secret than FIRSTCOME_SECRET: give this node the one that the others have",
+    )
+}

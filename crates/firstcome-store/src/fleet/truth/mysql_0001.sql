@@ -1,0 +1,83 @@
+-- What many nodes share: the deployment, coupons and their claims. Instants are microseconds of Unix time, names bytes in the
+-- order of their codes. Rows refer to each other by numbers without foreign keys: nothing here is ever deleted, and a check per
+-- written row would cost as much as the row. Every step can be done twice: a statement that creates a table cannot be undone
+-- together with those before it.
+CREATE TABLE IF NOT EXISTS firstcome_deployment (
+  id bigint PRIMARY KEY CHECK (id = 1),
+  -- Tells deployments apart.
+  number bigint NOT NULL,
+  -- Opens with the secret of this deployment only.
+  probe VARBINARY(128) NOT NULL
+) ENGINE = InnoDB;
+
+CREATE TABLE IF NOT EXISTS firstcome_coupon (
+  id bigint AUTO_INCREMENT PRIMARY KEY,
+  name VARBINARY(128) NOT NULL UNIQUE,
+  limit_count bigint NOT NULL CHECK (0 < limit_count),
+  opens_at bigint,
+  expires_at bigint,
+  redeem_until bigint,
+  title VARBINARY(256),
+  room VARBINARY(128),
+  -- The secret of its codes, wrapped.
+  code_key VARBINARY(128) NOT NULL,
+  deleted_at bigint,
+  -- Of the settings.
+  version bigint NOT NULL CHECK (0 < version),
+  issued bigint NOT NULL DEFAULT 0,
+  last_at bigint NOT NULL DEFAULT -62135596800000000,
+  -- How far the stream of the gate is written down here: its generation, the last ticket, a digest of the entry with it.
+  generation bigint NOT NULL DEFAULT 0,
+  position bigint NOT NULL DEFAULT 0,
+  anchor bigint NOT NULL DEFAULT 0,
+  CHECK (0 <= issued AND issued <= limit_count),
+  CHECK (issued <= position)
+) ENGINE = InnoDB;
+
+CREATE TABLE IF NOT EXISTS firstcome_claim (
+  coupon bigint NOT NULL,
+  serial bigint NOT NULL CHECK (0 < serial),
+  name VARBINARY(128) NOT NULL,
+  issued_at bigint NOT NULL,
+  attributes VARBINARY(1024),
+  -- The number of the call that made it.
+  tag bigint NOT NULL,
+  PRIMARY KEY (coupon, serial),
+  UNIQUE KEY firstcome_claim_name (coupon, name)
+) ENGINE = InnoDB;
+
+CREATE TABLE IF NOT EXISTS firstcome_redemption (
+  coupon bigint NOT NULL,
+  serial bigint NOT NULL,
+  redeemed_at bigint NOT NULL,
+  PRIMARY KEY (coupon, serial)
+) ENGINE = InnoDB;
+
+-- Requests with an idempotency key that had an effect: a claim (kind 1) or a redemption (kind 2).
+CREATE TABLE IF NOT EXISTS firstcome_coupon_request (
+  coupon bigint NOT NULL,
+  kind bigint NOT NULL CHECK (kind IN (1, 2)),
+  request BINARY(16) NOT NULL,
+  body bigint NOT NULL,
+  serial bigint NOT NULL,
+  PRIMARY KEY (coupon, kind, request)
+) ENGINE = InnoDB;
+
+-- Entries of the gate's stream that nobody can read. Their callers were told that nothing was done.
+CREATE TABLE IF NOT EXISTS firstcome_dead_letter (
+  coupon bigint NOT NULL,
+  generation bigint NOT NULL,
+  position bigint NOT NULL,
+  at bigint NOT NULL,
+  reason VARBINARY(256) NOT NULL,
+  entry LONGBLOB NOT NULL,
+  PRIMARY KEY (coupon, generation, position)
+) ENGINE = InnoDB;
+
+-- One row that is written only to make durable what was read: InnoDB shows a commit before it is on disk, and syncs in order.
+CREATE TABLE IF NOT EXISTS firstcome_flush (
+  id bigint PRIMARY KEY,
+  flushed bigint NOT NULL
+) ENGINE = InnoDB;
+
+INSERT INTO firstcome_flush (id, flushed) VALUES (1, 0) ON DUPLICATE KEY UPDATE id = id;

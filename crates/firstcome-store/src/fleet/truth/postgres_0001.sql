@@ -1,0 +1,75 @@
+-- What many nodes share: the deployment, coupons and their claims. Instants are microseconds of Unix time, names bytes in the
+-- order of their codes. Rows refer to each other by numbers without foreign keys: nothing here is ever deleted, and a check per
+-- written row would cost as much as the row.
+CREATE TABLE firstcome_deployment (
+  id bigint PRIMARY KEY CHECK (id = 1),
+  -- Tells deployments apart.
+  number bigint NOT NULL,
+  -- Opens with the secret of this deployment only.
+  probe bytea NOT NULL
+);
+
+CREATE TABLE firstcome_coupon (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  name text COLLATE "C" NOT NULL UNIQUE,
+  limit_count bigint NOT NULL CHECK (0 < limit_count),
+  opens_at bigint,
+  expires_at bigint,
+  redeem_until bigint,
+  title bytea,
+  room text COLLATE "C",
+  -- The secret of its codes, wrapped.
+  code_key bytea NOT NULL,
+  deleted_at bigint,
+  -- Of the settings.
+  version bigint NOT NULL CHECK (0 < version),
+  issued bigint NOT NULL DEFAULT 0,
+  last_at bigint NOT NULL DEFAULT -62135596800000000,
+  -- How far the stream of the gate is written down here: its generation, the last ticket, a digest of the entry with it.
+  generation bigint NOT NULL DEFAULT 0,
+  position bigint NOT NULL DEFAULT 0,
+  anchor bigint NOT NULL DEFAULT 0,
+  CHECK (0 <= issued AND issued <= limit_count),
+  CHECK (issued <= position)
+) WITH (fillfactor = 50);
+
+CREATE TABLE firstcome_claim (
+  coupon bigint NOT NULL,
+  serial bigint NOT NULL CHECK (0 < serial),
+  name text COLLATE "C" NOT NULL,
+  issued_at bigint NOT NULL,
+  attributes bytea,
+  -- The number of the call that made it.
+  tag bigint NOT NULL,
+  PRIMARY KEY (coupon, serial)
+);
+
+CREATE UNIQUE INDEX firstcome_claim_name ON firstcome_claim (coupon, name);
+
+CREATE TABLE firstcome_redemption (
+  coupon bigint NOT NULL,
+  serial bigint NOT NULL,
+  redeemed_at bigint NOT NULL,
+  PRIMARY KEY (coupon, serial)
+);
+
+-- Requests with an idempotency key that had an effect: a claim (kind 1) or a redemption (kind 2).
+CREATE TABLE firstcome_coupon_request (
+  coupon bigint NOT NULL,
+  kind bigint NOT NULL CHECK (kind IN (1, 2)),
+  request bytea NOT NULL CHECK (octet_length(request) = 16),
+  body bigint NOT NULL,
+  serial bigint NOT NULL,
+  PRIMARY KEY (coupon, kind, request)
+);
+
+-- Entries of the gate's stream that nobody can read. Their callers were told that nothing was done.
+CREATE TABLE firstcome_dead_letter (
+  coupon bigint NOT NULL,
+  generation bigint NOT NULL,
+  position bigint NOT NULL,
+  at bigint NOT NULL,
+  reason text NOT NULL,
+  entry bytea NOT NULL,
+  PRIMARY KEY (coupon, generation, position)
+);

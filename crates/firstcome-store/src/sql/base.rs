@@ -1,0 +1,213 @@
+//! Connections to a database, and what is done with them whatever is kept there.
+
+use super::dialect::Dialect;
+use super::options::DatabaseOptions;
+use super::{Address, SqlError, schema};
+use crate::edge::draw_pause;
+use crate::error::FaultKind;
+use sqlx::Pool;
+use sqlx::pool::PoolConnection;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+/// The first pause before something is done again, and the longest. A random part of it is taken.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+/// See [`PAUSE_MIN`].
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// One database, and the connections to it.
+pub(crate) struct Base<D: Dialect> {
+    pool: Pool<D>,
+    pub(crate) options: DatabaseOptions,
+    flushes: Flushes,
+    /// Connections over which something is done.
+    in_use: Arc<AtomicUsize>,
+}
+
+/// Makes durable what was read, on servers that show a commit before it is on disk: a flush makes durable whatever was shown
+/// before it began. Those who wait at the same time share one.
+#[derive(Default)]
+pub(crate) struct Flushes {
+    /// How many have begun.
+    begun: AtomicU64,
+    /// The number of the last one that went well. Whoever has it locked may begin another.
+    ended: Mutex<u64>,
+}
+
+/// A connection while something is done over it. One that was left in the middle of a transaction is closed.
+pub(crate) struct Session<D: Dialect> {
+    connection: PoolConnection<D>,
+    until: Instant,
+    clean: bool,
+    in_use: Arc<AtomicUsize>,
+}
+
+impl<D: Dialect> Drop for Session<D> {
+    fn drop(&mut self) {
+        self.in_use.fetch_sub(1, Ordering::Relaxed);
+        if !self.clean {
+            self.connection.close_on_drop();
+        }
+    }
+}
+
+impl<D: Dialect> Session<D> {
+    /// Runs statements before a commit, and gives their rows.
+    pub(crate) async fn ask(&mut self, text: String) -> Result<Vec<D::Row>, SqlError> {
+        self.clean = false;
+        match timeout_at(self.until, D::ask(&mut self.connection, text)).await {
+            Ok(rows) => rows.map_err(|error| conflict_or(&error)),
+            Err(_) => Err(SqlError::late_in_transaction()),
+        }
+    }
+
+    /// Runs statements before a commit, and says how many rows they have written.
+    pub(crate) async fn run(&mut self, text: String) -> Result<u64, SqlError> {
+        self.clean = false;
+        match timeout_at(self.until, D::run(&mut self.connection, text)).await {
+            Ok(rows) => rows.map_err(|error| conflict_or(&error)),
+            Err(_) => Err(SqlError::late_in_transaction()),
+        }
+    }
+
+    /// Commits. After an error that is [`SqlError::Unknown`] it may stand.
+    pub(crate) async fn commit(mut self, patience: Duration) -> Result<(), SqlError> {
+        self.clean = false;
+        match timeout(patience, D::run(&mut self.connection, "COMMIT".to_owned())).await {
+            Ok(Ok(_)) => self.clean = true,
+            Ok(Err(error)) => return Err(SqlError::at_commit(&error)),
+            Err(_) => return Err(SqlError::late_at_commit()),
+        }
+        Ok(())
+    }
+
+    /// Says that no transaction is open.
+    pub(crate) const fn done(&mut self) {
+        self.clean = true;
+    }
+}
+
+/// A row that somebody else has made in the meantime is a conflict like others: whoever comes next sees it.
+fn conflict_or(error: &sqlx::Error) -> SqlError {
+    match error.as_database_error() {
+        Some(said) if said.is_unique_violation() => SqlError::Serialization { says: error.to_string() },
+        _ => SqlError::in_transaction(error),
+    }
+}
+
+/// A pause before something is done again, longer each time.
+pub(crate) struct Pause(Duration);
+
+impl Pause {
+    pub(crate) const fn new() -> Self {
+        Self(PAUSE_MIN)
+    }
+
+    /// Pauses; false, at once, if that would be too long.
+    pub(crate) async fn again(&mut self, until: Instant) -> bool {
+        let pause = draw_pause(self.0);
+        self.0 = (self.0 * 2).min(PAUSE_MAX);
+        if until <= Instant::now() + pause {
+            return false;
+        }
+        sleep(pause).await;
+        true
+    }
+}
+
+/// Ends a transaction, and nothing of it stays.
+pub(crate) const ROLL_BACK: &str = "ROLLBACK;";
+
+/// Whether it may go better the next time.
+pub(crate) const fn is_passing(error: &SqlError) -> bool {
+    matches!(
+        error,
+        SqlError::Serialization { .. }
+            | SqlError::Overloaded { .. }
+            | SqlError::Unavailable { kind: FaultKind::Unreachable, .. }
+    )
+}
+
+impl<D: Dialect> Base<D> {
+    /// Connects, and makes sure that the server keeps its promises.
+    pub(crate) async fn open(address: Address, options: DatabaseOptions) -> Result<Self, SqlError> {
+        let pool = D::pool(address, &options)?;
+        let base = Self { pool, options, flushes: Flushes::default(), in_use: Arc::default() };
+        schema::check(&base).await?;
+        Ok(base)
+    }
+
+    /// Takes a connection. Without one nothing was sent: [`SqlError::Overloaded`] if others have theirs, so that the server
+    /// is there and too much is wanted of it; else it cannot be reached.
+    pub(crate) async fn session(&self, until: Instant) -> Result<Session<D>, SqlError> {
+        let says = || "no connection in time".to_owned();
+        match timeout_at(until, self.pool.acquire()).await {
+            Ok(Ok(connection)) => {
+                self.in_use.fetch_add(1, Ordering::Relaxed);
+                Ok(Session { connection, until, clean: true, in_use: Arc::clone(&self.in_use) })
+            }
+            Err(_) | Ok(Err(sqlx::Error::PoolTimedOut)) if 0 < self.in_use.load(Ordering::Relaxed) => {
+                Err(SqlError::Overloaded { says: says() })
+            }
+            Ok(Err(error)) => Err(SqlError::in_transaction(&error)),
+            Err(_) => Err(SqlError::unreachable(says())),
+        }
+    }
+
+    /// Ends a transaction that has changed nothing. What it has read is durable then.
+    pub(crate) async fn end(&self, mut session: Session<D>, how: &str) -> Result<(), SqlError> {
+        session.run(how.to_owned()).await?;
+        session.done();
+        let until = session.until;
+        // Others are not to wait for it meanwhile.
+        drop(session);
+        self.flush(until).await
+    }
+
+    /// Runs a text that only reads, again if the connection breaks. What it shows is durable.
+    pub(crate) async fn read(&self, text: String) -> Result<Vec<D::Row>, SqlError> {
+        let until = Instant::now() + self.options.connections.answer_timeout;
+        let mut pause = Pause::new();
+        loop {
+            let mut session = self.session(until).await?;
+            let read = session.ask(text.clone()).await;
+            if read.is_ok() {
+                session.done();
+            }
+            drop(session);
+            let durable = match read {
+                Ok(rows) => self.flush(until).await.map(|()| rows),
+                Err(error) => Err(error),
+            };
+            match durable {
+                Err(error) if is_passing(&error) && pause.again(until).await => {}
+                durable => return durable,
+            }
+        }
+    }
+
+    /// Returns when a flush has ended that began after this call. Nothing, on servers that need none.
+    ///
+    /// Whoever goes away in the middle leaves it to the next.
+    pub(crate) async fn flush(&self, until: Instant) -> Result<(), SqlError> {
+        if D::FLUSH.is_empty() {
+            return Ok(());
+        }
+        // One that has begun by now may be from before what was read.
+        let begun = self.flushes.begun.load(Ordering::SeqCst);
+        let ended = timeout_at(until, self.flushes.ended.lock()).await;
+        let mut ended = ended.map_err(|_| SqlError::late_in_transaction())?;
+        if begun < *ended {
+            return Ok(());
+        }
+        let number = self.flushes.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut session = self.session(until).await?;
+        session.run(D::FLUSH.to_owned()).await?;
+        session.done();
+        *ended = number;
+        Ok(())
+    }
+}

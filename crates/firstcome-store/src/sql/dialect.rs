@@ -1,0 +1,110 @@
+//! What the two kinds of databases say differently, whatever is kept in them.
+//!
+//! Statements go out as text, several at once in one round trip, which prepared statements cannot. So nothing but numbers,
+//! bytes in hexadecimal and names may come into them, and a name holds neither a quote nor a backslash.
+
+mod mysql;
+mod postgres;
+
+use super::options::DatabaseOptions;
+use super::{Address, SqlError};
+use sqlx::{Database, Pool};
+use std::fmt::Write as _;
+use std::future::Future;
+
+/// One row of an answer.
+pub(crate) trait Cells {
+    /// A number.
+    fn integer(&self, at: usize) -> Result<i64, sqlx::Error>;
+    /// A number, if there is one.
+    fn maybe_integer(&self, at: usize) -> Result<Option<i64>, sqlx::Error>;
+    /// A name, if there is one.
+    fn maybe_text(&self, at: usize) -> Result<Option<String>, sqlx::Error>;
+    /// Bytes.
+    fn bytes(&self, at: usize) -> Result<Vec<u8>, sqlx::Error>;
+    /// Bytes, if there are any.
+    fn maybe_bytes(&self, at: usize) -> Result<Option<Vec<u8>>, sqlx::Error>;
+}
+
+/// A kind of database. The functions stand in the same order in every file.
+pub(crate) trait Dialect: Database<Row: Cells> {
+    /// What makes durable all that was read before it begins; empty where all that can be read is durable.
+    const FLUSH: &'static str;
+    /// Begins a transaction.
+    const BEGIN: &'static str;
+    /// The end of an insertion that has no effect if such a row is there. It waits for whoever may be making one.
+    const UNLESS_THERE: &'static str;
+    /// The microseconds of Unix time, by the server's clock at the begin of the statement.
+    const CLOCK: &'static str;
+    /// Makes sure that one process at a time looks after the tables, and that there is a place for their version.
+    const MIGRATION_BEGINS: &'static str;
+    /// The end of it, with success.
+    const MIGRATION_ENDS: &'static str;
+
+    /// Connections whose sessions are set as is needed here. Opens nothing yet.
+    fn pool(address: Address, options: &DatabaseOptions) -> Result<Pool<Self>, SqlError>;
+
+    /// Bytes as they stand in a statement.
+    fn bytes(text: &mut String, bytes: &[u8]);
+
+    /// What the server must promise, as rows of a name and its value.
+    fn settings() -> &'static str;
+
+    /// Says what of the settings will not do.
+    fn judge(settings: &[(String, String)], options: &DatabaseOptions) -> Result<(), String>;
+
+    /// Runs a text, and gives all rows of all its statements.
+    fn ask(
+        connection: &mut Self::Connection,
+        text: String,
+    ) -> impl Future<Output = Result<Vec<Self::Row>, sqlx::Error>> + Send;
+
+    /// Runs a text, and says how many rows its statements have written, or found to be written.
+    fn run(connection: &mut Self::Connection, text: String) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
+}
+
+/// `a, b, c`.
+pub(crate) fn list<T>(items: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut String, T)) -> String {
+    let mut text = String::new();
+    for item in items {
+        if !text.is_empty() {
+            text.push(',');
+        }
+        write(&mut text, item);
+    }
+    text
+}
+
+/// A number.
+pub(crate) fn number(text: &mut String, number: impl Into<i128>) {
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{}", number.into());
+}
+
+/// A number or nothing.
+pub(crate) fn maybe(text: &mut String, maybe: Option<i64>) {
+    match maybe {
+        Some(some) => number(text, some),
+        None => text.push_str("NULL"),
+    }
+}
+
+/// Two digits for each byte.
+pub(crate) fn hex(text: &mut String, bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for byte in bytes {
+        text.push(DIGITS[usize::from(byte >> 4)].into());
+        text.push(DIGITS[usize::from(byte & 15)].into());
+    }
+}
+
+/// A name in quotes. Its type promises that it needs no escapes.
+pub(crate) fn quoted(text: &mut String, name: &str) {
+    assert!(
+        name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:@-".contains(&byte)),
+        "a name as it was checked"
+    );
+    text.push('\'');
+    text.push_str(name);
+    text.push('\'');
+}
