@@ -119,6 +119,11 @@ impl Cell {
         }
     }
 
+    /// Takes what was read under the lock of the coupon, whatever was known: SQL is the truth, also where it has gone back.
+    pub(super) fn adopt(&self, seen: &CouponRow) {
+        self.row.write().clone_from(seen);
+    }
+
     /// Registers somebody who will wait for a verdict.
     pub(super) fn wait(&self, tag: Tag) -> Place<'_> {
         let (tell, verdict) = oneshot::channel();

@@ -88,8 +88,14 @@ impl<D: Held> Node<D> {
             Asked::Told(Settled::Next { anchor, entries }) => (anchor, entries),
             Asked::Told(Settled::Done | Settled::Other) => return Ok(Round::Over),
             Asked::Told(Settled::Behind) => {
-                cell.learn(&self.truth.coupon_again(row.id).await?);
-                return Ok(Round::On);
+                let now = self.truth.coupon_again(row.id).await?;
+                cell.learn(&now);
+                // SQL has lost what it had: then no stream follows it.
+                return if now.position == row.position {
+                    self.mend(cell).await.map(|()| Round::On)
+                } else {
+                    Ok(Round::On)
+                };
             }
             Asked::Lost => return self.mend(cell).await.map(|()| Round::On),
         };
@@ -100,7 +106,7 @@ impl<D: Held> Node<D> {
         }
         match self.truth.write(&row, &Batch { entries }).await? {
             Written::Done(fresh) => *outgoing = self.tell(cell, *fresh),
-            Written::Moved(row) => cell.learn(&row),
+            Written::Moved(row) => cell.adopt(&row),
         }
         Ok(Round::On)
     }

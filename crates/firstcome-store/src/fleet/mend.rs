@@ -71,6 +71,7 @@ impl<D: Held> Node<D> {
             return Ok(false);
         }
         let before = row.generation;
+        // Another node may have had the lease before, and be slow: whatever it brings in is of a generation that is over.
         let Some(row) = self.truth.next_generation(row.id, before).await? else { return Ok(false) };
         let mut after = 0;
         loop {

@@ -3,7 +3,7 @@
 -- ARGV generation, position known to be in SQL, instant or '', node, lease_ms, backlog_max, count,
 --      then for each claim: user, key or '', body, record
 local gate = redis.call('HMGET', KEYS[1], 'generation', 'ticket', 'void', 'position', 'limit', 'opens', 'expires',
-  'deleted', 'version', 'last', 'node', 'until')
+  'deleted', 'version', 'last', 'node', 'until', 'clock')
 if gate[1] ~= ARGV[1] then return {'lost'} end
 local ticket, void, position, limit = tonumber(gate[2]), tonumber(gate[3]), tonumber(gate[4]), tonumber(gate[5])
 if ticket < tonumber(ARGV[2]) then
@@ -15,6 +15,11 @@ local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local now = tonumber(ARGV[3]) or time[1] * 1000000 + time[2]
 local opens, expires = gate[6], gate[7]
+if ARGV[3] == '' and opens .. expires ~= '' then
+  -- Time never falls, whatever becomes of this server's clock: what was told to be expired stays so.
+  now = math.max(now, tonumber(gate[13]))
+  redis.call('HSET', KEYS[1], 'clock', string.format('%.0f', now))
+end
 local closed = false
 if gate[8] == '1' then closed = 'd'
 elseif opens ~= '' and now < tonumber(opens) then closed = 'o' .. opens
@@ -67,8 +72,10 @@ if first <= ticket then
   redis.call('HSET', KEYS[1], 'ticket', ticket, 'last', last)
 end
 local drains = 0
-if position < ticket and (gate[11] == ARGV[4] or tonumber(gate[12]) <= ms) then
+-- A lease that ends later than any can is one from before somebody set the clock back.
+local ends, lease = tonumber(gate[12]), tonumber(ARGV[5])
+if position < ticket and (gate[11] == ARGV[4] or ends <= ms or ms + lease < ends) then
   drains = 1
-  redis.call('HSET', KEYS[1], 'node', ARGV[4], 'until', string.format('%.0f', ms + tonumber(ARGV[5])))
+  redis.call('HSET', KEYS[1], 'node', ARGV[4], 'until', string.format('%.0f', ms + lease))
 end
 return {'ok', drains, gate[9], answers}

@@ -24,10 +24,12 @@ if tonumber(gate[3]) < position then
 end
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
-if gate[4] ~= ARGV[2] and ms < tonumber(gate[5]) then return {'other'} end
+local ends, lease = tonumber(gate[5]), tonumber(ARGV[5])
+-- A lease that ends later than any can is one from before somebody set the clock back.
+if gate[4] ~= ARGV[2] and ms < ends and ends <= ms + lease then return {'other'} end
 if ticket == position then
   redis.call('HSET', KEYS[1], 'node', '', 'until', 0)
   return {'done'}
 end
-redis.call('HSET', KEYS[1], 'node', ARGV[2], 'until', string.format('%.0f', ms + tonumber(ARGV[5])))
+redis.call('HSET', KEYS[1], 'node', ARGV[2], 'until', string.format('%.0f', ms + lease))
 return {'ok', redis.call('XRANGE', KEYS[4], ARGV[3] .. '-1', '+', 'COUNT', ARGV[6])}
