@@ -153,6 +153,8 @@ pub use fence::FenceToken;
 pub use firstcome_store::Check;
 /// For stores of one's own, and for the simulator.
 pub use firstcome_store::embedded;
+#[cfg(all(feature = "redis", feature = "sql"))]
+pub use firstcome_store::fleet;
 #[cfg(feature = "redis")]
 pub use firstcome_store::redis;
 #[cfg(feature = "sql")]

@@ -1,8 +1,11 @@
 //! `firstcome bench coupons`: how fast, and is it right.
 
+mod many;
+
 use super::conditions::{Conditions, micros};
 use super::report::{Latencies, Report, Row, Target, latencies};
 use super::{bare, http, redis_set};
+use crate::database::Named;
 use crate::output::{progress, wants_table};
 use crate::settings::duration;
 use crate::{Failure, Outcome};
@@ -29,6 +32,10 @@ pub(crate) struct CouponsArgs {
     /// Also run the way of a Redis set on this local Redis
     #[arg(long, value_name = "redis://…")]
     store: Option<String>,
+    /// Measure coupons over Redis and this database instead, as many nodes have them: postgres or mariadb for a server that is
+    /// started, or the address of one on this machine
+    #[arg(long, value_name = "KIND|URL", conflicts_with = "store")]
+    sql: Vec<String>,
     /// Time for each strategy
     #[arg(long, value_parser = duration, default_value = "3s")]
     time: Duration,
@@ -79,7 +86,7 @@ pub(crate) fn disk(directory: &Path) -> anyhow::Result<Embedded> {
     Ok(firstcome::sqlite::open(directory, Arc::new(SystemClock::default()))?)
 }
 
-pub(crate) async fn put(store: &Embedded, coupon: &CouponName, limit: u32) -> anyhow::Result<()> {
+pub(crate) async fn put(store: &impl CouponStore, coupon: &CouponName, limit: u32) -> anyhow::Result<()> {
     let limit = CouponLimit::new(limit).context("limit")?;
     match store.put_coupon(coupon, CouponSettings::with_limit(limit)).await? {
         Ok(_) => Ok(()),
@@ -92,7 +99,32 @@ pub(crate) fn claim_by(user: &str) -> anyhow::Result<Claim> {
     Ok(Claim { user, attributes: None, request: None })
 }
 
+/// The strategies over Redis and databases.
+fn run_many(args: &CouponsArgs) -> Outcome {
+    let named: Vec<Named> =
+        args.sql.iter().map(|sql| Named::parse(sql)).collect::<Result<_, _>>().map_err(Failure::Usage)?;
+    let conditions = Conditions::measure(&args.data).map_err(Failure::Usage)?;
+    let bar = progress(4 * named.len() as u64, "");
+    let mut report = Report { conditions, rows: Vec::new(), targets: Vec::new() };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    for named in &named {
+        runtime.block_on(many::measure(args, named, &mut report, |doing| {
+            bar.set_message(doing);
+            bar.inc(1);
+        }))?;
+    }
+    bar.finish_and_clear();
+    report.print(args.table || wants_table(args.json))?;
+    if report.rows.iter().any(|row| row.correct == Some(false)) {
+        return Err(Failure::Refused(anyhow!("a strategy of ours was not exact")));
+    }
+    Ok(())
+}
+
 pub(crate) fn run(args: &CouponsArgs) -> Outcome {
+    if !args.sql.is_empty() {
+        return run_many(args);
+    }
     let conditions = Conditions::measure(&args.data).map_err(Failure::Usage)?;
     let steps = 6 + u64::from(args.store.is_some()) + u64::from(0 < args.connections) + u64::from(0 < args.claims);
     let bar = progress(steps, "");
@@ -187,7 +219,7 @@ fn bare_loop(data: &Path, strategy: &str, batch: usize, time: Duration) -> anyho
 }
 
 /// Everybody asks twice, all at once: exactly N get one, each the same both times, serials 1..N.
-async fn contest(store: &Embedded) -> anyhow::Result<bool> {
+async fn contest(store: &(impl CouponStore + Clone + 'static)) -> anyhow::Result<bool> {
     let coupon = name("contest")?;
     put(store, &coupon, CONTEST_LIMIT).await?;
     let ask = |user: u32| {
@@ -214,7 +246,12 @@ async fn contest(store: &Embedded) -> anyhow::Result<bool> {
 }
 
 /// Every caller claims again as soon as it is answered.
-async fn closed_loop(store: &Embedded, strategy: &str, tasks: usize, time: Duration) -> anyhow::Result<Row> {
+async fn closed_loop(
+    store: &(impl CouponStore + Clone + 'static),
+    strategy: &str,
+    tasks: usize,
+    time: Duration,
+) -> anyhow::Result<Row> {
     let coupon = name("closed")?;
     put(store, &coupon, 100_000_000).await?;
     let watch = Stopwatch::start();
@@ -249,7 +286,11 @@ async fn closed_loop(store: &Embedded, strategy: &str, tasks: usize, time: Durat
 }
 
 /// Claims arrive at a fixed rate, whatever became of those before; each is timed from when it should have been sent.
-async fn open_loop(store: &Embedded, per_second: f64, time: Duration) -> anyhow::Result<Latencies> {
+async fn open_loop(
+    store: &(impl CouponStore + Clone + 'static),
+    per_second: f64,
+    time: Duration,
+) -> anyhow::Result<Latencies> {
     let coupon = name("open")?;
     put(store, &coupon, 100_000_000).await?;
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();

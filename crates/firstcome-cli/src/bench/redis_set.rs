@@ -21,7 +21,52 @@ async fn connect(url: &str) -> anyhow::Result<MultiplexedConnection> {
     if !["127.", "localhost", "[::1]", "/"].iter().any(|local| address.starts_with(local)) {
         bail!("a benchmark loads only a Redis on this machine, not {address}");
     }
+    let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
+    let client = redis::Client::open(client.get_connection_info().clone().set_tcp_settings(tcp))?;
     client.get_multiplexed_async_connection().await.with_context(|| format!("cannot reach Redis at {address}"))
+}
+
+/// A set of winners, as O5 has it.
+pub(crate) struct Set {
+    connection: MultiplexedConnection,
+    key: &'static str,
+    script: Script,
+}
+
+impl Set {
+    /// A set that is empty now.
+    pub(crate) async fn open(url: &str, key: &'static str) -> anyhow::Result<Self> {
+        let mut connection = connect(url).await?;
+        let _: () = connection.del(key).await?;
+        Ok(Self { connection, key, script: Script::new(SCRIPT) })
+    }
+
+    /// Adds a user if there are fewer; whether it is new.
+    pub(crate) async fn claim(&self, user: &str, limit: u32) -> anyhow::Result<bool> {
+        let mut connection = self.connection.clone();
+        let answer: u32 = self.script.key(self.key).arg(user).arg(limit).invoke_async(&mut connection).await?;
+        Ok(answer == 1)
+    }
+}
+
+/// The least that a script can do which decides: adds a user to a set if that is below the limit.
+const BARE: &str = "
+if redis.call('SCARD', KEYS[1]) < tonumber(ARGV[2]) then return redis.call('SADD', KEYS[1], ARGV[1]) end
+return 0";
+
+/// That script for `time` by `tasks` callers on one connection.
+pub(crate) async fn bare(url: &str, tasks: usize, time: Duration) -> anyhow::Result<Row> {
+    let key = "firstcome:bench:bare";
+    let mut connection = connect(url).await?;
+    let watch = Stopwatch::start();
+    let claimants = (0..tasks).map(|task| tokio::spawn(claim(connection.clone(), key.to_owned(), BARE, task, time)));
+    let mut times = latencies();
+    for claimant in claimants.collect::<Vec<_>>() {
+        times.add(claimant.await??)?;
+    }
+    let elapsed = watch.elapsed();
+    let _: () = connection.del(key).await?;
+    Ok(Row::new("Redis: bare script, set if below limit", times.len(), elapsed).latencies(&times))
 }
 
 /// A contest for `limit` coupons, then claims for `time` by `tasks` callers on one connection.
@@ -30,7 +75,7 @@ pub(crate) async fn run(url: &str, tasks: usize, time: Duration) -> anyhow::Resu
     let key = format!("firstcome:bench:{}", std::process::id());
     let correct = contest(&mut connection, &key, 1_000).await;
     let watch = Stopwatch::start();
-    let claimants = (0..tasks).map(|task| tokio::spawn(claim(connection.clone(), key.clone(), task, time)));
+    let claimants = (0..tasks).map(|task| tokio::spawn(claim(connection.clone(), key.clone(), SCRIPT, task, time)));
     let mut times = latencies();
     for claimant in claimants.collect::<Vec<_>>() {
         times.add(claimant.await??)?;
@@ -63,10 +108,11 @@ async fn contest(connection: &mut MultiplexedConnection, key: &str, limit: u32) 
 async fn claim(
     mut connection: MultiplexedConnection,
     key: String,
+    script: &'static str,
     task: usize,
     time: Duration,
 ) -> anyhow::Result<Latencies> {
-    let script = Script::new(SCRIPT);
+    let script = Script::new(script);
     let mut times = latencies();
     let watch = Stopwatch::start();
     for number in 0.. {

@@ -35,7 +35,9 @@ mod wrap;
 pub use options::{FleetError, FleetOptions};
 pub use wrap::{DeploymentSecret, SECRET_BYTES_MIN};
 
-use crate::edge::{Clock, draw_hasher, draw_id};
+#[cfg(feature = "conformance")]
+use crate::edge::Clock;
+use crate::edge::{draw_hasher, draw_id};
 use crate::redis::{Inbox, InboxEvent, Link};
 use crate::sql::Address;
 use cell::Cell;

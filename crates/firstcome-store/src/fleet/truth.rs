@@ -14,6 +14,7 @@ pub(super) use coupons::CouponRow;
 pub(super) use redemptions::Used;
 
 use super::wrap::DeploymentSecret;
+#[cfg(feature = "conformance")]
 use crate::edge::Clock;
 use crate::sql::SqlError;
 use crate::sql::base::{Base, Pause, Session, is_passing};
@@ -21,6 +22,7 @@ use crate::sql::dialect::Dialect;
 use crate::sql::{Address, DatabaseOptions, schema};
 use firstcome_core::time::Timestamp;
 use sqlx::{MySql, Postgres};
+#[cfg(feature = "conformance")]
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -58,6 +60,7 @@ pub(super) enum Time {
     /// That of the server which is asked.
     Server,
     /// One that is given, by which tests set the time.
+    #[cfg(feature = "conformance")]
     Given(Arc<dyn Clock>),
 }
 
@@ -66,6 +69,7 @@ impl Time {
     pub(super) fn given(&self) -> Option<Timestamp> {
         match self {
             Self::Server => None,
+            #[cfg(feature = "conformance")]
             Self::Given(clock) => Some(clock.now()),
         }
     }

@@ -1,0 +1,153 @@
+//! Coupons over Redis and a database, as many nodes have them, beside a bare script and beside the way of O5.
+
+use super::{CouponsArgs, Scratch, closed_loop, contest, open_loop};
+use crate::bench::conditions::micros;
+use crate::bench::redis_set;
+use crate::bench::report::{Latencies, Report, Row, Target, latencies};
+use crate::database::{Named, OwnDatabase, is_postgres};
+use anyhow::{Context, bail};
+use firstcome::edge::Stopwatch;
+use firstcome::fleet::{DeploymentSecret, Fleet, FleetOptions};
+use firstcome_servers::{Durability, Kind, Options, Server};
+use sqlx::mysql::MySqlPoolOptions;
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{MySqlPool, PgPool};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Connections of the way of O5, as many as ours has at most.
+const CONNECTIONS: u32 = 32;
+/// How fast SQL durability is to be on each kind.
+const POSTGRES_PER_SECOND: f64 = 20_000.0;
+/// See [`POSTGRES_PER_SECOND`].
+const MARIADB_PER_SECOND: f64 = 15_000.0;
+const HALF_LOAD_P99_MS: f64 = 25.0;
+const O5_TIMES: f64 = 5.0;
+
+/// Where the claims of one measurement go.
+struct Place {
+    redis: String,
+    sql: String,
+    _redis: Server,
+    database: OwnDatabase,
+}
+
+impl Place {
+    async fn open(named: &Named, scratch: &Scratch) -> anyhow::Result<Self> {
+        let options = Options::new(Durability::Durable).within(&scratch.0);
+        let server = Server::start(Kind::Redis, &options).await?;
+        let database = OwnDatabase::open(named, &scratch.0).await?;
+        Ok(Self { redis: server.url().to_owned(), sql: database.url.clone(), _redis: server, database })
+    }
+
+    async fn node(&self) -> anyhow::Result<Fleet> {
+        let secret = DeploymentSecret::new(&"a benchmark's own ".repeat(4)).context("a secret")?;
+        Ok(Fleet::open(&self.redis, &self.sql, secret, FleetOptions::default()).await?)
+    }
+}
+
+/// The strategies on one database.
+pub(super) async fn measure(
+    args: &CouponsArgs,
+    named: &Named,
+    report: &mut Report,
+    done: impl Fn(&'static str),
+) -> anyhow::Result<()> {
+    let scratch = Scratch::new(&args.data, "many")?;
+    let place = Place::open(named, &scratch).await?;
+    let store = place.database.version().await?;
+    let bare = redis_set::bare(&place.redis, args.tasks, args.time).await?;
+    done("bare script");
+    let by_hand = by_hand(&place, args.tasks, args.time).await?;
+    done("script, then one insert per claim");
+    let node = place.node().await?;
+    let correct = contest(&node).await?;
+    let before = node.counts();
+    let row = closed_loop(&node, &format!("{store}: durability sql"), args.tasks, args.time).await?;
+    let after = node.counts();
+    let per_commit = (after.written - before.written) as f64 / (after.transactions - before.transactions).max(1) as f64;
+    done("durability sql");
+    let half = open_loop(&node, row.per_second / 2.0, args.half_load).await?;
+    done("half load");
+    let (wanted, names) =
+        if is_postgres(&place.sql) { (POSTGRES_PER_SECOND, POSTGRES) } else { (MARIADB_PER_SECOND, MARIADB) };
+    report.targets.push(Target::at_least(names[0], row.per_second, wanted));
+    report.targets.push(Target::at_most(names[1], half.value_at_quantile(0.99) as f64 / 1e3, HALF_LOAD_P99_MS));
+    report.targets.push(Target::at_least(names[2], row.per_second / by_hand.per_second, O5_TIMES));
+    let half = Row::new(format!("{store}: half load"), half.len(), args.half_load).latencies(&half);
+    report.rows.extend([bare, row.per_commit(per_commit).correct(correct), half]);
+    report.rows.push(Row { strategy: format!("{store}: {}", by_hand.strategy), ..by_hand });
+    place.database.end().await
+}
+
+const POSTGRES: [&str; 3] =
+    ["PostgreSQL: durable claims per second", "PostgreSQL: half load, p99, ms", "PostgreSQL: ÷ script and insert (O5)"];
+const MARIADB: [&str; 3] =
+    ["MariaDB: durable claims per second", "MariaDB: half load, p99, ms", "MariaDB: ÷ script and insert (O5)"];
+
+/// A table as the way of O5 has it.
+#[derive(Clone)]
+enum Table {
+    Postgres(PgPool),
+    MySql(MySqlPool),
+}
+
+impl Table {
+    async fn make(url: &str) -> anyhow::Result<Self> {
+        let made = "CREATE TABLE issued (coupon bigint NOT NULL, name varchar(128) NOT NULL, at bigint NOT NULL, \
+            PRIMARY KEY (coupon, name))";
+        Ok(if is_postgres(url) {
+            let pool = PgPoolOptions::new().max_connections(CONNECTIONS).connect(url).await?;
+            sqlx::query(made).execute(&pool).await?;
+            Self::Postgres(pool)
+        } else {
+            let pool = MySqlPoolOptions::new().max_connections(CONNECTIONS).connect(url).await?;
+            sqlx::query(made).execute(&pool).await?;
+            Self::MySql(pool)
+        })
+    }
+
+    async fn insert(&self, user: &str) -> anyhow::Result<()> {
+        let rows = match self {
+            Self::Postgres(pool) => {
+                let insert = sqlx::query("INSERT INTO issued (coupon, name, at) VALUES (1, $1, $2)");
+                insert.bind(user).bind(1_i64).execute(pool).await?.rows_affected()
+            }
+            Self::MySql(pool) => {
+                let insert = sqlx::query("INSERT INTO issued (coupon, name, at) VALUES (1, ?, ?)");
+                insert.bind(user).bind(1_i64).execute(pool).await?.rows_affected()
+            }
+        };
+        if rows == 1 { Ok(()) } else { bail!("{rows} rows were inserted") }
+    }
+}
+
+/// The way of O5: the script decides, then one row is inserted. Whoever dies in between has a claim that nobody knows of.
+async fn by_hand(place: &Place, tasks: usize, time: Duration) -> anyhow::Result<Row> {
+    let table = Table::make(&place.sql).await?;
+    let set = Arc::new(redis_set::Set::open(&place.redis, "firstcome:bench:o5").await?);
+    let watch = Stopwatch::start();
+    let claimants = (0..tasks).map(|task| {
+        let (table, set) = (table.clone(), Arc::clone(&set));
+        tokio::spawn(async move {
+            let mut times: Latencies = latencies();
+            for number in 0_u64.. {
+                if time <= watch.elapsed() {
+                    break;
+                }
+                let one = Stopwatch::start();
+                let user = format!("user-{task:03}-{number:08}");
+                if set.claim(&user, 100_000_000).await? {
+                    table.insert(&user).await?;
+                }
+                times.saturating_record(micros(one.elapsed()));
+            }
+            anyhow::Ok(times)
+        })
+    });
+    let mut times = latencies();
+    for claimant in claimants.collect::<Vec<_>>() {
+        times.add(claimant.await??)?;
+    }
+    Ok(Row::new("script, then one insert per claim (O5)", times.len(), watch.elapsed()).latencies(&times))
+}
