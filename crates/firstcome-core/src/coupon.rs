@@ -90,6 +90,17 @@ bounded_text!(
     |_| true
 );
 
+/// When a claim is acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Acknowledge {
+    /// Once it is stored: what was told cannot be lost.
+    #[default]
+    Stored,
+    /// Once its place is certain. Where one server decides the order and another one stores, it can still be lost with the
+    /// first; it has no serial and no code until it is stored.
+    Placed,
+}
+
 /// What an operator decides about a coupon.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CouponSettings {
@@ -105,12 +116,22 @@ pub struct CouponSettings {
     pub title: Option<Title>,
     /// Public claims need a pass of this room.
     pub room: Option<RoomName>,
+    /// When claims are acknowledged. Stores that decide and store in one step know no difference.
+    pub acknowledge: Acknowledge,
 }
 
 impl CouponSettings {
     /// Settings with a limit and nothing else.
     pub const fn with_limit(limit: CouponLimit) -> Self {
-        Self { limit, opens_at: None, expires_at: None, redeem_until: None, title: None, room: None }
+        Self {
+            limit,
+            opens_at: None,
+            expires_at: None,
+            redeem_until: None,
+            title: None,
+            room: None,
+            acknowledge: Acknowledge::Stored,
+        }
     }
 }
 

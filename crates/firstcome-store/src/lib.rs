@@ -44,7 +44,9 @@ pub use lock::{LockEvent, LockInbox, LockSeen, LockStore};
 pub use market::{
     Closings, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase, Transfer,
 };
-pub use port::{Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest, Refused};
+pub use port::{
+    Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Given, Page, Put, RedeemRequest, Refused,
+};
 pub use room::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
 pub use ticket::TicketKey;
 pub use voucher::{VoucherCode, VoucherKey};

@@ -6,6 +6,7 @@ use firstcome_core::coupon::{
     Attributes, Claim, CouponSettings, CouponState, Effect, Issued, Redeemed, Rejection, Serial,
 };
 use firstcome_core::id::{CouponName, RequestId, UserId};
+use firstcome_core::time::Timestamp;
 use std::future::Future;
 
 /// Outer: did the store answer? Inner: what was the answer?
@@ -19,6 +20,8 @@ pub enum Durability {
     Memory,
     /// The process killed, the machine without power: it was synced to disk before it was told.
     Disk,
+    /// The process: it is with the server that decides the order, and not yet in the database.
+    Gate,
     /// Redis killed or lost: the database had committed it before it was told.
     Sql,
 }
@@ -29,6 +32,7 @@ impl Durability {
         match self {
             Self::Memory => "memory",
             Self::Disk => "disk",
+            Self::Gate => "gate",
             Self::Sql => "sql",
         }
     }
@@ -56,6 +60,16 @@ pub struct Claimed {
     pub issued: Issued,
     /// What the holder shows to redeem it.
     pub code: VoucherCode,
+}
+
+/// What a claimant is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Given {
+    /// The claim, which is stored.
+    Stored(Claimed),
+    /// A place among those who get one, since this instant. It can be lost with the server that decides the order; serial
+    /// and code come with the storing.
+    Placed(Timestamp),
 }
 
 /// A claim as the operator sees it.
@@ -137,6 +151,12 @@ pub trait CouponStore: Send + Sync {
     /// Refused, in this order: `unknown_coupon`, `idempotency_key_reused`, `already_issued` (with the claim),
     /// `deleted`, `not_open`, `expired`, `sold_out`.
     fn claim(&self, coupon: &CouponName, claim: Claim) -> impl Future<Output = Answer<Effect<Claimed>>> + Send;
+
+    /// [`Self::claim`], but told as soon as the coupon's settings say ([`CouponSettings::acknowledge`]). Refusals are told once
+    /// they are stored, whatever these say.
+    fn claim_early(&self, coupon: &CouponName, claim: Claim) -> impl Future<Output = Answer<Effect<Given>>> + Send {
+        async move { Ok(self.claim(coupon, claim).await?.map(|effect| effect.map(Given::Stored))) }
+    }
 
     /// The claim of one user, if there is one. Refused: `unknown_coupon`.
     fn claim_of(&self, coupon: &CouponName, user: &str) -> impl Future<Output = Answer<Option<ClaimRecord>>> + Send;

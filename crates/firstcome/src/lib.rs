@@ -162,8 +162,8 @@ pub use firstcome_store::sql;
 #[cfg(feature = "sqlite")]
 pub use firstcome_store::sqlite;
 pub use firstcome_store::{
-    Answer, ClaimRecord, Claimed, Closings, CouponStore, CouponView, Durability, Embedded, Fault, FaultKind, HandleKey,
-    Joining, ListingView, LockEvent, LockInbox, LockSeen, LockStore, MarketAnswer, MarketStore, MemoryLocks,
+    Answer, ClaimRecord, Claimed, Closings, CouponStore, CouponView, Durability, Embedded, Fault, FaultKind, Given,
+    HandleKey, Joining, ListingView, LockEvent, LockInbox, LockSeen, LockStore, MarketAnswer, MarketStore, MemoryLocks,
     MovePoints, Numbered, Page, PassCheck, PlaceBid, Purchase, Put, RedeemRequest, Refused, RoomAnswer, RoomStore,
     RoomSummary, StoreError, TicketAnswer, TicketKey, Transfer, VoucherCode, VoucherKey, core, edge, stats,
 };

@@ -172,6 +172,7 @@ fn read_coupon(line: &CouponLine) -> anyhow::Result<ArchivedCoupon> {
         redeem_until: instant(&line.redeem_until)?,
         title: title.transpose()?,
         room: room.transpose()?,
+        acknowledge: firstcome::core::coupon::Acknowledge::Stored,
     };
     Ok(ArchivedCoupon {
         name: CouponName::parse(&line.coupon).map_err(|error| anyhow!("coupon {error}"))?,

@@ -127,7 +127,15 @@ impl CouponBody {
         let title = self.title.as_deref().map(|title| Title::new(title).ok_or_else(too_long));
         let room = self.room.as_deref().map(RoomName::parse).transpose();
         let room = room.map_err(|error| Refusal::field(Code::InvalidName, "room", format!("room {error}")))?;
-        Ok(CouponSettings { limit: self.limit, opens_at, expires_at, redeem_until, title: title.transpose()?, room })
+        Ok(CouponSettings {
+            limit: self.limit,
+            opens_at,
+            expires_at,
+            redeem_until,
+            title: title.transpose()?,
+            room,
+            acknowledge: firstcome::core::coupon::Acknowledge::Stored,
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The port for coupons over many nodes.
 
 use super::cell::{Asking, Cell, Seen};
-use super::gate::{Asked, Stray, Word};
+use super::gate::{Asked, Judged, Stray, Word};
 use super::lane::Service;
 use super::looks::Serving;
 use super::outbox::{Entrant, Tag, Verdict};
@@ -10,11 +10,12 @@ use super::{Fleet, Node, drain, on};
 use crate::edge::{draw_id, draw_pause};
 use crate::error::{Fault, FaultKind, StoreError};
 use crate::port::{
-    Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest, Refused,
+    Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Given, Page, Put, RedeemRequest, Refused,
 };
 use crate::redis::LinkError;
-use firstcome_core::coupon::{Claim, CouponSettings, Effect, Issued, Redeem, Redeemed, Rejection, Serial};
+use firstcome_core::coupon::{Acknowledge, Claim, CouponSettings, Effect, Issued, Redeem, Redeemed, Rejection, Serial};
 use firstcome_core::id::CouponName;
+use firstcome_core::time::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -40,23 +41,32 @@ struct Attempt<'a, D: Held> {
     tag: Tag,
     until: Instant,
     pause: Duration,
+    /// When whoever claims is told.
+    acknowledge: Acknowledge,
     /// Whether a ticket may have been drawn for it: then nobody can say that nothing was done.
     is_handed_over: bool,
 }
 
+/// What a claim comes to.
+enum Outcome {
+    Issued(Result<Effect<Issued>, Rejection>),
+    /// It has a place since then, and SQL does not have it yet.
+    Placed(Timestamp),
+}
+
 /// What is known after one question.
 enum Step {
-    Told(Result<Effect<Issued>, Rejection>),
+    Told(Outcome),
     /// Ask again.
     Again,
 }
 
 fn no_claim(rejection: Rejection) -> Step {
-    Step::Told(Err(rejection))
+    Step::Told(Outcome::Issued(Err(rejection)))
 }
 
 impl<D: Held> Attempt<'_, D> {
-    async fn run(mut self) -> Result<Result<Effect<Issued>, Rejection>, StoreError> {
+    async fn run(mut self) -> Result<Outcome, StoreError> {
         loop {
             match self.step().await {
                 Ok(Step::Told(told)) => return Ok(told),
@@ -78,7 +88,7 @@ impl<D: Held> Attempt<'_, D> {
     async fn step(&mut self) -> Result<Step, StoreError> {
         let mut place = self.cell.wait(self.tag);
         let entrant = Entrant { tag: self.tag, claim: self.claim.clone() };
-        let Spoken { word, version, generation } = self.node.ask(self.cell, entrant).await?;
+        let Spoken { word, version, generation, last } = self.node.ask(self.cell, entrant).await?;
         if version < self.cell.row().version {
             // The gate has not heard of settings that SQL has: whoever put them is about to tell it, or has died.
             let row = self.cell.row();
@@ -90,9 +100,12 @@ impl<D: Held> Attempt<'_, D> {
         match word {
             Word::Drawn(ticket) => {
                 self.is_handed_over = true;
+                if self.acknowledge == Acknowledge::Placed {
+                    return Ok(Step::Told(Outcome::Placed(last)));
+                }
                 let until = self.until.min(Instant::now() + VERDICT_WAIT);
                 if let Ok(Ok(Verdict::Issued(issued))) = timeout_at(until, &mut place.verdict).await {
-                    return Ok(Step::Told(Ok(Effect::New(issued))));
+                    return Ok(Step::Told(Outcome::Issued(Ok(Effect::New(issued)))));
                 }
                 self.confirm(generation, ticket, |seen| self.of_user(seen)).await
             }
@@ -174,7 +187,7 @@ impl<D: Held> Attempt<'_, D> {
         } else {
             Err(Rejection::AlreadyIssued(claim.issued))
         };
-        Some(Step::Told(told))
+        Some(Step::Told(Outcome::Issued(told)))
     }
 
     /// What the claim of the request means for this one.
@@ -186,13 +199,16 @@ impl<D: Held> Attempt<'_, D> {
             () if body == request.body => Ok(Effect::Again(issued)),
             () => Err(Rejection::KeyReused(issued.serial)),
         };
-        Some(Step::Told(told))
+        Some(Step::Told(Outcome::Issued(told)))
     }
 }
 
 /// What the gate said, and which gate.
+#[derive(Clone, Copy)]
 pub(super) struct Spoken {
     pub(super) word: Word,
+    /// The instant of the last ticket that was drawn.
+    pub(super) last: Timestamp,
     pub(super) version: i64,
     pub(super) generation: i64,
 }
@@ -226,11 +242,7 @@ impl<D: Held> Node<D> {
     }
 
     /// Asks the gate about several claims. It is looked at, and made anew, before it is asked, if it may be another one.
-    async fn ask_all(
-        self: &Arc<Self>,
-        cell: &Arc<Cell>,
-        batch: &[Asking],
-    ) -> Result<(Vec<Word>, i64, i64), StoreError> {
+    async fn ask_all(self: &Arc<Self>, cell: &Arc<Cell>, batch: &[Asking]) -> Result<(Judged, i64), StoreError> {
         let entrants: Vec<&Entrant> = batch.iter().map(|asking| &asking.entrant).collect();
         for _ in 0..MENDS_MAX {
             if cell.trusted.load(Ordering::Relaxed) != self.doubts() {
@@ -243,7 +255,7 @@ impl<D: Held> Node<D> {
                     if judged.drains {
                         drain::call(self, cell);
                     }
-                    return Ok((judged.words, judged.version, generation));
+                    return Ok((judged, generation));
                 }
                 // A script that fails in the middle has met what is no gate of ours.
                 Ok(Asked::Lost) | Err(LinkError::Refused { .. }) => cell.trusted.store(u64::MAX, Ordering::Relaxed),
@@ -278,15 +290,22 @@ impl<D: Held> Node<D> {
         self.mend(&cell).await.map_err(|_| StoreError::Unknown)
     }
 
-    async fn claim(self: &Arc<Self>, name: &CouponName, claim: Claim) -> Answer<Effect<Claimed>> {
+    /// Claims, and tells when it is stored; or, if it may and the coupon says so, when its place is certain.
+    async fn claim(self: &Arc<Self>, name: &CouponName, claim: Claim, earliest: Acknowledge) -> Answer<Effect<Given>> {
         let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
         let tag = Tag(draw_id().map_err(|fault| StoreError::Unavailable(Arc::new(fault)))?);
         let until = Instant::now() + self.options.patience;
+        let acknowledge = match earliest {
+            Acknowledge::Stored => Acknowledge::Stored,
+            Acknowledge::Placed => cell.row().settings.acknowledge,
+        };
+        let (claim, cell) = (&claim, &cell);
         let attempt =
-            Attempt { node: self, cell: &cell, claim: &claim, tag, until, pause: PAUSE_MIN, is_handed_over: false };
+            Attempt { node: self, cell, claim, tag, until, pause: PAUSE_MIN, acknowledge, is_handed_over: false };
         Ok(match attempt.run().await? {
-            Ok(effect) => Ok(effect.map(|issued| cell.claimed(issued))),
-            Err(rejection) => {
+            Outcome::Placed(since) => Ok(Effect::New(Given::Placed(since))),
+            Outcome::Issued(Ok(effect)) => Ok(effect.map(|issued| Given::Stored(cell.claimed(issued)))),
+            Outcome::Issued(Err(rejection)) => {
                 let claim =
                     if let Rejection::AlreadyIssued(issued) = rejection { Some(cell.claimed(issued)) } else { None };
                 Err(Refused { rejection, claim })
@@ -352,9 +371,10 @@ async fn serve<D: Held>(node: Arc<Node<D>>, cell: Arc<Cell>) {
             continue;
         }
         match node.ask_all(&cell, &batch).await {
-            Ok((words, version, generation)) => {
+            Ok((judged, generation)) => {
+                let Judged { words, version, last, .. } = judged;
                 for (asking, word) in batch.into_iter().zip(words) {
-                    let _ = asking.tell.send(Ok(Spoken { word, version, generation }));
+                    let _ = asking.tell.send(Ok(Spoken { word, version, generation, last }));
                 }
             }
             Err(error) => {
@@ -385,7 +405,20 @@ impl CouponStore for Fleet {
     }
 
     async fn claim(&self, coupon: &CouponName, claim: Claim) -> Answer<Effect<Claimed>> {
-        on!(self, node => node.claim(coupon, claim).await)
+        let told = on!(self, node => node.claim(coupon, claim, Acknowledge::Stored).await)?;
+        let stored = |given| match given {
+            Given::Stored(claimed) => Ok(claimed),
+            Given::Placed(_) => Err(StoreError::Unknown),
+        };
+        Ok(match told {
+            Ok(Effect::New(given)) => Ok(Effect::New(stored(given)?)),
+            Ok(Effect::Again(given)) => Ok(Effect::Again(stored(given)?)),
+            Err(refused) => Err(refused),
+        })
+    }
+
+    async fn claim_early(&self, coupon: &CouponName, claim: Claim) -> Answer<Effect<Given>> {
+        on!(self, node => node.claim(coupon, claim, Acknowledge::Placed).await)
     }
 
     async fn claim_of(&self, coupon: &CouponName, user: &str) -> Answer<Option<ClaimRecord>> {

@@ -89,6 +89,8 @@ pub(super) struct Judged {
     pub(super) drains: bool,
     /// The version of the settings by which it judged.
     pub(super) version: i64,
+    /// The instant of the last ticket that was drawn.
+    pub(super) last: Timestamp,
     pub(super) words: Vec<Word>,
 }
 
@@ -186,11 +188,16 @@ impl Gate {
             run.add_bytes(&record);
         }
         let Some(parts) = parts_of(self.link.invoke(&run).await?) else { return Err(unreadable()) };
-        let Some([drains, version, words]) = told(parts) else { return Ok(Asked::Lost) };
+        let Some([drains, version, last, words]) = told(parts) else { return Ok(Asked::Lost) };
         let read = || {
             let Value::Array(words) = words else { return None };
             let words: Vec<Word> = words.into_iter().map(word).collect::<Option<_>>()?;
-            let judged = Judged { drains: number(drains)? == 1, version: number(version)?, words };
+            let judged = Judged {
+                drains: number(drains)? == 1,
+                version: number(version)?,
+                last: Timestamp::from_us(number(last)?)?,
+                words,
+            };
             (judged.words.len() == entrants.len()).then_some(Asked::Told(judged))
         };
         read().ok_or_else(unreadable)

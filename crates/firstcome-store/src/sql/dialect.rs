@@ -23,6 +23,7 @@ pub(crate) trait Cells {
     /// Bytes.
     fn bytes(&self, at: usize) -> Result<Vec<u8>, sqlx::Error>;
     /// Bytes, if there are any.
+    #[cfg(feature = "redis")]
     fn maybe_bytes(&self, at: usize) -> Result<Option<Vec<u8>>, sqlx::Error>;
 }
 

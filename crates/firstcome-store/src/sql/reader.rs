@@ -99,6 +99,7 @@ impl<'a, R: Cells> Reader<'a, R> {
     }
 
     /// Bytes if there are any.
+    #[cfg(feature = "redis")]
     pub(crate) fn maybe_blob(&mut self) -> Result<Option<Vec<u8>>, SqlError> {
         self.row.maybe_bytes(self.next()).map_err(|error| unreadable(&error))
     }

@@ -173,6 +173,7 @@ fn coupon_row(row: &Row<'_>) -> rusqlite::Result<Result<CouponRow, Fault>> {
             redeem_until: redeem_until?,
             title: title.as_deref().map(|title| Title::new(title).ok_or_else(wrong)).transpose()?,
             room: room.as_deref().map(|room| RoomName::parse(room).map_err(|_| wrong())).transpose()?,
+            acknowledge: firstcome_core::coupon::Acknowledge::Stored,
         };
         let name = CouponName::parse(&name).map_err(|_| wrong())?;
         Ok(CouponRow { id, name, settings, voucher_key, deleted_at: deleted_at? })

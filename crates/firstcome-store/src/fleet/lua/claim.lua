@@ -61,9 +61,9 @@ for at = 1, count do
     answers[at] = 'n' .. ticket
   end
 end
+local last = gate[10]
 if first <= ticket then
-  local at = math.max(now, tonumber(gate[10]))
-  local last = string.format('%.0f', at)
+  last = string.format('%.0f', math.max(now, tonumber(last)))
   -- The outbox first: if anything fails after it, the entry is there, and SQL decides.
   redis.call('XADD', KEYS[4], ticket .. '-1', 'first', first, 'version', gate[9], 'at', last, 'node', ARGV[4],
     'claims', table.concat(records))
@@ -78,4 +78,4 @@ if position < ticket and (gate[11] == ARGV[4] or ends <= ms or ms + lease < ends
   drains = 1
   redis.call('HSET', KEYS[1], 'node', ARGV[4], 'until', string.format('%.0f', ms + lease))
 end
-return {'ok', drains, gate[9], answers}
+return {'ok', drains, gate[9], last, answers}

@@ -9,13 +9,13 @@ use crate::sql::base::ROLL_BACK;
 use crate::sql::dialect::{Cells, quoted};
 use crate::sql::reader::{Reader, wrong};
 use crate::voucher::VoucherKey;
-use firstcome_core::coupon::{CouponLimit, CouponSettings, Rejection, Standing, Title};
+use firstcome_core::coupon::{Acknowledge, CouponLimit, CouponSettings, Rejection, Standing, Title};
 use firstcome_core::id::{CouponName, RoomName};
 use firstcome_core::time::Timestamp;
 use tokio::time::Instant;
 
 /// The columns of a coupon, in the order in which they are read.
-const COLUMNS: &str = "id,name,limit_count,opens_at,expires_at,redeem_until,title,room,deleted_at,code_key,version,issued,\
+const COLUMNS: &str = "id,name,limit_count,opens_at,expires_at,redeem_until,title,room,acknowledge,deleted_at,code_key,version,issued,\
     last_at,generation,position,anchor";
 
 /// A coupon as it stands in its table.
@@ -66,10 +66,10 @@ fn select() -> String {
 }
 
 /// The columns of the settings.
-const SETTINGS: [&str; 6] = ["limit_count", "opens_at", "expires_at", "redeem_until", "title", "room"];
+const SETTINGS: [&str; 7] = ["limit_count", "opens_at", "expires_at", "redeem_until", "title", "room", "acknowledge"];
 
 /// The values of [`SETTINGS`].
-fn values<D: Held>(settings: &CouponSettings) -> [String; 6] {
+fn values<D: Held>(settings: &CouponSettings) -> [String; 7] {
     let instant = |instant: Option<Timestamp>| instant.map_or("NULL".to_owned(), |at| at.as_us().to_string());
     let [mut title, mut room] = [const { String::new() }; 2];
     match &settings.title {
@@ -81,7 +81,19 @@ fn values<D: Held>(settings: &CouponSettings) -> [String; 6] {
         None => room.push_str("NULL"),
     }
     let CouponSettings { limit, opens_at, expires_at, redeem_until, .. } = settings;
-    [limit.get().to_string(), instant(*opens_at), instant(*expires_at), instant(*redeem_until), title, room]
+    let acknowledge = match settings.acknowledge {
+        Acknowledge::Stored => "0",
+        Acknowledge::Placed => "1",
+    };
+    [
+        limit.get().to_string(),
+        instant(*opens_at),
+        instant(*expires_at),
+        instant(*redeem_until),
+        title,
+        room,
+        acknowledge.to_owned(),
+    ]
 }
 
 impl<D: Held> Truth<D> {
@@ -98,7 +110,12 @@ impl<D: Held> Truth<D> {
         let title = title.map(|title| title.ok_or_else(|| wrong("a title that is none"))).transpose()?;
         let room =
             cells.maybe_text()?.map(|room| RoomName::parse(&room).map_err(|_| wrong("a room's name that is none")));
-        let settings = CouponSettings { limit, opens_at, expires_at, redeem_until, title, room: room.transpose()? };
+        let acknowledge = match cells.integer()? {
+            0 => Acknowledge::Stored,
+            _ => Acknowledge::Placed,
+        };
+        let settings =
+            CouponSettings { limit, opens_at, expires_at, redeem_until, title, room: room.transpose()?, acknowledge };
         let deleted_at = cells.maybe_instant()?;
         let wrapped = cells.maybe_blob()?.unwrap_or_default();
         let secret = self.secret.unwrap(&wrapped, &place(&name));

@@ -19,6 +19,8 @@ CREATE TABLE IF NOT EXISTS firstcome_coupon (
   redeem_until bigint,
   title VARBINARY(256),
   room VARBINARY(128),
+  -- When claims are acknowledged: 0 once they are stored, 1 once their place is certain.
+  acknowledge bigint NOT NULL CHECK (acknowledge IN (0, 1)),
   -- The secret of its codes, wrapped.
   code_key VARBINARY(128) NOT NULL,
   deleted_at bigint,

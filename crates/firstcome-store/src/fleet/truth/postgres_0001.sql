@@ -18,6 +18,8 @@ CREATE TABLE firstcome_coupon (
   redeem_until bigint,
   title bytea,
   room text COLLATE "C",
+  -- When claims are acknowledged: 0 once they are stored, 1 once their place is certain.
+  acknowledge bigint NOT NULL CHECK (acknowledge IN (0, 1)),
   -- The secret of its codes, wrapped.
   code_key bytea NOT NULL,
   deleted_at bigint,

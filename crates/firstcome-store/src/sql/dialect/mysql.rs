@@ -25,6 +25,7 @@ impl Cells for MySqlRow {
         self.try_get(at)
     }
 
+    #[cfg(feature = "redis")]
     fn maybe_bytes(&self, at: usize) -> Result<Option<Vec<u8>>, sqlx::Error> {
         self.try_get(at)
     }
