@@ -1,6 +1,7 @@
 //! Where the programs lie, and how they are called.
 
 use crate::{Durability, Kind, Options, ServerError};
+use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -11,8 +12,34 @@ use std::{fs, io};
 pub(crate) const USER: &str = "firstcome";
 /// The database of MariaDB.
 pub(crate) const DATABASE: &str = "firstcome";
+/// From the port of a node to that at which other nodes find it. Version 6.2 cannot be told another.
+const BUS: u16 = 10_000;
 /// Whom PostgreSQL runs as if we are root: as root it does not.
 const POSTGRES_USER: &str = "postgres";
+
+/// What a server is among others.
+#[derive(Clone, Copy)]
+pub(crate) enum Part<'a> {
+    /// It is the only one.
+    Alone,
+    /// A node of a cluster of Redis.
+    Node,
+    /// One that watches over others, by these settings.
+    Sentinel(&'a [String]),
+}
+
+impl Part<'_> {
+    /// A port at which nobody listens; of a node its second one is free too, at which nodes talk to each other.
+    pub(crate) fn free_port(self) -> io::Result<u16> {
+        loop {
+            let port = crate::free_port()?;
+            let second = || TcpListener::bind(("127.0.0.1", port.checked_add(BUS)?)).ok();
+            if !matches!(self, Self::Node) || second().is_some() {
+                return Ok(port);
+            }
+        }
+    }
+}
 
 /// The programs of one kind.
 pub(crate) struct Installation {
@@ -88,12 +115,37 @@ impl Installation {
     }
 
     /// The call of the server.
-    pub(crate) fn command(&self, directory: &Path, data: &Path, port: u16, options: &Options) -> io::Result<Command> {
-        match self.kind {
-            Kind::Postgres => self.postgres(directory, data, port, options),
-            Kind::MariaDb => Ok(self.mariadb(directory, data, port, options)),
-            Kind::Redis => Ok(self.redis(data, port, options)),
+    pub(crate) fn command(
+        &self,
+        part: Part<'_>,
+        directory: &Path,
+        data: &Path,
+        port: u16,
+        options: &Options,
+    ) -> io::Result<Command> {
+        match (self.kind, part) {
+            (Kind::Postgres, _) => self.postgres(directory, data, port, options),
+            (Kind::MariaDb, _) => Ok(self.mariadb(directory, data, port, options)),
+            (Kind::Redis, Part::Sentinel(settings)) => self.sentinel(directory, data, port, settings),
+            (Kind::Redis, part) => {
+                let mut command = self.redis(data, port, options);
+                if matches!(part, Part::Node) {
+                    command.args(["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"]);
+                }
+                Ok(command)
+            }
         }
+    }
+
+    /// It writes what it learns into the file of its settings, and reads it there when it starts again.
+    fn sentinel(&self, directory: &Path, data: &Path, port: u16, settings: &[String]) -> io::Result<Command> {
+        let file = directory.join("sentinel.conf");
+        let own = [format!("port {port}"), "bind 127.0.0.1".to_owned(), format!("dir \"{}\"", data.display())];
+        let lines = own.iter().chain(settings).map(|line| format!("{line}\n"));
+        fs::write(&file, lines.collect::<String>())?;
+        let mut command = Command::new(&self.program);
+        command.arg(file).arg("--sentinel");
+        Ok(command)
     }
 
     fn postgres(&self, directory: &Path, data: &Path, port: u16, options: &Options) -> io::Result<Command> {

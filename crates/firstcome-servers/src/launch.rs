@@ -11,8 +11,9 @@ pub(crate) async fn answers(kind: Kind, url: &str, data: &Path, process: u32) ->
         Kind::MariaDb => mariadb(url).await.is_ok_and(|there| is_same(&there, data)),
         // It answers also while it still reads its files. Another line ends in the same word.
         Kind::Redis => redis(url).await.is_ok_and(|info| {
-            let wanted = [format!("process_id:{process}\r"), "\nloading:0\r".to_owned()];
-            wanted.iter().all(|wanted| info.contains(wanted))
+            // A sentinel has nothing to read.
+            let ready = info.contains("\nloading:0\r") || info.contains("redis_mode:sentinel\r");
+            ready && info.contains(&format!("process_id:{process}\r"))
         }),
     }
 }

@@ -1,5 +1,5 @@
 //! Servers of one's own, for benchmarks, drills and tests: PostgreSQL, MariaDB and Redis, each a child process with a
-//! directory and a port that nobody else has.
+//! directory and a port that nobody else has; and several of Redis that belong together: [`Sentinels`], [`Cluster`].
 //!
 //! # Promises
 //! - What [`Server::start`] returns answers, and it is this server that answers: not one that took the port meanwhile.
@@ -11,10 +11,16 @@
 //! - An end of the server if this process is killed: nobody is left then who could end it.
 //! - Any secrecy: everybody on this machine may connect, without a password.
 
+mod cluster;
 mod install;
 mod launch;
+mod redis_node;
+mod sentinels;
 
-use install::Installation;
+pub use cluster::{Cluster, SLOTS};
+pub use sentinels::{PRIMARY_NAME, Sentinels};
+
+use install::{Installation, Part};
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -135,6 +141,10 @@ impl Server {
     ///
     /// Cancel-safe: a future that is dropped ends what it has started.
     pub async fn start(kind: Kind, options: &Options) -> Result<Self, ServerError> {
+        Self::start_as(Part::Alone, kind, options).await
+    }
+
+    async fn start_as(part: Part<'_>, kind: Kind, options: &Options) -> Result<Self, ServerError> {
         let installation = Installation::find(kind).ok_or(ServerError::NotInstalled(kind))?;
         let mut says = String::new();
         for _ in 0..PORTS {
@@ -142,8 +152,8 @@ impl Server {
             let data = directory.path().join("data");
             fs::create_dir(&data)?;
             installation.prepare(directory.path(), &data)?;
-            let port = free_port()?;
-            let mut command = installation.command(directory.path(), &data, port, options)?;
+            let port = part.free_port()?;
+            let mut command = installation.command(part, directory.path(), &data, port, options)?;
             let log = directory.path().join("log");
             let child = spawn(&mut command, &log)?;
             let url = url(kind, port);
@@ -266,4 +276,9 @@ fn url(kind: Kind, port: u16) -> String {
 /// A port at which nobody listens.
 fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// What will not become of several servers that belong together.
+fn never(says: impl Into<String>) -> ServerError {
+    ServerError::Start { kind: Kind::Redis, says: says.into() }
 }

@@ -1,6 +1,6 @@
 //! Each kind of server: it starts, it keeps what it must keep, and it ends.
 
-use firstcome_servers::{Durability, Kind, Options, Server, ServerError};
+use firstcome_servers::{Cluster, Durability, Kind, Options, SLOTS, Sentinels, Server, ServerError};
 use rustix::process::{Pid, test_kill_process};
 use sqlx::{Connection, MySqlConnection, PgConnection};
 use std::future::Future;
@@ -136,4 +136,90 @@ async fn a_server_that_does_not_start_says_why() {
             assert!(said.contains(says), "{kind}: {said}");
         }
     }
+}
+
+/// Sends a command, its words parted by spaces, to a server of Redis.
+async fn ask<T: redis::FromRedisValue>(server: &Server, command: &str) -> redis::RedisResult<T> {
+    let mut words = command.split(' ');
+    let mut packed = redis::cmd(words.next().unwrap_or_default());
+    packed.arg(words.collect::<Vec<_>>());
+    let mut connection = redis::Client::open(server.url())?.get_multiplexed_async_connection().await?;
+    packed.query_async(&mut connection).await
+}
+
+#[tokio::test]
+async fn sentinels_make_a_replica_the_primary_when_the_primary_is_killed() {
+    if !is_there(Kind::Redis) {
+        return;
+    }
+    in_time(async {
+        let mut trio = Sentinels::start(&Options::new(Durability::Quick), 1).await.expect("they start");
+        assert!(trio.url().ends_with("/primary") && trio.url().matches(',').count() == 2, "{}", trio.url());
+        assert_eq!(trio.primary().await.expect("they know it"), 0);
+        ask::<()>(&trio.servers()[0], "SET thing 7").await.expect("it writes");
+        while ask(&trio.servers()[1], "GET thing").await != Ok(Some(7)) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        assert_eq!(trio.kill_primary().await.expect("they know it"), 0);
+        assert_eq!(trio.wait_for_another(0).await.expect("they agree"), 1);
+        assert_eq!(ask(&trio.servers()[1], "GET thing").await, Ok(7));
+        trio.restart(0).await.expect("it starts again");
+        let ids: Vec<u32> = trio.servers().iter().chain(trio.sentinels()).map(Server::process).collect();
+        assert!(ids.len() == 5 && ids.iter().copied().all(runs));
+        drop(trio);
+        assert!(!ids.into_iter().any(runs), "a server outlives its value");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cluster_answers_ask_while_a_slot_moves_and_moved_afterwards() {
+    if !is_there(Kind::Redis) {
+        return;
+    }
+    in_time(async {
+        let mut cluster = Cluster::start(&Options::new(Durability::Durable), 0).await.expect("it starts");
+        let slot: u16 = ask(&cluster.nodes()[0], "CLUSTER KEYSLOT thing").await.expect("it counts");
+        let source = usize::from(slot) * 3 / usize::from(SLOTS);
+        let target = (source + 1) % 3;
+        for key in ["{thing}one", "{thing}two"] {
+            ask::<()>(&cluster.nodes()[source], &format!("SET {key} 7")).await.expect("it is at home here");
+        }
+        let code = async |node: &Server, key: &str| {
+            let told = ask::<Option<i64>>(node, &format!("GET {key}")).await;
+            told.map_err(|error| error.code().unwrap_or_default().to_owned())
+        };
+        cluster.begin_move(slot, source, target).await.expect("it begins");
+        cluster.move_key("{thing}one", source, target).await.expect("it moves");
+        assert_eq!(code(&cluster.nodes()[source], "{thing}one").await, Err("ASK".to_owned()));
+        assert_eq!(code(&cluster.nodes()[source], "{thing}two").await, Ok(Some(7)));
+        cluster.end_move(slot, source, target).await.expect("it ends");
+        assert_eq!(code(&cluster.nodes()[source], "{thing}two").await, Err("MOVED".to_owned()));
+        assert_eq!(code(&cluster.nodes()[target], "{thing}two").await, Ok(Some(7)));
+        cluster.wait_until_served(slot, target).await.expect("all hear of it");
+        cluster.kill(target);
+        cluster.restart(target).await.expect("it starts again");
+        cluster.wait_until_well().await.expect("it is one of them again");
+        assert_eq!(code(&cluster.nodes()[target], "{thing}two").await, Ok(Some(7)), "it kept its slots and its files");
+        let ids: Vec<u32> = cluster.nodes().iter().map(Server::process).collect();
+        drop(cluster);
+        assert!(!ids.into_iter().any(runs), "a server outlives its value");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_replica_takes_the_slots_of_a_master_that_was_killed() {
+    if !is_there(Kind::Redis) {
+        return;
+    }
+    in_time(async {
+        let mut cluster = Cluster::start(&Options::new(Durability::Quick), 1).await.expect("it starts");
+        assert_eq!(cluster.nodes().len(), 6);
+        cluster.wait_until_served(0, 0).await.expect("it is so from the start");
+        cluster.kill(0);
+        cluster.wait_until_served(0, 3).await.expect("the replica stands in");
+        cluster.wait_until_well().await.expect("nothing is missing");
+    })
+    .await;
 }

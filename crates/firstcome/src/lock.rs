@@ -149,6 +149,9 @@ impl Locks {
     /// `redis://[user:password@]host[:port][/database]`. Two connections, for any number of locks and waiters: one carries the
     /// requests, the other the signs of life and the grants. Call within
     /// a Tokio runtime.
+    ///
+    /// Or on the primary that sentinels name, `redis+sentinel://[user:password@]host[:port],…/primary`, or in a cluster,
+    /// `redis+cluster://[user:password@]host[:port],…`; there a primary that is replaced may take grants with it.
     #[cfg(feature = "redis")]
     pub async fn redis(url: &str) -> Result<Self, OpenError> {
         Self::redis_with(url, LinkOptions::default()).await

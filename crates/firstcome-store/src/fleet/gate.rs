@@ -300,8 +300,9 @@ impl Gate {
     /// Opens the gate of a generation that has all that SQL holds; false if the lease is over. Throws away what is left of
     /// the generations named.
     pub(super) async fn open(&self, keys: Keys, row: &CouponRow, before: &[i64]) -> Result<bool, LinkError> {
-        let mut run = OPEN.with_keys(3 + 3 * before.len());
-        run.add(keys.key("lease")).add(keys.key("gate")).add(keys.of("outbox", row.generation));
+        let mut run = OPEN.with_keys(5 + 3 * before.len());
+        run.add(keys.key("lease")).add(keys.key("gate")).add(keys.of("users", row.generation));
+        run.add(keys.of("keys", row.generation)).add(keys.of("outbox", row.generation));
         for generation in before {
             for name in ["users", "keys", "outbox"] {
                 run.add(keys.of(name, *generation));

@@ -12,6 +12,15 @@ pub(crate) const NO_SCRIPT: &str = "NOSCRIPT";
 /// The code with which a replica turns writes down.
 pub(crate) const READ_ONLY: &str = "READONLY";
 
+/// The code of a node that no longer has the slot of the keys.
+pub(crate) const MOVED: &str = "MOVED";
+/// The code of a node that is giving the slot of the keys away, and has not all of them any more.
+pub(crate) const ASK: &str = "ASK";
+/// The code of a node between which and another the keys are parted for the moment.
+pub(crate) const TRY_AGAIN: &str = "TRYAGAIN";
+/// The code of a node that cannot speak for its cluster.
+pub(crate) const CLUSTER_DOWN: &str = "CLUSTERDOWN";
+
 /// Codes with which a server turns a whole command down before it begins.
 const TURNED_DOWN: [&str; 16] = [
     "OOM",
@@ -24,10 +33,10 @@ const TURNED_DOWN: [&str; 16] = [
     "NOAUTH",
     "NOPERM",
     "DENIED",
-    "CLUSTERDOWN",
-    "MOVED",
-    "ASK",
-    "TRYAGAIN",
+    CLUSTER_DOWN,
+    MOVED,
+    ASK,
+    TRY_AGAIN,
     "CROSSSLOT",
     NO_SCRIPT,
 ];
@@ -138,7 +147,7 @@ fn inside<'a>(code: &'a str, says: &'a str) -> Option<&'a str> {
 pub enum OpenError {
     /// The URL cannot be read.
     #[error(
-        "the address of the server cannot be read ({says}); write it as redis://[user:password@]host[:port][/database]"
+        "the address of the server cannot be read ({says}); write it as redis://[user:password@]host[:port][/database], redis+sentinel://[user:password@]host[:port],…/primary[?db=database] or redis+cluster://[user:password@]host[:port],…"
     )]
     Address {
         /// What is wrong with it.
@@ -162,7 +171,7 @@ pub enum OpenError {
     },
     /// The user or the password is wrong, or its rights do not suffice.
     #[error(
-        "the server turned us away ({code}: {says}); check user and password, and that it may use INFO, PING, SUBSCRIBE, SCRIPT, EVALSHA and EVAL, and the commands of the scripts (+@read +@write +time +publish) on keys and channels that begin with fc:"
+        "the server turned us away ({code}: {says}); check user and password, and that it may use INFO, PING, SUBSCRIBE, SCRIPT, EVALSHA and EVAL, in a cluster CLUSTER, at a sentinel SENTINEL, and the commands of the scripts (+@read +@write +time +publish) on keys and channels that begin with fc:"
     )]
     Denied {
         /// The server's code: `NOAUTH`, `WRONGPASS`, `NOPERM`, `DENIED`.
@@ -197,9 +206,34 @@ pub enum OpenError {
     /// It follows another server and takes no writes.
     #[error("the server is a replica and takes no writes; name its primary")]
     ReadOnlyReplica,
-    /// It is part of a cluster.
-    #[error("the server is part of a cluster, which is not supported yet; name a single server")]
+    /// It is part of a cluster, and the address is that of one server.
+    #[error("the server is part of a cluster; write its address as redis+cluster://host[:port],…")]
     Cluster,
+    /// It is no part of a cluster, and the address is that of one.
+    #[error("the server at {address} is no part of a cluster; write its address as redis://host[:port]")]
+    NotCluster {
+        /// Host and port.
+        address: String,
+    },
+    /// It is a sentinel, and the address is that of a server.
+    #[error(
+        "what answers is a sentinel, which keeps nothing; write its address as redis+sentinel://host[:port],…/primary"
+    )]
+    Sentinel,
+    /// It is no sentinel, and the address says that it is.
+    #[error(
+        "what answers at {address} is no sentinel; check the address, or write that of a server as redis://host[:port]"
+    )]
+    NotSentinel {
+        /// Host and port.
+        address: String,
+    },
+    /// The sentinels know no primary by this name.
+    #[error("the sentinels know no primary by the name {name}; check the name against their \"sentinel monitor\"")]
+    UnknownPrimary {
+        /// The name.
+        name: String,
+    },
 }
 
 impl OpenError {
@@ -223,6 +257,11 @@ impl OpenError {
             ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Self::NotRedis { address: address.to_owned(), says },
             _ => Self::Unreachable { address: address.to_owned(), says },
         }
+    }
+
+    /// Whether this is what a server is, and not what it or the way to it happens to be now.
+    pub(crate) const fn is_verdict(&self) -> bool {
+        !matches!(self, Self::Unreachable { .. } | Self::NotReady { .. } | Self::ReadOnlyReplica)
     }
 
     /// What callers are told while the connection cannot be made again for this reason.

@@ -1,8 +1,10 @@
 //! The inbox: a connection that listens, and carries what must not stand behind the commands of others.
 
 use super::error::OpenError;
-use super::link::{self, CommandWire, Counters, LinkOptions};
+use super::line::{self, CommandWire};
+use super::link::{Counters, LinkOptions};
 use super::preflight::Eviction;
+use super::route::Place;
 use super::wire::{Backoff, Door, Lost, Wire};
 use crate::edge::Stopwatch;
 use redis::{PushInfo, PushKind, Value};
@@ -40,7 +42,7 @@ pub struct Inbox {
 
 impl Inbox {
     pub(crate) async fn open(
-        door: Arc<Door>,
+        place: Place,
         channel: &str,
         options: &LinkOptions,
         counters: Arc<Counters>,
@@ -49,7 +51,7 @@ impl Inbox {
         let (beside, shown) = watch::channel(None);
         let times = (options.ping_interval, options.answer_timeout);
         let eviction = options.allow_eviction;
-        let ear = Ear { door, channel: channel.to_owned(), events: sender, beside, eviction, counters, times };
+        let ear = Ear { place, channel: channel.to_owned(), events: sender, beside, eviction, counters, times };
         let first = ear.subscribe().await?;
         tokio::spawn(ear.keep_listening(first));
         Ok((Self { events }, shown))
@@ -74,7 +76,7 @@ impl fmt::Debug for Inbox {
 
 /// The task behind an inbox.
 struct Ear {
-    door: Arc<Door>,
+    place: Place,
     channel: String,
     events: Sender<InboxEvent>,
     /// The connection, while there is one, for others to use.
@@ -86,6 +88,7 @@ struct Ear {
 
 /// A subscription, and whether the owner was told of it.
 struct Subscription {
+    door: Arc<Door>,
     wire: Wire,
     told: Arc<AtomicBool>,
 }
@@ -96,11 +99,13 @@ impl Ear {
     async fn subscribe(&self) -> Result<Subscription, OpenError> {
         let told = Arc::new(AtomicBool::new(false));
         let (tell, events, counters) = (Arc::clone(&told), self.events.clone(), Arc::clone(&self.counters));
-        let wire = self.door.connect(move |push, lost| hear(push, lost, &events, &counters, &tell)).await?;
-        match self.door.ask(&wire, redis::cmd("SUBSCRIBE").arg(&self.channel)).await {
-            Ok(_) => Ok(Subscription { wire, told }),
+        let door = self.place.door()?;
+        let wire = door.connect(move |push, lost| hear(push, lost, &events, &counters, &tell)).await?;
+        self.place.hears(&door, &wire).await?;
+        match door.ask(&wire, redis::cmd("SUBSCRIBE").arg(&self.channel)).await {
+            Ok(_) => Ok(Subscription { door, wire, told }),
             Err(error) => {
-                self.end(Subscription { wire, told }).await;
+                self.end(Subscription { door, wire, told }).await;
                 Err(error)
             }
         }
@@ -113,9 +118,10 @@ impl Ear {
             loop {
                 if let Some(subscription) = subscription.take() {
                     let lasted = Stopwatch::start();
-                    self.wait_until_lost(&subscription.wire).await;
+                    self.wait_until_lost(&subscription).await;
                     backoff.lasted(lasted.elapsed());
                     self.end(subscription).await;
+                    self.place.ask_again();
                 }
                 backoff.pause().await;
                 if let Ok(again) = self.subscribe().await {
@@ -133,14 +139,14 @@ impl Ear {
 
     /// Meanwhile lets others use the connection, as soon as the server is one on which anything may be kept: one that
     /// loads, follows another or forgets may be well later. Until then it only listens.
-    async fn wait_until_lost(&self, wire: &Wire) {
+    async fn wait_until_lost(&self, Subscription { door, wire, .. }: &Subscription) {
         let (ping_interval, answer_timeout) = self.times;
         let ping = redis::cmd("PING");
         let beat = async {
             loop {
-                if self.beside.borrow().is_none() {
-                    match link::look(&self.door, wire, self.eviction).await {
-                        Ok(run_id) => drop(self.beside.send_replace(Some(CommandWire::new(wire.clone(), run_id)))),
+                if self.place.takes_commands() && self.beside.borrow().is_none() {
+                    match line::look(&self.place, door, wire, self.eviction).await {
+                        Ok(run) => drop(self.beside.send_replace(Some(CommandWire::new(wire.clone(), run, door)))),
                         Err(OpenError::Unreachable { .. }) => return,
                         Err(_) => {}
                     }
@@ -148,20 +154,21 @@ impl Ear {
                 tokio::time::sleep(ping_interval).await;
                 let mut connection = wire.connection();
                 let answer = timeout(answer_timeout, connection.send_packed_command(&ping)).await;
-                if !matches!(answer, Ok(Ok(_))) {
+                if !matches!(answer, Ok(Ok(_))) || self.place.hears(door, wire).await.is_err() {
                     return;
                 }
             }
         };
         tokio::select! {
             () = wire.lost().wait() => {}
+            () = self.place.is_left(door) => {}
             () = beat => {}
         }
     }
 
     /// Gives a subscription up, and says so if its beginning was told.
     async fn end(&self, subscription: Subscription) {
-        let Subscription { wire, told } = subscription;
+        let Subscription { wire, told, .. } = subscription;
         // What it still hears is not passed on, except what is on its way in this moment.
         wire.lost().declare();
         self.beside.send_replace(None);

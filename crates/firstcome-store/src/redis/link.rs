@@ -1,11 +1,16 @@
-//! The link: one connection for all commands, made again whenever it is lost.
+//! The link: connections for commands, each made again whenever it is lost.
 
-use super::error::{LinkError, OpenError, READ_ONLY};
+use super::address::Address;
+use super::cluster::{AnyNode, Cluster, Terms};
+use super::error::{LinkError, OpenError};
+use super::facts::ServerFacts;
 use super::inbox::Inbox;
-use super::preflight::{self, Eviction};
+use super::line::{CommandWire, Line, Put, text_of};
+use super::preflight::{Eviction, Run};
+use super::route::Place;
 use super::script::{Invocation, Script};
-use super::wire::{Backoff, Door, Wire};
-use crate::edge::Stopwatch;
+use super::sentinel::Sentinels;
+use super::wire::{Door, Times};
 use redis::{Cmd, Value};
 use std::fmt;
 use std::pin::pin;
@@ -13,7 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::coop::unconstrained;
 use tokio::time::timeout;
 
 /// How a link behaves.
@@ -24,8 +28,8 @@ pub struct LinkOptions {
     pub connect_timeout: Duration,
     /// How long to wait for an answer. After it the outcome is unknown, and the command may still run.
     pub answer_timeout: Duration,
-    /// How often the inbox asks whether its connection still works. A dead one is noticed after this and the answer's
-    /// time-out at the latest.
+    /// How often the inbox asks whether its connection still works, and sentinels are asked for the primary. A dead
+    /// connection is noticed after this and the answer's time-out at the latest.
     pub ping_interval: Duration,
     /// What to do with a server that throws keys away when its memory is full.
     pub allow_eviction: Eviction,
@@ -47,12 +51,13 @@ impl Default for LinkOptions {
 /// What a link has done so far. Figures for benchmarks and metrics: no rule rests on them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
-    /// Commands handed over, with those that loaded a script, those that had to be given again after it, and the second
-    /// copies of what went [beside](Link::invoke_beside) them. Without what keeps the connections: `INFO`, `SUBSCRIBE`, `PING`.
+    /// Commands handed over, with those that loaded a script, those that had to be given again after it or to another node,
+    /// and the second copies of what went [beside](Link::invoke_beside) them. Without what keeps the connections: `INFO`,
+    /// `SUBSCRIBE`, `PING`, `CLUSTER`, `SENTINEL`.
     pub requests: u64,
     /// Messages that came into the inbox.
     pub pushes: u64,
-    /// How many times the connection for commands was made again.
+    /// How many times a connection for commands was made again.
     pub reconnects: u64,
     /// How many times the inbox was subscribed again.
     pub resubscriptions: u64,
@@ -60,33 +65,44 @@ pub struct Counts {
 
 #[derive(Default)]
 pub(crate) struct Counters {
-    requests: AtomicU64,
+    pub(crate) requests: AtomicU64,
     pub(crate) pushes: AtomicU64,
-    reconnects: AtomicU64,
+    pub(crate) reconnects: AtomicU64,
     pub(crate) resubscriptions: AtomicU64,
 }
 
-/// A link to one server. Clones share it; when the last is dropped its connection is closed.
+/// A link to one server, to whichever of several is the primary, or to a cluster. Clones share it; when the last is dropped
+/// its connections are closed.
 #[derive(Clone)]
 pub struct Link {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    line: watch::Receiver<Line>,
-    beside: watch::Receiver<Option<Arc<CommandWire>>>,
+    route: Route,
     counters: Arc<Counters>,
-    connect_timeout: Duration,
-    answer_timeout: Duration,
+    times: Times,
+}
+
+/// Who has the keys.
+enum Route {
+    /// One server has all of them.
+    One {
+        line: Line,
+        beside: watch::Receiver<Option<Arc<CommandWire>>>,
+    },
+    Cluster(Cluster),
 }
 
 /// Which connection a command takes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Lane {
+#[derive(Clone, Copy)]
+enum Lane<'a> {
     /// That for commands.
-    Line,
+    Line(&'a Line),
     /// That of the inbox, or the other one while there is none.
-    Beside,
+    Beside(&'a Line),
+    /// This one, to a node of a cluster.
+    Node(&'a CommandWire, Put),
 }
 
 /// Without an answer for so long, or for a quarter of the time-out for an answer if that is shorter, what goes beside the
@@ -94,55 +110,43 @@ enum Lane {
 /// not be late. A server that is slower than that gets twice the signs of life at most.
 const HEDGE: Duration = Duration::from_millis(250);
 
-/// The state of the connection for commands.
-enum Line {
-    Up(Arc<CommandWire>),
-    /// There is none, and this is why.
-    Down(LinkError),
-}
-
-pub(crate) struct CommandWire {
-    pub(crate) wire: Wire,
-    /// Which run of which server is at the other end.
-    run_id: Box<str>,
-    /// How many answers came over it.
-    answered: AtomicU64,
-}
-
-impl CommandWire {
-    pub(crate) fn new(wire: Wire, run_id: Box<str>) -> Arc<Self> {
-        Arc::new(Self { wire, run_id, answered: AtomicU64::new(0) })
-    }
-
-    fn is_up(&self) -> bool {
-        !self.wire.lost().is_declared()
-    }
-}
-
-impl Line {
-    fn up(&self) -> Option<Arc<CommandWire>> {
-        match self {
-            Self::Up(up) if up.is_up() => Some(Arc::clone(up)),
-            _ => None,
-        }
-    }
-}
-
 impl Link {
-    /// Connects, looks at the server, and subscribes the inbox to the channel of this name.
+    /// Connects, looks at the server, and subscribes the inbox to the channel of this name. The address is one of
     ///
-    /// Takes at most twice the time-outs for connecting and for an answer. Must be called in a tokio runtime with IO and
-    /// time, which keeps the connections up. A failure here is final; once open, a link comes back by itself, and looks
-    /// at the server again each time.
+    /// - `redis://[user:password@]host[:port][/database]`: this server.
+    /// - `redis+sentinel://[user:password@]host[:port],…/primary[?db=database&sentinel_user=…&sentinel_password=…]`:
+    ///   whichever server these sentinels name as the primary of this name. User and password are for that server. When
+    ///   they name another, the connections to the one before end: within the interval of pings of when one of them knows.
+    /// - `redis+cluster://[user:password@]host[:port],…`: a cluster, of which these are some nodes.
+    ///
+    /// Signs with a meaning in addresses are written as `%` and two hexadecimal digits.
+    ///
+    /// Takes at most twice the time-outs for connecting and for an answer, three times with sentinels; in a cluster three
+    /// times, and once more for each node that does not answer. Must be called in a tokio runtime with IO and time, which
+    /// keeps the connections up. A failure here is final; once open, a link comes back by itself, and looks at the server
+    /// again each time.
     pub async fn open(url: &str, inbox: &str, options: LinkOptions) -> Result<(Self, Inbox), OpenError> {
-        let door = Arc::new(Door::new(url, options.connect_timeout, options.answer_timeout)?);
+        let times = Times { connect: options.connect_timeout, answer: options.answer_timeout };
         let counters = Arc::new(Counters::default());
-        let wire = connect(&door, options.allow_eviction).await?;
-        let (inbox, beside) = Inbox::open(Arc::clone(&door), inbox, &options, Arc::clone(&counters)).await?;
-        let (state, line) = watch::channel(Line::Up(wire));
-        tokio::spawn(keep_up(door, options.allow_eviction, state, Arc::clone(&counters)));
-        let LinkOptions { connect_timeout, answer_timeout, .. } = options;
-        let shared = Shared { line, beside, counters, connect_timeout, answer_timeout };
+        let place = match Address::read(url)? {
+            Address::Server(url) => Place::Server(Arc::new(Door::new(&url, times)?)),
+            Address::Primary { sentinels, name, to_sentinels, to_servers } => {
+                let interval = options.ping_interval;
+                let found = Sentinels::open(&sentinels, &name, &to_sentinels, to_servers, times, interval).await?;
+                Place::Primary(found)
+            }
+            Address::Cluster { seeds, credentials } => {
+                let eviction = options.allow_eviction;
+                let terms = Terms { credentials, times, eviction, counters: Arc::clone(&counters) };
+                let (cluster, nodes) = Cluster::open(seeds, terms).await?;
+                let inbox = open_anywhere(nodes, inbox, &options, &counters).await?;
+                let shared = Shared { route: Route::Cluster(cluster), counters, times };
+                return Ok((Self { shared: Arc::new(shared) }, inbox));
+            }
+        };
+        let line = Line::open(place.clone(), options.allow_eviction, Arc::clone(&counters)).await?;
+        let (inbox, beside) = Inbox::open(place, inbox, &options, Arc::clone(&counters)).await?;
+        let shared = Shared { route: Route::One { line, beside }, counters, times };
         Ok((Self { shared: Arc::new(shared) }, inbox))
     }
 
@@ -156,27 +160,38 @@ impl Link {
     }
 
     /// Runs a script. One command; two more if the server does not know the script yet, and a last one if it has forgotten
-    /// it again by then.
+    /// it again by then. In a cluster all keys must have the same slot, and the script runs where its first key is; again
+    /// elsewhere, as many commands, for each node that says that it has that key no more.
     ///
     /// Answers within the time-out for an answer, or, if there is no connection, the one for connecting and that one
-    /// (up to four times that one if the script must be loaded). Dropping the future leaves the script run or not run.
+    /// (up to four times that one if the script must be loaded). In a cluster in which slots move or masters are replaced,
+    /// the same for each of at most six nodes, and for each of at most six tries with pauses of 0.6 s in all. Dropping the
+    /// future leaves the script run or not run.
     pub async fn invoke(&self, invocation: &Invocation) -> Result<Value, LinkError> {
-        self.invoke_over(Lane::Line, invocation).await
+        match &self.shared.route {
+            Route::One { line, .. } => self.invoke_over(Lane::Line(line), invocation).await,
+            Route::Cluster(cluster) => {
+                let run = async |up: Arc<CommandWire>, put| self.invoke_over(Lane::Node(&up, put), invocation).await;
+                cluster.at(invocation.first_key(), run).await
+            }
+        }
     }
 
     /// The same over the connection of the inbox, so that it does not stand behind whatever all the callers have sent; and
     /// over the ordinary one too if that breaks, or there is no answer within 250 ms or a quarter of the time-out for an
-    /// answer, whichever is shorter. For scripts that must not be late, and may run twice.
+    /// answer, whichever is shorter. For scripts that must not be late, and may run twice. In a cluster, where the inbox may
+    /// be at another node, it is [`Self::invoke`].
     ///
     /// Takes that much longer than [`Self::invoke`] at most, and twice its commands. Dropping the future leaves the script
     /// run, run twice or not run.
     pub async fn invoke_beside(&self, invocation: &Invocation) -> Result<Value, LinkError> {
+        let Route::One { line, .. } = &self.shared.route else { return self.invoke(invocation).await };
         if self.beside().is_none() {
             return self.invoke(invocation).await;
         }
-        let mut beside = pin!(self.invoke_over(Lane::Beside, invocation));
-        let early = timeout(HEDGE.min(self.shared.answer_timeout / 4), &mut beside).await;
-        let mut line = pin!(self.invoke_over(Lane::Line, invocation));
+        let mut beside = pin!(self.invoke_over(Lane::Beside(line), invocation));
+        let early = timeout(HEDGE.min(self.shared.times.answer / 4), &mut beside).await;
+        let mut line = pin!(self.invoke_over(Lane::Line(line), invocation));
         match early {
             // It broke.
             Ok(Err(error @ LinkError::Unknown { .. })) => {
@@ -200,12 +215,12 @@ impl Link {
     /// The connection of the inbox, unless it leads to another server than commands go to. While these have none there is
     /// nothing to compare.
     fn beside(&self) -> Option<Arc<CommandWire>> {
-        let beside = self.shared.beside.borrow().clone().filter(|beside| beside.is_up())?;
-        let line = self.shared.line.borrow().up();
-        line.is_none_or(|line| is_same_run(&line.run_id, &beside.run_id)).then_some(beside)
+        let Route::One { line, beside, .. } = &self.shared.route else { return None };
+        let beside = beside.borrow().clone().filter(|beside| beside.is_up())?;
+        line.up().is_none_or(|line| line.run.is_same_run(&beside.run)).then_some(beside)
     }
 
-    async fn invoke_over(&self, lane: Lane, invocation: &Invocation) -> Result<Value, LinkError> {
+    async fn invoke_over(&self, lane: Lane<'_>, invocation: &Invocation) -> Result<Value, LinkError> {
         let Invocation { script, command } = invocation;
         match self.ask(lane, command).await {
             Err(error) if error.is_no_script() => {}
@@ -226,6 +241,48 @@ impl Link {
         }
     }
 
+    /// Which run of which server serves a key now; `None` while there is no connection to it. As it was when that was
+    /// made: a caller that keeps what was here when it last wrote finds out by the next answer that it is another.
+    ///
+    /// No round trip. An answer that came just now may have come from the one before: compare first, and again after it.
+    pub fn run_of(&self, key: &[u8]) -> Option<Run> {
+        let up = match &self.shared.route {
+            Route::One { line, .. } => line.up(),
+            Route::Cluster(cluster) => cluster.up(key),
+        };
+        up.map(|up| up.run.clone())
+    }
+
+    /// What each server says of itself to which this link sends commands: one, or all masters of a cluster. Asks them
+    /// anew, in turn: `INFO`, and `CONFIG GET` where that is allowed.
+    pub async fn servers(&self) -> Result<Vec<ServerFacts>, LinkError> {
+        let lines = match &self.shared.route {
+            Route::One { line, .. } => vec![line.clone()],
+            Route::Cluster(cluster) => cluster.masters()?,
+        };
+        let mut facts = Vec::with_capacity(lines.len());
+        for line in lines {
+            let up = line.wait(self.shared.times.connect).await?;
+            let lane = Lane::Node(&up, Put::Plain);
+            let info = text_of(self.ask(lane, &redis::cmd("INFO")).await?).unwrap_or_default();
+            let mut settings = [None, None];
+            for (setting, name) in settings.iter_mut().zip(["appendfsync", "min-replicas-to-write"]) {
+                let mut asked = redis::cmd("CONFIG");
+                asked.arg("GET").arg(name);
+                match self.ask(lane, &asked).await {
+                    Ok(told) => *setting = redis::from_redis_value::<Vec<(String, String)>>(told).ok(),
+                    Err(error @ LinkError::Unknown { .. }) => return Err(error),
+                    // Not allowed, or renamed.
+                    Err(_) => {}
+                }
+            }
+            let [fsync, needed] =
+                settings.map(|pairs| pairs.and_then(|pairs| pairs.into_iter().next()).map(|(_, is)| is));
+            facts.push(ServerFacts::read(up.address.to_string(), &info, fsync.as_deref(), needed.as_deref()));
+        }
+        Ok(facts)
+    }
+
     /// What this link has done so far.
     pub fn counts(&self) -> Counts {
         let Counters { requests, pushes, reconnects, resubscriptions } = &*self.shared.counters;
@@ -239,59 +296,17 @@ impl Link {
 
     /// Hands a command over once. Up to there nothing waits while there is a connection, so that commands go out in the
     /// order of the first polls.
-    async fn ask(&self, lane: Lane, command: &Cmd) -> Result<Value, LinkError> {
-        let beside = match lane {
-            Lane::Line => None,
-            Lane::Beside => self.beside(),
+    async fn ask(&self, lane: Lane<'_>, command: &Cmd) -> Result<Value, LinkError> {
+        let Shared { counters, times, .. } = &*self.shared;
+        let line = match lane {
+            Lane::Node(up, put) => return up.ask(command, put, times.answer, counters).await,
+            Lane::Beside(line) => match self.beside() {
+                Some(up) => return up.ask(command, Put::Plain, times.answer, counters).await,
+                None => line,
+            },
+            Lane::Line(line) => line,
         };
-        let up = beside.or_else(|| self.shared.line.borrow().up());
-        let up = match up {
-            Some(up) => up,
-            None => self.wait_for_connection().await?,
-        };
-        self.shared.counters.requests.fetch_add(1, Ordering::Relaxed);
-        let answered_before = up.answered.load(Ordering::Relaxed);
-        let mut connection = up.wire.connection();
-        // Unconstrained: a task that has used up its turn would else be put off before it has taken its place in the
-        // connection's queue, and others would overtake it.
-        let answer = timeout(self.shared.answer_timeout, unconstrained(connection.send_packed_command(command))).await;
-        match answer {
-            Ok(Ok(value)) => {
-                up.answered.fetch_add(1, Ordering::Relaxed);
-                let answer = value.extract_error().map_err(LinkError::from);
-                // A primary that has become a replica keeps its connections. A new one finds out, and where the name of
-                // the server leads by now. Who still waits for an answer over the old one gets it.
-                if matches!(&answer, Err(LinkError::Unavailable { code, .. }) if code == READ_ONLY) {
-                    up.wire.lost().declare();
-                }
-                answer
-            }
-            Ok(Err(error)) => {
-                up.wire.lost().declare();
-                Err(error.into())
-            }
-            Err(_) => {
-                // If nobody was answered in all that time the connection may be half open: without this it would be
-                // used until the system gives it up, which takes many minutes.
-                if up.answered.load(Ordering::Relaxed) == answered_before {
-                    up.wire.lost().declare();
-                }
-                Err(LinkError::Unknown { says: "no answer in time".to_owned() })
-            }
-        }
-    }
-
-    async fn wait_for_connection(&self) -> Result<Arc<CommandWire>, LinkError> {
-        let mut line = self.shared.line.clone();
-        let up = async { line.wait_for(|line| line.up().is_some()).await.map(|line| line.up()) };
-        match timeout(self.shared.connect_timeout, up).await {
-            Ok(Ok(Some(up))) => Ok(up),
-            Ok(Err(_)) => Err(LinkError::not_connected("the runtime that kept the link up has ended")),
-            Ok(Ok(None)) | Err(_) => Err(match &*self.shared.line.borrow() {
-                Line::Down(why) => why.clone(),
-                Line::Up(_) => LinkError::not_connected("the connection was lost again"),
-            }),
-        }
+        line.wait(times.connect).await?.ask(command, Put::Plain, times.answer, counters).await
     }
 }
 
@@ -301,73 +316,19 @@ impl fmt::Debug for Link {
     }
 }
 
-/// Whether two connections lead to the same run of the same server. One that does not name its run could be any.
-fn is_same_run(one: &str, other: &str) -> bool {
-    !one.is_empty() && one == other
-}
-
-/// Makes the connection for commands, and looks at the server.
-async fn connect(door: &Door, eviction: Eviction) -> Result<Arc<CommandWire>, OpenError> {
-    let wire = door.connect(|_, _| ()).await?;
-    let run_id = look(door, &wire, eviction).await?;
-    Ok(CommandWire::new(wire, run_id))
-}
-
-/// Looks whether a server will do; which run of which one it is.
-pub(crate) async fn look(door: &Door, wire: &Wire, eviction: Eviction) -> Result<Box<str>, OpenError> {
-    let info: String = match door.ask(wire, &redis::cmd("INFO")).await? {
-        Value::VerbatimString { text, .. } => text,
-        Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
-        other => {
-            let says = format!("it answers {other:?} to INFO");
-            return Err(OpenError::NotRedis { address: door.address().to_owned(), says });
-        }
-    };
-    preflight::judge(&info, eviction, door.address())
-}
-
-/// Makes the connection again whenever it is lost, one attempt at a time, until nobody holds the link.
-async fn keep_up(door: Arc<Door>, eviction: Eviction, state: watch::Sender<Line>, counters: Arc<Counters>) {
-    let keep = async {
-        let mut backoff = Backoff::new();
-        loop {
-            // Taken out of the state: who holds the connection itself would keep it open.
-            let lost = match &*state.borrow() {
-                Line::Up(up) => Some(Arc::clone(up.wire.lost())),
-                Line::Down(_) => None,
-            };
-            if let Some(lost) = lost {
-                let lasted = Stopwatch::start();
-                lost.wait().await;
-                backoff.lasted(lasted.elapsed());
-                state.send_replace(Line::Down(LinkError::not_connected("the connection was lost")));
-            }
-            backoff.pause().await;
-            let line = match connect(&door, eviction).await {
-                Ok(wire) => {
-                    counters.reconnects.fetch_add(1, Ordering::Relaxed);
-                    Line::Up(wire)
-                }
-                Err(error) => Line::Down(error.into_unavailable()),
-            };
-            state.send_replace(line);
-        }
-    };
-    tokio::select! {
-        () = state.closed() => {}
-        () = keep => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_run_that_is_named_is_the_same() {
-        assert!(is_same_run("0a1b", "0a1b"));
-        for (one, other) in [("0a1b", "2c3d"), ("0a1b", ""), ("", "0a1b"), ("", "")] {
-            assert!(!is_same_run(one, other), "{one:?} and {other:?}");
+/// Opens the inbox at the first node of a cluster that will do.
+async fn open_anywhere(
+    nodes: Arc<AnyNode>,
+    channel: &str,
+    options: &LinkOptions,
+    counters: &Arc<Counters>,
+) -> Result<Inbox, OpenError> {
+    let mut left = nodes.count();
+    loop {
+        left = left.saturating_sub(1);
+        match Inbox::open(Place::AnyNode(Arc::clone(&nodes)), channel, options, Arc::clone(counters)).await {
+            Err(error) if 0 < left && !error.is_verdict() => {}
+            opened => return opened.map(|(inbox, _)| inbox),
         }
     }
 }

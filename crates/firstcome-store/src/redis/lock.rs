@@ -1,4 +1,4 @@
-//! Locks on one Redis or Valkey server.
+//! Locks on Redis or Valkey: one server, the primary that sentinels name, or a cluster.
 //!
 //! The scripts beside this file restate the rules of the core; the core is their oracle in the conformance suite. One
 //! step is one script on the keys of one bucket, which share a hash tag. Expiry is a value that scripts compare with the
@@ -42,7 +42,12 @@ static RENEW: Script = script!("names", "rules", "renew");
 static BEAT: Script = script!("names", "rules", "beat");
 static VIEW: Script = script!("names", "rules", "view");
 
-/// Locks on one Redis or Valkey server, as one process sees them: two connections for any number of locks and waiters.
+/// Locks on Redis or Valkey, as one process sees them: two connections for any number of locks and waiters, in a cluster one
+/// and one to each master.
+///
+/// A primary that is replaced may take grants with it that it has told: two may then hold one lock, and if the clock of the
+/// new one is behind, the later fence is the lower one. While a slot of a cluster moves, steps on its locks may end as
+/// [`StoreError::Unknown`].
 pub struct RedisLocks {
     link: Link,
     client: ClientId,

@@ -1,6 +1,7 @@
 //! What a server must be before anything is kept on it.
 
 use super::error::OpenError;
+use super::route::Among;
 use std::fmt;
 
 /// The oldest version that works. Scripts ask for the time and then write, which is replicated by its effects since 5.0;
@@ -44,35 +45,79 @@ pub enum Eviction {
     Allow,
 }
 
+/// Which run of which server it is. Who keeps the one with what it has written there notices by it that it speaks to
+/// another, or to the same one after a new start: what it wrote may be gone.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Run {
+    /// Another after each start of a server. Empty if it does not say.
+    pub run_id: Box<str>,
+    /// Another after each change of the primary: of the history of writes. Empty if it does not say.
+    pub replication_id: Box<str>,
+}
+
+impl Run {
+    /// Whether both are the same run of the same server. One that does not name its run could be any.
+    pub(crate) fn is_same_run(&self, other: &Self) -> bool {
+        !self.run_id.is_empty() && self.run_id == other.run_id
+    }
+}
+
+/// The answer to `INFO`.
+pub(crate) struct Info<'a>(pub(crate) &'a str);
+
+impl<'a> Info<'a> {
+    pub(crate) fn says(&self, name: &str) -> Option<&'a str> {
+        self.0.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
+    }
+
+    pub(crate) fn figure(&self, name: &str) -> Option<u64> {
+        self.says(name)?.parse().ok()
+    }
+
+    pub(crate) fn version(&self) -> Option<Version> {
+        self.says("redis_version").and_then(Version::parse)
+    }
+
+    pub(crate) fn run(&self) -> Run {
+        let says = |name| self.says(name).unwrap_or_default().into();
+        Run { run_id: says("run_id"), replication_id: says("master_replid") }
+    }
+}
+
 /// Judges a server by its answer to `INFO`; returns which run of which server it is.
 ///
 /// That one answer has all there is to know, the eviction policy too (since 4.0), so `CONFIG` is not needed, which hosted
-/// servers often forbid. In this order: version, cluster, loading, replica, eviction.
-pub(crate) fn judge(info: &str, eviction: Eviction, address: &str) -> Result<Box<str>, OpenError> {
-    let says = |name: &str| info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
-    let Some(version) = says("redis_version").and_then(Version::parse) else {
+/// servers often forbid. In this order: version, sentinel, cluster, loading, replica, eviction.
+pub(crate) fn judge(info: &str, eviction: Eviction, among: Among, address: &str) -> Result<Run, OpenError> {
+    let info = Info(info);
+    let Some(version) = info.version() else {
         let says = "it does not name its version".to_owned();
         return Err(OpenError::NotRedis { address: address.to_owned(), says });
     };
     if version < MINIMUM_VERSION {
         return Err(OpenError::TooOld { version, minimum: MINIMUM_VERSION });
     }
-    if says("cluster_enabled") == Some("1") {
-        return Err(OpenError::Cluster);
+    if info.says("redis_mode") == Some("sentinel") {
+        return Err(OpenError::Sentinel);
     }
-    if says("loading") == Some("1") {
+    match (info.says("cluster_enabled") == Some("1"), among) {
+        (true, Among::None) => return Err(OpenError::Cluster),
+        (false, Among::Cluster) => return Err(OpenError::NotCluster { address: address.to_owned() }),
+        _ => {}
+    }
+    if info.says("loading") == Some("1") {
         let says = "it reads its data from disk".to_owned();
         return Err(OpenError::NotReady { code: "LOADING".to_owned(), says });
     }
-    if says("role") == Some("slave") {
+    if info.says("role") == Some("slave") {
         return Err(OpenError::ReadOnlyReplica);
     }
     // One that does not say could do anything.
-    let policy = says("maxmemory_policy").unwrap_or("unknown");
+    let policy = info.says("maxmemory_policy").unwrap_or("unknown");
     if policy != "noeviction" && eviction == Eviction::Refuse {
         return Err(OpenError::Eviction { policy: policy.to_owned() });
     }
-    Ok(says("run_id").unwrap_or_default().into())
+    Ok(info.run())
 }
 
 #[cfg(test)]
@@ -81,16 +126,17 @@ mod tests {
 
     const GOOD: &str = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:0a1b\r\n# Memory\r\n\
         maxmemory_policy:noeviction\r\n# Persistence\r\nloading:0\r\nasync_loading:0\r\n# Replication\r\nrole:master\r\n\
-        # Cluster\r\ncluster_enabled:0\r\n";
+        master_replid:2c3d\r\n# Cluster\r\ncluster_enabled:0\r\n";
 
     fn judge_with(from: &str, to: &str) -> Result<(), OpenError> {
         assert!(GOOD.contains(from));
-        judge(&GOOD.replace(from, to), Eviction::Refuse, "here:1").map(drop)
+        judge(&GOOD.replace(from, to), Eviction::Refuse, Among::None, "here:1").map(drop)
     }
 
     #[test]
     fn a_usable_server_passes() {
-        assert_eq!(judge(GOOD, Eviction::Refuse, "here:1"), Ok("0a1b".into()));
+        let run = Run { run_id: "0a1b".into(), replication_id: "2c3d".into() };
+        assert_eq!(judge(GOOD, Eviction::Refuse, Among::None, "here:1"), Ok(run));
     }
 
     #[test]
@@ -124,6 +170,27 @@ mod tests {
     }
 
     #[test]
+    fn a_node_is_for_the_address_of_a_cluster_and_for_no_other() {
+        let node = GOOD.replace("cluster_enabled:0", "cluster_enabled:1");
+        assert!(judge(&node, Eviction::Refuse, Among::Cluster, "here:1").is_ok());
+        let not_cluster = Err(OpenError::NotCluster { address: "here:1".to_owned() });
+        assert_eq!(judge(GOOD, Eviction::Refuse, Among::Cluster, "here:1").map(drop), not_cluster);
+        assert_eq!(judge_with("redis_mode:standalone", "redis_mode:sentinel"), Err(OpenError::Sentinel));
+    }
+
+    #[test]
+    fn only_a_run_that_is_named_is_the_same() {
+        let is_same = |one: &str, other: &str| {
+            let [one, other] = [one, other].map(|run| Run { run_id: run.into(), replication_id: "2c3d".into() });
+            one.is_same_run(&other)
+        };
+        assert!(is_same("0a1b", "0a1b"));
+        for (one, other) in [("0a1b", "2c3d"), ("0a1b", ""), ("", "0a1b"), ("", "")] {
+            assert!(!is_same(one, other), "{one:?} and {other:?}");
+        }
+    }
+
+    #[test]
     fn clusters_replicas_and_loading_servers_are_refused() {
         assert_eq!(judge_with("cluster_enabled:0", "cluster_enabled:1"), Err(OpenError::Cluster));
         assert_eq!(judge_with("role:master", "role:slave"), Err(OpenError::ReadOnlyReplica));
@@ -136,6 +203,9 @@ mod tests {
         let policy = || "allkeys-lru".to_owned();
         assert_eq!(judge_with("noeviction", "allkeys-lru"), Err(OpenError::Eviction { policy: policy() }));
         assert!(matches!(judge_with("maxmemory_policy", "other"), Err(OpenError::Eviction { .. })));
-        assert_eq!(judge(&GOOD.replace("noeviction", &policy()), Eviction::Allow, "here:1").map(drop), Ok(()));
+        assert_eq!(
+            judge(&GOOD.replace("noeviction", &policy()), Eviction::Allow, Among::None, "here:1").map(drop),
+            Ok(())
+        );
     }
 }

@@ -63,6 +63,16 @@ impl Invocation {
         self
     }
 
+    /// The first of its keys.
+    pub(crate) fn first_key(&self) -> Option<&[u8]> {
+        let mut parts = self.command.args_iter().skip(2).map(|part| match part {
+            redis::Arg::Simple(part) => part,
+            _ => &[],
+        });
+        parts.next().filter(|keys| *keys != b"0")?;
+        parts.next()
+    }
+
     /// The same with the source in place of its name: it runs whether the server knows it or not.
     pub(crate) fn sent_along(&self) -> Cmd {
         let mut command = redis::cmd("EVAL");
@@ -73,5 +83,26 @@ impl Invocation {
             }
         }
         command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_key_is_found_among_keys_and_arguments() {
+        static SCRIPT: Script = Script::new("return 1");
+        let first = |keys, parts: &[&str]| {
+            let mut run = SCRIPT.with_keys(keys);
+            for part in parts {
+                run.add(part);
+            }
+            run.first_key().map(<[u8]>::to_vec)
+        };
+        assert_eq!(first(0, &[]), None);
+        assert_eq!(first(0, &["argument"]), None);
+        assert_eq!(first(1, &["key", "argument"]), Some(b"key".to_vec()));
+        assert_eq!(first(10, &["key", "other"]), Some(b"key".to_vec()));
     }
 }

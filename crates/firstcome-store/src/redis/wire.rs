@@ -4,12 +4,16 @@
 //! Its `ConnectionManager` does not resend either, but a caller cannot tell a command that waited for a connection from
 //! one that was sent, and it goes to any server that it finds, without a look at what that server is.
 
+use super::address::{Credentials, Host};
 use super::error::OpenError;
 use crate::edge;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo, Value};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo,
+    RedisResult, Value,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -27,18 +31,45 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// shorter queue callers would wait for places, and one who was given a place and is not polled would hold up all behind it.
 const QUEUE: usize = 1 << 24;
 
+/// How long a connection and an answer may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Times {
+    pub(crate) connect: Duration,
+    pub(crate) answer: Duration,
+}
+
 /// The way to a server.
 pub(crate) struct Door {
     client: Client,
     address: String,
-    connect_timeout: Duration,
-    answer_timeout: Duration,
+    times: Times,
 }
 
 impl Door {
-    pub(crate) fn new(url: &str, connect_timeout: Duration, answer_timeout: Duration) -> Result<Self, OpenError> {
+    /// To one server.
+    pub(crate) fn new(url: &str, times: Times) -> Result<Self, OpenError> {
+        Self::of(url.into_connection_info(), times)
+    }
+
+    /// To one of several.
+    pub(crate) fn to(host: &Host, credentials: &Credentials, times: Times) -> Result<Self, OpenError> {
+        let info = ConnectionAddr::Tcp(host.name.to_string(), host.port).into_connection_info();
+        let info = info.map(|info| {
+            let mut settings = info.redis_settings().clone().set_db(credentials.database);
+            if let Some(user) = &credentials.user {
+                settings = settings.set_username(user);
+            }
+            if let Some(password) = &credentials.password {
+                settings = settings.set_password(password);
+            }
+            info.set_redis_settings(settings)
+        });
+        Ok(Self { address: host.to_string(), ..Self::of(info, times)? })
+    }
+
+    fn of(info: RedisResult<ConnectionInfo>, times: Times) -> Result<Self, OpenError> {
         let open = || {
-            let info: ConnectionInfo = url.into_connection_info()?;
+            let info = info?;
             let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(TcpKeepalive::new().with_time(KEEPALIVE));
             // RESP3 tells messages and answers apart, and its clients are told of the end of a connection at once.
             let session = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
@@ -46,7 +77,7 @@ impl Door {
         };
         let client = open().map_err(|error: redis::RedisError| OpenError::Address { says: error.to_string() })?;
         let address = client.get_connection_info().addr().to_string();
-        Ok(Self { client, address, connect_timeout, answer_timeout })
+        Ok(Self { client, address, times })
     }
 
     /// Host and port, without user and password.
@@ -66,7 +97,7 @@ impl Door {
             Ok(())
         };
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connect_timeout))
+            .set_connection_timeout(Some(self.times.connect))
             // Time-outs are measured where they are judged, so that they are never mixed up with broken connections.
             .set_response_timeout(None)
             .set_pipeline_buffer_size(QUEUE)
@@ -79,7 +110,7 @@ impl Door {
     /// Asks while a connection is being made.
     pub(crate) async fn ask(&self, wire: &Wire, command: &Cmd) -> Result<Value, OpenError> {
         let mut connection = wire.connection();
-        let Ok(answer) = timeout(self.answer_timeout, connection.send_packed_command(command)).await else {
+        let Ok(answer) = timeout(self.times.answer, connection.send_packed_command(command)).await else {
             let says = "connected, but no answer in time".to_owned();
             return Err(OpenError::Unreachable { address: self.address.clone(), says });
         };
@@ -197,7 +228,8 @@ mod tests {
 
     #[test]
     fn an_address_is_shown_without_its_password() {
-        let door = Door::new("redis://user:secret@127.0.0.1:6379/3", LONGEST_PAUSE, LONGEST_PAUSE);
+        let times = Times { connect: LONGEST_PAUSE, answer: LONGEST_PAUSE };
+        let door = Door::new("redis://user:secret@127.0.0.1:6379/3", times);
         assert_eq!(door.map(|door| door.address().to_owned()), Ok("127.0.0.1:6379".to_owned()));
     }
 }

@@ -1,7 +1,7 @@
 //! Scripts on a server that is well, and on one that turns them down.
 
 use super::*;
-use firstcome_store::redis::OpenError;
+use firstcome_store::redis::{Fsync, OpenError};
 use std::pin::Pin;
 use std::task::Poll;
 use tokio::task::JoinSet;
@@ -247,6 +247,28 @@ async fn a_dropped_caller_disturbs_nobody() {
         }
         assert_eq!(echo(&link, "after").await, Ok(word("after")));
         assert_eq!(link.counts().reconnects, 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_says_what_it_is_as_far_as_we_may_ask() {
+    let arguments =
+        ["--maxmemory", "64mb", "--appendonly", "yes", "--appendfsync", "always", "--min-replicas-to-write", "0"];
+    let Some(server) = Server::start(&arguments).await else { return };
+    in_time(async {
+        let rights = ["on", ">secret", "~*", "&*", "+@all", "-config"];
+        server.ask(&[&["ACL", "SETUSER", "limited"], &rights[..]].concat()).await;
+        let (link, _inbox) = open(&server, patient()).await;
+        let all = link.servers().await.expect("it answers");
+        let [facts] = &all[..] else { panic!("{all:?}") };
+        assert_eq!((facts.append_only, facts.fsync, facts.replicas_needed), (true, Some(Fsync::Always), Some(0)));
+        assert_eq!((facts.memory_bytes_max, facts.eviction_policy.as_deref()), (Some(64 << 20), Some("noeviction")));
+        assert_eq!(Some(&facts.run), link.run_of(b"any key").as_ref());
+        let (limited, _inbox) = several::open_at(&server.url_as("limited", "secret"), patient()).await;
+        let all = limited.servers().await.expect("it answers");
+        let [less] = &all[..] else { panic!("{all:?}") };
+        assert_eq!((less.append_only, less.fsync, less.replicas_needed), (true, None, None));
     })
     .await;
 }

@@ -1,11 +1,14 @@
 //! The adapter for Redis on servers of the tests' own.
 
+mod cluster;
 mod inbox;
 mod link;
 mod locks;
 mod opening;
 mod outages;
+mod sentinel;
 mod server;
+mod several;
 mod single_key;
 
 use firstcome_store::redis::{Inbox, InboxEvent, Link, LinkError, LinkOptions, Script};

@@ -179,8 +179,9 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().expect("it has an address").port()
 }
 
+/// Whether there is a `redis-server`; a word about it if not.
 #[track_caller]
-fn is_installed() -> bool {
+pub(crate) fn is_installed() -> bool {
     let mut command = Command::new("redis-server");
     let there = command.arg("--version").stdout(Stdio::null()).status().is_ok();
     #[expect(clippy::disallowed_methods, reason = "the one place where these tests are set up from outside")]

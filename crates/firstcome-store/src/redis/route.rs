@@ -1,0 +1,78 @@
+//! Where a connection leads, each time that it is made.
+
+use super::cluster::AnyNode;
+use super::error::OpenError;
+use super::sentinel::Sentinels;
+use super::wire::{Door, Wire};
+use std::sync::Arc;
+
+/// Where a connection leads.
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// Always to this server.
+    Server(Arc<Door>),
+    /// To whichever server the sentinels name.
+    Primary(Arc<Sentinels>),
+    /// To this node of a cluster.
+    Node(Arc<Door>),
+    /// To any node of a cluster that is well: only to listen.
+    AnyNode(Arc<AnyNode>),
+}
+
+/// What a server must be a part of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Among {
+    /// Nothing.
+    None,
+    /// A cluster.
+    Cluster,
+}
+
+impl Place {
+    /// The way there as of now.
+    pub(crate) fn door(&self) -> Result<Arc<Door>, OpenError> {
+        match self {
+            Self::Server(door) | Self::Node(door) => Ok(Arc::clone(door)),
+            Self::Primary(sentinels) => sentinels.door().map(Arc::new),
+            Self::AnyNode(nodes) => nodes.door().map(Arc::new),
+        }
+    }
+
+    /// Waits until a connection through this door no longer leads to where it should.
+    pub(crate) async fn is_left(&self, door: &Door) {
+        match self {
+            Self::Primary(sentinels) => sentinels.is_left(door).await,
+            Self::Server(_) | Self::Node(_) | Self::AnyNode(_) => std::future::pending().await,
+        }
+    }
+
+    /// Says that the way of before leads nowhere any more.
+    pub(crate) fn ask_again(&self) {
+        match self {
+            Self::Primary(sentinels) => sentinels.ask_again(),
+            Self::AnyNode(nodes) => nodes.ask_again(),
+            Self::Server(_) | Self::Node(_) => {}
+        }
+    }
+
+    /// Looks whether who is there hears what is said elsewhere.
+    pub(crate) async fn hears(&self, door: &Door, wire: &Wire) -> Result<(), OpenError> {
+        match self {
+            Self::AnyNode(_) => super::cluster::state_of(door, wire).await?.well(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the connection may carry commands too.
+    pub(crate) const fn takes_commands(&self) -> bool {
+        !matches!(self, Self::AnyNode(_))
+    }
+
+    /// What the server must be a part of.
+    pub(crate) const fn among(&self) -> Among {
+        match self {
+            Self::Server(_) | Self::Primary(_) => Among::None,
+            Self::Node(_) | Self::AnyNode(_) => Among::Cluster,
+        }
+    }
+}
