@@ -13,15 +13,22 @@
 //! - Among those present the lowest number is admitted first; the absent are passed over, keep their number, and are
 //!   next when they come back.
 //! - A position never rises: it counts those between the number that the line has reached and one's own, and nobody
-//!   ever enters there.
+//!   ever enters there. But for one case: after a loss those come back who were there before ([`Room::readmit`]).
 //! - A pass is bound to one admission, and valid only while that slot lives.
+//! - The same commands at the same instants lead to the same room, whatever the hash seeds: [`replica`] rests on it.
 //!
 //! Leases and time-outs run on the steady clock, so nothing jumps when somebody sets the clock; only `opens_at` is
 //! judged by the wall.
 
 mod answers;
+mod bytes;
+mod image;
 mod line;
+mod loss;
 mod pace;
+pub mod replica;
+mod restore;
+mod seen;
 mod settings;
 mod slots;
 #[cfg(test)]
@@ -32,20 +39,19 @@ use crate::time::{Now, Steady, Timestamp};
 pub use answers::{
     Change, Damage, Departure, Join, Joined, Number, Poll, Rejection, RoomState, RoomView, TicketState, TicketView,
 };
+pub use bytes::ImageError;
 use line::{Line, Place, SEARCH_TICKETS_MAX};
+pub use loss::{GoneNumbers, Known};
 use pace::{Bucket, Meter};
+pub use restore::Standing;
+#[cfg(test)]
+use seen::poll_after_ms;
 pub use settings::{Admit, RoomSettings};
 use slots::Slots;
 pub use slots::{Hold, Slot};
 use std::collections::BTreeSet;
 use std::hash::RandomState;
 
-/// In what is left to wait somebody is told to ask so many times: so three missed polls are well before their turn, and
-/// who has gone away silently is passed over instead of wasting a slot.
-const POLLS_LEFT: u64 = 5;
-/// How often somebody is told to ask: never sooner, never later, but for the spread.
-const POLL_MS_MIN: u64 = 2_000;
-const POLL_MS_MAX: u64 = 60_000;
 /// How often somebody asks whose wait nobody can tell.
 const POLL_MS_UNKNOWN: u64 = 15_000;
 /// Slots whose end one tick looks at: a bound for its time.
@@ -66,6 +72,9 @@ pub struct Room {
     was_open: bool,
     /// Whether the last tick left people in line whom it had not reached.
     was_busy: bool,
+    /// After a loss nobody is admitted before this, so that those in front can come back first.
+    grace_until: Option<Steady>,
+    /// Scratch, empty between two ticks.
     ends: Vec<u32>,
 }
 
@@ -91,6 +100,7 @@ impl Room {
             ticked: now.steady,
             was_open: false,
             was_busy: false,
+            grace_until: None,
             ends: Vec::new(),
         }
     }
@@ -177,6 +187,15 @@ impl Room {
     ///
     /// Order of checks: idempotency key of a living place → the user's living place → closed → full.
     pub fn join(&mut self, join: &Join, now: Now, changes: &mut Vec<Change>) -> Result<Joined, Rejection> {
+        if let Some(joined) = self.find(join, now, changes)? {
+            return Ok(joined);
+        }
+        self.judge_room(now)?;
+        Ok(self.draw(join, now, changes))
+    }
+
+    /// The living place of the same request or the same user.
+    fn find(&mut self, join: &Join, now: Now, changes: &mut Vec<Change>) -> Result<Option<Joined>, Rejection> {
         if let Some(request) = join.request
             && let Some((number, known)) = self.line.of_request(request.key)
         {
@@ -186,74 +205,39 @@ impl Room {
                 return Err(Rejection::KeyReused(Number(number)));
             }
             if lives {
-                return Ok(Joined::SameRequest(self.look(number, now, changes)));
+                return Ok(Some(Joined::SameRequest(self.look(number, now, changes))));
             }
         }
         if let Some(number) = join.user.as_ref().and_then(|user| self.line.of_user(user.as_str())) {
             let view = self.look(number, now, changes);
             if !matches!(view.state, TicketState::Gone(_)) {
-                return Ok(Joined::SameUser(view));
+                return Ok(Some(Joined::SameUser(view)));
             }
         }
-        self.judge_room(now)?;
+        Ok(None)
+    }
+
+    /// Draws the next number, for somebody who has no place and against whom nothing stands.
+    fn draw(&mut self, join: &Join, now: Now, changes: &mut Vec<Change>) -> Joined {
         #[cfg(feature = "planted-bugs")]
         if crate::planted::is(crate::planted::Bug::NumberTwice) && self.line.next().is_multiple_of(100) {
             let number = self.line.push(join.user.as_ref(), join.request, now.steady);
             changes.push(Change::Joined { number: Number(number), join: join.clone(), joined_at: now.wall });
-            return Ok(Joined::New(self.tell_waiting(number - 1, now)));
+            return Joined::New(self.tell_waiting(number - 1, now));
         }
         // Nobody has ticked while nobody was here.
         self.was_busy &= !self.is_idle();
         let number = self.line.push(join.user.as_ref(), join.request, now.steady);
         assert!(self.line.reached() <= number, "nobody enters before the number that the line has reached");
         changes.push(Change::Joined { number: Number(number), join: join.clone(), joined_at: now.wall });
-        Ok(Joined::New(self.tell_waiting(number, now)))
-    }
-
-    /// What the holder of a ticket sees. Counts as a contact. `None` for a number that was never drawn.
-    pub fn poll(&mut self, number: Number, now: Now) -> Option<Poll> {
-        let told = |state| Poll::Told(TicketView { number, state, poll_after_ms: 0 });
-        Some(match self.line.place(number.0)? {
-            Place::Gone(how) => told(TicketState::Gone(how)),
-            Place::Slot => {
-                let (slot, until) = self.slots.get(number.0)?;
-                if until <= now.steady || matches!(slot.hold, Hold::Offered { .. }) {
-                    return Some(Poll::Decide);
-                }
-                Poll::Told(self.tell_admitted(number.0, now)?)
-            }
-            Place::Waiting if self.settings.waiting_ttl_ms <= self.line.silent_ms(number.0, now.steady) => Poll::Decide,
-            Place::Waiting => Poll::Told(self.tell_waiting(number.0, now)),
-        })
-    }
-
-    /// [`Self::poll`], deciding what has to be decided: takes a slot that is offered, ends what is over.
-    pub fn decide(&mut self, number: Number, now: Now, changes: &mut Vec<Change>) -> Option<TicketView> {
-        self.line.place(number.0)?;
-        Some(self.look(number.0, now, changes))
-    }
-
-    fn look(&mut self, number: u32, now: Now, changes: &mut Vec<Change>) -> TicketView {
-        self.settle(number, now, changes);
-        if let Some((slot, _)) = self.slots.get(number)
-            && let Hold::Offered { .. } = slot.hold
-        {
-            let until = now.steady.plus_ms(self.settings.active_ttl_ms);
-            self.slots.put(number, Slot { hold: Hold::Taken { until }, ..slot }, now.steady);
-            changes.push(Change::Taken { number: Number(number), until });
-        }
-        match self.line.place(number) {
-            Some(Place::Waiting) => self.tell_waiting(number, now),
-            Some(Place::Gone(how)) => gone(number, how),
-            _ => self.tell_admitted(number, now).unwrap_or_else(|| gone(number, Departure::Expired)),
-        }
+        Joined::New(self.tell_waiting(number, now))
     }
 
     /// Ends what is over: a slot, an offer, a wait in silence.
     fn settle(&mut self, number: u32, now: Now, changes: &mut Vec<Change>) {
         match self.line.place(number) {
             Some(Place::Slot) => self.end_slot(number, now, changes),
-            Some(Place::Waiting) if self.settings.waiting_ttl_ms <= self.line.silent_ms(number, now.steady) => {
+            Some(Place::Waiting) if self.is_silent(number, now) => {
                 self.depart(number, Departure::Expired, now, changes);
             }
             _ => {}
@@ -294,6 +278,7 @@ impl Room {
         match self.line.place(number.0).ok_or(Rejection::UnknownTicket)? {
             Place::Gone(_) => {}
             Place::Waiting | Place::Slot => self.depart(number.0, Departure::Left, now, changes),
+            Place::Unknown => self.forget(number.0, Departure::Left, changes),
         }
         Ok(())
     }
@@ -317,23 +302,6 @@ impl Room {
         if self.line.place(number.0) == Some(Place::Slot) {
             self.end_slot(number.0, now, changes);
         }
-    }
-
-    /// Until when the pass of this admission is valid, if it is. Counts as a contact.
-    pub fn check_pass(&mut self, number: Number, admission: u64, now: Now) -> Option<Steady> {
-        let until = self.pass_until(number, admission, now)?;
-        self.slots.touch(number.0, now.steady);
-        Some(self.slots.get(number.0).map_or(until, |(_, until)| until))
-    }
-
-    fn pass_until(&self, number: Number, admission: u64, now: Now) -> Option<Steady> {
-        #[cfg(feature = "planted-bugs")]
-        if crate::planted::is(crate::planted::Bug::PassOutlivesSlot) && number.0 < self.line.next() {
-            return Some(now.steady.plus_ms(1_000));
-        }
-        let (slot, until) = self.slots.get(number.0)?;
-        let taken = matches!(slot.hold, Hold::Taken { .. });
-        (taken && slot.admission == admission && now.steady < until).then_some(until)
     }
 
     /// How long after the last tick the next one should be at the latest, where the rate is so slow that admissions would
@@ -365,7 +333,7 @@ impl Room {
     }
 
     fn admit(&mut self, now: Now, changes: &mut Vec<Change>) {
-        let is_open = self.state(now.wall) == RoomState::Open;
+        let is_open = self.state(now.wall) == RoomState::Open && self.grace_left_us(now.steady) == 0;
         let was_busy = std::mem::take(&mut self.was_busy);
         if is_open && !self.was_open {
             self.meter.reset(now.steady);
@@ -440,7 +408,8 @@ impl Room {
             (Some(admit), cap) => self.meter.speed(now.steady, admit.per_second(), cap.is_none()),
             (None, cap) => self.meter.speed(now.steady, by_slots(cap.unwrap_or(u32::MAX)), false),
         };
-        let wait_ms = speed.wait_ms(ahead, self.line.waiting());
+        let grace_ms = self.grace_left_us(now.steady).div_ceil(1_000);
+        let wait_ms = speed.wait_ms(ahead, self.line.waiting()).map(|wait_ms| wait_ms.saturating_add(grace_ms));
         match (self.state(now.wall), settings.opens_at) {
             (RoomState::Scheduled, Some(opens_at)) => {
                 let until_open_ms = (opens_at.as_us() - now.wall.as_us()).max(0).unsigned_abs().div_ceil(1_000);
@@ -451,93 +420,13 @@ impl Room {
         }
     }
 
-    fn tell_waiting(&mut self, number: u32, now: Now) -> TicketView {
-        if number < self.line.reached() {
-            self.returned.insert(number);
-        }
-        let position = self.line.ahead(number);
-        let wait_ms = self.wait_ms(position.saturating_add(1), now);
-        let poll_after_ms = poll_after_ms(wait_ms, number);
-        self.line.touch(number, now.steady, poll_after_ms);
-        TicketView { number: Number(number), state: TicketState::Waiting { position, wait_ms }, poll_after_ms }
-    }
-
-    fn tell_admitted(&mut self, number: u32, now: Now) -> Option<TicketView> {
-        self.slots.touch(number, now.steady);
-        let (slot, until) = self.slots.get(number)?;
-        let left_ms = until.since_us(now.steady) / 1_000;
-        let poll_after_ms = (left_ms / 3).clamp(POLL_MS_MIN, POLL_MS_MAX) as u32;
-        Some(TicketView { number: Number(number), state: TicketState::Admitted { slot, until }, poll_after_ms })
-    }
-
     /// The user of a living ticket, if it has one.
     pub fn user(&self, number: Number) -> Option<&str> {
         match self.line.place(number.0)? {
-            Place::Gone(_) => None,
+            Place::Gone(_) | Place::Unknown => None,
             Place::Waiting | Place::Slot => self.line.user(number.0),
         }
     }
-
-    /// Takes back a stored ticket. To be called for every number from the first one on, in their order, before
-    /// [`Self::restore_reached`].
-    pub fn restore_ticket(
-        &mut self,
-        number: Number,
-        join: &Join,
-        gone: Option<Departure>,
-        now: Now,
-    ) -> Result<(), Damage> {
-        // Whoever is gone holds neither user nor key.
-        let (user, request) = if gone.is_none() { (join.user.as_ref(), join.request) } else { (None, None) };
-        if !self.line.restore(number.0, user, request, now.steady) {
-            return Err(Damage::Ticket);
-        }
-        if let Some(how) = gone {
-            self.line.go(number.0, how);
-        }
-        Ok(())
-    }
-
-    /// Takes back how far the line was, and how many were admitted. All tickets count as just seen, so those who were
-    /// passed over are next.
-    pub fn restore_reached(&mut self, reached: u32, admissions: u64) -> Result<(), Damage> {
-        if self.line.next() < reached {
-            return Err(Damage::Reached);
-        }
-        self.line.restore_reached(reached);
-        self.admissions = admissions;
-        Ok(())
-    }
-
-    /// Takes back a stored slot, after [`Self::restore_reached`].
-    pub fn restore_slot(&mut self, number: Number, slot: Slot, now: Now) -> Result<(), Damage> {
-        if self.line.place(number.0) != Some(Place::Waiting) || self.admissions < slot.admission {
-            return Err(Damage::Slot);
-        }
-        if self.line.reached() <= number.0 {
-            return Err(Damage::Reached);
-        }
-        if !in_both_sets() || matches!(slot.hold, Hold::Offered { .. }) {
-            self.line.take(number.0);
-        }
-        self.slots.put(number.0, slot, now.steady);
-        Ok(())
-    }
-
-    /// Ends a restore: who was passed over counts as come back.
-    pub fn restored(&mut self, standing: Standing) {
-        self.closed = standing == Standing::Closed;
-        self.returned = self.line.passed_over().collect();
-    }
-}
-
-/// Whether an operator closed a stored room.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Standing {
-    /// People may join.
-    Running,
-    /// Nobody may.
-    Closed,
 }
 
 #[cfg(feature = "planted-bugs")]
@@ -548,17 +437,4 @@ fn in_both_sets() -> bool {
 #[cfg(not(feature = "planted-bugs"))]
 const fn in_both_sets() -> bool {
     false
-}
-
-const fn gone(number: u32, how: Departure) -> TicketView {
-    TicketView { number: Number(number), state: TicketState::Gone(how), poll_after_ms: 0 }
-}
-
-/// When to ask again: a fifth of what is left to wait, spread by a fifth either way, so that a crowd that came together
-/// does not ask together.
-fn poll_after_ms(wait_ms: Option<u64>, number: u32) -> u32 {
-    let base_ms = wait_ms.map_or(POLL_MS_UNKNOWN, |wait_ms| wait_ms / POLLS_LEFT).clamp(POLL_MS_MIN, POLL_MS_MAX);
-    let spread = u64::from(number.wrapping_mul(0x9e37_79b9) >> 22);
-    let told_ms = base_ms * (4 * 1_024 + 2 * spread) / (5 * 1_024);
-    told_ms.next_multiple_of(100) as u32
 }

@@ -42,13 +42,13 @@ pub struct Join {
 /// What became different, to be made durable before it is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// A number was drawn.
+    /// A number was drawn; or, after a loss, its holder came back ([`Room::readmit`](super::Room::readmit)).
     Joined {
         /// Which.
         number: Number,
         /// For whom and by which request.
         join: Join,
-        /// When, by the wall clock.
+        /// When that was, by the wall clock.
         joined_at: Timestamp,
     },
     /// Somebody in line was offered a slot.
@@ -206,7 +206,8 @@ pub struct TicketView {
 pub enum Poll {
     /// The answer.
     Told(TicketView),
-    /// Something has to be decided, and kept: [`Room::decide`].
+    /// Something has to be decided, and kept: [`Room::decide`](super::Room::decide), or
+    /// [`Room::readmit`](super::Room::readmit) for a number that is unknown since a loss.
     Decide,
 }
 
@@ -221,7 +222,7 @@ pub enum Joined {
     SameUser(TicketView),
 }
 
-/// What is wrong with stored rows: see [`Room::restore_ticket`].
+/// What is wrong with stored rows: see [`Room::restore_ticket`](super::Room::restore_ticket).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Damage {

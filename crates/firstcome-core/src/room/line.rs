@@ -5,11 +5,14 @@
 //! and the bits of two of them; nothing is ever sorted, moved or copied when somebody joins, leaves or is admitted.
 //!
 //! # Invariants
-//! - A ticket is in exactly one place: in line, in a slot, left, or expired ([`Place`]).
+//! - A ticket is in exactly one place: in line, in a slot, left, or expired ([`Place`]); after a loss it may be unknown
+//!   which one, until its holder comes back.
 //! - `waiting` is the number of tickets in line; every segment's and group's count is that of its bits.
 //! - Nobody below [`Line::reached`] is counted by [`Line::ahead`], so a position never rises: tickets come back into
 //!   line only below it.
 
+mod image;
+mod lost;
 #[cfg(test)]
 mod tests;
 
@@ -57,6 +60,8 @@ pub(super) enum Place {
     Waiting,
     Slot,
     Gone(Departure),
+    /// Lost: perhaps never drawn, perhaps that of somebody who waits.
+    Unknown,
 }
 
 /// What is kept of tickets of which one is still alive.
@@ -75,6 +80,28 @@ struct Columns {
 }
 
 impl Columns {
+    const fn new(epoch: Steady) -> Self {
+        Self {
+            epoch,
+            seen: Vec::new(),
+            told: Vec::new(),
+            users: String::new(),
+            ends: Vec::new(),
+            requests: Vec::new(),
+            present_until: 0,
+        }
+    }
+
+    /// Adds a ticket behind all that are there; those left out in between are of nobody.
+    fn push(&mut self, at: usize, user: &str, request: Option<RequestId>) {
+        self.seen.resize(at + 1, 0);
+        self.told.resize(at + 1, 0);
+        self.ends.resize(at, self.users.len() as u32);
+        self.users.push_str(user);
+        self.ends.push(self.users.len() as u32);
+        self.requests.extend(request.map(|request| (at as u16, request)));
+    }
+
     fn clock(&self, now: Steady) -> u32 {
         u32::try_from(now.since_us(self.epoch) / 1_000).unwrap_or(u32::MAX)
     }
@@ -125,23 +152,16 @@ struct Segment {
     left: Bits,
     living_count: u32,
     drawn: u32,
-    /// Absent once all its tickets are gone.
+    /// Lost, and not come back: see [`Place::Unknown`].
+    unknown: Option<Box<Bits>>,
+    /// Absent once no living ticket is known and none will be drawn.
     columns: Option<Box<Columns>>,
     /// Whether a sweep will come.
     swept: bool,
 }
 
 impl Segment {
-    fn new(epoch: Steady) -> Self {
-        let columns = Columns {
-            epoch,
-            seen: Vec::new(),
-            told: Vec::new(),
-            users: String::new(),
-            ends: Vec::new(),
-            requests: Vec::new(),
-            present_until: 0,
-        };
+    const fn new() -> Self {
         let none = [0; WORDS];
         Self {
             waiting: none,
@@ -149,9 +169,15 @@ impl Segment {
             left: none,
             living_count: 0,
             drawn: 0,
-            columns: Some(Box::new(columns)),
+            unknown: None,
+            columns: None,
             swept: false,
         }
+    }
+
+    fn is_unknown(&self, at: usize) -> bool {
+        let (word, mask) = bit(at);
+        self.unknown.as_deref().is_some_and(|bits| bits[word] & mask != 0)
     }
 
     fn waiting_below(&self, at: u32) -> u32 {
@@ -177,6 +203,8 @@ pub(super) struct Line {
     users: Places,
     requests: Places,
     sweeps: BTreeSet<(Steady, u32)>,
+    /// How many numbers are unknown.
+    unknown: u32,
 }
 
 /// What a search found, and how many it passed over.
@@ -200,6 +228,7 @@ impl Line {
             users: Places::new(),
             requests: Places::new(),
             sweeps: BTreeSet::new(),
+            unknown: 0,
         }
     }
 
@@ -245,6 +274,8 @@ impl Line {
         let (word, mask) = bit(at);
         Some(if segment.waiting[word] & mask != 0 {
             Place::Waiting
+        } else if segment.is_unknown(at) {
+            Place::Unknown
         } else if segment.gone[word] & mask == 0 {
             Place::Slot
         } else if segment.left[word] & mask != 0 {
@@ -281,26 +312,34 @@ impl Line {
         let number = self.next;
         let (segment, at) = self.spot(number);
         if segment == self.segments.len() {
-            self.segments.push(Segment::new(now));
-            self.counts.push(0);
-            self.groups.resize(segment / GROUP + 1, 0);
+            self.add_segment();
+            self.segments[segment].columns = Some(Box::new(Columns::new(now)));
         }
+        self.open(segment, now);
         self.next += 1;
         let page = &mut self.segments[segment];
         page.drawn += 1;
         page.living_count += 1;
         if let Some(columns) = &mut page.columns {
-            columns.users.push_str(user.map_or("", UserId::as_str));
-            columns.ends.push(columns.users.len() as u32);
-            columns.requests.extend(request.map(|request| (at as u16, request)));
-            columns.seen.push(0);
-            columns.told.push(0);
+            columns.push(at, user.map_or("", UserId::as_str), request);
             columns.touch(at, now, 0);
             if page.drawn == SEGMENT {
                 columns.users.shrink_to_fit();
                 columns.requests.shrink_to_fit();
             }
         }
+        self.index(number, user, request);
+        self.enter(number);
+        number
+    }
+
+    fn add_segment(&mut self) {
+        self.segments.push(Segment::new());
+        self.counts.push(0);
+        self.groups.resize(self.segments.len().div_ceil(GROUP), 0);
+    }
+
+    fn index(&mut self, number: u32, user: Option<&UserId>, request: Option<RequestId>) {
         if let Some(user) = user {
             let tag = self.tag(user.as_str());
             self.users.insert(tag, number);
@@ -308,8 +347,11 @@ impl Line {
         if let Some(request) = request {
             self.requests.insert(request.key as u32, number);
         }
-        self.enter(number);
-        number
+    }
+
+    /// The interval that a living ticket was told last.
+    pub(super) fn told_ms(&self, number: u32) -> u32 {
+        self.columns(number).map_or(0, |(columns, at)| u32::from(columns.told[at]) * TOLD_MS)
     }
 
     /// Notes that somebody was here, and when they were told to ask again.

@@ -1,6 +1,7 @@
 //! How fast a room admits, and how fast its line moves.
 
 use super::Admit;
+use super::bytes::{ImageError, Reader, put_number, put_signed, put_steady};
 use crate::time::Steady;
 
 /// A room never admits more than this much of its rate at once.
@@ -73,9 +74,30 @@ impl Bucket {
         assert!(self.cost() <= self.credit, "nobody is admitted before the rate allows it");
         self.credit -= self.cost();
     }
+
+    /// What it holds, and since when.
+    pub(super) const fn credit(&self) -> (u128, Steady) {
+        (self.credit, self.at)
+    }
+
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.credit.to_le_bytes());
+        put_steady(out, self.at);
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>, admit: Admit) -> Result<Self, ImageError> {
+        let credit = u128::from(reader.fixed_u64()?) | u128::from(reader.fixed_u64()?) << 64;
+        let bucket = Self { admit, credit, at: reader.steady()? };
+        if bucket.holds() < credit { Err(ImageError::Value("credit")) } else { Ok(bucket) }
+    }
 }
 
-#[derive(Clone, Copy, Default)]
+/// No second of a real room counts more than this: see [`Meter::read`].
+const COUNT_MAX: u32 = 1 << 26;
+const BUSY_US_MAX: u64 = 1 << 58;
+const SECOND_MAX: u64 = i64::MAX as u64 / 1_000_000 + 1;
+
+#[derive(Clone, Copy, PartialEq, Default)]
 struct Second {
     second: i64,
     admitted: u32,
@@ -138,6 +160,39 @@ impl Meter {
         *self = Self::new(now);
     }
 
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        put_steady(out, self.since);
+        let known = |it: &&Second| **it != Second::default();
+        put_number(out, self.seconds.iter().filter(known).count() as u64);
+        for it in self.seconds.iter().filter(known) {
+            put_signed(out, it.second);
+            put_number(out, it.admitted);
+            put_number(out, it.busy_us);
+            put_number(out, it.moved);
+            put_number(out, it.departed);
+        }
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, ImageError> {
+        let mut meter = Self::new(reader.steady()?);
+        for _ in 0..reader.count()? {
+            let it = Second {
+                second: reader.signed()?,
+                admitted: reader.number_u32()?,
+                busy_us: reader.number()?,
+                moved: reader.number_u32()?,
+                departed: reader.number_u32()?,
+            };
+            // Sums over all seconds, and what is still added, must not wrap.
+            let most = it.admitted.max(it.moved).max(it.departed);
+            if COUNT_MAX < most || BUSY_US_MAX < it.busy_us || SECOND_MAX < it.second.unsigned_abs() {
+                return Err(ImageError::Value("meter"));
+            }
+            meter.seconds[it.second.rem_euclid(MEASURED_S as i64) as usize] = it;
+        }
+        Ok(meter)
+    }
+
     fn sum(&self, now: Steady) -> (f64, Second) {
         let second = Self::second(now);
         let within = |it: &&Second| it.second <= second && second - it.second < MEASURED_S as i64;
@@ -184,7 +239,45 @@ impl Speed {
             return None;
         }
         let plain_s = f64::from(ahead) / self.moved;
-        let wait_s = if each * plain_s < 1e-6 { plain_s } else { (each * plain_s).ln_1p() / each };
+        let wait_s = if each * plain_s < 1e-6 { plain_s } else { ln_1p(each * plain_s) / each };
         Some((wait_s * 1_000.0).ceil() as u64)
+    }
+}
+
+/// `ln(1 + x)` for `x ≥ 0` out of nothing but sums, products and quotients, which are the same on every machine: copies
+/// of one room must agree on when somebody is told to ask again. Right to 12 digits.
+fn ln_1p(x: f64) -> f64 {
+    // 1 + x is m · 2^e with m in [⅔, 4⁄3).
+    let (mut m, mut e) = (1.0 + x, 0.0);
+    if 1.0 / 3.0 < x {
+        let bits = m.to_bits();
+        e = ((bits >> 52) as f64) - 1_023.0;
+        m = f64::from_bits(bits & ((1 << 52) - 1) | 1_023 << 52);
+        if 4.0 / 3.0 <= m {
+            m *= 0.5;
+            e += 1.0;
+        }
+    }
+    // ln m = 2 artanh((m − 1) ÷ (m + 1)), of which x itself is exact where it is small.
+    let s = if e == 0.0 && x <= 1.0 / 3.0 { x / (2.0 + x) } else { (m - 1.0) / (m + 1.0) };
+    let square = s * s;
+    let series = (0..10).rev().fold(0.0, |sum, i| sum * square + 1.0 / f64::from(2 * i + 1));
+    e * std::f64::consts::LN_2 + 2.0 * s * series
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_logarithm_is_that_of_the_machine_to_12_digits() {
+        let mut x = 1e-9;
+        while x < 1e15 {
+            let (own, theirs) = (ln_1p(x), x.ln_1p());
+            assert!((own - theirs).abs() <= 1e-12 * theirs, "{x}: {own} and {theirs}");
+            x *= 1.01;
+        }
+        assert_eq!(ln_1p(0.0), 0.0);
+        assert!(ln_1p(f64::MAX).is_finite());
     }
 }

@@ -1,8 +1,9 @@
 //! The slots of one room: who was admitted, until when, and whose end comes next.
 
+use super::bytes::{ImageError, Reader, put_number, put_signed, put_steady};
 use crate::time::{Steady, Timestamp};
 use hashbrown::HashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::RandomState;
 
 /// Ends are looked up in steps of this. Only the search is coarse: a slot ends at its very instant.
@@ -81,6 +82,12 @@ impl Slots {
         self.kept.get(&number).map(|kept| (kept.slot, kept.end(self.idle_ttl_ms)))
     }
 
+    /// [`Self::get`], as if its holder were seen now.
+    pub(super) fn seen(&self, number: u32, now: Steady) -> Option<(Slot, Steady)> {
+        let seen = |kept: &Kept| Kept { contact: kept.contact.max(now), ..*kept };
+        self.kept.get(&number).map(|kept| (kept.slot, seen(kept).end(self.idle_ttl_ms)))
+    }
+
     /// Adds a slot, or changes what holds it.
     pub(super) fn put(&mut self, number: u32, slot: Slot, now: Steady) {
         let kept = Kept { slot, contact: now };
@@ -133,11 +140,73 @@ impl Slots {
         }
         self.idle_ttl_ms = idle_ttl_ms;
         self.ends.clear();
-        for (&number, kept) in &mut self.kept {
+        // In the order of the numbers: which of many ends is looked at first must not depend on a seed.
+        let mut numbers: Vec<u32> = self.kept.keys().copied().collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            let Some(kept) = self.kept.get_mut(&number) else { continue };
             kept.contact = now;
             let end = kept.end(idle_ttl_ms);
             Self::enter(&mut self.ends, end, number, kept.slot.admission);
         }
+    }
+
+    pub(super) fn put_image(&self, out: &mut Vec<u8>) {
+        let mut kept: Vec<(&u32, &Kept)> = self.kept.iter().collect();
+        kept.sort_unstable_by_key(|(number, _)| **number);
+        put_number(out, kept.len() as u64);
+        for (&number, kept) in kept {
+            put_number(out, number);
+            put_slot(out, kept.slot);
+            put_steady(out, kept.contact);
+        }
+        put_number(out, self.ends.len() as u64);
+        for (&step, entries) in &self.ends {
+            put_signed(out, step);
+            put_number(out, entries.len() as u64);
+            for &(number, admission) in entries {
+                put_number(out, number);
+                put_number(out, admission);
+            }
+        }
+    }
+
+    /// What was put, of which every slot has an entry at or before its end.
+    pub(super) fn read_image(
+        reader: &mut Reader<'_>,
+        hasher: RandomState,
+        idle_ttl_ms: Option<u64>,
+    ) -> Result<Self, ImageError> {
+        let mut slots = Self::new(hasher, idle_ttl_ms);
+        for _ in 0..reader.count()? {
+            let number = reader.number_u32()?;
+            let kept = Kept { slot: read_slot(reader)?, contact: reader.steady()? };
+            if slots.kept.insert(number, kept).is_some() {
+                return Err(ImageError::Value("slot"));
+            }
+        }
+        let mut ending = BTreeSet::new();
+        for _ in 0..reader.count()? {
+            let step = reader.signed()?;
+            let mut entries = Vec::new();
+            for _ in 0..reader.count()? {
+                let (number, admission) = (reader.number_u32()?, reader.number()?);
+                let known = slots.kept.get(&number).filter(|kept| kept.slot.admission == admission);
+                if known.is_some_and(|kept| step <= Self::step(kept.end(idle_ttl_ms))) {
+                    ending.insert(number);
+                }
+                entries.push((number, admission));
+            }
+            if slots.ends.insert(step, entries).is_some() {
+                return Err(ImageError::Value("end of a slot"));
+            }
+        }
+        if ending.len() != slots.kept.len() { Err(ImageError::Value("end of a slot")) } else { Ok(slots) }
+    }
+
+    /// The numbers of those who have a slot, and their admissions.
+    pub(super) fn admissions(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.kept.iter().map(|(&number, kept)| (number, kept.slot.admission))
     }
 
     /// Entries in the calendar of ends.
@@ -146,8 +215,40 @@ impl Slots {
         self.ends.values().map(Vec::len).sum()
     }
 
+    /// Forgets when slots end.
+    #[cfg(test)]
+    pub(super) fn harm_ends(&mut self) {
+        self.ends.clear();
+    }
+
     pub(super) fn clear(&mut self) {
         self.kept.clear();
         self.ends.clear();
     }
+}
+
+const OFFERED: u8 = 0;
+const TAKEN: u8 = 1;
+
+pub(super) fn put_slot(out: &mut Vec<u8>, slot: Slot) {
+    put_number(out, slot.admission);
+    put_signed(out, slot.admitted_at.as_us());
+    let (kind, until) = match slot.hold {
+        Hold::Offered { until } => (OFFERED, until),
+        Hold::Taken { until } => (TAKEN, until),
+    };
+    out.push(kind);
+    put_steady(out, until);
+}
+
+pub(super) fn read_slot(reader: &mut Reader<'_>) -> Result<Slot, ImageError> {
+    let admission = reader.number()?;
+    let admitted_at = Timestamp::from_us(reader.signed()?).ok_or(ImageError::Value("instant"))?;
+    let (kind, until) = (reader.byte()?, reader.steady()?);
+    let hold = match kind {
+        OFFERED => Hold::Offered { until },
+        TAKEN => Hold::Taken { until },
+        _ => return Err(ImageError::Value("slot")),
+    };
+    Ok(Slot { admission, admitted_at, hold })
 }

@@ -4,19 +4,25 @@
 //! `expired`, and what became different as `joined 1`, `admitted 1`, `taken 1`, `lapsed 1`, `left 1`, `expired 1`,
 //! `reached 2`. Instants are milliseconds since the room was made.
 
+mod asking;
 mod closing;
 mod cost;
 mod estimates;
+mod image;
 mod joining;
+mod losing;
 mod model;
+mod model_steps;
 mod pacing;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod positions;
 mod presence;
+mod replica;
 mod restoring;
 mod settings;
 mod slots;
+mod twins;
 mod values;
 
 use super::*;
@@ -71,6 +77,12 @@ fn ten_per_second() -> RoomSettings {
 
 fn paused(settings: RoomSettings) -> RoomSettings {
     RoomSettings { paused: true, ..settings }
+}
+
+impl std::fmt::Debug for Room {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a room of {}", self.drawn())
+    }
 }
 
 impl Play {
@@ -148,7 +160,10 @@ impl Play {
     /// Polls, and lets decide what has to be.
     fn view(&mut self, ticket: u32) -> Option<TicketView> {
         let (before, ticket) = (self.changes.len(), number(ticket));
-        match self.room.poll(ticket, self.now) {
+        let peeked = self.room.peek(ticket, self.now);
+        let polled = self.room.poll(ticket, self.now);
+        assert_eq!(peeked, polled, "a peek tells what a poll tells");
+        match polled {
             None => {
                 assert_eq!(self.room.decide(ticket, self.now, &mut self.changes), None);
                 None

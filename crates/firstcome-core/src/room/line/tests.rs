@@ -10,16 +10,27 @@ impl Line {
     #[track_caller]
     pub(in crate::room) fn assert_sound(&self) {
         let mut groups = vec![0; self.segments.len().div_ceil(GROUP)];
+        let mut unknown = 0;
         for (segment, page) in self.segments.iter().enumerate() {
             let ones = |bits: &Bits| bits.iter().map(|bits| bits.count_ones()).sum::<u32>();
             assert_eq!(self.counts[segment], ones(&page.waiting), "who waits in segment {segment}");
-            assert_eq!(page.living_count, page.drawn - ones(&page.gone), "who lives in segment {segment}");
+            let none = [0; WORDS];
+            let lost = page.unknown.as_deref().unwrap_or(&none);
+            unknown += ones(lost);
+            assert_ne!(page.unknown.as_deref(), Some(&none), "bits of nobody: {segment}");
+            let living = page.drawn - ones(&page.gone) - ones(lost);
+            assert_eq!(page.living_count, living, "who lives in segment {segment}");
+            assert!((0..WORDS).all(|at| lost[at] & (page.gone[at] | page.waiting[at]) == 0), "known: {segment}");
             assert!((0..WORDS).all(|at| page.waiting[at] & page.gone[at] == 0), "in line and gone: {segment}");
             assert!((0..WORDS).all(|at| page.left[at] & !page.gone[at] == 0), "left and not gone: {segment}");
-            assert_eq!(page.columns.is_none(), page.living_count == 0 && page.drawn == SEGMENT, "dropped: {segment}");
+            let is_over = page.living_count == 0 && page.drawn == SEGMENT;
+            assert!(page.columns.is_none() || !is_over, "dropped: {segment}");
+            assert!(page.columns.is_some() || page.living_count == 0, "kept: {segment}");
+            let due = self.sweeps.iter().any(|&(_, swept)| swept as usize == segment);
+            assert!(due || !page.swept || page.columns.is_none(), "looked at some time: {segment}");
             groups[segment / GROUP] += self.counts[segment];
         }
-        assert_eq!(self.groups, groups);
+        assert_eq!((&self.groups, self.unknown), (&groups, unknown));
         assert_eq!(self.waiting, groups.iter().sum::<u32>());
         assert!(self.first <= self.reached && self.reached <= self.next);
         assert!(self.sweeps.len() <= self.segments.len(), "one sweep per segment");
@@ -41,6 +52,11 @@ impl Line {
         // A B-tree keeps its entries in nodes that are at least about half full.
         let sweeps = self.sweeps.len() * 2 * size_of::<(Steady, u32)>();
         alive + pages + sweeps + self.users.bytes() + self.requests.bytes()
+    }
+
+    /// Forgets to sweep.
+    pub(in crate::room) fn harm_sweeps(&mut self) {
+        self.sweeps.clear();
     }
 
     /// Segments of which anything but the bits is kept.

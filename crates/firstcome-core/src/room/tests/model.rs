@@ -4,6 +4,9 @@
 //! The model does not say how long somebody waits, and so takes over which interval they are told. When a tick notices
 //! that somebody is silent for too long may vary within bounds, which are checked.
 
+mod loss;
+
+use super::model_steps::*;
 use super::*;
 use proptest::prelude::*;
 
@@ -13,9 +16,18 @@ type Ms = i64;
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Stand {
     Waits,
-    Offered { admission: u64, until: Ms },
-    Taken { admission: u64, until: Ms, contact: Ms },
+    Offered {
+        admission: u64,
+        until: Ms,
+    },
+    Taken {
+        admission: u64,
+        until: Ms,
+        contact: Ms,
+    },
     Gone(Departure),
+    /// Nothing is known of it since a loss.
+    Unknown,
 }
 
 struct Ticket {
@@ -39,6 +51,7 @@ struct Model {
     /// What the bucket holds: thousandths of the count of a period times milliseconds.
     credit: i64,
     earned_at: Ms,
+    grace_until: Ms,
     now: Now,
     changes: Vec<Change>,
 }
@@ -53,6 +66,7 @@ impl Model {
             admissions: 0,
             credit: 0,
             earned_at: 0,
+            grace_until: Ms::MIN,
             now: start(),
             changes: Vec::new(),
         }
@@ -141,12 +155,12 @@ impl Model {
                 "admitted".to_owned()
             }
             Stand::Gone(how) => tell_departure(*how).to_owned(),
-            Stand::Offered { .. } => unreachable!("taken above"),
+            Stand::Offered { .. } | Stand::Unknown => unreachable!("taken above, or not asked"),
         }
     }
 
     fn lives(&self, at: usize) -> bool {
-        !matches!(self.tickets[at].stand, Stand::Gone(_))
+        !matches!(self.tickets[at].stand, Stand::Gone(_) | Stand::Unknown)
     }
 
     fn find(&self, is: impl Fn(&Join) -> bool) -> Option<usize> {
@@ -195,7 +209,7 @@ impl Model {
         if self.tickets.len() <= at {
             return "unknown_ticket".to_owned();
         }
-        if self.lives(at) {
+        if !matches!(self.tickets[at].stand, Stand::Gone(_)) {
             self.go(at, Departure::Left);
         }
         "done".to_owned()
@@ -256,7 +270,7 @@ impl Model {
             self.credit = (self.credit + (now - self.earned_at) * i64::from(count)).min(holds);
         }
         self.earned_at = now;
-        if self.state() != RoomState::Open {
+        if self.state() != RoomState::Open || now < self.grace_until {
             return;
         }
         let before = self.reached;
@@ -324,7 +338,7 @@ impl Model {
     /// A room from what a store would have kept.
     fn restart(&mut self) -> Room {
         let now = self.ms();
-        (self.credit, self.earned_at) = (0, now);
+        (self.credit, self.earned_at, self.grace_until) = (0, now, Ms::MIN);
         let mut room = Room::restoring(self.settings.clone(), hasher(), self.now, 1);
         for (at, ticket) in self.tickets.iter_mut().enumerate() {
             let gone = if let Stand::Gone(how) = ticket.stand { Some(how) } else { None };
@@ -350,73 +364,6 @@ impl Model {
     }
 }
 
-#[derive(Clone, Debug)]
-enum Step {
-    Join(Join),
-    Look(u32),
-    Leave(u32),
-    Check(u32, u64),
-    Release(u32, u64),
-    Tick,
-    Run(u32),
-    Pass(u64),
-    SetWall(i64),
-    Put(RoomSettings),
-    Close,
-    Restart,
-}
-
-fn any_join() -> impl Strategy<Value = Join> {
-    let user = proptest::option::weighted(0.5, (0..6_u32).prop_map(|user| user_id(&format!("user{user}"))));
-    let request = (0..6_u128, 0..2_u64).prop_map(|(key, body)| RequestId { key: key << 31, body });
-    (user, proptest::option::weighted(0.3, request)).prop_map(|(user, request)| Join { user, request })
-}
-
-fn any_settings() -> impl Strategy<Value = RoomSettings> {
-    let rates = vec![(1, 100), (1, 10_000), (7, 3_000), (12, 116), (3, 1_000)];
-    let admit = proptest::sample::select(rates).prop_map(|(count, every_ms)| Admit { count, every_ms });
-    let limits = (proptest::option::of(admit), proptest::option::of(1..4_u32));
-    let times = (
-        proptest::sample::select(vec![5_000, 40_000, 100_000, 200_000_u64]),
-        proptest::sample::select(vec![1_000, 20_000, 50_000_u64]),
-        proptest::sample::select(vec![1_000, 35_000_u64]),
-        proptest::option::weighted(0.3, proptest::sample::select(vec![500, 10_000_u64])),
-    );
-    let opens_at = proptest::option::weighted(0.2, (-100_000..200_000_i64).prop_map(|ms| WALL_US + ms * 1_000));
-    let rest = (proptest::sample::select(vec![2, 6, 1_000_u32]), proptest::bool::weighted(0.1), opens_at);
-    (limits, times, rest).prop_map(|((admit, max_active), times, (max_waiting, paused, opens_at))| RoomSettings {
-        admit,
-        max_active: if admit.is_none() { max_active.or(Some(2)) } else { max_active },
-        max_waiting,
-        waiting_ttl_ms: times.0,
-        active_ttl_ms: times.1,
-        claim_window_ms: times.2,
-        idle_ttl_ms: times.3,
-        opens_at: opens_at.map(Timestamp::clamped_us),
-        paused,
-        ..RoomSettings::defaults()
-    })
-}
-
-fn any_step() -> impl Strategy<Value = Step> {
-    let ms = prop_oneof![0..300_u64, 0..3_000_u64, 0..40_000_u64, Just(30_000), Just(35_000), Just(5_000), Just(1_000)];
-    prop_oneof![
-        12 => any_join().prop_map(Step::Join),
-        14 => (0..30_u32).prop_map(Step::Look),
-        2 => (0..30_u32).prop_map(Step::Leave),
-        3 => (0..30_u32, 0..3_u64).prop_map(|(ticket, admission)| Step::Check(ticket, admission)),
-        2 => (0..30_u32, 0..3_u64).prop_map(|(ticket, admission)| Step::Release(ticket, admission)),
-        8 => Just(Step::Tick),
-        4 => (1..30_u32).prop_map(Step::Run),
-        14 => ms.prop_map(Step::Pass),
-        1 => (-3_600_000..3_600_000_i64).prop_map(Step::SetWall),
-        2 => any_settings().prop_map(Step::Put),
-        1 => Just(Step::Restart),
-        // Seldom, so that something happens in between.
-        1 => (0..4_u32).prop_map(|die| if die == 0 { Step::Close } else { Step::Tick }),
-    ]
-}
-
 /// The room and the model, side by side.
 struct Both {
     play: Play,
@@ -439,6 +386,9 @@ impl Both {
     }
 
     fn look(&mut self, at: usize) {
+        if self.is_unknown(at) {
+            return self.look_at_unknown(at);
+        }
         let told = self.play.look(at as u32 + 1);
         let wanted = if at < self.model.tickets.len() { self.model.look(at) } else { "unknown".to_owned() };
         assert_eq!(told, wanted, "ticket {}", at + 1);
@@ -523,7 +473,17 @@ impl Both {
                 self.play.room.close();
                 self.model.close();
             }
-            Step::Restart => self.play.room = self.model.restart(),
+            Step::Restart if self.model.tickets.iter().all(|it| it.stand != Stand::Unknown) => {
+                self.play.room = self.model.restart();
+            }
+            Step::Restart => self.play.room = self.model.lose(0, None),
+            Step::Lose(more, grace_ms) => self.play.room = self.model.lose(*more, *grace_ms),
+            Step::Readmit(pick, user) => self.readmit(*pick, user.as_ref()),
+            Step::Contact(pick) => self.contact(*pick),
+            Step::Alive(bits) => self.alive(*bits),
+            Step::Reload => {
+                self.play.room = Room::from_image(&self.play.room.image(), hasher()).expect("an image of a room");
+            }
         }
     }
 
@@ -534,6 +494,10 @@ impl Both {
         let counts = (model.waiting() as u32, model.active() as u32, model.reached as u32);
         assert_eq!((view.waiting, view.active, view.serving), counts);
         assert_sound(&self.play.room);
+        let image = self.play.room.image();
+        let again = Room::from_image(&image, hasher()).expect("an image of a room");
+        assert_sound(&again);
+        assert!(again.image() == image && again.digest() == self.play.room.digest(), "it comes back as it was");
     }
 }
 

@@ -1,0 +1,126 @@
+//! A line of which only part is known any more, and whoever comes back into it.
+//!
+//! An unknown number costs its bits. Only once somebody comes back are there columns for their segment.
+
+use super::{Columns, Departure, Line, Place, SEGMENT, bit};
+use crate::id::{RequestId, UserId};
+use crate::room::bytes::first_bits;
+use crate::time::Steady;
+use std::hash::RandomState;
+
+impl Line {
+    /// A line in which nothing is known of the numbers `first..=ceiling`; the next one drawn comes after them.
+    pub(in crate::room) fn lost(hasher: RandomState, first: u32, ceiling: u32) -> Self {
+        let mut line = Self::new(hasher, first);
+        while line.next <= ceiling {
+            line.add_segment();
+            let drawn = SEGMENT.min(ceiling - line.next + 1);
+            line.next += drawn;
+            line.unknown += drawn;
+            let Some(page) = line.segments.last_mut() else { break };
+            page.drawn = drawn;
+            page.unknown = Some(Box::new(first_bits(drawn)));
+            // There is nothing to sweep: `open` says when there is.
+            page.swept = true;
+        }
+        line
+    }
+
+    /// How many numbers are unknown.
+    pub(in crate::room) const fn unknown(&self) -> u32 {
+        self.unknown
+    }
+
+    /// The number of the first ticket that is not void.
+    pub(in crate::room) const fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// Makes the columns of a segment that has none, and has it swept.
+    pub(super) fn open(&mut self, segment: usize, now: Steady) {
+        let page = &mut self.segments[segment];
+        if page.columns.is_some() {
+            return;
+        }
+        page.columns = Some(Box::new(Columns::new(now)));
+        // One from before its tickets were all gone may be left.
+        if page.swept && !self.sweeps.iter().any(|&(_, swept)| swept as usize == segment) {
+            self.sweeps.insert((now, segment as u32));
+        }
+    }
+
+    fn no_longer_unknown(&mut self, number: u32) -> bool {
+        if self.place(number) != Some(Place::Unknown) {
+            return false;
+        }
+        let (segment, at) = self.spot(number);
+        let (word, mask) = bit(at);
+        let page = &mut self.segments[segment];
+        if let Some(bits) = &mut page.unknown {
+            bits[word] &= !mask;
+            if bits.iter().all(|&bits| bits == 0) {
+                page.unknown = None;
+            }
+        }
+        self.unknown -= 1;
+        true
+    }
+
+    /// An unknown ticket is gone. False, and no change, if it is not unknown.
+    pub(in crate::room) fn forget(&mut self, number: u32, how: Departure) -> bool {
+        if !self.no_longer_unknown(number) {
+            return false;
+        }
+        let (segment, at) = self.spot(number);
+        let (word, mask) = bit(at);
+        let page = &mut self.segments[segment];
+        page.gone[word] |= mask;
+        if how == Departure::Left {
+            page.left[word] |= mask;
+        }
+        true
+    }
+
+    /// An unknown ticket waits, and was seen just now. False, and no change, if it is not unknown, or if its user or its
+    /// request has a living ticket.
+    pub(in crate::room) fn come_back(
+        &mut self,
+        number: u32,
+        user: Option<&UserId>,
+        request: Option<RequestId>,
+        now: Steady,
+    ) -> bool {
+        let has_place = user.is_some_and(|user| self.of_user(user.as_str()).is_some())
+            || request.is_some_and(|request| self.of_request(request.key).is_some());
+        if has_place || !self.no_longer_unknown(number) {
+            return false;
+        }
+        let (segment, at) = self.spot(number);
+        self.open(segment, now);
+        let page = &mut self.segments[segment];
+        page.living_count += 1;
+        if let Some(columns) = &mut page.columns {
+            columns.insert(at, user.map_or("", UserId::as_str), request);
+            columns.touch(at, now, 0);
+        }
+        self.index(number, user, request);
+        self.enter(number);
+        true
+    }
+}
+
+impl Columns {
+    /// Adds a ticket wherever it belongs. In the order of the numbers this costs nothing but its own bytes.
+    fn insert(&mut self, at: usize, user: &str, request: Option<RequestId>) {
+        if self.ends.len() <= at {
+            self.push(at, user, request);
+            return;
+        }
+        self.users.insert_str(self.ends[at] as usize, user);
+        self.ends[at..].iter_mut().for_each(|end| *end += user.len() as u32);
+        if let Some(request) = request {
+            let place = self.requests.partition_point(|(known, _)| usize::from(*known) < at);
+            self.requests.insert(place, (at as u16, request));
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! A copy as bytes and back, so that a process that comes later need not read the log from its beginning.
+
+use super::record::{Record, read_ticket};
+use super::{DIGESTS_MAX, Replica, TAGS_MAX, Tags};
+use crate::room::Room;
+use crate::room::bytes::{ImageError, Reader, put_number, put_option, put_signed, put_steady};
+use crate::time::{Now, Timestamp};
+use hashbrown::HashMap;
+use std::collections::VecDeque;
+use std::hash::RandomState;
+
+const VERSION: u8 = 1;
+
+impl Replica {
+    /// All that this copy is, as bytes: see [`Room::image`]. Copies at one position have equal images.
+    pub fn image(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        put_number(&mut out, self.position);
+        put_number(&mut out, self.position - self.durable);
+        put_number(&mut out, self.ceiling);
+        put_signed(&mut out, self.now.wall.as_us());
+        put_steady(&mut out, self.now.steady);
+        out.extend_from_slice(&self.story.to_le_bytes());
+        put_number(&mut out, self.settings_at);
+        put_number(&mut out, self.closed_at);
+        put_number(&mut out, self.tags.order.len() as u64);
+        for tag in &self.tags.order {
+            out.extend_from_slice(&tag.to_le_bytes());
+            put_option(&mut out, self.tags.find(*tag).flatten(), |out, number| put_number(out, number.0));
+        }
+        put_number(&mut out, self.digests.len() as u64);
+        self.digests.iter().for_each(|digest| out.extend_from_slice(&digest.to_le_bytes()));
+        put_number(&mut out, self.pending.len() as u64);
+        for (position, record) in &self.pending {
+            put_number(&mut out, position - self.durable);
+            record.put(&mut out);
+        }
+        self.room.put_image(&mut out);
+        out
+    }
+
+    /// The copy of which these bytes are the image: see [`Room::from_image`]. Never panics.
+    pub fn from_image(image: &[u8], hasher: RandomState) -> Result<Self, ImageError> {
+        let mut reader = Reader::new(image);
+        if reader.byte()? != VERSION {
+            return Err(ImageError::Version);
+        }
+        let position = reader.number()?;
+        let durable = position.checked_sub(reader.number()?).ok_or(ImageError::Value("position"))?;
+        let ceiling = reader.number_u32()?;
+        let wall = Timestamp::from_us(reader.signed()?).ok_or(ImageError::Value("instant"))?;
+        let now = Now { wall, steady: reader.steady()? };
+        let story = reader.fixed_u64()?;
+        let (settings_at, closed_at) = (reader.number()?, reader.number()?);
+        // What is counted on must not wrap.
+        if i64::MAX as u64 <= position || position < settings_at || settings_at < closed_at {
+            return Err(ImageError::Value("position"));
+        }
+        let tags = read_tags(&mut reader, hasher.clone())?;
+        let digest_count = reader.count()?;
+        if digest_count as u64 != (position - durable).min(DIGESTS_MAX as u64) {
+            return Err(ImageError::Value("digest"));
+        }
+        let digests = (0..digest_count).map(|_| reader.fixed_u64()).collect::<Result<VecDeque<u64>, _>>()?;
+        let pending = read_pending(&mut reader, durable, position)?;
+        let room = Room::read_image(&mut reader, hasher.clone())?;
+        reader.end()?;
+        if ceiling < room.drawn() {
+            return Err(ImageError::Value("ceiling"));
+        }
+        let mut unsettled = HashMap::with_hasher(hasher);
+        for (at, record) in &pending {
+            let number = if let Record::Change(change) = record { change.number() } else { None };
+            unsettled.extend(number.map(|number| (number.0, *at)));
+        }
+        Ok(Self {
+            room,
+            position,
+            durable,
+            ceiling,
+            now,
+            story,
+            settings_at,
+            closed_at,
+            tags,
+            digests,
+            pending,
+            unsettled,
+        })
+    }
+}
+
+fn read_tags(reader: &mut Reader<'_>, hasher: RandomState) -> Result<Tags, ImageError> {
+    let mut tags = Tags::new(hasher);
+    let count = reader.count()?;
+    if TAGS_MAX < count {
+        return Err(ImageError::Value("tag"));
+    }
+    for _ in 0..count {
+        let tag = reader.fixed_u64()?;
+        let number = reader.option(read_ticket)?;
+        if tags.find(tag).is_some() {
+            return Err(ImageError::Value("tag"));
+        }
+        tags.remember(tag, number);
+    }
+    Ok(tags)
+}
+
+fn read_pending(reader: &mut Reader<'_>, durable: u64, position: u64) -> Result<VecDeque<(u64, Record)>, ImageError> {
+    let mut pending: VecDeque<(u64, Record)> = VecDeque::new();
+    for _ in 0..reader.count()? {
+        let at = durable.saturating_add(reader.number()?);
+        let earliest = pending.back().map_or(durable + 1, |(last, _)| *last);
+        if at < earliest || position < at {
+            return Err(ImageError::Value("position"));
+        }
+        pending.push_back((at, Record::read(reader)?));
+    }
+    Ok(pending)
+}

@@ -1,0 +1,68 @@
+//! The way back of a room from stored rows.
+
+use super::line::Place;
+use super::{Damage, Departure, Hold, Join, Number, Room, Slot, in_both_sets};
+use crate::time::Now;
+
+/// Whether an operator closed a stored room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// People may join.
+    Running,
+    /// Nobody may.
+    Closed,
+}
+
+impl Room {
+    /// Takes back a stored ticket. To be called for every number from the first one on, in their order, before
+    /// [`Self::restore_reached`].
+    pub fn restore_ticket(
+        &mut self,
+        number: Number,
+        join: &Join,
+        gone: Option<Departure>,
+        now: Now,
+    ) -> Result<(), Damage> {
+        // Whoever is gone holds neither user nor key.
+        let (user, request) = if gone.is_none() { (join.user.as_ref(), join.request) } else { (None, None) };
+        if !self.line.restore(number.0, user, request, now.steady) {
+            return Err(Damage::Ticket);
+        }
+        if let Some(how) = gone {
+            self.line.go(number.0, how);
+        }
+        Ok(())
+    }
+
+    /// Takes back how far the line was, and how many were admitted. All tickets count as just seen, so those who were
+    /// passed over are next.
+    pub fn restore_reached(&mut self, reached: u32, admissions: u64) -> Result<(), Damage> {
+        if self.line.next() < reached {
+            return Err(Damage::Reached);
+        }
+        self.line.restore_reached(reached);
+        self.admissions = admissions;
+        Ok(())
+    }
+
+    /// Takes back a stored slot, after [`Self::restore_reached`].
+    pub fn restore_slot(&mut self, number: Number, slot: Slot, now: Now) -> Result<(), Damage> {
+        if self.line.place(number.0) != Some(Place::Waiting) || self.admissions < slot.admission {
+            return Err(Damage::Slot);
+        }
+        if self.line.reached() <= number.0 {
+            return Err(Damage::Reached);
+        }
+        if !in_both_sets() || matches!(slot.hold, Hold::Offered { .. }) {
+            self.line.take(number.0);
+        }
+        self.slots.put(number.0, slot, now.steady);
+        Ok(())
+    }
+
+    /// Ends a restore: who was passed over counts as come back.
+    pub fn restored(&mut self, standing: Standing) {
+        self.closed = standing == Standing::Closed;
+        self.returned = self.line.passed_over().collect();
+    }
+}

@@ -1,0 +1,179 @@
+//! What people are told who ask, and what their asking changes: they were seen.
+//!
+//! The two are apart, so that a copy of the room can tell ([`Room::peek`]) and leave the contact to whoever orders
+//! what happens ([`Room::contact`]).
+
+use super::line::Place;
+use super::{Change, Departure, Hold, Number, POLL_MS_UNKNOWN, Poll, Room, Slot, TicketState, TicketView};
+use crate::time::{Now, Steady};
+
+/// In what is left to wait somebody is told to ask so many times: so three missed polls are well before their turn, and
+/// who has gone away silently is passed over instead of wasting a slot.
+const POLLS_LEFT: u64 = 5;
+/// How often somebody is told to ask: never sooner, never later, but for the spread.
+const POLL_MS_MIN: u64 = 2_000;
+const POLL_MS_MAX: u64 = 60_000;
+
+impl Room {
+    /// What the holder of a ticket sees. Counts as a contact. `None` for a number that was never drawn.
+    pub fn poll(&mut self, number: Number, now: Now) -> Option<Poll> {
+        let poll = self.peek(number, now);
+        self.note(poll, now);
+        poll
+    }
+
+    /// What [`Self::poll`] tells, without being a contact: nothing changes.
+    pub fn peek(&self, number: Number, now: Now) -> Option<Poll> {
+        Some(match self.line.place(number.0)? {
+            Place::Gone(how) => Poll::Told(gone(number.0, how)),
+            Place::Unknown => Poll::Decide,
+            Place::Slot => {
+                let (slot, until) = self.slots.get(number.0)?;
+                if until <= now.steady || matches!(slot.hold, Hold::Offered { .. }) {
+                    return Some(Poll::Decide);
+                }
+                Poll::Told(self.admitted(number.0, now)?)
+            }
+            Place::Waiting if self.is_silent(number.0, now) => Poll::Decide,
+            Place::Waiting => Poll::Told(self.waiting(number.0, now)),
+        })
+    }
+
+    /// Notes a poll that was told: whoever waits or is inside was seen, and who was passed over is next. Nothing happens
+    /// where the poll had to be decided, or was of a ticket that is gone.
+    pub fn contact(&mut self, number: Number, now: Now) {
+        let poll = self.peek(number, now);
+        self.note(poll, now);
+    }
+
+    fn note(&mut self, poll: Option<Poll>, now: Now) {
+        let Some(Poll::Told(view)) = poll else { return };
+        match view.state {
+            TicketState::Waiting { .. } => self.note_waiting(view, now),
+            TicketState::Admitted { .. } => self.slots.touch(view.number.0, now.steady),
+            TicketState::Gone(_) => {}
+        }
+    }
+
+    /// Contacts of many: bit `i` says that the holder of `first_number + i` was here. Whoever of them waits counts as
+    /// seen, with the interval they were told last; who was passed over is next. Nobody else's ticket changes, nor that
+    /// of somebody who was silent for too long before.
+    pub fn alive(&mut self, first_number: u32, bits: &[u64; 64], now: Now) {
+        for (word, &bits) in bits.iter().enumerate() {
+            let mut bits = bits;
+            while bits != 0 {
+                let at = word as u32 * 64 + bits.trailing_zeros();
+                bits &= bits - 1;
+                let Some(number) = first_number.checked_add(at) else { return };
+                if self.line.place(number) != Some(Place::Waiting) || self.is_silent(number, now) {
+                    continue;
+                }
+                let told_ms = self.line.told_ms(number);
+                self.line.touch(number, now.steady, told_ms);
+                if number < self.line.reached() {
+                    self.returned.insert(number);
+                }
+            }
+        }
+    }
+
+    /// [`Self::poll`], deciding what has to be decided: takes a slot that is offered, ends what is over. `None` also for
+    /// a number of which nothing is known since a loss: that is for [`Self::readmit`].
+    pub fn decide(&mut self, number: Number, now: Now, changes: &mut Vec<Change>) -> Option<TicketView> {
+        match self.line.place(number.0)? {
+            Place::Unknown => None,
+            _ => Some(self.look(number.0, now, changes)),
+        }
+    }
+
+    pub(super) fn look(&mut self, number: u32, now: Now, changes: &mut Vec<Change>) -> TicketView {
+        self.settle(number, now, changes);
+        if let Some((slot, _)) = self.slots.get(number)
+            && let Hold::Offered { .. } = slot.hold
+        {
+            let until = now.steady.plus_ms(self.settings.active_ttl_ms);
+            self.slots.put(number, Slot { hold: Hold::Taken { until }, ..slot }, now.steady);
+            changes.push(Change::Taken { number: Number(number), until });
+        }
+        match self.line.place(number) {
+            Some(Place::Waiting) => self.tell_waiting(number, now),
+            Some(Place::Gone(how)) => gone(number, how),
+            _ => self.tell_admitted(number, now).unwrap_or_else(|| gone(number, Departure::Expired)),
+        }
+    }
+
+    /// Until when the pass of this admission is valid, if it is. Counts as a contact.
+    pub fn check_pass(&mut self, number: Number, admission: u64, now: Now) -> Option<Steady> {
+        let until = self.peek_pass(number, admission, now)?;
+        self.slots.touch(number.0, now.steady);
+        Some(until)
+    }
+
+    /// What [`Self::check_pass`] tells, without being a contact: nothing changes.
+    pub fn peek_pass(&self, number: Number, admission: u64, now: Now) -> Option<Steady> {
+        let until = self.pass_until(number, admission, now)?;
+        Some(self.slots.seen(number.0, now.steady).map_or(until, |(_, until)| until))
+    }
+
+    pub(super) fn pass_until(&self, number: Number, admission: u64, now: Now) -> Option<Steady> {
+        #[cfg(feature = "planted-bugs")]
+        if crate::planted::is(crate::planted::Bug::PassOutlivesSlot) && number.0 < self.line.next() {
+            return Some(now.steady.plus_ms(1_000));
+        }
+        let (slot, until) = self.slots.get(number.0)?;
+        let taken = matches!(slot.hold, Hold::Taken { .. });
+        (taken && slot.admission == admission && now.steady < until).then_some(until)
+    }
+
+    /// Whether somebody in line was silent for longer than they may be.
+    pub(super) fn is_silent(&self, number: u32, now: Now) -> bool {
+        self.settings.waiting_ttl_ms <= self.line.silent_ms(number, now.steady)
+    }
+
+    fn waiting(&self, number: u32, now: Now) -> TicketView {
+        let position = self.line.ahead(number);
+        let wait_ms = self.wait_ms(position.saturating_add(1), now);
+        let poll_after_ms = poll_after_ms(wait_ms, number);
+        TicketView { number: Number(number), state: TicketState::Waiting { position, wait_ms }, poll_after_ms }
+    }
+
+    fn note_waiting(&mut self, view: TicketView, now: Now) {
+        let number = view.number.0;
+        if number < self.line.reached() {
+            self.returned.insert(number);
+        }
+        self.line.touch(number, now.steady, view.poll_after_ms);
+    }
+
+    pub(super) fn tell_waiting(&mut self, number: u32, now: Now) -> TicketView {
+        let view = self.waiting(number, now);
+        self.note_waiting(view, now);
+        view
+    }
+
+    /// Somebody inside, as if they were seen now.
+    fn admitted(&self, number: u32, now: Now) -> Option<TicketView> {
+        let (slot, until) = self.slots.seen(number, now.steady)?;
+        let left_ms = until.since_us(now.steady) / 1_000;
+        let poll_after_ms = (left_ms / 3).clamp(POLL_MS_MIN, POLL_MS_MAX) as u32;
+        Some(TicketView { number: Number(number), state: TicketState::Admitted { slot, until }, poll_after_ms })
+    }
+
+    fn tell_admitted(&mut self, number: u32, now: Now) -> Option<TicketView> {
+        self.slots.touch(number, now.steady);
+        self.admitted(number, now)
+    }
+}
+
+const fn gone(number: u32, how: Departure) -> TicketView {
+    TicketView { number: Number(number), state: TicketState::Gone(how), poll_after_ms: 0 }
+}
+
+/// When to ask again: a fifth of what is left to wait, spread by a fifth either way, so that a crowd that came together
+/// does not ask together.
+pub(super) fn poll_after_ms(wait_ms: Option<u64>, number: u32) -> u32 {
+    let base_ms = wait_ms.map_or(POLL_MS_UNKNOWN, |wait_ms| wait_ms / POLLS_LEFT).clamp(POLL_MS_MIN, POLL_MS_MAX);
+    let spread = u64::from(number.wrapping_mul(0x9e37_79b9) >> 22);
+    let told_ms = base_ms * (4 * 1_024 + 2 * spread) / (5 * 1_024);
+    told_ms.next_multiple_of(100) as u32
+}

@@ -1,0 +1,163 @@
+//! A loss, and who comes back: the model's side, and the steps that both take.
+
+use super::*;
+
+impl Model {
+    /// A room from what would be known after a loss: of those in line only who has a user or a key. `more` numbers may
+    /// have been drawn of which nobody knows.
+    pub(super) fn lose(&mut self, more: u32, grace_ms: Option<u64>) -> Room {
+        let now = self.ms();
+        (self.credit, self.earned_at) = (0, now);
+        self.grace_until = grace_ms.map_or(Ms::MIN, |ms| now + ms as Ms);
+        let mut known = Known {
+            settings: self.settings.clone(),
+            standing: if self.closed { Standing::Closed } else { Standing::Running },
+            first: 1,
+            ceiling: self.tickets.len() as u32 + more,
+            reached: self.reached as u32 + 1,
+            admissions: self.admissions,
+            tickets: Vec::new(),
+            slots: Vec::new(),
+            gone: Vec::new(),
+            grace_until: grace_ms.map(|ms| self.now.steady.plus_ms(ms)),
+        };
+        let mut row = GoneNumbers { first_number: 1, gone: [0; 64], left: [0; 64] };
+        for (at, ticket) in self.tickets.iter_mut().enumerate() {
+            let is_stranger = ticket.join.user.is_none() && ticket.join.request.is_none();
+            let number = number(at as u32 + 1);
+            (ticket.seen, ticket.told_ms, ticket.ticked, ticket.position) = (now, 0, None, u32::MAX);
+            let (admission, hold) = match &mut ticket.stand {
+                Stand::Gone(how) => {
+                    row.gone[at / 64] |= 1 << (at % 64);
+                    row.left[at / 64] |= u64::from(*how == Departure::Left) << (at % 64);
+                    continue;
+                }
+                Stand::Unknown => continue,
+                Stand::Waits => {
+                    if is_stranger {
+                        ticket.stand = Stand::Unknown;
+                    } else {
+                        known.tickets.push((number, ticket.join.clone()));
+                    }
+                    ticket.back = !is_stranger && at < self.reached;
+                    continue;
+                }
+                Stand::Offered { admission, until } => (*admission, Hold::Offered { until: Self::steady(*until) }),
+                Stand::Taken { admission, until, contact } => {
+                    *contact = now;
+                    (*admission, Hold::Taken { until: Self::steady(*until) })
+                }
+            };
+            if !is_stranger {
+                known.tickets.push((number, ticket.join.clone()));
+            }
+            known.slots.push((number, Slot { admission, admitted_at: self.now.wall, hold }));
+        }
+        known.gone.push(row);
+        for _ in 0..more {
+            self.tickets.push(Ticket {
+                join: anonymous(),
+                stand: if self.closed { Stand::Gone(Departure::Expired) } else { Stand::Unknown },
+                seen: now,
+                told_ms: 0,
+                back: false,
+                ticked: None,
+                position: u32::MAX,
+            });
+        }
+        if self.closed {
+            self.reached = self.tickets.len();
+        }
+        Room::rebuilt(&known, hasher(), self.now).expect("what is known is sound")
+    }
+
+    fn readmit(&mut self, at: usize, user: Option<&UserId>) -> bool {
+        if self.tickets.get(at).is_none_or(|ticket| ticket.stand != Stand::Unknown) {
+            return false;
+        }
+        if let Some(other) = user.and_then(|user| self.find(|it| it.user.as_ref() == Some(user))) {
+            self.settle(other);
+            if self.lives(other) && other < at {
+                self.go(at, Departure::Left);
+                return false;
+            }
+            if self.lives(other) {
+                self.go(other, Departure::Left);
+            }
+        }
+        let (now, join) = (self.ms(), Join { user: user.cloned(), request: None });
+        let ticket = &mut self.tickets[at];
+        (ticket.stand, ticket.seen, ticket.ticked, ticket.join) = (Stand::Waits, now, None, join.clone());
+        self.changes.push(Change::Joined { number: number(at as u32 + 1), join, joined_at: self.now.wall });
+        // Whoever stands behind was told a position that did not count this one.
+        self.tickets[at..].iter_mut().for_each(|behind| behind.position = u32::MAX);
+        self.look(at);
+        true
+    }
+
+    fn seen(&mut self, at: usize) -> bool {
+        let (now, is_silent, is_over) = (self.ms(), self.is_silent(at), self.end(at) <= self.ms());
+        let ticket = &mut self.tickets[at];
+        match &mut ticket.stand {
+            Stand::Waits if !is_silent => {
+                (ticket.seen, ticket.back) = (now, at < self.reached);
+                true
+            }
+            Stand::Taken { contact, .. } if !is_over => {
+                *contact = now;
+                false
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Both {
+    pub(super) fn is_unknown(&self, at: usize) -> bool {
+        self.model.tickets.get(at).is_some_and(|ticket| ticket.stand == Stand::Unknown)
+    }
+
+    pub(super) fn look_at_unknown(&mut self, at: usize) {
+        let (ticket, play) = (number(at as u32 + 1), &mut self.play);
+        assert!(play.room.is_unknown(ticket));
+        assert_eq!(play.room.poll(ticket, play.now), Some(Poll::Decide));
+        assert_eq!(play.room.decide(ticket, play.now, &mut play.changes), None);
+        assert_eq!(play.room.user(ticket), None);
+    }
+
+    /// Mostly an unknown one, if there is any.
+    pub(super) fn readmit(&mut self, pick: u32, user: Option<&UserId>) {
+        let unknown: Vec<usize> = (0..self.model.tickets.len()).filter(|&at| self.is_unknown(at)).collect();
+        let at = match unknown.len() {
+            0 => self.at(pick),
+            count => unknown[pick as usize % count],
+        };
+        let came = self.play.room.readmit(number(at as u32 + 1), user, self.play.now, &mut self.play.changes);
+        assert_eq!(came, self.model.readmit(at, user), "{} comes back", at + 1);
+        if came {
+            self.take_over_told(at);
+        }
+    }
+
+    pub(super) fn contact(&mut self, pick: u32) {
+        let (at, play) = (self.at(pick), &mut self.play);
+        let ticket = number(at as u32 + 1);
+        let told = play.room.peek(ticket, play.now);
+        play.room.contact(ticket, play.now);
+        if at < self.model.tickets.len() && self.model.seen(at) {
+            let Some(Poll::Told(view)) = told else { panic!("who waits is told: {told:?}") };
+            self.model.tickets[at].told_ms = view.poll_after_ms.into();
+        }
+    }
+
+    pub(super) fn alive(&mut self, bits: u64) {
+        let mut row = [0; 64];
+        row[0] = bits;
+        self.play.room.alive(1, &row, self.play.now);
+        for at in (0..self.model.tickets.len().min(64)).filter(|at| bits & (1 << at) != 0) {
+            if self.model.tickets[at].stand == Stand::Waits {
+                self.model.seen(at);
+            }
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Copies of a room that follow one log: what each entry does, what may be told when, what is to be made durable.
+
+mod audit;
+mod entries;
+mod logs;
+
+use super::*;
+use crate::room::replica::{Applied, DIGESTS_MAX, Entry, Gap, Outcome, Record, Replica, TAGS_MAX};
+
+/// A copy that gets one entry after the other.
+struct Follower {
+    replica: Replica,
+    now: Now,
+    tag: u64,
+    changes: Vec<Change>,
+}
+
+fn join(join: Join, tag: u64) -> Entry {
+    Entry::Join { join, tag }
+}
+
+impl Follower {
+    fn new(settings: RoomSettings) -> Self {
+        let room = Room::new(settings, hasher(), start());
+        Self::of(Replica::new(room, 40, 1_000_000, hasher(), start()))
+    }
+
+    fn of(replica: Replica) -> Self {
+        Self { now: replica.now(), replica, tag: 1_000_000, changes: Vec::new() }
+    }
+
+    fn say(&mut self, entry: &Entry) -> Applied {
+        let position = self.replica.position() + 1;
+        let applied = self.replica.apply(position, self.now, entry, &mut self.changes).expect("the next position");
+        assert_sound(self.replica.room());
+        applied
+    }
+
+    fn next_tag(&mut self) -> u64 {
+        self.tag += 1;
+        self.tag
+    }
+
+    /// The number, and the position that it rests on.
+    fn joins(&mut self, who: Join) -> (u32, u64) {
+        let tag = self.next_tag();
+        let applied = self.say(&join(who, tag));
+        match applied.outcome {
+            Outcome::Joined(Ok(Joined::New(view))) => (view.number.get(), applied.rests_on),
+            other => panic!("a new place: {other:?}"),
+        }
+    }
+
+    fn look(&mut self, ticket: u32) -> (String, u64) {
+        let tag = self.next_tag();
+        let applied = self.say(&Entry::Look { number: number(ticket), tag });
+        let Outcome::Ticket(view) = applied.outcome else { panic!("a ticket") };
+        (view.map_or("unknown".to_owned(), |view| tell_state(view.state)), applied.rests_on)
+    }
+
+    fn close(&mut self) -> Applied {
+        let tag = self.next_tag();
+        self.say(&Entry::Close { tag })
+    }
+
+    fn put(&mut self, settings: &RoomSettings) -> Applied {
+        let tag = self.next_tag();
+        self.say(&Entry::Put { settings: Box::new(settings.clone()), tag })
+    }
+
+    /// All up to now is durable.
+    fn durable(&mut self) {
+        let (position, digest) = (self.replica.position(), self.replica.digest());
+        assert_eq!(self.say(&Entry::Durable { position, digest }).outcome, Outcome::Done);
+        assert_eq!(self.replica.durable(), position);
+    }
+
+    fn pending(&self) -> String {
+        let tell = |(position, record): (u64, &Record)| match record {
+            Record::Change(change) => format!("{position} {}", tell_change(change)),
+            Record::Settings(_) => format!("{position} settings"),
+            Record::Closed { first } => format!("{position} closed {first}"),
+        };
+        self.replica.pending_changes_after(0).map(tell).collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[test]
+fn an_entry_that_is_not_the_next_one_changes_nothing() {
+    let mut it = Follower::new(ten_per_second());
+    let before = it.replica.image();
+    for position in [0, 39, 40, 42] {
+        let refused = it.replica.apply(position, it.now, &join(anonymous(), 1), &mut it.changes);
+        assert_eq!(refused, Err(Gap { wanted: 41 }), "{position}");
+    }
+    assert!(it.replica.image() == before && it.changes.is_empty());
+    it.joins(anonymous());
+    assert_eq!(it.replica.position(), 41);
+}
+
+#[test]
+fn a_stranger_is_told_the_number_at_once_and_whoever_has_a_name_or_a_key_once_it_is_durable() {
+    let mut it = Follower::new(ten_per_second());
+    assert_eq!(it.joins(anonymous()), (1, 0));
+    assert_eq!(it.joins(named("ann")), (2, 42));
+    assert_eq!(it.joins(keyed(anonymous(), 3, 1)), (3, 43));
+    let unsettled = |it: &Follower| [1, 2, 3].map(|ticket| it.replica.unsettled(number(ticket)));
+    assert_eq!(unsettled(&it), [false, true, true]);
+    let again = it.say(&join(named("ann"), 7));
+    assert!(matches!(again.outcome, Outcome::Joined(Ok(Joined::SameUser(_)))));
+    assert_eq!(again.rests_on, 42, "who asks again waits for the same");
+    let reused = it.say(&join(keyed(named("bob"), 3, 2), 8));
+    assert_eq!(reused, Applied { outcome: Outcome::Joined(Err(Rejection::KeyReused(number(3)))), rests_on: 43 });
+    assert_eq!(it.pending(), "42 joined 2, 43 joined 3");
+    it.durable();
+    assert_eq!((unsettled(&it), it.pending().as_str()), ([false; 3], ""));
+    assert_eq!(it.say(&join(named("ann"), 9)).rests_on, 0);
+}
+
+#[test]
+fn an_admission_and_its_end_are_unsettled_until_they_are_durable() {
+    let mut it = Follower::new(RoomSettings { claim_window_ms: 1_000, ..RoomSettings::with_slots(1) });
+    it.joins(anonymous());
+    it.joins(anonymous());
+    assert_eq!(it.say(&Entry::Tick), Applied { outcome: Outcome::Done, rests_on: 0 });
+    assert!(it.replica.unsettled(number(1)) && !it.replica.unsettled(number(2)));
+    assert_eq!(it.pending(), "43 admitted 1, 43 reached 2");
+    assert_eq!(it.replica.pending_changes_after(43).count(), 0);
+    it.durable();
+    assert!(!it.replica.unsettled(number(1)));
+    assert_eq!(it.look(1), ("admitted".to_owned(), 45));
+    let release = Entry::Release { number: number(1), admission: 1, tag: 1 };
+    assert_eq!(it.say(&release).rests_on, 46);
+    assert_eq!(it.say(&release).rests_on, 46, "a second one has no effect, and rests on the first");
+    assert_eq!(it.look(1), ("left".to_owned(), 46));
+    assert_eq!(it.pending(), "45 taken 1, 46 left 1");
+    it.durable();
+    assert_eq!(it.look(1), ("left".to_owned(), 0));
+    it.say(&Entry::Tick);
+    it.now.steady = it.now.steady.plus_ms(1_000);
+    let over = Entry::EndOver { number: number(2), tag: 2 };
+    assert_eq!(it.say(&over).rests_on, 52);
+    assert_eq!(it.say(&over).rests_on, 52);
+    assert_eq!(it.look(2), ("waiting 0".to_owned(), 52));
+    let leave = Entry::Leave { number: number(2), tag: 3 };
+    assert_eq!(it.say(&leave), Applied { outcome: Outcome::Left(Ok(())), rests_on: 55 });
+    assert_eq!(it.say(&leave), Applied { outcome: Outcome::Left(Ok(())), rests_on: 55 });
+    let leave = Entry::Leave { number: number(3), tag: 3 };
+    assert_eq!(it.say(&leave).outcome, Outcome::Left(Err(Rejection::UnknownTicket)));
+}
+
+#[test]
+fn what_is_durable_up_to_a_position_leaves_what_came_later() {
+    let mut it = Follower::new(RoomSettings::with_slots(1));
+    it.joins(named("ann"));
+    it.joins(named("bob"));
+    let digest = it.replica.digest();
+    it.say(&Entry::Leave { number: number(1), tag: 1 });
+    it.say(&Entry::Durable { position: 42, digest });
+    assert_eq!((it.replica.durable(), it.pending().as_str()), (42, "43 left 1"));
+    assert!(it.replica.unsettled(number(1)) && !it.replica.unsettled(number(2)));
+    // Said again, and what was durable before: nothing new.
+    assert_eq!(it.say(&Entry::Durable { position: 42, digest }).outcome, Outcome::Done);
+    assert_eq!(it.say(&Entry::Durable { position: 3, digest: 0 }).outcome, Outcome::Done);
+    assert_eq!((it.replica.durable(), it.pending().as_str()), (42, "43 left 1"));
+}
+
+#[test]
+fn another_room_at_the_same_position_is_noticed_and_nothing_more_is_durable() {
+    let mut it = Follower::new(RoomSettings::with_slots(1));
+    it.joins(named("ann"));
+    let digest = it.replica.digest();
+    it.joins(named("bob"));
+    let rows = [(41, digest ^ 1), (42, digest), (43, digest), (44, digest), (u64::MAX, digest)];
+    for (position, digest) in rows {
+        let applied = it.say(&Entry::Durable { position, digest });
+        assert_eq!(applied, Applied { outcome: Outcome::Diverged, rests_on: 0 }, "{position}");
+        assert_eq!(it.replica.durable(), 40);
+        assert!(it.replica.unsettled(number(1)));
+    }
+    assert_eq!(it.say(&Entry::Durable { position: 41, digest }).outcome, Outcome::Done);
+}
+
+#[test]
+fn who_was_admitted_makes_a_difference_for_ever() {
+    let play = |left: u32| {
+        let mut it = Follower::new(RoomSettings::with_slots(1));
+        it.joins(anonymous());
+        it.joins(anonymous());
+        it.say(&Entry::Leave { number: number(left), tag: 1 });
+        it.say(&Entry::Leave { number: number(3 - left), tag: 1 });
+        it.replica
+    };
+    let (one, other) = (play(1), play(2));
+    assert_eq!(one.room().digest(), other.room().digest(), "what is counted is the same");
+    assert_ne!(one.digest(), other.digest());
+}
+
+#[test]
+fn a_copy_keeps_so_many_digests_and_compares_no_older_ones() {
+    let mut it = Follower::new(RoomSettings::with_slots(1));
+    it.joins(named("ann"));
+    (0..DIGESTS_MAX - 1)
+        .for_each(|_| drop(it.replica.apply(it.replica.position() + 1, it.now, &Entry::Tick, &mut it.changes)));
+    let oldest = Entry::Durable { position: 41, digest: 0 };
+    assert_eq!(it.say(&oldest).outcome, Outcome::Diverged, "the oldest that is kept");
+    assert_eq!(it.say(&oldest).outcome, Outcome::Done, "one more entry came");
+    assert_eq!(it.replica.durable(), 41);
+}
+
+#[test]
+fn no_number_above_the_ceiling_is_drawn_and_the_same_tag_asks_again() {
+    let room = Room::new(ten_per_second(), hasher(), start());
+    let mut it = Follower::of(Replica::new(room, 0, 2, hasher(), start()));
+    it.joins(anonymous());
+    it.joins(named("ann"));
+    for tag in [1, 2] {
+        assert_eq!(it.say(&join(anonymous(), tag)), Applied { outcome: Outcome::NoNumber, rests_on: 0 });
+    }
+    let same = it.say(&join(named("ann"), 3)).outcome;
+    assert!(matches!(same, Outcome::Joined(Ok(Joined::SameUser(_)))), "who has a place needs no number");
+    it.say(&Entry::Ceiling(3));
+    it.say(&Entry::Ceiling(1));
+    assert_eq!((it.replica.ceiling(), it.replica.room().drawn()), (3, 2));
+    assert!(matches!(it.say(&join(anonymous(), 2)).outcome, Outcome::Joined(Ok(Joined::New(_)))));
+    assert_eq!(it.say(&join(anonymous(), 1)).outcome, Outcome::NoNumber);
+    let room = Room::from_image(&it.replica.room().image(), hasher()).unwrap();
+    let restored = Replica::new(room, 0, 1, hasher(), start());
+    assert_eq!(restored.ceiling(), 3, "what was drawn was below it");
+}
+
+#[test]
+fn what_stands_in_the_log_twice_has_one_effect() {
+    let settings = RoomSettings { max_waiting: 3, ..RoomSettings::with_slots(1) };
+    let mut it = Follower::new(settings.clone());
+    let put = |settings: &RoomSettings, tag| Entry::Put { settings: Box::new(settings.clone()), tag };
+    let first = [join(anonymous(), 1), join(named("ann"), 2), join(keyed(anonymous(), 7, 7), 3)];
+    first.iter().for_each(|entry| assert!(matches!(it.say(entry).outcome, Outcome::Joined(Ok(Joined::New(_))))));
+    assert!(matches!(it.say(&join(anonymous(), 4)).outcome, Outcome::Joined(Err(Rejection::Full { .. }))));
+    it.say(&Entry::Leave { number: number(1), tag: 5 });
+    let repeated = |number: Option<u32>| Outcome::Repeated(number.map(super::number));
+    let again = [(1, Some(1), 45), (2, Some(2), 42), (3, Some(3), 43), (4, None, 0)];
+    for (tag, known, rests_on) in again {
+        let applied = it.say(&join(anonymous(), tag));
+        assert_eq!((applied.outcome, applied.rests_on), (repeated(known), rests_on), "tag {tag}");
+    }
+    assert_eq!(it.replica.room().drawn(), 3);
+    // A setting or a closing of before does not come back.
+    it.say(&put(&ten_per_second(), 10));
+    it.say(&put(&settings, 11));
+    assert_eq!(it.say(&put(&ten_per_second(), 10)), Applied { outcome: repeated(None), rests_on: 51 });
+    assert_eq!(it.replica.room().settings(), &settings);
+    it.say(&Entry::Close { tag: 12 });
+    assert_eq!(it.say(&put(&settings, 11)).outcome, repeated(None));
+    assert_eq!(it.replica.room().state(it.now.wall), RoomState::Closed);
+    it.say(&put(&settings, 13));
+    it.joins(anonymous());
+    assert_eq!(it.say(&Entry::Close { tag: 12 }).outcome, repeated(None));
+    assert_eq!(it.replica.room().view(it.now).waiting, 1);
+}
+
+#[test]
+fn so_many_tags_are_remembered() {
+    let mut it = Follower::new(RoomSettings { max_waiting: 1_000_000, ..RoomSettings::with_slots(1) });
+    let apply = |it: &mut Follower, tag| {
+        let position = it.replica.position() + 1;
+        it.replica.apply(position, it.now, &join(anonymous(), tag), &mut it.changes).unwrap().outcome
+    };
+    (0..TAGS_MAX as u64).for_each(|tag| assert!(matches!(apply(&mut it, tag), Outcome::Joined(Ok(_)))));
+    assert_eq!(apply(&mut it, 0), Outcome::Repeated(Some(number(1))));
+    assert!(matches!(apply(&mut it, TAGS_MAX as u64), Outcome::Joined(Ok(_))));
+    assert_eq!(apply(&mut it, 1), Outcome::Repeated(Some(number(2))));
+    assert!(matches!(apply(&mut it, 0), Outcome::Joined(Ok(_))), "the oldest one is forgotten");
+    let again = Replica::from_image(&it.replica.image(), hasher()).unwrap();
+    assert!(again.image() == it.replica.image());
+}
+
+#[test]
+fn what_a_closing_voids_is_told_once_the_closing_is_durable() {
+    let mut it = Follower::new(RoomSettings::with_slots(1));
+    it.joins(anonymous());
+    it.joins(anonymous());
+    it.say(&Entry::Tick);
+    it.durable();
+    assert_eq!(it.close(), Applied { outcome: Outcome::Done, rests_on: 45 });
+    assert_eq!(it.close(), Applied { outcome: Outcome::Done, rests_on: 45 }, "once");
+    assert_eq!(it.pending(), "45 closed 3");
+    assert!(it.replica.unsettled(number(1)) && it.replica.unsettled(number(2)));
+    assert_eq!(it.look(1), ("expired".to_owned(), 45));
+    assert_eq!(
+        it.say(&join(anonymous(), 1)),
+        Applied { outcome: Outcome::Joined(Err(Rejection::Closed)), rests_on: 45 }
+    );
+    let image = it.replica.image();
+    assert!(Replica::from_image(&image, hasher()).unwrap().unsettled(number(1)));
+    it.durable();
+    assert!(!it.replica.unsettled(number(1)));
+    assert_eq!(it.look(1), ("expired".to_owned(), 0));
+    assert_eq!(it.put(&ten_per_second()).rests_on, 51);
+    assert_eq!(it.joins(anonymous()), (3, 51), "a closed room would come back closed after a loss");
+    assert_eq!(it.pending(), "51 settings");
+    it.durable();
+    assert_eq!(it.joins(anonymous()), (4, 0));
+}
+
+#[test]
+fn time_does_not_fall() {
+    let mut it = Follower::new(RoomSettings { claim_window_ms: 1_000, ..RoomSettings::with_slots(1) });
+    it.joins(anonymous());
+    it.say(&Entry::Tick);
+    it.now.steady = it.now.steady.plus_ms(1_000);
+    it.now.wall = it.now.wall.plus_ms(3_000);
+    it.joins(anonymous());
+    let latest = it.now;
+    it.now = start();
+    assert_eq!(it.look(1), ("waiting 0".to_owned(), 44), "its window is over");
+    assert_eq!(it.replica.now(), latest);
+    it.say(&join(named("ann"), 1));
+    let joined = it.changes.iter().rev().find_map(|change| match change {
+        Change::Joined { joined_at, .. } => Some(*joined_at),
+        _ => None,
+    });
+    assert_eq!(joined, Some(latest.wall));
+}
+
+#[test]
+fn whoever_comes_back_after_a_loss_is_told_at_once_if_they_have_no_name() {
+    let known = twins::nothing(&RoomSettings::with_slots(1), 10);
+    let room = Room::rebuilt(&known, hasher(), start()).unwrap();
+    let mut it = Follower::of(Replica::new(room, 0, 20, hasher(), start()));
+    let readmit =
+        |ticket, user: Option<&str>| Entry::Readmit { number: number(ticket), user: user.map(user_id), tag: 1 };
+    let told = |applied: Applied| match applied.outcome {
+        Outcome::Ticket(Some(view)) => (tell_state(view.state), applied.rests_on),
+        other => (format!("{other:?}"), applied.rests_on),
+    };
+    assert_eq!(it.look(5), ("unknown".to_owned(), 0));
+    assert_eq!(told(it.say(&readmit(5, None))), ("waiting 0".to_owned(), 0));
+    assert_eq!(told(it.say(&readmit(7, Some("ann")))), ("waiting 1".to_owned(), 3));
+    assert_eq!(told(it.say(&readmit(9, Some("ann")))), ("left".to_owned(), 4));
+    assert_eq!(told(it.say(&readmit(11, None))), ("Ticket(None)".to_owned(), 0));
+    assert_eq!(it.pending(), "3 joined 7, 4 left 9");
+    it.say(&Entry::Tick);
+    assert_eq!(told(it.say(&readmit(5, None))), ("admitted".to_owned(), 7), "a second one is a look");
+    assert_eq!(it.joins(anonymous()).1, 0);
+}

@@ -1,0 +1,387 @@
+//! Several processes with copies of their own, an append that is repeated now and then, one that writes down what must
+//! not be lost, and a loss of everything else. What was told before stays true.
+
+use super::super::twins::nothing;
+use super::*;
+use std::collections::BTreeMap;
+
+/// What is written down: all that survives.
+struct Truth {
+    settings: RoomSettings,
+    closed: bool,
+    first: u32,
+    ceiling: u32,
+    reached: u32,
+    admissions: u64,
+    tickets: BTreeMap<u32, Join>,
+    slots: BTreeMap<u32, Slot>,
+    gone: BTreeMap<u32, Departure>,
+    position: u64,
+}
+
+impl Truth {
+    fn write(&mut self, record: &Record) {
+        match record {
+            Record::Change(Change::Joined { number, join, .. }) => {
+                assert!(join.user.is_some() || join.request.is_some(), "strangers are not written down");
+                self.tickets.insert(number.get(), join.clone());
+            }
+            Record::Change(Change::Admitted { number, slot }) => {
+                self.slots.insert(number.get(), *slot);
+                self.admissions = self.admissions.max(slot.admission);
+            }
+            Record::Change(Change::Taken { number, until }) => {
+                let slot = self.slots.get_mut(&number.get()).expect("it was admitted");
+                slot.hold = Hold::Taken { until: *until };
+            }
+            Record::Change(Change::Lapsed { number }) => assert!(self.slots.remove(&number.get()).is_some()),
+            Record::Change(Change::Gone { number, how }) => {
+                self.slots.remove(&number.get());
+                self.tickets.remove(&number.get());
+                assert_eq!(self.gone.insert(number.get(), *how), None, "a ticket goes once");
+            }
+            Record::Change(Change::Reached(reached)) => self.reached = *reached,
+            Record::Settings(settings) => (self.settings, self.closed) = ((**settings).clone(), false),
+            Record::Closed { first } => {
+                (self.closed, self.first, self.reached) = (true, *first, *first);
+                self.tickets.clear();
+                self.slots.clear();
+            }
+        }
+    }
+
+    fn known(&self, grace_until: Option<Steady>) -> Known {
+        let mut row = GoneNumbers { first_number: 1, gone: [0; 64], left: [0; 64] };
+        for (number, how) in &self.gone {
+            let (word, bit) = ((number - 1) as usize / 64, (number - 1) % 64);
+            row.gone[word] |= 1 << bit;
+            row.left[word] |= u64::from(*how == Departure::Left) << bit;
+        }
+        Known {
+            standing: if self.closed { Standing::Closed } else { Standing::Running },
+            first: self.first,
+            reached: self.reached,
+            admissions: self.admissions,
+            tickets: self.tickets.iter().map(|(it, join)| (number(*it), join.clone())).collect(),
+            slots: self.slots.iter().map(|(it, slot)| (number(*it), *slot)).collect(),
+            gone: vec![row],
+            grace_until,
+            ..nothing(&self.settings, self.ceiling)
+        }
+    }
+}
+
+/// What somebody was told.
+#[derive(Clone, Debug, PartialEq)]
+enum Told {
+    Drawn(Option<UserId>),
+    Admitted(u64),
+    Gone(Departure),
+    Closed,
+}
+
+struct World {
+    chance: Chance,
+    log: Vec<(Now, Entry)>,
+    copies: Vec<Replica>,
+    truth: Truth,
+    now: Now,
+    tag: u64,
+    again: Vec<Entry>,
+    /// What may be told once that position is durable, and what was told. Number 0 is the room.
+    held: Vec<(u64, u32, Told)>,
+    told: Vec<(u32, Told)>,
+    /// Numbers by the order in which they were drawn; of whom; and the last position shown.
+    drawn: Vec<u32>,
+    users: BTreeMap<u32, Option<UserId>>,
+    tickets: Vec<u32>,
+    shown: BTreeMap<u32, u32>,
+    admitted_at: Vec<Steady>,
+}
+
+impl World {
+    fn new(seed: u64, settings: RoomSettings) -> Self {
+        let truth = Truth {
+            settings,
+            closed: false,
+            first: 1,
+            ceiling: 20,
+            reached: 1,
+            admissions: 0,
+            tickets: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            position: 0,
+        };
+        let mut world = Self {
+            chance: Chance(seed),
+            log: Vec::new(),
+            copies: Vec::new(),
+            truth,
+            now: start(),
+            tag: 0,
+            again: Vec::new(),
+            held: Vec::new(),
+            told: Vec::new(),
+            drawn: Vec::new(),
+            users: BTreeMap::new(),
+            tickets: Vec::new(),
+            shown: BTreeMap::new(),
+            admitted_at: Vec::new(),
+        };
+        world.rebuild(None);
+        world
+    }
+
+    fn rebuild(&mut self, grace_until: Option<Steady>) {
+        let known = self.truth.known(grace_until);
+        let copy = || {
+            let room = Room::rebuilt(&known, hasher(), self.now).expect("what is written down is sound");
+            assert_sound(&room);
+            Replica::new(room, 0, known.ceiling, hasher(), self.now)
+        };
+        self.copies = (0..3).map(|_| copy()).collect();
+        self.truth.position = 0;
+        self.log.clear();
+        self.again.clear();
+        self.held.clear();
+        self.shown.clear();
+    }
+
+    fn append(&mut self, entry: Entry) {
+        if self.chance.below(8) == 0 {
+            self.again.push(entry.clone());
+        }
+        self.log.push((self.now, entry));
+    }
+
+    /// A copy reads on, up to so many entries. The first one to see an outcome is the one who asked.
+    fn read(&mut self, who: usize, most: usize) {
+        let from = self.copies[who].position() as usize;
+        let front = self.copies.iter().map(|copy| copy.position() as usize).max().unwrap_or(0);
+        for (at, (now, entry)) in self.log.iter().enumerate().skip(from).take(most) {
+            let mut changes = Vec::new();
+            let copy = &mut self.copies[who];
+            let applied = copy.apply(at as u64 + 1, *now, entry, &mut changes).expect("the next one");
+            assert_ne!(applied.outcome, Outcome::Diverged);
+            assert_sound(copy.room());
+            if at < front {
+                continue;
+            }
+            for change in &changes {
+                if let Change::Admitted { .. } = change {
+                    self.admitted_at.push(copy.now().steady);
+                    let cap = copy.room().settings().max_active.unwrap_or(u32::MAX);
+                    assert!(copy.room().view(copy.now()).active <= cap, "no more than may be inside");
+                }
+                if let (Change::Joined { number, .. }, Entry::Readmit { .. }) = (change, entry) {
+                    // Whoever stands behind was told a position without them.
+                    self.shown.retain(|known, _| *known < number.get());
+                }
+            }
+            let rests_on = applied.rests_on;
+            match (&applied.outcome, entry) {
+                (Outcome::Joined(Ok(Joined::New(view))), Entry::Join { join, .. }) => {
+                    let number = view.number.get();
+                    assert!(self.drawn.last().is_none_or(|last| *last < number), "drawn once, in order");
+                    self.drawn.push(number);
+                    self.users.insert(number, join.user.clone());
+                    self.held.push((rests_on, number, Told::Drawn(join.user.clone())));
+                }
+                (Outcome::Ticket(Some(view)), _) => {
+                    self.held.extend(said(view).map(|it| (rests_on, view.number.get(), it)));
+                }
+                (Outcome::Left(Ok(())), Entry::Leave { number, .. }) => {
+                    let Some(Poll::Told(view)) = copy.room().peek(*number, copy.now()) else { panic!("it is gone") };
+                    self.held.extend(said(&view).map(|it| (rests_on, number.get(), it)));
+                }
+                (Outcome::Done, Entry::Close { .. }) => self.held.push((rests_on, 0, Told::Closed)),
+                _ => {}
+            }
+        }
+        let durable = self.copies[who].durable();
+        let held = std::mem::take(&mut self.held);
+        for (rests_on, number, told) in held {
+            if durable < rests_on {
+                self.held.push((rests_on, number, told));
+                continue;
+            }
+            if matches!(told, Told::Drawn(_)) {
+                self.tickets.push(number);
+            }
+            self.told.push((number, told));
+        }
+    }
+
+    /// A poll, answered by one copy alone.
+    fn poll(&mut self, who: usize) {
+        // Only who was told a number has a ticket.
+        if self.tickets.is_empty() {
+            return;
+        }
+        let at = self.tickets.len() - 1 - self.chance.below(self.tickets.len().min(30) as u32) as usize;
+        let (copy, ticket) = (&self.copies[who], number(self.tickets[at]));
+        if copy.unsettled(ticket) {
+            return;
+        }
+        match copy.room().peek(ticket, copy.now()) {
+            Some(Poll::Told(view)) => {
+                if let TicketState::Waiting { position, .. } = view.state
+                    && self.copies.iter().all(|other| other.position() <= copy.position())
+                {
+                    let shown = self.shown.insert(ticket.get(), position).unwrap_or(u32::MAX);
+                    assert!(position <= shown, "the position of {ticket:?} rose from {shown} to {position}");
+                }
+                self.told.extend(said(&view).map(|it| (ticket.get(), it)));
+                self.append(Entry::contacts(vec![ticket]));
+            }
+            Some(Poll::Decide) if copy.room().is_unknown(ticket) => {
+                let user = self.users.get(&ticket.get()).cloned().flatten();
+                let tag = self.next_tag();
+                self.append(Entry::Readmit { number: ticket, user, tag });
+            }
+            Some(Poll::Decide) => {
+                let tag = self.next_tag();
+                self.append(Entry::Look { number: ticket, tag });
+            }
+            None => {}
+        }
+    }
+
+    fn next_tag(&mut self) -> u64 {
+        self.tag += 1;
+        self.tag
+    }
+
+    /// One of them writes down what its copy says.
+    fn write(&mut self, who: usize) {
+        let copy = &self.copies[who];
+        if copy.position() <= self.truth.position {
+            return;
+        }
+        let records: Vec<Record> =
+            copy.pending_changes_after(self.truth.position).map(|(_, record)| record.clone()).collect();
+        records.iter().for_each(|record| self.truth.write(record));
+        self.truth.position = copy.position();
+        let entry = Entry::Durable { position: copy.position(), digest: copy.digest() };
+        self.append(entry);
+    }
+
+    fn step(&mut self) {
+        let who = self.chance.below(3) as usize;
+        let tag = self.next_tag();
+        match self.chance.below(40) {
+            0..=7 => {
+                let user = Some(self.chance.below(12)).filter(|user| *user < 5).map(|user| format!("user{user}"));
+                let request = Some(RequestId { key: u128::from(tag), body: 1 }).filter(|_| self.chance.below(4) == 0);
+                self.append(join(Join { user: user.map(|user| user_id(&user)), request }, tag));
+            }
+            8..=17 => self.poll(who),
+            18..=22 => self.append(Entry::Tick),
+            23..=28 => self.read(who, 1 + self.chance.0 as usize % 20),
+            29 | 30 => self.write(who),
+            31 if !self.tickets.is_empty() => {
+                let ticket = self.tickets[self.chance.below(self.tickets.len() as u32) as usize];
+                self.append(Entry::Leave { number: number(ticket), tag });
+            }
+            32 => {
+                let number = number(1 + self.chance.below(self.truth.ceiling));
+                let slot = self.truth.slots.get(&number.get());
+                let admission = slot.map_or(1, |slot| slot.admission);
+                self.append(Entry::Release { number, admission, tag });
+            }
+            33 if self.copies.iter().any(|copy| copy.ceiling() <= copy.room().drawn() + 5) => {
+                self.truth.ceiling += 10;
+                self.append(Entry::Ceiling(self.truth.ceiling));
+            }
+            34 if !self.again.is_empty() => {
+                let at = self.chance.below(self.again.len() as u32) as usize;
+                let entry = self.again.swap_remove(at);
+                self.log.push((self.now, entry));
+            }
+            35 if self.chance.below(10) == 0 => self.append(Entry::Close { tag }),
+            36 if self.chance.below(3) == 0 => {
+                let settings = Box::new(self.truth.settings.clone());
+                self.append(Entry::Put { settings, tag });
+            }
+            37 if self.chance.below(6) == 0 => self.lose(),
+            _ => {
+                let ms = [10, 300, 2_000, 9_000][self.chance.below(4) as usize];
+                self.now.steady = self.now.steady.plus_ms(ms);
+                self.now.wall = self.now.wall.plus_ms(ms);
+            }
+        }
+    }
+
+    fn lose(&mut self) {
+        let grace_until = Some(self.now.steady.plus_ms(1_000)).filter(|_| self.chance.below(2) == 0);
+        self.rebuild(grace_until);
+        self.check_told();
+    }
+
+    /// What was told is still true.
+    fn check_told(&self) {
+        let room = self.copies[0].room();
+        for (ticket, told) in &self.told {
+            let is_void = *ticket < self.truth.first;
+            if *ticket == 0 {
+                assert!(1 < self.truth.first || self.truth.closed, "a closing that was told happened");
+                continue;
+            }
+            let place = room.line.place(*ticket);
+            let is_gone = matches!(place, Some(Place::Gone(_)));
+            assert!(place.is_some(), "{ticket} was told, and would be drawn again");
+            match told {
+                _ if is_void => assert!(is_gone),
+                Told::Drawn(None) | Told::Closed => {}
+                Told::Drawn(Some(user)) => {
+                    assert!(is_gone || room.line.of_user(user.as_str()) == Some(*ticket), "{user} has lost {ticket}");
+                }
+                Told::Admitted(admission) => {
+                    let slot = room.slots.get(*ticket).map(|(slot, _)| slot.admission);
+                    assert!(is_gone || slot == Some(*admission), "{ticket} was told of {admission}: {slot:?}");
+                }
+                Told::Gone(how) => assert_eq!(place, Some(Place::Gone(*how)), "{ticket} was told that it is gone"),
+            }
+        }
+    }
+}
+
+fn said(view: &TicketView) -> Option<Told> {
+    match view.state {
+        TicketState::Waiting { .. } => None,
+        TicketState::Admitted { slot, .. } => Some(Told::Admitted(slot.admission)),
+        TicketState::Gone(how) => Some(Told::Gone(how)),
+    }
+}
+
+#[test]
+fn what_was_told_stays_true_across_losses_and_nobody_is_admitted_too_soon() {
+    let (mut told, mut admitted, mut readmitted) = (0, 0, 0);
+    for seed in 0..400 {
+        let rate = RoomSettings { active_ttl_ms: 20_000, claim_window_ms: 5_000, ..RoomSettings::with_rate(4, 1_000) };
+        let settings = if seed % 2 == 0 { RoomSettings { max_active: Some(3), ..rate } } else { rate };
+        let mut world = World::new(seed, settings);
+        for _ in 0..600 {
+            world.step();
+            readmitted += usize::from(matches!(world.log.last(), Some((_, Entry::Readmit { .. }))));
+        }
+        (0..3).for_each(|who| world.read(who, usize::MAX));
+        let images: Vec<Vec<u8>> = world.copies.iter().map(Replica::image).collect();
+        assert!(images.windows(2).all(|two| two[0] == two[1]), "seed {seed}: copies differ");
+        // Four in a second, and one slice.
+        let times = &world.admitted_at;
+        for (from, first) in times.iter().enumerate() {
+            for (to, last) in times.iter().enumerate().skip(from) {
+                let most = last.since_us(*first) as f64 * 4e-6 + 1.0;
+                assert!((to - from + 1) as f64 <= most + 1e-6, "seed {seed}: {} in a window of {most}", to - from + 1);
+            }
+        }
+        told += world.told.len();
+        admitted += times.len();
+    }
+    assert!(
+        20_000 < told && 4_000 < admitted && 500 < readmitted,
+        "{told} told, {admitted} in, {readmitted} came back"
+    );
+}

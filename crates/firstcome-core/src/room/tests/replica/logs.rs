@@ -1,0 +1,191 @@
+//! Copies that follow one log are one room: whatever their seeds, from wherever they started, and that of the rules.
+
+use super::super::model_steps::*;
+use super::super::twins::{Twin, room};
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+#[derive(Clone, Debug)]
+enum Say {
+    Step(Step),
+    /// All up to so many positions back is durable.
+    Durable(u64),
+    /// An earlier entry stands there again.
+    Again(u32),
+}
+
+fn any_say() -> impl Strategy<Value = Say> {
+    prop_oneof![
+        10 => any_step().prop_map(Say::Step),
+        1 => (0..20_u64).prop_map(Say::Durable),
+        1 => any::<u32>().prop_map(Say::Again),
+    ]
+}
+
+/// The room of the rules, which knows no log, and what has stood in it.
+struct Log {
+    plain: Twin,
+    entries: Vec<Entry>,
+    tags: BTreeSet<u64>,
+    digests: Vec<u64>,
+}
+
+impl Log {
+    fn entry(&self, step: &Step) -> Option<Entry> {
+        let (room, tag) = (&self.plain.room, self.entries.len() as u64);
+        let ticket = |pick: u32| Twin::ticket(room, pick);
+        Some(match step {
+            Step::Join(who) => join(who.clone(), tag),
+            Step::Look(pick) => Entry::Look { number: ticket(*pick), tag },
+            Step::Leave(pick) => Entry::Leave { number: ticket(*pick), tag },
+            Step::Check(pick, _) => Entry::EndOver { number: ticket(*pick), tag },
+            Step::Release(pick, admission) => {
+                let admission = Twin::admission(room, ticket(*pick), *admission);
+                Entry::Release { number: ticket(*pick), admission, tag }
+            }
+            Step::Tick | Step::Run(_) => Entry::Tick,
+            Step::Put(settings) => Entry::Put { settings: Box::new(settings.clone()), tag },
+            Step::Close => Entry::Close { tag },
+            Step::Readmit(pick, user) => Entry::Readmit { number: ticket(*pick), user: user.clone(), tag },
+            Step::Contact(pick) => Entry::contacts(vec![ticket(*pick), ticket(pick / 2), ticket(pick + 1)]),
+            Step::Alive(bits) => {
+                let mut row = Box::new([0; 64]);
+                row[0] = *bits;
+                Entry::Alive { segment: 0, bits: row }
+            }
+            _ => return None,
+        })
+    }
+
+    fn said(&self, say: &Say) -> Option<Entry> {
+        match say {
+            Say::Step(step) => self.entry(step),
+            Say::Durable(back) => {
+                let position = (self.digests.len() as u64).saturating_sub(*back).max(1);
+                Some(Entry::Durable { position, digest: *self.digests.get(position as usize - 1)? })
+            }
+            Say::Again(pick) => self.entries.get(*pick as usize % self.entries.len().max(1)).cloned(),
+        }
+    }
+
+    /// What the rules say; a tag that was there before has no effect.
+    fn judge(&mut self, entry: &Entry, now: Now, changes: &mut Vec<Change>) -> Option<String> {
+        let room = &mut self.plain.room;
+        let is_kept = matches!(entry, Entry::Join { .. } | Entry::Put { .. } | Entry::Close { .. });
+        if is_kept && !self.tags.insert(entry.tag().expect("it has one")) {
+            return None;
+        }
+        Some(match entry {
+            Entry::Join { join, .. } => format!("{:?}", Outcome::Joined(room.join(join, now, changes))),
+            Entry::Look { number, .. } => format!("{:?}", Outcome::Ticket(room.decide(*number, now, changes))),
+            Entry::Leave { number, .. } => format!("{:?}", Outcome::Left(room.leave(*number, now, changes))),
+            Entry::Readmit { number, user, .. } => {
+                room.readmit(*number, user.as_ref(), now, changes);
+                format!("{:?}", Outcome::Ticket(room.decide(*number, now, changes)))
+            }
+            other => {
+                match other {
+                    Entry::Release { number, admission, .. } => room.release(*number, *admission, now, changes),
+                    Entry::EndOver { number, .. } => room.end_over(*number, now, changes),
+                    Entry::Contacts { numbers } => numbers.iter().for_each(|it| room.contact(*it, now)),
+                    Entry::Alive { bits, .. } => room.alive(1, bits, now),
+                    Entry::Tick => room.tick(now, changes),
+                    Entry::Put { settings, .. } => room.replace_settings((**settings).clone(), now),
+                    Entry::Close { .. } if room.state(now.wall) != RoomState::Closed => room.close(),
+                    _ => {}
+                }
+                format!("{:?}", Outcome::Done)
+            }
+        })
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn copies_of_one_log_are_one_room_and_that_of_the_rules(
+        settings in any_settings(),
+        lost in proptest::option::of(1..20_u32),
+        says in proptest::collection::vec((any_say(), proptest::bool::weighted(0.1)), 1..120),
+        cut in any::<u32>(),
+    ) {
+        let copy = || Replica::new(room(&settings, lost), 0, 10_000, hasher(), start());
+        let plain = Twin { room: room(&settings, lost), now: start() };
+        let mut log = Log { plain, entries: Vec::new(), tags: BTreeSet::new(), digests: Vec::new() };
+        let (mut copies, mut latest) = (vec![copy(), copy()], start());
+        for (at, (say, is_early)) in says.iter().enumerate() {
+            if let Say::Step(step) = say {
+                Twin::pass(&mut log.plain.now, step);
+            }
+            let Some(entry) = log.said(say) else { continue };
+            // Now and then somebody has set the clock of whoever stamps the entries back.
+            let stamp = if *is_early { start() } else { log.plain.now };
+            latest = Now { wall: latest.wall.max(stamp.wall), steady: latest.steady.max(stamp.steady) };
+            let (mut wanted, position) = (Vec::new(), log.digests.len() as u64 + 1);
+            let outcome = log.judge(&entry, latest, &mut wanted);
+            let mut bytes = Vec::new();
+            entry.encode(&mut bytes);
+            let entry = Entry::decode(&bytes).expect("an entry");
+            let mut told = Vec::new();
+            for copy in &mut copies {
+                let mut changes = Vec::new();
+                let applied = copy.apply(position, stamp, &entry, &mut changes).expect("the next one");
+                assert_eq!(changes, wanted, "{entry:?}");
+                match &outcome {
+                    None => assert!(matches!(applied.outcome, Outcome::Repeated(_)), "{entry:?}"),
+                    Some(outcome) => assert_eq!(&format!("{:?}", applied.outcome), outcome, "{entry:?}"),
+                }
+                assert!(copy.room().image() == log.plain.room.image(), "{entry:?}");
+                told.push((applied, copy.digest(), copy.durable(), copy.image()));
+            }
+            assert!(told.windows(2).all(|two| two[0] == two[1]), "copies differ after {entry:?}");
+            log.digests.push(copies[0].digest());
+            log.entries.push(entry);
+            if at == cut as usize % says.len() {
+                copies.push(Replica::from_image(&copies[0].image(), hasher()).expect("an image of a copy"));
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_bytes_come_nothing_panics(
+        bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        settings in any_settings(),
+        steps in proptest::collection::vec(any_step(), 0..40),
+        harm in proptest::collection::vec((any::<u32>(), any::<u8>()), 1..4),
+    ) {
+        let _ = Replica::from_image(&bytes, hasher());
+        let copy = Replica::new(room(&settings, Some(5)), 0, 10_000, hasher(), start());
+        let plain = Twin { room: room(&settings, Some(5)), now: start() };
+        let mut log = Log { plain, entries: Vec::new(), tags: BTreeSet::new(), digests: Vec::new() };
+        let (mut copy, mut changes) = (copy, Vec::new());
+        for step in &steps {
+            Twin::pass(&mut log.plain.now, step);
+            if let Some(entry) = log.entry(step) {
+                log.judge(&entry, log.plain.now, &mut changes);
+                copy.apply(copy.position() + 1, log.plain.now, &entry, &mut changes).expect("the next one");
+                log.entries.push(entry);
+            }
+        }
+        let image = copy.image();
+        for length in 0..image.len() {
+            assert!(Replica::from_image(&image[..length], hasher()).is_err());
+        }
+        let longer = [image.as_slice(), &[0]].concat();
+        assert_eq!(Replica::from_image(&longer, hasher()).err(), Some(ImageError::Trailing));
+        let mut harmed = image;
+        for (at, byte) in harm {
+            let at = at as usize % harmed.len();
+            harmed[at] ^= byte;
+        }
+        // One that is false and sound goes on as some copy.
+        if let Ok(mut harmed) = Replica::from_image(&harmed, hasher()) {
+            let next = harmed.position() + 1;
+            for (position, entry) in (next..).zip(log.entries.iter().chain(&[Entry::Tick])) {
+                harmed.apply(position, log.plain.now, entry, &mut changes).expect("the next one");
+            }
+        }
+    }
+}
