@@ -4,6 +4,8 @@
 //! key of the room's own over number and user: a ticket of one room never fits another, and no bit of it can change.
 
 use crate::seal::{MAC_BYTES, Seal, room};
+#[cfg(all(feature = "redis", feature = "sql"))]
+use firstcome_core::id::UserId;
 use firstcome_core::limits::NAME_BYTES_MAX;
 use firstcome_core::room::Number;
 use std::fmt;
@@ -39,6 +41,15 @@ impl TicketKey {
     /// The ticket of a number, and of its user if it has one.
     pub fn ticket(&self, number: Number, user: Option<&str>) -> String {
         self.seal.seal(&number.get().to_be_bytes(), user.unwrap_or_default().as_bytes(), &[])
+    }
+
+    /// The number of a ticket and its user, if it has one; `None` if it is not one of ours.
+    #[cfg(all(feature = "redis", feature = "sql"))]
+    pub(crate) fn open(&self, ticket: &str) -> Option<(Number, Option<UserId>)> {
+        let number = self.number(ticket)?;
+        let carried = self.seal.carried::<NUMBER_BYTES>(ticket)?;
+        let user = String::from_utf8(carried).ok()?;
+        Some((number, if user.is_empty() { None } else { Some(UserId::parse(&user).ok()?) }))
     }
 
     /// The number of a ticket; `None` if it is not one of ours. Takes the same time for every wrong one of its length.

@@ -347,11 +347,11 @@ fn add_settings(run: &mut Invocation, version: i64, settings: &CouponSettings, i
 }
 
 /// The script ran, and says what no script of ours says: something else is in its place.
-fn unreadable() -> LinkError {
+pub(super) fn unreadable() -> LinkError {
     LinkError::Unknown { says: "an answer that cannot be read".to_owned() }
 }
 
-fn parts_of(value: Value) -> Option<Vec<Value>> {
+pub(super) fn parts_of(value: Value) -> Option<Vec<Value>> {
     match value {
         Value::Array(parts) => Some(parts),
         _ => None,
@@ -366,7 +366,7 @@ fn told<const N: usize>(mut parts: Vec<Value>) -> Option<[Value; N]> {
     parts.try_into().ok()
 }
 
-fn number(value: Value) -> Option<i64> {
+pub(super) fn number(value: Value) -> Option<i64> {
     match value {
         Value::Int(number) => Some(number),
         other => std::str::from_utf8(&bytes_of(other)?).ok()?.parse().ok(),

@@ -29,6 +29,7 @@ mod looks;
 mod mend;
 mod options;
 mod outbox;
+mod room;
 mod truth;
 mod wrap;
 
@@ -38,13 +39,15 @@ pub use wrap::{DeploymentSecret, SECRET_BYTES_MIN};
 #[cfg(feature = "conformance")]
 use crate::edge::Clock;
 use crate::edge::{draw_hasher, draw_id};
+use crate::embedded::journal::PassSecret;
 use crate::redis::{Inbox, InboxEvent, Link};
 use crate::sql::Address;
 use cell::Cell;
-use firstcome_core::id::CouponName;
+use firstcome_core::id::{CouponName, RoomName};
 use gate::Gate;
 use outbox::Notice;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
+use room::RoomCell;
 use sqlx::{MySql, Postgres};
 use std::collections::HashMap;
 use std::hash::RandomState;
@@ -118,6 +121,10 @@ struct Node<D: Held> {
     options: FleetOptions,
     by_name: Mutex<HashMap<CouponName, Arc<Cell>, RandomState>>,
     by_id: Mutex<HashMap<i64, Weak<Cell>, RandomState>>,
+    rooms: Mutex<HashMap<RoomName, Arc<RoomCell>, RandomState>>,
+    rooms_by_id: Mutex<HashMap<i64, Weak<RoomCell>, RandomState>>,
+    /// The secrets that sign passes, the newest last.
+    pass_secrets: RwLock<Vec<PassSecret>>,
     /// How many times a message may have been missed: whoever was connected may have lost what it kept.
     doubts: AtomicU64,
     counters: Counters,
@@ -199,6 +206,9 @@ impl<D: Held> Node<D> {
             options,
             by_name: Mutex::new(HashMap::with_hasher(draw_hasher())),
             by_id: Mutex::new(HashMap::with_hasher(draw_hasher())),
+            rooms: Mutex::new(HashMap::with_hasher(draw_hasher())),
+            rooms_by_id: Mutex::new(HashMap::with_hasher(draw_hasher())),
+            pass_secrets: RwLock::default(),
             doubts: AtomicU64::new(0),
             counters: Counters::default(),
         }))
@@ -249,6 +259,13 @@ async fn listen<D: Held>(mut inbox: Inbox, node: Weak<Node<D>>) {
         let Some(node) = node.upgrade() else { return };
         match event {
             InboxEvent::Message(message) => {
+                if let Some(id) = room::log::Keys::of_message(&message) {
+                    let cell = node.rooms_by_id.lock().get(&id).and_then(Weak::upgrade);
+                    if let Some(cell) = cell {
+                        node.news(&cell);
+                    }
+                    continue;
+                }
                 // What cannot be read helps nobody, and whoever waits for it looks into SQL.
                 if let Some(notice) = Notice::read(&message)
                     && let Some(cell) = node.by_id.lock().get(&notice.coupon).and_then(Weak::upgrade)

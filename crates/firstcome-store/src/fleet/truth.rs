@@ -8,10 +8,12 @@ mod claims;
 mod coupons;
 mod deployment;
 mod redemptions;
+mod rooms;
 
 pub(super) use claims::{Batch, ClaimRow, Fresh, Written};
 pub(super) use coupons::CouponRow;
 pub(super) use redemptions::Used;
+pub(super) use rooms::{CEILING_BLOCK, Page, RoomRow};
 
 use super::wrap::DeploymentSecret;
 #[cfg(feature = "conformance")]
@@ -20,7 +22,7 @@ use crate::sql::SqlError;
 use crate::sql::base::{Base, Pause, Session, is_passing};
 use crate::sql::dialect::Dialect;
 use crate::sql::{Address, DatabaseOptions, schema};
-use firstcome_core::time::Timestamp;
+use firstcome_core::time::{Now, Timestamp};
 use sqlx::{MySql, Postgres};
 #[cfg(feature = "conformance")]
 use std::sync::Arc;
@@ -65,6 +67,15 @@ pub(super) enum Time {
 }
 
 impl Time {
+    /// Both clocks if they are given; `None` if the server's count.
+    pub(super) fn both(&self) -> Option<Now> {
+        match self {
+            Self::Server => None,
+            #[cfg(feature = "conformance")]
+            Self::Given(clock) => Some(clock.both()),
+        }
+    }
+
     /// The instant that is given; `None` if the server's counts.
     pub(super) fn given(&self) -> Option<Timestamp> {
         match self {

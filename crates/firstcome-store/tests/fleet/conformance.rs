@@ -36,3 +36,19 @@ async fn nodes_on_postgres_that_come_later_know_all_that_was_told() {
 async fn nodes_on_mariadb_that_come_later_know_all_that_was_told() {
     reopens(Kind::MariaDb).await;
 }
+
+async fn rooms_hold(sql: Kind) {
+    let Some(world) = World::start(sql).await else { return };
+    let new_store = async |clock| world.place().await.node_by(clock).await;
+    in_time(conformance::room(new_store)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rooms_on_redis_and_postgres_keep_every_promise_of_the_port() {
+    rooms_hold(Kind::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rooms_on_redis_and_mariadb_keep_every_promise_of_the_port() {
+    rooms_hold(Kind::MariaDb).await;
+}

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 mod conformance;
+mod rooms;
 mod world;
 
 use std::future::Future;

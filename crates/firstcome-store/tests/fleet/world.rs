@@ -48,6 +48,13 @@ impl World {
         Some(Self { redis, sql, drawn: AtomicUsize::new(0) })
     }
 
+    /// Empties the Redis of a place.
+    pub(crate) async fn flush(&self, place: &Place) {
+        let client = redis::Client::open(place.redis.as_str()).expect("an address");
+        let mut connection = client.get_multiplexed_async_connection().await.expect("it answers");
+        redis::cmd("FLUSHDB").query_async::<()>(&mut connection).await.expect("it is emptied");
+    }
+
     /// An empty place.
     pub(crate) async fn place(&self) -> Place {
         let number = self.drawn.fetch_add(1, Ordering::Relaxed);
@@ -63,6 +70,11 @@ impl Place {
     /// A node that goes by the servers' clocks.
     pub(crate) async fn try_node(&self) -> Result<Fleet, FleetError> {
         Fleet::open(&self.redis, &self.sql, secret(), options()).await
+    }
+
+    /// [`Self::try_node`] where nothing may go wrong.
+    pub(crate) async fn node(&self) -> Fleet {
+        self.try_node().await.expect("a node opens")
     }
 
     /// A node that goes by a clock of the test's own.

@@ -76,6 +76,79 @@ CREATE TABLE IF NOT EXISTS firstcome_dead_letter (
   PRIMARY KEY (coupon, generation, position)
 ) ENGINE = InnoDB;
 
+CREATE TABLE IF NOT EXISTS firstcome_room (
+  id bigint AUTO_INCREMENT PRIMARY KEY,
+  name VARBINARY(128) NOT NULL UNIQUE,
+  admit_count bigint,
+  admit_every_ms bigint,
+  max_active bigint,
+  max_waiting bigint NOT NULL,
+  waiting_ttl_ms bigint NOT NULL,
+  active_ttl_ms bigint NOT NULL,
+  claim_window_ms bigint NOT NULL,
+  idle_ttl_ms bigint,
+  opens_at bigint,
+  paused bigint NOT NULL CHECK (paused IN (0, 1)),
+  message VARBINARY(2048),
+  target_url VARBINARY(2048),
+  -- The secret of its tickets, wrapped.
+  ticket_key VARBINARY(128) NOT NULL,
+  closed bigint NOT NULL DEFAULT 0 CHECK (closed IN (0, 1)),
+  -- Numbers before it are void; the line has reached all before that one; no number above the ceiling is drawn.
+  first_number bigint NOT NULL DEFAULT 1,
+  reached bigint NOT NULL DEFAULT 1,
+  ceiling bigint NOT NULL,
+  admissions bigint NOT NULL DEFAULT 0,
+  -- What both clocks showed at that position.
+  clock_wall bigint NOT NULL DEFAULT 0,
+  clock_steady bigint NOT NULL DEFAULT 0,
+  -- How far the log is written down here: its generation, the position, a digest of the room there.
+  generation bigint NOT NULL DEFAULT 0,
+  position bigint NOT NULL DEFAULT 0,
+  digest bigint NOT NULL DEFAULT 0,
+  CHECK (first_number <= ceiling + 1 AND reached <= ceiling + 1)
+) ENGINE = InnoDB;
+
+-- Tickets that live and have a user or came with an idempotency key. Of others the ceiling is all that is kept: who has the
+-- ticket has the place.
+CREATE TABLE IF NOT EXISTS firstcome_ticket (
+  room bigint NOT NULL,
+  number bigint NOT NULL CHECK (0 < number),
+  name VARBINARY(128),
+  joined_at bigint NOT NULL,
+  request BINARY(16),
+  body bigint,
+  PRIMARY KEY (room, number)
+) ENGINE = InnoDB;
+
+-- Every admission. Ends are on the steady clock of the room.
+CREATE TABLE IF NOT EXISTS firstcome_slot (
+  room bigint NOT NULL,
+  admission bigint NOT NULL CHECK (0 < admission),
+  number bigint NOT NULL CHECK (0 < number),
+  admitted_at bigint NOT NULL,
+  taken bigint NOT NULL CHECK (taken IN (0, 1)),
+  until_steady bigint NOT NULL,
+  ended bigint NOT NULL DEFAULT 0 CHECK (ended IN (0, 1)),
+  PRIMARY KEY (room, admission),
+  KEY firstcome_slot_number (room, number)
+) ENGINE = InnoDB;
+
+-- Tickets that are gone: 1 left, 2 expired.
+CREATE TABLE IF NOT EXISTS firstcome_gone (
+  room bigint NOT NULL,
+  number bigint NOT NULL CHECK (0 < number),
+  how bigint NOT NULL CHECK (how IN (1, 2)),
+  PRIMARY KEY (room, number)
+) ENGINE = InnoDB;
+
+-- Secrets that sign passes, wrapped; the highest number is the newest.
+CREATE TABLE IF NOT EXISTS firstcome_pass_secret (
+  id bigint PRIMARY KEY,
+  secret VARBINARY(128) NOT NULL,
+  created_at bigint NOT NULL
+) ENGINE = InnoDB;
+
 -- One row that is written only to make durable what was read: InnoDB shows a commit before it is on disk, and syncs in order.
 CREATE TABLE IF NOT EXISTS firstcome_flush (
   id bigint PRIMARY KEY,

@@ -75,3 +75,77 @@ CREATE TABLE firstcome_dead_letter (
   entry bytea NOT NULL,
   PRIMARY KEY (coupon, generation, position)
 );
+
+CREATE TABLE firstcome_room (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  name text COLLATE "C" NOT NULL UNIQUE,
+  admit_count bigint,
+  admit_every_ms bigint,
+  max_active bigint,
+  max_waiting bigint NOT NULL,
+  waiting_ttl_ms bigint NOT NULL,
+  active_ttl_ms bigint NOT NULL,
+  claim_window_ms bigint NOT NULL,
+  idle_ttl_ms bigint,
+  opens_at bigint,
+  paused bigint NOT NULL CHECK (paused IN (0, 1)),
+  message bytea,
+  target_url bytea,
+  -- The secret of its tickets, wrapped.
+  ticket_key bytea NOT NULL,
+  closed bigint NOT NULL DEFAULT 0 CHECK (closed IN (0, 1)),
+  -- Numbers before it are void; the line has reached all before that one; no number above the ceiling is drawn.
+  first_number bigint NOT NULL DEFAULT 1,
+  reached bigint NOT NULL DEFAULT 1,
+  ceiling bigint NOT NULL,
+  admissions bigint NOT NULL DEFAULT 0,
+  -- What both clocks showed at that position.
+  clock_wall bigint NOT NULL DEFAULT 0,
+  clock_steady bigint NOT NULL DEFAULT 0,
+  -- How far the log is written down here: its generation, the position, a digest of the room there.
+  generation bigint NOT NULL DEFAULT 0,
+  position bigint NOT NULL DEFAULT 0,
+  digest bigint NOT NULL DEFAULT 0,
+  CHECK (first_number <= ceiling + 1 AND reached <= ceiling + 1)
+) WITH (fillfactor = 50);
+
+-- Tickets that live and have a user or came with an idempotency key. Of others the ceiling is all that is kept: who has the
+-- ticket has the place.
+CREATE TABLE firstcome_ticket (
+  room bigint NOT NULL,
+  number bigint NOT NULL CHECK (0 < number),
+  name text COLLATE "C",
+  joined_at bigint NOT NULL,
+  request bytea CHECK (octet_length(request) = 16),
+  body bigint,
+  PRIMARY KEY (room, number)
+);
+
+-- Every admission. Ends are on the steady clock of the room.
+CREATE TABLE firstcome_slot (
+  room bigint NOT NULL,
+  admission bigint NOT NULL CHECK (0 < admission),
+  number bigint NOT NULL CHECK (0 < number),
+  admitted_at bigint NOT NULL,
+  taken bigint NOT NULL CHECK (taken IN (0, 1)),
+  until_steady bigint NOT NULL,
+  ended bigint NOT NULL DEFAULT 0 CHECK (ended IN (0, 1)),
+  PRIMARY KEY (room, admission)
+);
+
+CREATE INDEX firstcome_slot_number ON firstcome_slot (room, number);
+
+-- Tickets that are gone: 1 left, 2 expired.
+CREATE TABLE firstcome_gone (
+  room bigint NOT NULL,
+  number bigint NOT NULL CHECK (0 < number),
+  how bigint NOT NULL CHECK (how IN (1, 2)),
+  PRIMARY KEY (room, number)
+);
+
+-- Secrets that sign passes, wrapped; the highest number is the newest.
+CREATE TABLE firstcome_pass_secret (
+  id bigint PRIMARY KEY,
+  secret bytea NOT NULL,
+  created_at bigint NOT NULL
+);

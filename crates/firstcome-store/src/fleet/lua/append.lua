@@ -1,0 +1,61 @@
+-- Appends entries to the log of a room, and gives all that the caller has not seen.
+-- KEYS log, entries, nodes
+-- ARGV generation, position seen, node, wall or '', steady or '', steady as the caller expects it or '', lease_ms,
+--      items_max, tick as bytes, when to tick (0 no, 1 if it is time, 2 now), position that is durable or '', count, entries
+local log = redis.call('HMGET', KEYS[1], 'generation', 'position', 'wall', 'steady', 'offset', 'ticked', 'node', 'until',
+  'durable')
+if log[1] ~= ARGV[1] then return {'lost'} end
+local position, seen = tonumber(log[2]), tonumber(ARGV[2])
+if position < seen then
+  -- The caller has seen more than there is: this is an old state.
+  redis.call('HDEL', KEYS[1], 'generation')
+  return {'lost'}
+end
+local time = redis.call('TIME')
+local clock = time[1] * 1000000 + time[2]
+local ms = math.floor(clock / 1000)
+local offset = tonumber(log[5])
+local wall, steady = tonumber(ARGV[4]), tonumber(ARGV[5])
+if not wall then
+  wall, steady = clock, clock - offset
+  local expected = tonumber(ARGV[6])
+  -- Somebody has set this server's clock: time goes on as the caller's own, steady one has. What lay on its way for long
+  -- expects too little.
+  if expected and (steady < expected - 1000000 or expected + 5000000 < steady) then
+    offset = clock - expected
+    steady = expected
+  end
+end
+wall, steady = math.max(wall, tonumber(log[3])), math.max(steady, tonumber(log[4]))
+local count, entries, ticked = tonumber(ARGV[12]), ARGV[13], tonumber(log[6])
+-- Several times in each slice of a quarter of a second, however many ask.
+if ARGV[10] == '2' or (ARGV[10] == '1' and (45000 <= steady - ticked or steady < ticked)) then
+  count, entries, ticked = count + 1, entries .. ARGV[9], steady
+end
+local text_wall, text_steady = string.format('%.0f', wall), string.format('%.0f', steady)
+if 0 < count then
+  redis.call('XADD', KEYS[2], position + count .. '-1', 'first', position + 1, 'wall', text_wall, 'steady', text_steady,
+    'entries', entries)
+  position = position + count
+end
+local drains, lease, ends = 0, tonumber(ARGV[7]), tonumber(log[8])
+-- A lease that ends later than any can is one from before somebody set the clock back.
+if log[7] == ARGV[3] or ends <= ms or ms + lease < ends then
+  drains = 1
+  redis.call('HSET', KEYS[1], 'node', ARGV[3], 'until', string.format('%.0f', ms + lease))
+end
+local durable = log[9]
+if ARGV[11] ~= '' and tonumber(durable) < tonumber(ARGV[11]) then durable = ARGV[11] end
+redis.call('HSET', KEYS[1], 'position', position, 'wall', text_wall, 'steady', text_steady, 'offset',
+  string.format('%.0f', offset), 'ticked', string.format('%.0f', ticked), 'durable', durable)
+redis.call('HSET', KEYS[3], ARGV[3], ms)
+if ARGV[11] ~= '' then
+  -- Whoever waits for it hears of it; who is not heard of is forgotten.
+  local nodes = redis.call('HGETALL', KEYS[3])
+  for at = 1, #nodes, 2 do
+    if tonumber(nodes[at + 1]) + 60000 < ms then redis.call('HDEL', KEYS[3], nodes[at])
+    elseif nodes[at] ~= ARGV[3] then redis.call('PUBLISH', 'fc:node:' .. nodes[at], 'room ' .. KEYS[1]) end
+  end
+end
+return {'ok', drains, text_wall, text_steady,
+  redis.call('XRANGE', KEYS[2], '(' .. ARGV[2] .. '-1', '+', 'COUNT', ARGV[8])}

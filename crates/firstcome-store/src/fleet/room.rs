@@ -1,0 +1,396 @@
+//! Rooms over many nodes: one log, a copy of the room in every node, and in SQL what has to outlive the log.
+//!
+//! Whatever somebody wants of a room is appended to its [`log`], together with what others in the same node want meanwhile;
+//! the answer to that call brings all that other nodes have appended, and this node applies all of it, in order, to its own
+//! [`Replica`](firstcome_core::room::replica::Replica). Polls are answered from there, without asking anybody: that they were
+//! there goes along with the next call. Time comes with the log, and whichever call finds that it is time lets people in.
+//!
+//! # Invariants
+//! - Copies are equal at the same position: the rules run on the log and on nothing else.
+//! - Nothing is told that rests on an entry which SQL does not hold, but for numbers without user and key: their ceiling is
+//!   in SQL before any of them is drawn, and their tickets alone bring their holders back.
+//! - SQL is written by whoever finds generation, position and digest as they were read, and every copy compares the digest.
+//! - What is answered from a copy is at most [`FRESH_MAX`] old; one that cannot be made newer answers nothing.
+
+mod cell;
+pub(super) mod log;
+mod mend;
+mod orders;
+mod scribe;
+
+pub(super) use cell::RoomCell;
+
+use super::truth::{Held, RoomRow};
+use super::{Fleet, Node, on};
+use crate::edge::{draw_id, draw_pause};
+use crate::embedded::journal::PassSecret;
+use crate::error::StoreError;
+use crate::port::Put;
+use crate::room::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
+use cell::{Ask, Copy, Found};
+use firstcome_core::id::RoomName;
+use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
+use firstcome_core::room::replica::{Applied, Entry, Outcome};
+use firstcome_core::room::{Join, Joined, Number, Rejection, RoomSettings, TicketState, TicketView};
+use firstcome_core::time::Now;
+use orders::unavailable;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// What is answered from a copy is at most so old.
+pub(super) const FRESH_MAX: Duration = Duration::from_millis(250);
+/// How often a node asks a room in which there is anybody.
+const BEAT: Duration = Duration::from_millis(50);
+/// The shortest time between two, where a slow rate wants one sooner.
+const BEAT_MIN: Duration = Duration::from_millis(5);
+/// The first pause before something is asked again, and the longest. A random part of it is taken.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+/// See [`PAUSE_MIN`].
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+
+fn tag() -> Result<u64, StoreError> {
+    draw_id().map_err(|fault| StoreError::Unavailable(Arc::new(fault)))
+}
+
+/// A ticket as its holder sees it, who has shown it or is given it.
+fn answer(cell: &RoomCell, copy: &Copy, view: TicketView, shown: Option<&str>, now: Now) -> TicketAnswer {
+    let user = copy.replica.room().user(view.number);
+    let until = match view.state {
+        TicketState::Admitted { until, .. } => Some(now.wall_at(until)),
+        _ => None,
+    };
+    TicketAnswer {
+        ticket: shown.map_or_else(|| cell.ticket_key.ticket(view.number, user).into(), Into::into),
+        number: view.number,
+        user: user.map(Into::into),
+        state: view.state,
+        until,
+        poll_after_ms: view.poll_after_ms,
+        as_of: now.wall,
+    }
+}
+
+impl<D: Held> Node<D> {
+    /// A room by its name, if there is one.
+    async fn room_cell(self: &Arc<Self>, name: &RoomName) -> Result<Option<Arc<RoomCell>>, StoreError> {
+        let kept = self.rooms.lock().get(name).map(Arc::clone);
+        if let Some(cell) = kept {
+            return Ok(Some(cell));
+        }
+        let Some(row) = self.truth.room(name).await? else { return Ok(None) };
+        // Whoever has a room has the secrets of its passes.
+        self.refresh_secrets().await?;
+        Ok(Some(self.keep_room(row)))
+    }
+
+    fn keep_room(&self, row: RoomRow) -> Arc<RoomCell> {
+        let mut rooms = self.rooms.lock();
+        let (id, name) = (row.id, row.name.clone());
+        let cell = rooms.entry(name).or_insert_with(|| Arc::new(RoomCell::new(row)));
+        self.rooms_by_id.lock().insert(id, Arc::downgrade(cell));
+        Arc::clone(cell)
+    }
+
+    async fn refresh_secrets(&self) -> Result<(), StoreError> {
+        let secrets = self.truth.pass_secrets().await?;
+        *self.pass_secrets.write() = secrets;
+        Ok(())
+    }
+
+    /// Reads what another node has said of a room.
+    pub(super) fn news(self: &Arc<Self>, cell: &Arc<RoomCell>) {
+        let (node, cell) = (Arc::clone(self), Arc::clone(cell));
+        tokio::spawn(async move { node.order(&cell, None, false).await });
+    }
+
+    /// Sees to it that time goes on in a room while there is anybody.
+    fn wake(self: &Arc<Self>, cell: &Arc<RoomCell>) {
+        if !cell.is_beating.swap(true, Ordering::SeqCst) {
+            tokio::spawn(beat(Arc::clone(self), Arc::clone(cell)));
+        }
+    }
+
+    /// Appends an entry until it is applied, and returns what it led to once that is durable. The same tag each time.
+    async fn settled(self: &Arc<Self>, cell: &Arc<RoomCell>, entry: Entry) -> Result<Outcome, StoreError> {
+        let until = Instant::now() + self.options.patience;
+        self.wake(cell);
+        let mut pause = PAUSE_MIN;
+        loop {
+            if let Some(Applied { outcome, rests_on }) = self.order(cell, Some(entry.clone()), false).await? {
+                let generation = cell.progress.borrow().generation;
+                let durable = rests_on == 0 || {
+                    let waited = timeout_at(until, cell.durable(generation, rests_on)).await;
+                    waited.map_err(|_| StoreError::Unknown)?
+                };
+                // The log was lost, and nobody knows whether this was in SQL: the new one tells.
+                if durable && outcome != Outcome::NoNumber {
+                    return Ok(outcome);
+                }
+            }
+            if until <= Instant::now() + pause {
+                return Err(StoreError::Unknown);
+            }
+            sleep(draw_pause(pause)).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Makes sure that the copy is not older than it may be.
+    async fn fresh(self: &Arc<Self>, cell: &Arc<RoomCell>) -> Result<(), StoreError> {
+        let is_fresh = |copy: &Copy| copy.age() < FRESH_MAX && cell.trusted.load(Ordering::Relaxed) == self.doubts();
+        if cell.copy.lock().as_ref().is_some_and(is_fresh) {
+            return Ok(());
+        }
+        self.order(cell, None, false).await.map(drop)
+    }
+
+    /// Waits until nothing about a ticket is on its way to SQL.
+    async fn settle(&self, cell: &RoomCell, number: Number, until: Instant) -> Result<(), StoreError> {
+        let mut progress = cell.progress.subscribe();
+        loop {
+            progress.mark_unchanged();
+            if !cell.copy.lock().as_ref().is_some_and(|copy| copy.replica.unsettled(number)) {
+                return Ok(());
+            }
+            match timeout_at(until, progress.changed()).await {
+                Ok(Ok(())) => {}
+                _ => return Err(unavailable("the database does not answer")),
+            }
+        }
+    }
+
+    async fn put_room(self: &Arc<Self>, name: &RoomName, settings: RoomSettings) -> RoomAnswer<Put> {
+        let is_known = self.rooms.lock().contains_key(name);
+        if !is_known {
+            let (is_new, row) = self.truth.make_room(name, &settings).await?;
+            let cell = self.keep_room(row);
+            self.refresh_secrets().await?;
+            self.order(&cell, None, false).await.map_err(|_| StoreError::Unknown)?;
+            if is_new {
+                return Ok(Ok(Put::Created));
+            }
+        }
+        let Some(cell) = self.room_cell(name).await? else { return Err(StoreError::Unknown) };
+        self.settled(&cell, Entry::Put { settings: Box::new(settings), tag: tag()? }).await?;
+        Ok(Ok(Put::Replaced))
+    }
+
+    async fn close_room(self: &Arc<Self>, name: &RoomName) -> RoomAnswer<()> {
+        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        self.settled(&cell, Entry::Close { tag: tag()? }).await?;
+        Ok(Ok(()))
+    }
+
+    async fn room(self: &Arc<Self>, name: &RoomName) -> RoomAnswer<RoomSummary> {
+        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        self.order(&cell, None, false).await?;
+        let copy = cell.copy.lock();
+        let Some(copy) = &*copy else { return Err(unavailable("the log was lost")) };
+        let (now, room) = (copy.now(self.truth.time.both()), copy.replica.room());
+        Ok(Ok(RoomSummary { settings: room.settings().clone(), view: room.view(now), as_of: now.wall }))
+    }
+
+    async fn join(self: &Arc<Self>, name: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {
+        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        loop {
+            let outcome = self.settled(&cell, Entry::Join { join: join.clone(), tag: tag()? }).await?;
+            let copy = cell.copy.lock();
+            let Some(copy) = &*copy else { return Err(StoreError::Unknown) };
+            let now = copy.now(self.truth.time.both());
+            let (joining, view) = match outcome {
+                Outcome::Joined(Ok(Joined::New(view))) => (Joining::New, view),
+                Outcome::Joined(Ok(Joined::SameRequest(view))) => (Joining::SameRequest, view),
+                Outcome::Joined(Ok(Joined::SameUser(view))) => (Joining::SameUser, view),
+                Outcome::Joined(Err(rejection)) => return Ok(Err(rejection)),
+                Outcome::Repeated(Some(number)) => match copy.replica.room().peek(number, now) {
+                    Some(firstcome_core::room::Poll::Told(view)) => (Joining::New, view),
+                    _ => return Err(StoreError::Unknown),
+                },
+                // An earlier copy of it was refused: it is asked anew.
+                _ => continue,
+            };
+            return Ok(Ok((joining, answer(&cell, copy, view, None, now))));
+        }
+    }
+
+    async fn poll(self: &Arc<Self>, name: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
+        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let Some((number, user)) = cell.ticket_key.open(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
+        let until = Instant::now() + self.options.patience;
+        self.wake(&cell);
+        let mut is_sure = false;
+        loop {
+            self.fresh(&cell).await?;
+            let found = {
+                let mut copy = cell.copy.lock();
+                let Some(copy) = &mut *copy else { return Err(unavailable("the log was lost")) };
+                let now = copy.now(self.truth.time.both());
+                match copy.poll(number, now) {
+                    Found::Told(view) => return Ok(Ok(answer(&cell, copy, view, Some(ticket), now))),
+                    found => found,
+                }
+            };
+            let entry = match found {
+                Found::Unsettled | Found::Told(_) => {
+                    self.settle(&cell, number, until).await?;
+                    continue;
+                }
+                // Whoever has it from another node may be ahead of this one.
+                Found::Ask(Ask::Unknown) if is_sure => return Ok(Err(Rejection::UnknownTicket)),
+                Found::Ask(Ask::Unknown) => {
+                    self.order(&cell, None, false).await?;
+                    is_sure = true;
+                    continue;
+                }
+                Found::Ask(Ask::Look) => Entry::Look { number, tag: tag()? },
+                Found::Ask(Ask::Readmit) => Entry::Readmit { number, user: user.clone(), tag: tag()? },
+            };
+            if let Outcome::Ticket(Some(view)) = self.settled(&cell, entry).await? {
+                let copy = cell.copy.lock();
+                let Some(copy) = &*copy else { return Err(StoreError::Unknown) };
+                return Ok(Ok(answer(&cell, copy, view, Some(ticket), copy.now(self.truth.time.both()))));
+            }
+        }
+    }
+
+    async fn leave(self: &Arc<Self>, name: &RoomName, ticket: &str) -> RoomAnswer<()> {
+        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let Some((number, _)) = cell.ticket_key.open(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
+        match self.settled(&cell, Entry::Leave { number, tag: tag()? }).await? {
+            Outcome::Left(left) => Ok(left),
+            _ => Err(StoreError::Unknown),
+        }
+    }
+
+    async fn release(self: &Arc<Self>, name: &RoomName, number: Number, admission: u64) -> RoomAnswer<()> {
+        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        self.settled(&cell, Entry::Release { number, admission, tag: tag()? }).await?;
+        Ok(Ok(()))
+    }
+
+    async fn check_pass(
+        self: &Arc<Self>,
+        name: &RoomName,
+        number: Number,
+        admission: u64,
+    ) -> RoomAnswer<Option<PassCheck>> {
+        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let until = Instant::now() + self.options.patience;
+        self.wake(&cell);
+        loop {
+            self.fresh(&cell).await?;
+            self.settle(&cell, number, until).await?;
+            let is_over = {
+                let mut copy = cell.copy.lock();
+                let Some(copy) = &mut *copy else { return Err(unavailable("the log was lost")) };
+                let now = copy.now(self.truth.time.both());
+                let is_over = copy.replica.room().is_over(number, now);
+                if !is_over && !copy.replica.unsettled(number) {
+                    let check = copy.replica.room().peek_pass(number, admission, now);
+                    if check.is_some() {
+                        copy.note_slot(number, now);
+                    }
+                    let user = || copy.replica.room().user(number).map(Into::into);
+                    return Ok(Ok(check.map(|until| PassCheck { until: now.wall_at(until), user: user() })));
+                }
+                is_over
+            };
+            // That a slot is over is told once it is kept.
+            if is_over {
+                self.settled(&cell, Entry::EndOver { number, tag: tag()? }).await?;
+            }
+        }
+    }
+
+    /// Does what is due in all rooms, and returns when it is durable.
+    async fn tick(self: &Arc<Self>) -> Result<(), StoreError> {
+        let cells: Vec<Arc<RoomCell>> = self.rooms.lock().values().map(Arc::clone).collect();
+        for cell in cells {
+            self.order(&cell, None, true).await?;
+            let pending = cell.copy.lock().as_ref().and_then(|copy| {
+                let replica = &copy.replica;
+                let last = replica.pending_changes_after(replica.durable()).last();
+                last.map(|(position, _)| (copy.generation, position))
+            });
+            if let Some((generation, position)) = pending {
+                cell.durable(generation, position).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Asks a room for what is new while there is anybody, so that time goes on in it.
+async fn beat<D: Held>(node: Arc<Node<D>>, cell: Arc<RoomCell>) {
+    loop {
+        // An error is told to whoever asks for something; time goes on when there is a log again.
+        let _ = node.order(&cell, None, false).await;
+        let (is_idle, next_us) = {
+            let copy = cell.copy.lock();
+            let room = copy.as_ref().map(|copy| copy.replica.room());
+            (room.is_some_and(|room| room.is_idle()), room.and_then(|room| room.next_tick_us()))
+        };
+        if is_idle {
+            break;
+        }
+        sleep(next_us.map_or(BEAT, |us| Duration::from_micros(us).clamp(BEAT_MIN, BEAT))).await;
+    }
+    cell.is_beating.store(false, Ordering::SeqCst);
+    // Somebody may have come just before that.
+    if !cell.copy.lock().as_ref().is_none_or(|copy| copy.replica.room().is_idle()) {
+        node.wake(&cell);
+    }
+}
+
+impl RoomStore for Fleet {
+    async fn put_room(&self, room: &RoomName, settings: RoomSettings) -> RoomAnswer<Put> {
+        on!(self, node => node.put_room(room, settings).await)
+    }
+
+    async fn close_room(&self, room: &RoomName) -> RoomAnswer<()> {
+        on!(self, node => node.close_room(room).await)
+    }
+
+    async fn room(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
+        on!(self, node => node.room(room).await)
+    }
+
+    async fn join(&self, room: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {
+        on!(self, node => node.join(room, join).await)
+    }
+
+    async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
+        on!(self, node => node.poll(room, ticket).await)
+    }
+
+    async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {
+        on!(self, node => node.leave(room, ticket).await)
+    }
+
+    async fn release(&self, room: &RoomName, number: Number, admission: u64) -> RoomAnswer<()> {
+        on!(self, node => node.release(room, number, admission).await)
+    }
+
+    async fn check_pass(&self, room: &RoomName, number: Number, admission: u64) -> RoomAnswer<Option<PassCheck>> {
+        on!(self, node => node.check_pass(room, number, admission).await)
+    }
+
+    async fn tick(&self) -> Result<(), StoreError> {
+        on!(self, node => node.tick().await)
+    }
+
+    fn pass_secrets(&self) -> Vec<PassSecret> {
+        on!(self, node => node.pass_secrets.read().clone())
+    }
+
+    async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
+        let alive_us = i64::try_from(ROOM_PERIOD_MS_MAX * 1_000).unwrap_or(i64::MAX);
+        on!(self, node => {
+            let fresh = node.truth.rotate_pass_secret(alive_us).await?;
+            node.refresh_secrets().await?;
+            Ok(fresh)
+        })
+    }
+}

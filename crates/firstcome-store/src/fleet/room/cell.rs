@@ -1,0 +1,276 @@
+//! One room as this node has it: a copy that follows the log, and what of its visitors the log does not know yet.
+
+use super::log::{Item, Keys};
+use crate::edge::{Stopwatch, draw_hasher};
+use crate::error::StoreError;
+use crate::fleet::lane::Lane;
+use crate::fleet::truth::RoomRow;
+use crate::ticket::TicketKey;
+use firstcome_core::room::replica::{Applied, Entry, Outcome, Replica};
+use firstcome_core::room::{Change, Number, Poll, TicketState, TicketView};
+use firstcome_core::time::{Now, Steady, Timestamp};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::RandomState;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+
+/// Orders that may wait in one node for one room. Protects memory.
+const ORDERS_WAITING_MAX: usize = 65_536;
+/// A contact is passed on at once if whoever it is of may be admitted within this: those far back are only to be alive.
+const NEAR_MS: u64 = 120_000;
+/// The same, in people.
+const NEAR_PEOPLE: u32 = 256;
+/// How many times in the time-out of those who wait it is passed on that they are alive.
+const ALIVE_SHARES: u64 = 8;
+/// How many times in the idle time-out of a slot its contacts are passed on.
+const IDLE_SHARES: u64 = 8;
+
+/// What somebody wants of the log.
+pub(super) struct Order {
+    /// Nothing but to see all that came before.
+    pub(super) entry: Option<Entry>,
+    /// Whether time is to do what is due, whoever has just let it.
+    pub(super) with_tick: bool,
+    pub(super) tell: oneshot::Sender<Result<Option<Applied>, StoreError>>,
+}
+
+/// Who was here, and the log does not know it yet.
+#[derive(Default)]
+struct Contacts {
+    near: BTreeSet<u32>,
+    /// By segments of 4 096 numbers.
+    far: BTreeMap<u32, Box<[u64; 64]>>,
+    far_since: Option<Steady>,
+    /// When a contact of a slot was passed on last.
+    slots: HashMap<u32, Steady, RandomState>,
+}
+
+/// The copy, and how new it is.
+pub(super) struct Copy {
+    pub(super) generation: i64,
+    pub(super) replica: Replica,
+    /// What the log's clocks showed when it last answered, and the time since then.
+    now: Now,
+    since: Stopwatch,
+    contacts: Contacts,
+    /// Requests whose entries are on their way.
+    pub(super) asked: HashMap<u64, oneshot::Sender<Applied>, RandomState>,
+    changes: Vec<Change>,
+    /// Bytes of entries since the last image.
+    pub(super) bytes: usize,
+}
+
+/// How far this copy is, for those who wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Progress {
+    pub(super) generation: i64,
+    pub(super) durable: u64,
+}
+
+/// Why items could not be applied.
+pub(super) struct Broken;
+
+/// What a poll finds here.
+pub(super) enum Found {
+    Told(TicketView),
+    /// Something about it is not durable yet.
+    Unsettled,
+    /// To be decided, or nobody here knows the number.
+    Ask(Ask),
+}
+
+/// What is to be asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ask {
+    Look,
+    Readmit,
+    /// Perhaps it was drawn after what is known here.
+    Unknown,
+}
+
+/// One room.
+pub(in crate::fleet) struct RoomCell {
+    pub(in crate::fleet) keys: Keys,
+    pub(super) ticket_key: TicketKey,
+    pub(super) copy: Mutex<Option<Copy>>,
+    pub(super) orders: Lane<Order>,
+    pub(super) progress: watch::Sender<Progress>,
+    /// Held while the log is looked at or made anew.
+    pub(super) mending: tokio::sync::Mutex<()>,
+    /// What the connection was when the log was last seen to be whole.
+    pub(super) trusted: AtomicU64,
+    pub(super) is_beating: AtomicBool,
+    pub(super) is_writing: AtomicBool,
+    pub(super) is_drainer: AtomicBool,
+    /// The room as it was last seen in SQL; held by whoever writes.
+    pub(super) row: tokio::sync::Mutex<RoomRow>,
+}
+
+impl Copy {
+    pub(super) fn new(generation: i64, replica: Replica) -> Self {
+        let contacts = Contacts { slots: HashMap::with_hasher(draw_hasher()), ..Contacts::default() };
+        let now = replica.now();
+        Self {
+            generation,
+            replica,
+            now,
+            since: Stopwatch::start(),
+            contacts,
+            asked: HashMap::with_hasher(draw_hasher()),
+            changes: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// What the log's clocks should show now, unless the time is given.
+    pub(super) fn now(&self, given: Option<Now>) -> Now {
+        if let Some(now) = given {
+            return now;
+        }
+        let elapsed_us = i64::try_from(self.since.elapsed().as_micros()).unwrap_or(i64::MAX);
+        let wall = Timestamp::clamped_us(self.now.wall.as_us().saturating_add(elapsed_us));
+        Now { wall, steady: Steady::from_us(self.now.steady.as_us().saturating_add(elapsed_us)) }
+    }
+
+    /// Time since the log has answered.
+    pub(super) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// The log has answered: all that it has is here.
+    pub(super) fn refresh(&mut self, now: Now) {
+        self.now = now;
+        self.since = Stopwatch::start();
+    }
+
+    /// Applies what came. An error if it does not follow, or the copy turns out to be wrong.
+    pub(super) fn apply(&mut self, items: Vec<Item>) -> Result<(), Broken> {
+        for Item { first, now, entries, bytes } in items {
+            self.bytes += bytes;
+            for (position, entry) in (first..).zip(&entries) {
+                if position <= self.replica.position() {
+                    continue;
+                }
+                self.changes.clear();
+                let applied = self.replica.apply(position, now, entry, &mut self.changes).map_err(|_| Broken)?;
+                if applied.outcome == Outcome::Diverged {
+                    return Err(Broken);
+                }
+                if let Some(tell) = entry.tag().and_then(|tag| self.asked.remove(&tag)) {
+                    // Whoever has gone does not hear it.
+                    let _ = tell.send(applied);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a poll of a ticket is told. Counts as a contact, of which the log hears later.
+    pub(super) fn poll(&mut self, number: Number, now: Now) -> Found {
+        if self.replica.unsettled(number) {
+            return Found::Unsettled;
+        }
+        match self.replica.room().peek(number, now) {
+            None => Found::Ask(Ask::Unknown),
+            Some(Poll::Decide) if self.replica.room().is_unknown(number) => Found::Ask(Ask::Readmit),
+            Some(Poll::Decide) => Found::Ask(Ask::Look),
+            Some(Poll::Told(view)) => {
+                self.note(&view, now);
+                Found::Told(view)
+            }
+        }
+    }
+
+    /// Keeps a contact until the log is told.
+    fn note(&mut self, view: &TicketView, now: Now) {
+        let number = view.number.get();
+        match view.state {
+            TicketState::Waiting { position, wait_ms } => {
+                // Whoever was passed over is next.
+                if position < NEAR_PEOPLE || wait_ms.is_none_or(|wait_ms| wait_ms <= NEAR_MS) {
+                    self.contacts.near.insert(number);
+                } else {
+                    let (segment, at) = ((number - 1) / 4_096, (number - 1) % 4_096);
+                    let bits = self.contacts.far.entry(segment).or_insert_with(|| Box::new([0; 64]));
+                    bits[at as usize / 64] |= 1 << (at % 64);
+                    self.contacts.far_since.get_or_insert(now.steady);
+                }
+            }
+            TicketState::Admitted { .. } => self.note_slot(view.number, now),
+            TicketState::Gone(_) => {}
+        }
+    }
+
+    /// Keeps a contact of somebody inside, if it matters and is not a repetition.
+    pub(super) fn note_slot(&mut self, number: Number, now: Now) {
+        let Some(idle_ttl_ms) = self.replica.room().settings().idle_ttl_ms else { return };
+        let share_us = idle_ttl_ms * 1_000 / IDLE_SHARES;
+        let known = self.contacts.slots.get(&number.get());
+        if known.is_none_or(|last| share_us <= now.steady.since_us(*last) || now.steady < *last) {
+            self.contacts.slots.insert(number.get(), now.steady);
+            self.contacts.near.insert(number.get());
+        }
+    }
+
+    /// What the log is to hear of contacts; of those far back now and then, or at once if `all`.
+    pub(super) fn contacts(&mut self, now: Now, all: bool) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        let share_us = self.replica.room().settings().waiting_ttl_ms * 1_000 / ALIVE_SHARES;
+        let far_is_due = self.contacts.far_since.is_some_and(|since| share_us <= now.steady.since_us(since));
+        if all {
+            for (segment, bits) in std::mem::take(&mut self.contacts.far) {
+                let at = (0..4_096_u32).filter(|at| bits[*at as usize / 64] & (1 << (at % 64)) != 0);
+                self.contacts.near.extend(at.map(|at| segment * 4_096 + 1 + at));
+            }
+            self.contacts.far_since = None;
+        } else if far_is_due {
+            let far = std::mem::take(&mut self.contacts.far);
+            entries.extend(far.into_iter().map(|(segment, bits)| Entry::Alive { segment, bits }));
+            self.contacts.far_since = None;
+        }
+        let near = std::mem::take(&mut self.contacts.near);
+        if !near.is_empty() {
+            entries.push(Entry::contacts(near.into_iter().filter_map(Number::new).collect()));
+        }
+        if self.replica.room().is_idle() {
+            self.contacts.slots.clear();
+        }
+        entries
+    }
+
+    /// How far it is.
+    pub(super) fn progress(&self) -> Progress {
+        Progress { generation: self.generation, durable: self.replica.durable() }
+    }
+}
+
+impl RoomCell {
+    pub(in crate::fleet) fn new(row: RoomRow) -> Self {
+        let (progress, _) = watch::channel(Progress { generation: 0, durable: 0 });
+        Self {
+            keys: Keys { room: row.id },
+            ticket_key: row.ticket_key.clone(),
+            copy: Mutex::new(None),
+            orders: Lane::new(ORDERS_WAITING_MAX),
+            progress,
+            mending: tokio::sync::Mutex::default(),
+            trusted: AtomicU64::new(u64::MAX),
+            is_beating: AtomicBool::new(false),
+            is_writing: AtomicBool::new(false),
+            is_drainer: AtomicBool::new(false),
+            row: tokio::sync::Mutex::new(row),
+        }
+    }
+
+    /// Waits until all up to a position of a generation's log is durable. False if another generation has begun.
+    pub(super) async fn durable(&self, generation: i64, position: u64) -> bool {
+        let mut progress = self.progress.subscribe();
+        let there = |now: &Progress| now.generation != generation || position <= now.durable;
+        match progress.wait_for(there).await {
+            Ok(now) => now.generation == generation,
+            Err(_) => false,
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The log of a room on Redis: what all nodes want of it, in one order and with one time.
+//!
+//! | key | what |
+//! |---|---|
+//! | `fc:{rN}:log` | generation, position, time, who writes to SQL |
+//! | `fc:{rN}:entries:G` | the stream of entries; an item holds those of one call, and has the position of the last |
+//! | `fc:{rN}:image:G` | the room as of a position; entries up to it are forgotten |
+//! | `fc:{rN}:nodes` | who was heard of, and when |
+//! | `fc:{rN}:lease` | who makes the log anew |
+
+use crate::fleet::gate::{Gate, LEASE_MS, number, parts_of, unreadable};
+use crate::fleet::outbox::bytes_of;
+use crate::redis::{LinkError, Script};
+use firstcome_core::room::replica::Entry;
+use firstcome_core::time::{Now, Steady, Timestamp};
+use redis::Value;
+use std::fmt;
+
+static APPEND: Script = Script::new(include_str!("../lua/append.lua"));
+static PROBE: Script = Script::new(include_str!("../lua/log_probe.lua"));
+static SEIZE: Script = Script::new(include_str!("../lua/seize.lua"));
+static UNSEIZE: Script = Script::new(include_str!("../lua/unseize.lua"));
+static OPEN: Script = Script::new(include_str!("../lua/log_open.lua"));
+static IMAGE: Script = Script::new(include_str!("../lua/log_image.lua"));
+static LOAD: Script = Script::new(include_str!("../lua/log_load.lua"));
+
+/// Items in one answer.
+pub(super) const ITEMS_MAX: usize = 256;
+/// Bytes of one part of an image: what a server takes in at once without holding up others for long.
+const PART_BYTES: usize = 512 * 1024;
+
+/// The keys of one room.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::fleet) struct Keys {
+    pub(in crate::fleet) room: i64,
+}
+
+impl Keys {
+    fn key(self, name: &'static str) -> impl fmt::Display {
+        fmt::from_fn(move |f| write!(f, "fc:{{r{}}}:{name}", self.room))
+    }
+
+    fn of(self, name: &'static str, generation: i64) -> impl fmt::Display {
+        fmt::from_fn(move |f| write!(f, "fc:{{r{}}}:{name}:{generation}", self.room))
+    }
+
+    /// The room of a message that says that something of it is durable.
+    pub(in crate::fleet) fn of_message(message: &[u8]) -> Option<i64> {
+        let text = std::str::from_utf8(message).ok()?;
+        text.strip_prefix("room fc:{r")?.strip_suffix("}:log")?.parse().ok()
+    }
+}
+
+/// Entries of one call, in their order, with the position of the first.
+pub(super) struct Item {
+    pub(super) first: u64,
+    pub(super) now: Now,
+    pub(super) entries: Vec<Entry>,
+    pub(super) bytes: usize,
+}
+
+/// Whether time is to do what is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Tick {
+    No,
+    /// If nobody has just let it.
+    Due,
+    Now,
+}
+
+/// What one call appends.
+pub(super) struct Append<'a> {
+    pub(super) generation: i64,
+    /// The position up to which the caller has applied entries.
+    pub(super) seen: u64,
+    /// The time, if it is given.
+    pub(super) now: Option<Now>,
+    /// What the steady clock should show by the caller's own.
+    pub(super) expected: Option<Steady>,
+    pub(super) tick: Tick,
+    /// The position that an entry among these says is durable.
+    pub(super) durable: Option<u64>,
+    pub(super) entries: &'a [Entry],
+}
+
+/// What has happened.
+pub(super) struct Appended {
+    /// Whether this node is the one to write to SQL.
+    pub(super) drains: bool,
+    pub(super) now: Now,
+    pub(super) items: Vec<Item>,
+}
+
+/// What a log is.
+pub(super) struct Probe {
+    pub(super) generation: Option<i64>,
+    pub(super) position: Option<u64>,
+    /// The position of the image.
+    pub(super) image: Option<u64>,
+    /// The server's clock.
+    pub(super) clock: Timestamp,
+}
+
+fn put(out: &mut Vec<u8>, entry: &Entry) {
+    let at = out.len();
+    out.extend([0; 4]);
+    entry.encode(out);
+    let length = (out.len() - at - 4) as u32;
+    out[at..at + 4].copy_from_slice(&length.to_le_bytes());
+}
+
+fn read(mut bytes: &[u8]) -> Option<Vec<Entry>> {
+    let mut entries = Vec::new();
+    while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
+        let (entry, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        entries.push(Entry::decode(entry).ok()?);
+        bytes = rest;
+    }
+    bytes.is_empty().then_some(entries)
+}
+
+fn item(value: Value) -> Option<Item> {
+    let Value::Array(parts) = value else { return None };
+    let [_, Value::Array(fields)] = <[Value; 2]>::try_from(parts).ok()? else { return None };
+    let fields: Vec<Vec<u8>> = fields.into_iter().map(bytes_of).collect::<Option<_>>()?;
+    let of = |name: &str| fields.chunks_exact(2).find(|pair| pair[0] == name.as_bytes()).map(|pair| &pair[1]);
+    let figure = |name: &str| std::str::from_utf8(of(name)?).ok()?.parse::<i64>().ok();
+    let bytes = of("entries")?;
+    let now = Now { wall: Timestamp::from_us(figure("wall")?)?, steady: Steady::from_us(figure("steady")?) };
+    let first = u64::try_from(figure("first")?).ok()?;
+    Some(Item { first, now, entries: read(bytes)?, bytes: bytes.len() })
+}
+
+impl Gate {
+    /// Appends entries, and reads all that came before and after. One round trip. `None` if there is no such log, or it is
+    /// behind what the caller has seen.
+    pub(super) async fn append(&self, keys: Keys, append: &Append<'_>) -> Result<Option<Appended>, LinkError> {
+        let mut run = APPEND.with_keys(3);
+        run.add(keys.key("log")).add(keys.of("entries", append.generation)).add(keys.key("nodes"));
+        run.add(append.generation).add(append.seen).add(&self.node);
+        match append.now {
+            Some(now) => run.add(now.wall.as_us()).add(now.steady.as_us()),
+            None => run.add("").add(""),
+        };
+        match append.expected {
+            Some(steady) => run.add(steady.as_us()),
+            None => run.add(""),
+        };
+        let mut tick = Vec::new();
+        put(&mut tick, &Entry::Tick);
+        run.add(LEASE_MS).add(ITEMS_MAX).add_bytes(&tick).add(append.tick as u8);
+        match append.durable {
+            Some(position) => run.add(position),
+            None => run.add(""),
+        };
+        let mut entries = Vec::new();
+        append.entries.iter().for_each(|entry| put(&mut entries, entry));
+        run.add(append.entries.len()).add_bytes(&entries);
+        let mut parts = parts_of(self.link.invoke(&run).await?).ok_or_else(unreadable)?;
+        if parts.len() == 1 {
+            return Ok(None);
+        }
+        let items = parts.pop().and_then(parts_of).ok_or_else(unreadable)?;
+        let [_, drains, wall, steady] = <[Value; 4]>::try_from(parts).map_err(|_| unreadable())?;
+        let now = || {
+            let wall = Timestamp::from_us(number(wall)?)?;
+            Some(Now { wall, steady: Steady::from_us(number(steady)?) })
+        };
+        let now = now().ok_or_else(unreadable)?;
+        // What is no item of ours leads to a log that is made anew.
+        let Some(items) = items.into_iter().map(item).collect() else { return Ok(None) };
+        Ok(Some(Appended { drains: number(drains) == Some(1), now, items }))
+    }
+
+    /// Looks what there is. Changes nothing.
+    pub(super) async fn probe_log(&self, keys: Keys, generation: i64) -> Result<Probe, LinkError> {
+        let mut run = PROBE.with_keys(2);
+        let run = run.add(keys.key("log")).add(keys.of("image", generation));
+        let parts = parts_of(self.link.invoke(run).await?).ok_or_else(unreadable)?;
+        let [generation, position, image, time] = <[Value; 4]>::try_from(parts).map_err(|_| unreadable())?;
+        let time: Vec<i64> = parts_of(time).ok_or_else(unreadable)?.into_iter().filter_map(number).collect();
+        let [seconds, us] = time[..] else { return Err(unreadable()) };
+        let count = |value| number(value).and_then(|count| u64::try_from(count).ok());
+        Ok(Probe {
+            generation: number(generation),
+            position: count(position),
+            image: count(image),
+            clock: Timestamp::clamped_us(seconds * 1_000_000 + us),
+        })
+    }
+
+    /// Takes the lease under which a log is made anew; false if another node has it.
+    pub(super) async fn seize_log(&self, keys: Keys) -> Result<bool, LinkError> {
+        let mut run = SEIZE.with_keys(1);
+        let run = run.add(keys.key("lease")).add(&self.node).add(LEASE_MS);
+        Ok(number(self.link.invoke(run).await?) == Some(1))
+    }
+
+    /// Gives the lease back.
+    pub(super) async fn unseize_log(&self, keys: Keys) -> Result<(), LinkError> {
+        let mut run = UNSEIZE.with_keys(1);
+        self.link.invoke(run.add(keys.key("lease")).add(&self.node)).await.map(drop)
+    }
+
+    /// Opens the log of a generation with an image of the room; false if the lease is over.
+    pub(super) async fn open_log(
+        &self,
+        keys: Keys,
+        generation: i64,
+        position: u64,
+        now: Now,
+        image: &[u8],
+        before: &[i64],
+    ) -> Result<bool, LinkError> {
+        let mut run = OPEN.with_keys(5 + 2 * before.len());
+        run.add(keys.key("lease")).add(keys.key("log")).add(keys.of("entries", generation));
+        run.add(keys.of("image", generation)).add(keys.key("nodes"));
+        for generation in before {
+            run.add(keys.of("entries", *generation)).add(keys.of("image", *generation));
+        }
+        run.add(&self.node).add(generation).add(position).add(now.wall.as_us()).add(now.steady.as_us());
+        for part in image.chunks(PART_BYTES) {
+            run.add_bytes(part);
+        }
+        Ok(number(self.link.invoke(&run).await?) == Some(1))
+    }
+
+    /// Keeps an image, and forgets the entries before it.
+    pub(super) async fn keep_image(
+        &self,
+        keys: Keys,
+        generation: i64,
+        position: u64,
+        image: &[u8],
+    ) -> Result<(), LinkError> {
+        let mut run = IMAGE.with_keys(3);
+        run.add(keys.key("log")).add(keys.of("entries", generation)).add(keys.of("image", generation));
+        run.add(generation).add(position);
+        for part in image.chunks(PART_BYTES) {
+            run.add_bytes(part);
+        }
+        self.link.invoke(&run).await.map(drop)
+    }
+
+    /// The image; empty if there is none.
+    pub(super) async fn load_image(&self, keys: Keys, generation: i64) -> Result<Vec<u8>, LinkError> {
+        let mut run = LOAD.with_keys(2);
+        let run = run.add(keys.key("log")).add(keys.of("image", generation)).add(generation);
+        let parts = parts_of(self.link.invoke(run).await?).ok_or_else(unreadable)?;
+        Ok(parts.into_iter().filter_map(bytes_of).flatten().collect())
+    }
+}

@@ -1,0 +1,145 @@
+//! One room at several nodes, by the servers' own clocks.
+
+use crate::in_time;
+use crate::world::{Place, World};
+use firstcome_servers::Kind;
+use firstcome_store::core::id::{RoomName, UserId};
+use firstcome_store::core::room::{Departure, Join, RoomSettings, TicketState};
+use firstcome_store::fleet::Fleet;
+use firstcome_store::{Joining, RoomStore, TicketAnswer};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+fn room() -> RoomName {
+    RoomName::parse("hall").expect("a name")
+}
+
+fn of(user: &str) -> Join {
+    Join { user: Some(UserId::parse(user).expect("a name")), request: None }
+}
+
+const ANYBODY: Join = Join { user: None, request: None };
+
+async fn join(node: &Fleet, join: Join) -> (Joining, TicketAnswer) {
+    node.join(&room(), join).await.expect("it answers").expect("there is room")
+}
+
+async fn poll(node: &Fleet, ticket: &str) -> TicketAnswer {
+    node.poll(&room(), ticket).await.expect("it answers").expect("it is one")
+}
+
+async fn put(node: &Fleet, settings: RoomSettings) {
+    node.put_room(&room(), settings).await.expect("it answers").expect("it is put");
+}
+
+/// Looks again and again until there is something to see.
+async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(seen) = look().await {
+            return seen;
+        }
+        assert!(Instant::now() < end, "waited in vain for {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+const fn position(answer: &TicketAnswer) -> Option<u32> {
+    match answer.state {
+        TicketState::Waiting { position, .. } => Some(position),
+        _ => None,
+    }
+}
+
+async fn three_nodes(place: &Place) -> [Fleet; 3] {
+    [place.node().await, place.node().await, place.node().await]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_have_one_line() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let place = world.place().await;
+    in_time(async {
+        let [one, two, three] = three_nodes(&place).await;
+        put(&one, RoomSettings { paused: true, ..RoomSettings::with_slots(1) }).await;
+        let (_, ann) = join(&one, of("ann")).await;
+        let (_, bob) = join(&two, ANYBODY).await;
+        let (_, cid) = join(&three, ANYBODY).await;
+        assert_eq!([ann.number.get(), bob.number.get(), cid.number.get()], [1, 2, 3]);
+        for node in [&one, &two, &three] {
+            let (joining, same) = join(node, of("ann")).await;
+            assert_eq!((joining, same.ticket.as_ref()), (Joining::SameUser, ann.ticket.as_ref()));
+            assert_eq!(position(&poll(node, &cid.ticket).await), Some(2));
+        }
+        two.leave(&room(), &ann.ticket).await.expect("it answers").expect("it is one");
+        for node in [&one, &two, &three] {
+            until("all to know that ann has left", async || {
+                (poll(node, &ann.ticket).await.state == TicketState::Gone(Departure::Left)).then_some(())
+            })
+            .await;
+            assert_eq!(position(&poll(node, &cid.ticket).await), Some(1));
+        }
+        let (joining, again) = join(&three, of("ann")).await;
+        assert_eq!((joining, again.number.get()), (Joining::New, 4));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_together_never_admit_more_than_the_cap() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let place = world.place().await;
+    in_time(async {
+        let nodes = three_nodes(&place).await;
+        put(&nodes[0], RoomSettings::with_slots(4)).await;
+        let mut tickets = Vec::new();
+        for at in 0..30 {
+            tickets.push(join(&nodes[at % 3], ANYBODY).await.1.ticket);
+        }
+        let mut inside: Vec<usize> = Vec::new();
+        let mut through = 0;
+        let end = Instant::now() + Duration::from_secs(60);
+        while through < 30 {
+            assert!(Instant::now() < end, "{through} of 30 got through");
+            for (at, ticket) in tickets.iter().enumerate() {
+                let told = poll(&nodes[(at + through) % 3], ticket).await;
+                if matches!(told.state, TicketState::Admitted { .. }) && !inside.contains(&at) {
+                    inside.push(at);
+                }
+            }
+            assert!(inside.len() <= 4, "{inside:?} are inside");
+            for at in inside.drain(..) {
+                nodes[at % 3].leave(&room(), &tickets[at]).await.expect("it answers").expect("it is one");
+                through += 1;
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_that_redis_has_lost_comes_back_by_its_tickets() {
+    for sql in [Kind::Postgres, Kind::MariaDb] {
+        let Some(world) = World::start(sql).await else { return };
+        let place = world.place().await;
+        in_time(async {
+            let [one, two, _] = three_nodes(&place).await;
+            put(&one, RoomSettings { paused: true, ..RoomSettings::with_slots(1) }).await;
+            let (_, ann) = join(&one, of("ann")).await;
+            let (_, bob) = join(&two, ANYBODY).await;
+            let (_, gone) = join(&two, ANYBODY).await;
+            two.leave(&room(), &gone.ticket).await.expect("it answers").expect("it is one");
+            world.flush(&place).await;
+            // Ann is in SQL, Bob comes back by his ticket, and who has left stays so.
+            assert_eq!(position(&poll(&two, &bob.ticket).await), Some(1));
+            let (joining, same) = join(&one, of("ann")).await;
+            assert_eq!((joining, same.number), (Joining::SameUser, ann.number));
+            assert_eq!(poll(&one, &gone.ticket).await.state, TicketState::Gone(Departure::Left));
+            let (_, next) = join(&two, ANYBODY).await;
+            assert!(gone.number < next.number, "no number is drawn twice");
+            assert_eq!(position(&poll(&one, &next.ticket).await), Some(2));
+            assert!(1 <= one.counts().rebuilt + two.counts().rebuilt);
+        })
+        .await;
+    }
+}
