@@ -211,6 +211,7 @@ impl Replica {
                 }
             }
             Entry::Tick => self.room.tick(now, changes),
+            Entry::Resumed => self.room.resumed(now),
             Entry::Ceiling(ceiling) => self.ceiling = self.ceiling.max(*ceiling),
             Entry::Put { settings, tag } => {
                 self.tags.remember(*tag, None);

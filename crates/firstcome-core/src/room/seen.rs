@@ -77,6 +77,14 @@ impl Room {
         }
     }
 
+    /// Nobody could be heard for a while: everybody counts as just seen, and who was passed over as come back. What has ended
+    /// by its time has ended all the same.
+    pub fn resumed(&mut self, now: Now) {
+        self.line.all_seen(now.steady);
+        self.slots.all_seen(now.steady);
+        self.returned = self.line.passed_over().collect();
+    }
+
     /// [`Self::poll`], deciding what has to be decided: takes a slot that is offered, ends what is over. `None` also for
     /// a number of which nothing is known since a loss: that is for [`Self::readmit`].
     pub fn decide(&mut self, number: Number, now: Now, changes: &mut Vec<Change>) -> Option<TicketView> {

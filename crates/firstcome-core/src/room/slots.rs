@@ -106,6 +106,11 @@ impl Slots {
         }
     }
 
+    /// Everybody was here. Ends that move are found again where they were.
+    pub(super) fn all_seen(&mut self, now: Steady) {
+        self.kept.values_mut().for_each(|kept| kept.contact = kept.contact.max(now));
+    }
+
     pub(super) fn remove(&mut self, number: u32) -> Option<Slot> {
         self.kept.remove(&number).map(|kept| kept.slot)
     }

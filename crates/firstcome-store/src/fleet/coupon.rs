@@ -26,6 +26,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 const ASK_MAX: usize = 256;
 /// After so long without a verdict SQL is looked at: the message may be lost, or its sender dead.
 const VERDICT_WAIT: Duration = Duration::from_millis(500);
+/// After so long without the ticket in SQL the gate is asked again: it finds out whether anybody still writes.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// The first pause before the gate is asked again, or SQL looked at again, and the longest. A random part of it is taken.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 /// See [`PAUSE_MIN`].
@@ -121,14 +123,14 @@ impl<D: Held> Attempt<'_, D> {
         }
     }
 
-    /// Waits until SQL has come to a ticket, and says what it holds; [`Step::Again`] if it holds nothing then.
+    /// Waits until SQL has come to a ticket, and says what it holds; [`Step::Again`] if it holds nothing then, or takes long.
     async fn confirm(
         &self,
         generation: i64,
         ticket: u64,
         found: impl Fn(&Seen) -> Option<Step>,
     ) -> Result<Step, StoreError> {
-        let mut pause = PAUSE_MIN;
+        let (until, mut pause) = (Instant::now() + ASK_AGAIN, PAUSE_MIN);
         loop {
             let seen = self.node.look(self.cell, Some(self.claim.user.as_str()), self.claim.request).await?;
             if let Some(step) = found(&seen) {
@@ -144,8 +146,8 @@ impl<D: Held> Attempt<'_, D> {
                 self.node.gate.forget(self.cell.keys, generation, &stray).await?;
                 return Ok(Step::Again);
             }
-            if self.until <= Instant::now() + pause {
-                return Err(StoreError::Unknown);
+            if self.until.min(until) <= Instant::now() + pause {
+                return Ok(Step::Again);
             }
             sleep(draw_pause(pause)).await;
             pause = (pause * 2).min(PAUSE_MAX);
@@ -154,7 +156,7 @@ impl<D: Held> Attempt<'_, D> {
 
     /// Waits until SQL has come to the last ticket, and says whether all are issued.
     async fn confirm_sold_out(&self, generation: i64, ticket: u64) -> Result<Step, StoreError> {
-        let mut pause = PAUSE_MIN;
+        let (until, mut pause) = (Instant::now() + ASK_AGAIN, PAUSE_MIN);
         loop {
             let seen = self.node.look(self.cell, Some(self.claim.user.as_str()), self.claim.request).await?;
             if let Some(step) = self.of_user(&seen) {
@@ -168,8 +170,8 @@ impl<D: Held> Attempt<'_, D> {
                 // A place has come back, or the limit was raised.
                 return Ok(Step::Again);
             }
-            if self.until <= Instant::now() + pause {
-                return Err(late());
+            if self.until.min(until) <= Instant::now() + pause {
+                return Ok(Step::Again);
             }
             sleep(draw_pause(pause)).await;
             pause = (pause * 2).min(PAUSE_MAX);
@@ -244,9 +246,10 @@ impl<D: Held> Node<D> {
     /// Asks the gate about several claims. It is looked at, and made anew, before it is asked, if it may be another one.
     async fn ask_all(self: &Arc<Self>, cell: &Arc<Cell>, batch: &[Asking]) -> Result<(Judged, i64), StoreError> {
         let entrants: Vec<&Entrant> = batch.iter().map(|asking| &asking.entrant).collect();
+        let mut is_begun = false;
         for _ in 0..MENDS_MAX {
             if cell.trusted.load(Ordering::Relaxed) != self.doubts() {
-                self.mend(cell).await?;
+                self.mend(cell).await.map_err(|error| if is_begun { StoreError::Unknown } else { error })?;
             }
             let (generation, position) = cell.position();
             let (now, backlog) = (self.truth.time.given(), self.options.backlog_max);
@@ -257,10 +260,18 @@ impl<D: Held> Node<D> {
                     }
                     return Ok((judged, generation));
                 }
-                // A script that fails in the middle has met what is no gate of ours.
-                Ok(Asked::Lost) | Err(LinkError::Refused { .. }) => cell.trusted.store(u64::MAX, Ordering::Relaxed),
+                Ok(Asked::Lost) => cell.trusted.store(u64::MAX, Ordering::Relaxed),
+                // A script that fails in the middle has met what is no gate of ours. Its entry may stand.
+                Err(LinkError::Refused { .. }) => {
+                    is_begun = true;
+                    cell.trusted.store(u64::MAX, Ordering::Relaxed);
+                }
+                Err(_) if is_begun => return Err(StoreError::Unknown),
                 Err(error) => return Err(error.into()),
             }
+        }
+        if is_begun {
+            return Err(StoreError::Unknown);
         }
         let says = "the gate was lost again and again";
         Err(StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says))))

@@ -8,8 +8,8 @@ use super::truth::{Batch, CouponRow, Fresh, Held, Written};
 use crate::edge::draw_pause;
 use crate::error::StoreError;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -47,14 +47,15 @@ fn following(row: &CouponRow, entries: Vec<Entry>) -> Vec<Entry> {
 /// Begins to drain, in a task of its own, if nobody does in this node.
 pub(super) fn call<D: Held>(node: &Arc<Node<D>>, cell: &Arc<Cell>) {
     if cell.call() {
-        tokio::spawn(drain(Arc::clone(node), Arc::clone(cell)));
+        tokio::spawn(drain(Arc::downgrade(node), Arc::clone(cell)));
     }
 }
 
-async fn drain<D: Held>(node: Arc<Node<D>>, cell: Arc<Cell>) {
+async fn drain<D: Held>(node: Weak<Node<D>>, cell: Arc<Cell>) {
     let mut outgoing = Outgoing::default();
     let mut pause = PAUSE_MIN;
-    loop {
+    // It ends with the node: another one goes on.
+    while let Some(node) = node.upgrade() {
         let calls = cell.calls();
         match node.round(&cell, &mut outgoing).await {
             Ok(Round::On) => pause = PAUSE_MIN,
@@ -64,6 +65,7 @@ async fn drain<D: Held>(node: Arc<Node<D>>, cell: Arc<Cell>) {
                 }
             }
             Err(_) => {
+                drop(node);
                 sleep(draw_pause(pause)).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
@@ -91,7 +93,7 @@ impl<D: Held> Node<D> {
                 let now = self.truth.coupon_again(row.id).await?;
                 cell.learn(&now);
                 // SQL has lost what it had: then no stream follows it.
-                return if now.position == row.position {
+                return if now.position <= row.position {
                     self.mend(cell).await.map(|()| Round::On)
                 } else {
                     Ok(Round::On)

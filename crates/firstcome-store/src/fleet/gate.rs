@@ -10,12 +10,14 @@
 //! | `fc:{cN}:lease` | who makes the gate anew |
 //! | `fc:node:NODE` | the channel of a node |
 //! | `fc:deployment` | whose keys these are |
+//! | `fc:{NODE}:hash`, `fc:{NODE}:stream` | tried once when a node opens, and gone again |
 //!
 //! A gate is never more than SQL knows of: whatever is lost of it is made again from SQL, under the next generation.
 
+use super::FleetError;
 use super::outbox::{Entrant, Entry, bytes_of};
 use super::truth::CouponRow;
-use crate::redis::{Invocation, Link, LinkError, Script};
+use crate::redis::{Invocation, Link, LinkError, OpenError, Script};
 use firstcome_core::coupon::CouponSettings;
 use firstcome_core::id::RequestId;
 use firstcome_core::time::Timestamp;
@@ -31,6 +33,7 @@ static OPEN: Script = Script::new(include_str!("lua/open.lua"));
 static ADJUST: Script = Script::new(include_str!("lua/adjust.lua"));
 static BELONGS: Script = Script::new(include_str!("lua/belongs.lua"));
 static FORGET: Script = Script::new(include_str!("lua/forget.lua"));
+static RIGHTS: Script = Script::new(include_str!("lua/rights.lua"));
 
 /// How long a node drains without being heard of, and how long it may make a gate anew without.
 pub(super) const LEASE_MS: u32 = 2_000;
@@ -115,6 +118,8 @@ pub(super) struct Probe {
     pub(super) anchor: Option<Entry>,
     /// Whether more follows it.
     pub(super) next: Option<Entry>,
+    /// Whether what follows it is not even an entry.
+    pub(super) is_strange: bool,
 }
 
 /// A ticket that SQL did not accept: the gate is to forget it, and whoever has it is let in anew.
@@ -252,12 +257,15 @@ impl Gate {
             Value::Array(entries) => entries.into_iter().next().and_then(Entry::read),
             _ => None,
         };
+        let follows = matches!(&next, Value::Array(entries) if !entries.is_empty());
+        let next = first(next);
         Ok(Probe {
             generation: number(generation),
             ticket: number(ticket).and_then(|ticket| u64::try_from(ticket).ok()),
             version: number(version),
             anchor: first(anchor),
-            next: first(next),
+            is_strange: follows && next.is_none(),
+            next,
         })
     }
 
@@ -330,11 +338,27 @@ impl Gate {
         self.link.invoke(&run).await.map(drop)
     }
 
+    /// Makes sure that the user may do whatever the scripts do, before anything rests on it.
+    pub(super) async fn rights(&self) -> Result<(), FleetError> {
+        let (mut run, node) = (RIGHTS.with_keys(2), &self.node);
+        run.add(format_args!("fc:{{{node}}}:hash")).add(format_args!("fc:{{{node}}}:stream")).add(channel(node));
+        self.link.invoke(&run).await.map(drop).map_err(denied)
+    }
+
     /// Which deployment the keys belong to: this one from now on, if to none.
-    pub(super) async fn belongs(&self, deployment: i64) -> Result<i64, LinkError> {
+    pub(super) async fn belongs(&self, deployment: i64) -> Result<i64, FleetError> {
         let mut run = BELONGS.with_keys(1);
-        let value = self.link.invoke(run.add("fc:deployment").add(deployment)).await?;
-        number(value).ok_or_else(unreadable)
+        let value = self.link.invoke(run.add("fc:deployment").add(deployment)).await.map_err(denied)?;
+        number(value).ok_or_else(|| unreadable().into())
+    }
+}
+
+/// What it means at the opening that a script was not run, or not to its end.
+fn denied(error: LinkError) -> FleetError {
+    match error {
+        LinkError::Refused { code, says } => OpenError::Denied { code, says }.into(),
+        LinkError::Unavailable { code, says } if code == "NOPERM" => OpenError::Denied { code, says }.into(),
+        other => other.into(),
     }
 }
 

@@ -25,10 +25,13 @@ fn is_whole(probe: &Probe, row: &CouponRow) -> bool {
     let Some(ticket) = probe.ticket.filter(|_| probe.generation == Some(row.generation)) else { return false };
     let has_anchor = probe.anchor.as_ref().is_some_and(|anchor| anchor.anchor == row.anchor);
     let follows = match &probe.next {
-        Some(next) => next.claims.as_ref().map_or(true, |claims| claims.first == row.position + 1),
-        None => ticket == row.position,
+        // An entry after the last ticket stands in the way of the next one.
+        Some(next) => {
+            next.last <= ticket && next.claims.as_ref().map_or(true, |claims| claims.first == row.position + 1)
+        }
+        None => ticket == row.position && !probe.is_strange,
     };
-    row.position <= ticket && has_anchor && follows
+    has_anchor && follows
 }
 
 impl<D: Held> Node<D> {

@@ -195,6 +195,7 @@ impl Fleet {
 
 impl<D: Held> Node<D> {
     async fn new(gate: Gate, truth: Truth<D>, options: FleetOptions) -> Result<Arc<Self>, FleetError> {
+        gate.rights().await?;
         let number = truth.deployment().await?;
         let belongs = gate.belongs(number).await?;
         if belongs != number {

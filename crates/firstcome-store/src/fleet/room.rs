@@ -34,8 +34,8 @@ use firstcome_core::room::replica::{Applied, Entry, Outcome};
 use firstcome_core::room::{Join, Joined, Number, Rejection, RoomSettings, TicketState, TicketView};
 use firstcome_core::time::Now;
 use orders::unavailable;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -108,7 +108,7 @@ impl<D: Held> Node<D> {
     /// Sees to it that time goes on in a room while there is anybody.
     fn wake(self: &Arc<Self>, cell: &Arc<RoomCell>) {
         if !cell.is_beating.swap(true, Ordering::SeqCst) {
-            tokio::spawn(beat(Arc::clone(self), Arc::clone(cell)));
+            tokio::spawn(beat(Arc::downgrade(self), Arc::clone(cell)));
         }
     }
 
@@ -323,8 +323,9 @@ impl<D: Held> Node<D> {
 }
 
 /// Asks a room for what is new while there is anybody, so that time goes on in it.
-async fn beat<D: Held>(node: Arc<Node<D>>, cell: Arc<RoomCell>) {
-    loop {
+async fn beat<D: Held>(node: Weak<Node<D>>, cell: Arc<RoomCell>) {
+    // It ends with the node.
+    while let Some(node) = node.upgrade() {
         // An error is told to whoever asks for something; time goes on when there is a log again.
         let _ = node.order(&cell, None, false).await;
         let (is_idle, next_us) = {
@@ -335,11 +336,13 @@ async fn beat<D: Held>(node: Arc<Node<D>>, cell: Arc<RoomCell>) {
         if is_idle {
             break;
         }
+        drop(node);
         sleep(next_us.map_or(BEAT, |us| Duration::from_micros(us).clamp(BEAT_MIN, BEAT))).await;
     }
     cell.is_beating.store(false, Ordering::SeqCst);
     // Somebody may have come just before that.
-    if !cell.copy.lock().as_ref().is_none_or(|copy| copy.replica.room().is_idle()) {
+    let is_idle = cell.copy.lock().as_ref().is_none_or(|copy| copy.replica.room().is_idle());
+    if let Some(node) = node.upgrade().filter(|_| !is_idle) {
         node.wake(&cell);
     }
 }

@@ -32,7 +32,12 @@ pub(crate) async fn migrate<D: Dialect>(base: &Base<D>, part: &str, steps: &[&st
     let known = steps.len() as i64;
     let mut session = base.session(Instant::now() + OPENING_MAX).await?;
     let begin = format!("{}SELECT version FROM firstcome_schema WHERE part='{part}';", D::MIGRATION_BEGINS);
-    let rows = session.ask(begin).await?;
+    let rows = session.ask(begin).await.map_err(|error| match error {
+        SqlError::Broken { says } => {
+            SqlError::broken(format!("{says}; the user in the address must be able to create tables there"))
+        }
+        other => other,
+    })?;
     if rows.first().map(|row| row.integer(0)).transpose().ok().flatten() != Some(1) {
         return Err(SqlError::unreachable("another process looks after the tables, and takes too long"));
     }

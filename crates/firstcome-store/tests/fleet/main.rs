@@ -1,8 +1,21 @@
 //! Many nodes over Redis and databases, on servers of the tests' own.
 #![cfg(unix)]
 
+mod clocks;
 mod conformance;
+mod crowds;
+mod drainers;
+mod line;
+mod losses;
+mod opening;
+mod poison;
+mod replies;
 mod rooms;
+mod scripts;
+mod settings;
+mod sql_faults;
+mod told;
+mod topologies;
 mod world;
 
 use std::future::Future;

@@ -2,7 +2,7 @@
 //!
 //! An unknown number costs its bits. Only once somebody comes back are there columns for their segment.
 
-use super::{Columns, Departure, Line, Place, SEGMENT, bit};
+use super::{Columns, Departure, Line, Place, SEGMENT, TOLD_MS, bit};
 use crate::id::{RequestId, UserId};
 use crate::room::bytes::first_bits;
 use crate::time::Steady;
@@ -24,6 +24,16 @@ impl Line {
             page.swept = true;
         }
         line
+    }
+
+    /// Everybody who has a ticket was here, and asks again as they were told last.
+    pub(in crate::room) fn all_seen(&mut self, now: Steady) {
+        for columns in self.segments.iter_mut().filter_map(|page| page.columns.as_deref_mut()) {
+            for at in 0..columns.seen.len() {
+                let told_ms = u32::from(columns.told[at]) * TOLD_MS;
+                columns.touch(at, now, told_ms);
+            }
+        }
     }
 
     /// How many numbers are unknown.

@@ -69,6 +69,8 @@ pub enum Entry {
     },
     /// What time has made due is done. A second one finds it done.
     Tick,
+    /// Nobody was heard for a while, whoever was there: all count as just seen. A second one finds them just seen.
+    Resumed,
     /// Other settings, which have passed their check; a closed room opens.
     Put {
         /// Which.
@@ -118,6 +120,7 @@ const CLOSE: u8 = 9;
 const CEILING: u8 = 10;
 const READMIT: u8 = 11;
 const DURABLE: u8 = 12;
+const RESUMED: u8 = 13;
 
 const ALL: [u64; 64] = [u64::MAX; 64];
 const SEGMENT_MAX: u32 = u32::MAX / 4_096;
@@ -141,7 +144,12 @@ impl Entry {
             | Self::Put { tag, .. }
             | Self::Close { tag }
             | Self::Readmit { tag, .. } => Some(*tag),
-            Self::Contacts { .. } | Self::Alive { .. } | Self::Tick | Self::Ceiling(_) | Self::Durable { .. } => None,
+            Self::Contacts { .. }
+            | Self::Alive { .. }
+            | Self::Tick
+            | Self::Resumed
+            | Self::Ceiling(_)
+            | Self::Durable { .. } => None,
         }
     }
 
@@ -189,6 +197,7 @@ impl Entry {
                 put_bits(out, bits, &ALL);
             }
             Self::Tick => out.push(head(TICK)),
+            Self::Resumed => out.push(head(RESUMED)),
             Self::Put { settings, .. } => {
                 out.push(head(PUT));
                 put_settings(out, settings);
@@ -246,6 +255,7 @@ impl Entry {
                 Self::Alive { segment, bits: Box::new(reader.bits(&ALL)?) }
             }
             TICK => Self::Tick,
+            RESUMED => Self::Resumed,
             PUT => Self::Put { settings: Box::new(read_settings(reader)?), tag: reader.fixed_u64()? },
             CLOSE => Self::Close { tag: reader.fixed_u64()? },
             CEILING => Self::Ceiling(reader.number_u32()?),

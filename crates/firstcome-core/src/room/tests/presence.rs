@@ -255,3 +255,20 @@ fn a_steady_clock_that_steps_back_and_forth_earns_nothing_twice() {
         assert_eq!(play.tick(), "");
     }
 }
+
+#[test]
+fn whoever_could_not_be_heard_was_not_silent() {
+    let settings = RoomSettings { waiting_ttl_ms: 60_000, active_ttl_ms: 7_200_000, ..RoomSettings::with_slots(1) };
+    let mut play = Play::with_slot_taken(settings);
+    play.stranger();
+    play.stranger();
+    play.news();
+    // An hour in which nobody is served: without a word nobody would be left.
+    play.pass_ms(3_600_000);
+    play.room.resumed(play.now);
+    assert_eq!(play.leave(1), "left 1");
+    assert_eq!(play.tick(), "admitted 2, reached 3");
+    // From then on silence counts again.
+    play.pass_ms(60_000);
+    assert!(play.tick().contains("expired 3"));
+}

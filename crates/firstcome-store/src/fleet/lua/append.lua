@@ -1,7 +1,8 @@
 -- Appends entries to the log of a room, and gives all that the caller has not seen.
 -- KEYS log, entries, nodes
 -- ARGV generation, position seen, node, wall or '', steady or '', steady as the caller expects it or '', lease_ms,
---      items_max, tick as bytes, when to tick (0 no, 1 if it is time, 2 now), position that is durable or '', count, entries
+--      items_max, tick as bytes, when to tick (0 no, 1 if it is time, 2 now), position that is durable or '', count, entries,
+--      whether somebody waits until they are durable, word that nobody was heard as bytes
 local log = redis.call('HMGET', KEYS[1], 'generation', 'position', 'wall', 'steady', 'offset', 'ticked', 'node', 'until',
   'durable')
 if log[1] ~= ARGV[1] then return {'lost'} end
@@ -28,6 +29,10 @@ if not wall then
 end
 wall, steady = math.max(wall, tonumber(log[3])), math.max(steady, tonumber(log[4]))
 local count, entries, ticked = tonumber(ARGV[12]), ARGV[13], tonumber(log[6])
+-- Nobody has asked for so long: no node was there, or this server was not.
+if 5000000 < steady - tonumber(log[4]) and (ARGV[4] == '' or redis.call('HEXISTS', KEYS[3], ARGV[3]) == 0) then
+  count, entries = count + 1, ARGV[15] .. entries
+end
 -- Several times in each slice of a quarter of a second, however many ask.
 if ARGV[10] == '2' or (ARGV[10] == '1' and (45000 <= steady - ticked or steady < ticked)) then
   count, entries, ticked = count + 1, entries .. ARGV[9], steady
@@ -44,6 +49,7 @@ if log[7] == ARGV[3] or ends <= ms or ms + lease < ends then
   drains = 1
   redis.call('HSET', KEYS[1], 'node', ARGV[3], 'until', string.format('%.0f', ms + lease))
 end
+if drains == 0 and ARGV[14] == '1' then redis.call('PUBLISH', 'fc:node:' .. log[7], 'room ' .. KEYS[1]) end
 local durable = log[9]
 if ARGV[11] ~= '' and tonumber(durable) < tonumber(ARGV[11]) then durable = ARGV[11] end
 redis.call('HSET', KEYS[1], 'position', position, 'wall', text_wall, 'steady', text_steady, 'offset',

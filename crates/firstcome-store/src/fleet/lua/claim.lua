@@ -17,7 +17,8 @@ local now = tonumber(ARGV[3]) or time[1] * 1000000 + time[2]
 local opens, expires = gate[6], gate[7]
 if ARGV[3] == '' and opens .. expires ~= '' then
   -- Time never falls, whatever becomes of this server's clock: what was told to be expired stays so.
-  now = math.max(now, tonumber(gate[13]))
+  -- Nor is anybody let in by an instant before that of the last claim, which the next one bears at least.
+  now = math.max(now, tonumber(gate[13]), tonumber(gate[10]))
   redis.call('HSET', KEYS[1], 'clock', string.format('%.0f', now))
 end
 local closed = false

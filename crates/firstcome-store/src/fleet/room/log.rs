@@ -155,7 +155,12 @@ impl Gate {
         };
         let mut entries = Vec::new();
         append.entries.iter().for_each(|entry| put(&mut entries, entry));
-        run.add(append.entries.len()).add_bytes(&entries);
+        // Whoever writes to SQL hears of what has a request behind it; the rest can wait until it looks.
+        let is_awaited = append.entries.iter().any(|entry| entry.tag().is_some());
+        run.add(append.entries.len()).add_bytes(&entries).add(u8::from(is_awaited));
+        let mut resumed = Vec::new();
+        put(&mut resumed, &Entry::Resumed);
+        run.add_bytes(&resumed);
         let mut parts = parts_of(self.link.invoke(&run).await?).ok_or_else(unreadable)?;
         if parts.len() == 1 {
             return Ok(None);

@@ -9,8 +9,8 @@ use crate::fleet::truth::{CEILING_BLOCK, Held, Page};
 use firstcome_core::limits::ROOM_NUMBER_MAX;
 use firstcome_core::room::Change;
 use firstcome_core::room::replica::{Entry, Record};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -30,7 +30,7 @@ pub(super) fn call<D: Held>(node: &Arc<Node<D>>, cell: &Arc<RoomCell>) {
         replica.pending_changes_after(replica.durable()).next().is_some() || needs_numbers(replica) || is_long(copy)
     });
     if is_wanted && !cell.is_writing.swap(true, Ordering::SeqCst) {
-        tokio::spawn(write(Arc::clone(node), Arc::clone(cell)));
+        tokio::spawn(write(Arc::downgrade(node), Arc::clone(cell)));
     }
 }
 
@@ -42,13 +42,15 @@ const fn is_long(copy: &super::cell::Copy) -> bool {
     IMAGE_BYTES_MIN < copy.bytes
 }
 
-async fn write<D: Held>(node: Arc<Node<D>>, cell: Arc<RoomCell>) {
+async fn write<D: Held>(node: Weak<Node<D>>, cell: Arc<RoomCell>) {
     let mut pause = PAUSE_MIN;
-    loop {
+    // It ends with the node: another one goes on.
+    while let Some(node) = node.upgrade() {
         match node.write_page(&cell).await {
             Ok(true) => pause = PAUSE_MIN,
             Ok(false) => break,
             Err(_) => {
+                drop(node);
                 sleep(draw_pause(pause)).await;
                 pause = (pause * 2).min(PAUSE_MAX);
                 if !cell.is_drainer.load(Ordering::Relaxed) {

@@ -48,11 +48,12 @@ impl CouponRow {
         Standing { settings: &self.settings, deleted: self.is_deleted(), issued: self.issued }
     }
 
-    /// Whether it is at least as new as another one.
+    /// Whether it is at least as new as another one. A later generation always is: it may have begun in a database that
+    /// has gone back.
     pub(in crate::fleet) fn is_since(&self, other: &Self) -> bool {
         let order = |row: &Self| (row.generation, row.position, row.version);
         let (one, two) = (order(self), order(other));
-        two.0 <= one.0 && two.1 <= one.1 && two.2 <= one.2
+        two.0 < one.0 || (two.0 == one.0 && two.1 <= one.1 && two.2 <= one.2)
     }
 }
 

@@ -33,6 +33,7 @@ fn any_entry() -> impl Strategy<Value = Entry> {
         proptest::collection::vec(any_number(), 0..50).prop_map(Entry::contacts),
         (0..=u32::MAX / 4_096, prop_oneof![rows, sparse]).prop_map(|(segment, bits)| Entry::Alive { segment, bits }),
         Just(Entry::Tick),
+        Just(Entry::Resumed),
         put.prop_map(|(settings, message, tag)| {
             let settings = RoomSettings { message: message.map(Into::into), ..settings };
             Entry::Put { settings: Box::new(settings), tag }
