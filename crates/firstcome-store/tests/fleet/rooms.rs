@@ -4,6 +4,7 @@ use crate::in_time;
 use crate::world::{Place, World};
 use firstcome_servers::Kind;
 use firstcome_store::core::id::{RoomName, UserId};
+use firstcome_store::core::room::replica::Entry;
 use firstcome_store::core::room::{Departure, Join, RoomSettings, TicketState};
 use firstcome_store::fleet::Fleet;
 use firstcome_store::{Joining, RoomStore, TicketAnswer};
@@ -147,4 +148,44 @@ async fn a_line_that_redis_has_lost_comes_back_by_its_tickets() {
         })
         .await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_is_wrong_is_made_anew() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    // What nobody can read, and what says that another room than ours is durable.
+    for is_readable in [false, true] {
+        let place = world.place().await;
+        in_time(async {
+            let [one, two, _] = three_nodes(&place).await;
+            put(&one, RoomSettings { paused: true, ..RoomSettings::with_slots(1) }).await;
+            let (_, ann) = join(&one, of("ann")).await;
+            let (_, bob) = join(&two, ANYBODY).await;
+            let mut keeper = place.keeper().await;
+            let position: u64 = keeper.ask(&["HGET", "fc:{r1}:log", "position"]).await;
+            let mut durable = Vec::new();
+            Entry::Durable { position, digest: 4_711 }.encode(&mut durable);
+            let durable = [&(durable.len() as u32).to_le_bytes(), durable.as_slice()].concat();
+            let wrong: &[u8] = if is_readable { &durable } else { b"nothing that is ours" };
+            let add = b"local at = redis.call('HINCRBY', KEYS[1], 'position', 1) \
+                return redis.call('XADD', KEYS[2], at .. '-1', 'first', at, 'wall', 1, 'steady', 1, 'entries', ARGV[1])";
+            let keys: [&[u8]; 2] = [b"fc:{r1}:log", b"fc:{r1}:entries:1"];
+            let _: String = keeper.ask_bytes(&[b"EVAL", add, b"2", keys[0], keys[1], wrong]).await;
+            let (joining, same) = join(&two, of("ann")).await;
+            assert_eq!((joining, same.number), (Joining::SameUser, ann.number));
+            assert_eq!(position_of(&one, &bob).await, Some(1));
+            assert!(1 <= one.counts().rebuilt + two.counts().rebuilt);
+        })
+        .await;
+    }
+}
+
+/// Where somebody stands who comes back until everybody knows.
+async fn position_of(node: &Fleet, ticket: &TicketAnswer) -> Option<u32> {
+    let there = async || {
+        let told = poll(node, &ticket.ticket).await;
+        let waiting = node.room(&room()).await.expect("it answers").expect("it is there").view.waiting;
+        (waiting == 2).then(|| position(&told))
+    };
+    until("both to wait", there).await
 }

@@ -1,11 +1,13 @@
 //! Coupons over Redis and a database, as many nodes have them, beside a bare script and beside the way of O5.
 
-use super::{CouponsArgs, Scratch, closed_loop, contest, open_loop};
+use super::{CouponsArgs, Scratch, claim_by, closed_loop, contest, name, open_loop};
 use crate::bench::conditions::micros;
 use crate::bench::redis_set;
 use crate::bench::report::{Latencies, Report, Row, Target, latencies};
 use crate::database::{Named, OwnDatabase, is_postgres};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
+use firstcome::CouponStore;
+use firstcome::core::coupon::{Acknowledge, CouponLimit, CouponSettings};
 use firstcome::edge::Stopwatch;
 use firstcome::fleet::{DeploymentSecret, Fleet, FleetOptions};
 use firstcome_servers::{Durability, Kind, Options, Server};
@@ -23,6 +25,10 @@ const POSTGRES_PER_SECOND: f64 = 20_000.0;
 const MARIADB_PER_SECOND: f64 = 15_000.0;
 const HALF_LOAD_P99_MS: f64 = 25.0;
 const O5_TIMES: f64 = 5.0;
+/// Of the rate of a bare script.
+const GATE_SHARE: f64 = 0.7;
+/// Tickets that may wait for SQL while the gate alone is measured: all of them.
+const BACKLOG: u64 = 100_000_000;
 
 /// Where the claims of one measurement go.
 struct Place {
@@ -41,8 +47,12 @@ impl Place {
     }
 
     async fn node(&self) -> anyhow::Result<Fleet> {
+        self.node_with(FleetOptions::default()).await
+    }
+
+    async fn node_with(&self, options: FleetOptions) -> anyhow::Result<Fleet> {
         let secret = DeploymentSecret::new(&"a benchmark's own ".repeat(4)).context("a secret")?;
-        Ok(Fleet::open(&self.redis, &self.sql, secret, FleetOptions::default()).await?)
+        Ok(Fleet::open(&self.redis, &self.sql, secret, options).await?)
     }
 }
 
@@ -60,6 +70,13 @@ pub(super) async fn measure(
     done("bare script");
     let by_hand = by_hand(&place, args.tasks, args.time).await?;
     done("script, then one insert per claim");
+    let placed = placed(&place, args.tasks, args.time).await?;
+    done("durability gate");
+    report.targets.push(Target::at_least(
+        "durability gate ÷ bare script",
+        placed.per_second / bare.per_second,
+        GATE_SHARE,
+    ));
     let node = place.node().await?;
     let correct = contest(&node).await?;
     let before = node.counts();
@@ -75,7 +92,7 @@ pub(super) async fn measure(
     report.targets.push(Target::at_most(names[1], half.value_at_quantile(0.99) as f64 / 1e3, HALF_LOAD_P99_MS));
     report.targets.push(Target::at_least(names[2], row.per_second / by_hand.per_second, O5_TIMES));
     let half = Row::new(format!("{store}: half load"), half.len(), args.half_load).latencies(&half);
-    report.rows.extend([bare, row.per_commit(per_commit).correct(correct), half]);
+    report.rows.extend([bare, placed, row.per_commit(per_commit).correct(correct), half]);
     report.rows.push(Row { strategy: format!("{store}: {}", by_hand.strategy), ..by_hand });
     place.database.end().await
 }
@@ -84,6 +101,52 @@ const POSTGRES: [&str; 3] =
     ["PostgreSQL: durable claims per second", "PostgreSQL: half load, p99, ms", "PostgreSQL: ÷ script and insert (O5)"];
 const MARIADB: [&str; 3] =
     ["MariaDB: durable claims per second", "MariaDB: half load, p99, ms", "MariaDB: ÷ script and insert (O5)"];
+
+/// Claims that are acknowledged at the gate, while SQL takes over what it can; and waits until it has all of them.
+async fn placed(place: &Place, tasks: usize, time: Duration) -> anyhow::Result<Row> {
+    let mut options = FleetOptions::default();
+    options.backlog_max = BACKLOG;
+    let node = place.node_with(options).await?;
+    let coupon = name("placed")?;
+    let limit = CouponLimit::new(100_000_000).context("limit")?;
+    let settings = CouponSettings { acknowledge: Acknowledge::Placed, ..CouponSettings::with_limit(limit) };
+    node.put_coupon(&coupon, settings).await?.map_err(|refused| anyhow!("{}", refused.rejection.code()))?;
+    let watch = Stopwatch::start();
+    let callers = (0..tasks).map(|task| {
+        let (node, coupon) = (node.clone(), coupon.clone());
+        tokio::spawn(async move {
+            let mut times = latencies();
+            for number in 0_u64.. {
+                let sent = watch.elapsed();
+                if time <= sent {
+                    break;
+                }
+                let claim = claim_by(&format!("user-{task:03}-{number:08}"))?;
+                let given = node.claim_early(&coupon, claim).await?;
+                given.map_err(|refused| anyhow!("{}", refused.rejection.code()))?;
+                times.saturating_record(micros(watch.elapsed().saturating_sub(sent)));
+            }
+            anyhow::Ok(times)
+        })
+    });
+    let mut times = latencies();
+    for caller in callers.collect::<Vec<_>>() {
+        times.add(caller.await??)?;
+    }
+    let row = Row::new("durability gate", times.len(), watch.elapsed()).latencies(&times);
+    let until = watch.elapsed() + PATIENCE;
+    while node.coupon(&coupon).await?.map_or(0, |view| u64::from(view.issued)) < times.len() {
+        if until < watch.elapsed() {
+            bail!("SQL has not taken over what was acknowledged");
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let issued = node.coupon(&coupon).await?.map_or(0, |view| u64::from(view.issued));
+    Ok(row.correct(issued == times.len()))
+}
+
+/// How long SQL may take to take over what was acknowledged.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A table as the way of O5 has it.
 #[derive(Clone)]

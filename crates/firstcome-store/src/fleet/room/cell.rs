@@ -27,6 +27,9 @@ const ALIVE_SHARES: u64 = 8;
 /// How many times in the idle time-out of a slot its contacts are passed on.
 const IDLE_SHARES: u64 = 8;
 
+/// So often a copy is made anew from the image before the log is held to be wrong.
+const BROKEN_MAX: u32 = 2;
+
 /// What somebody wants of the log.
 pub(super) struct Order {
     /// Nothing but to see all that came before.
@@ -101,6 +104,8 @@ pub(in crate::fleet) struct RoomCell {
     pub(super) mending: tokio::sync::Mutex<()>,
     /// What the connection was when the log was last seen to be whole.
     pub(super) trusted: AtomicU64,
+    /// A generation whose entries did not fit this copy, and how often.
+    pub(super) broken: Mutex<(i64, u32)>,
     pub(super) is_beating: AtomicBool,
     pub(super) is_writing: AtomicBool,
     pub(super) is_drainer: AtomicBool,
@@ -257,11 +262,24 @@ impl RoomCell {
             progress,
             mending: tokio::sync::Mutex::default(),
             trusted: AtomicU64::new(u64::MAX),
+            broken: Mutex::default(),
             is_beating: AtomicBool::new(false),
             is_writing: AtomicBool::new(false),
             is_drainer: AtomicBool::new(false),
             row: tokio::sync::Mutex::new(row),
         }
+    }
+
+    /// Notes that the entries of a generation do not fit the copy.
+    pub(super) fn break_off(&self, generation: i64) {
+        let mut broken = self.broken.lock();
+        *broken = if broken.0 == generation { (generation, broken.1 + 1) } else { (generation, 1) };
+    }
+
+    /// Whether a copy that was made anew did not fit either: then the log itself is wrong.
+    pub(super) fn distrusts(&self, generation: i64) -> bool {
+        let (of, times) = *self.broken.lock();
+        of == generation && BROKEN_MAX <= times
     }
 
     /// Waits until all up to a position of a generation's log is durable. False if another generation has begun.

@@ -88,7 +88,8 @@ pub(super) struct Appended {
     /// Whether this node is the one to write to SQL.
     pub(super) drains: bool,
     pub(super) now: Now,
-    pub(super) items: Vec<Item>,
+    /// `None` if something among them is no item of ours.
+    pub(super) items: Option<Vec<Item>>,
 }
 
 /// What a log is.
@@ -172,8 +173,7 @@ impl Gate {
             Some(Now { wall, steady: Steady::from_us(number(steady)?) })
         };
         let now = now().ok_or_else(unreadable)?;
-        // What is no item of ours leads to a log that is made anew.
-        let Some(items) = items.into_iter().map(item).collect() else { return Ok(None) };
+        let items = items.into_iter().map(item).collect();
         Ok(Some(Appended { drains: number(drains) == Some(1), now, items }))
     }
 

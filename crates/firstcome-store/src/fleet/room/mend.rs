@@ -41,7 +41,7 @@ impl<D: Held> Node<D> {
         let mut row = self.truth.room_again(cell.keys.room).await?;
         loop {
             let probe = self.gate.probe_log(cell.keys, row.generation).await?;
-            if is_whole(&probe, &row) {
+            if is_whole(&probe, &row) && !cell.distrusts(row.generation) {
                 if self.copy_log(cell, &row).await? {
                     cell.trusted.store(doubts, Ordering::Relaxed);
                     return Ok(());
@@ -89,7 +89,8 @@ impl<D: Held> Node<D> {
             return Ok(false);
         }
         // Whoever had the lease before may just have opened it: to begin yet another would lose who has come back.
-        if is_whole(&self.gate.probe_log(cell.keys, row.generation).await?, row) {
+        let is_right = !cell.distrusts(row.generation);
+        if is_right && is_whole(&self.gate.probe_log(cell.keys, row.generation).await?, row) {
             self.gate.unseize_log(cell.keys).await?;
             return Ok(false);
         }

@@ -83,11 +83,16 @@ impl<D: Held> Node<D> {
         let mut append = Append { generation, seen, now: given, expected, tick, durable: None, entries: &entries };
         loop {
             let Some(appended) = self.gate.append(cell.keys, &append).await? else { return Ok(false) };
-            let is_all = appended.items.len() < ITEMS_MAX;
+            let Some(items) = appended.items else {
+                cell.break_off(generation);
+                return Ok(false);
+            };
+            let is_all = items.len() < ITEMS_MAX;
             {
                 let mut copy = cell.copy.lock();
                 let Some(copy) = copy.as_mut().filter(|copy| copy.generation == generation) else { return Ok(false) };
-                if let Err(Broken) = copy.apply(appended.items) {
+                if let Err(Broken) = copy.apply(items) {
+                    cell.break_off(generation);
                     return Ok(false);
                 }
                 if is_all {

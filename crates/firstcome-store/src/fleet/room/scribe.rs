@@ -84,7 +84,7 @@ impl<D: Held> Node<D> {
             for record in &page.records {
                 match record {
                     Record::Change(Change::Admitted { slot, .. }) => {
-                        row.admissions = row.admissions.max(slot.admission)
+                        row.admissions = row.admissions.max(slot.admission);
                     }
                     Record::Change(Change::Reached(reached)) => row.reached = row.reached.max(*reached),
                     Record::Closed { first } => row.reached = *first,
