@@ -1,7 +1,9 @@
-//! Keys of callers: from the environment or files, else made at the first start, shown once, and kept as digests.
+//! Keys of callers: from the environment or files, else made at the first start, shown once, and kept as digests in the
+//! directory, or in the database of a deployment.
 
 use crate::Failure;
 use anyhow::{Context, anyhow, bail};
+use firstcome::fleet::Fleet;
 use firstcome_server::Scope;
 use firstcome_server::auth::{KEY_CHARS_MIN, KeyDigest, Keys};
 use serde::{Deserialize, Serialize};
@@ -25,7 +27,8 @@ pub(crate) struct Fresh {
     pub(crate) service: String,
 }
 
-fn from_environment(name: &str) -> anyhow::Result<Option<String>> {
+/// A secret of this name: in the environment itself, or in a file that the environment names.
+pub(crate) fn from_environment(name: &str) -> anyhow::Result<Option<String>> {
     #[expect(clippy::disallowed_methods, reason = "secrets come in by the environment, never by the command line")]
     let read = |name: &str| match std::env::var(name) {
         Ok(value) => Ok(Some(value)),
@@ -118,6 +121,23 @@ pub(crate) fn of_directory(data: &Path) -> Result<(Keys, Option<Fresh>), Failure
     // Somebody was faster, and has shown those: nobody ever sees the ones that were made here.
     let keys = stored(&path)?.ok_or_else(|| anyhow!("{} was there and is gone", path.display()))?;
     Ok((keys, None))
+}
+
+/// Under which names the digests are kept beside a deployment.
+const ADMIN: &str = "api_key:admin";
+/// See [`ADMIN`].
+const SERVICE: &str = "api_key:service";
+
+/// The keys of a service over many nodes, made now if it has none. Of several nodes that find none at the same time one makes
+/// them, and the others use those.
+pub(crate) async fn of_deployment(fleet: &Fleet) -> Result<(Keys, Option<Fresh>), Failure> {
+    let fresh = Fresh { admin: make("admin")?, service: make("service")? };
+    let made = [&fresh.admin, &fresh.service].map(|key| *KeyDigest::of(key).as_bytes());
+    let kept = fleet.keep(&[(ADMIN, made[0]), (SERVICE, made[1])]).await.map_err(crate::fleet::failure)?;
+    let digests = kept.iter().map(|digest| KeyDigest::from_bytes(*digest));
+    let keys = Keys::Known([Scope::Admin, Scope::Service].into_iter().zip(digests).collect());
+    // Else somebody was faster, now or long ago, and has shown those: nobody ever sees the ones that were made here.
+    Ok((keys, (kept == made).then_some(fresh)))
 }
 
 /// The keys that this file has digests of, if it is there.

@@ -6,7 +6,10 @@
 mod archive;
 mod bench;
 mod database;
+mod doctor;
 mod drill;
+mod fleet;
+mod health;
 mod keys;
 mod lock;
 mod markup;
@@ -34,6 +37,12 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     /// Re-check every stored invariant, also beside a running service
     Verify(verify::VerifyArgs),
+    /// Make the tables of a database, or bring them to this version
+    Migrate(fleet::MigrateArgs),
+    /// Look whether what a service is to rest on keeps what it is told
+    Doctor(doctor::DoctorArgs),
+    /// Ask a running service whether it should get requests
+    Health(health::HealthArgs),
     /// Write out coupons and claims
     Export(archive::ExportArgs),
     /// Take in coupons and claims: all of them, or nothing
@@ -105,6 +114,9 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(args) => serve::run(*args),
         Command::Verify(args) => verify::run(&args),
+        Command::Migrate(args) => fleet::run_migrate(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Health(args) => health::run(&args),
         Command::Export(args) => archive::export(&args),
         Command::Import(args) => archive::import(&args),
         Command::Plan(args) => plan::run(&args),

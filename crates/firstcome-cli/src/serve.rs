@@ -1,5 +1,7 @@
-//! `firstcome serve`: the service over the embedded store, or of members and listings over a database.
+//! `firstcome serve`: the service over the embedded store, of members and listings over a database, or as one node of many
+//! over Redis and a database.
 
+use crate::fleet::{self, Node, Servers};
 use crate::keys;
 use crate::output::write_out;
 use crate::settings::{self, File, duration};
@@ -9,6 +11,7 @@ use clap::Args;
 use firstcome::core::coupon::{CouponLimit, CouponSettings};
 use firstcome::core::id::CouponName;
 use firstcome::edge::SystemClock;
+use firstcome::fleet::DeploymentSecret;
 use firstcome::sql::{Address, SqlMarket};
 use firstcome::{CouponStore, Embedded, Locks};
 use firstcome_server::address::{Block, Proxies};
@@ -37,9 +40,16 @@ pub(crate) struct ServeArgs {
     /// Directory of the embedded store [default: ./firstcome-data]
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Database of members and listings, as postgres://… or mysql://…: serves these alone; keys are still kept in --data
+    /// Redis or Valkey of a service over many nodes, as redis://…, redis+sentinel://… or redis+cluster://…; with --sql
+    #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true)]
+    redis: Option<String>,
+    /// Database, as postgres://… or mysql://…. With --redis everything is kept in both; without it members and listings alone are
+    /// served, and keys are kept in --data
     #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true)]
     sql: Option<String>,
+    /// File with the secret of a service over many nodes, the same for each [default: FIRSTCOME_SECRET]
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
     /// Development mode: a call without a key acts as admin; loopback only
     #[arg(long, env = "FIRSTCOME_DEV")]
     dev: bool,
@@ -70,11 +80,21 @@ pub(crate) struct ServeArgs {
     config: Option<PathBuf>,
 }
 
+/// What is served from where.
+enum Stores {
+    /// Everything from the data directory.
+    Directory,
+    /// Members and listings from a database, by its address.
+    Market(String),
+    /// Everything from servers that other nodes share.
+    Fleet(Servers),
+}
+
 struct Plan {
     listen: SocketAddr,
     admin_listen: Option<SocketAddr>,
     data: PathBuf,
-    sql: Option<String>,
+    stores: Stores,
     dev: bool,
     /// Keys that came with the call; none if they are those of the data directory.
     keys: Option<Keys>,
@@ -102,6 +122,24 @@ fn joins(per_minute: Option<u32>) -> Option<RateLimit> {
     Some(RateLimit { per_minute, burst: NonZeroU32::new(per_minute.get() / 4).unwrap_or(NonZeroU32::MIN) })
 }
 
+fn stores(
+    redis: Option<String>,
+    sql: Option<String>,
+    secret: impl FnOnce() -> Result<DeploymentSecret, Failure>,
+) -> Result<Stores, Failure> {
+    if let Some(url) = &sql {
+        Address::parse(url).map_err(|error| Failure::Usage(error.into()))?;
+    }
+    match (redis, sql) {
+        (None, None) => Ok(Stores::Directory),
+        (None, Some(sql)) => Ok(Stores::Market(sql)),
+        (Some(redis), Some(sql)) => Ok(Stores::Fleet(Servers { redis, sql, secret: secret()? })),
+        (Some(_), None) => Err(Failure::Usage(anyhow!(
+            "--redis needs --sql: Redis decides the order, and what was told is kept in a database"
+        ))),
+    }
+}
+
 fn plan(args: ServeArgs) -> Result<Plan, Failure> {
     let file = File::read(args.config.as_deref())?;
     let listen = args.listen.or(file.listen).unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080)));
@@ -124,11 +162,9 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
         let value = text.parse().ok().filter(|_| valid && !text.ends_with('/'));
         value.ok_or_else(|| Failure::Usage(anyhow!("{text:?} is not an origin like https://example.org")))
     };
-    let sql = args.sql.or(file.sql);
-    if let Some(url) = &sql {
-        Address::parse(url).map_err(|error| Failure::Usage(error.into()))?;
-    }
-    if sql.is_some() && !args.coupon.is_empty() {
+    let secret = || fleet::secret(args.secret_file.as_deref(), file.secret_file.as_deref());
+    let stores = stores(args.redis.or(file.redis), args.sql.or(file.sql), secret)?;
+    if matches!(stores, Stores::Market(_)) && !args.coupon.is_empty() {
         return Err(Failure::Usage(anyhow!("--coupon makes no sense with --sql alone: it serves no coupons")));
     }
     let keys = if args.dev { Some(Keys::Dev) } else { keys::given()? };
@@ -136,7 +172,7 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
         listen,
         admin_listen: args.admin_listen.or(file.admin_listen),
         data: args.data.or(file.data).unwrap_or_else(|| PathBuf::from("firstcome-data")),
-        sql,
+        stores,
         dev: args.dev,
         keys,
         coupons: args.coupon,
@@ -181,7 +217,7 @@ pub(crate) fn run(args: ServeArgs) -> Outcome {
     #[cfg(feature = "planted-bugs")]
     plant()?;
     let runtime = in_order().enable_all().build()?;
-    if plan.sql.is_some() {
+    if !matches!(plan.stores, Stores::Directory) {
         return runtime.block_on(serve(&plan, None));
     }
     let store = firstcome::sqlite::open(&plan.data, Arc::new(SystemClock::default())).map_err(Failure::Store)?;
@@ -191,26 +227,30 @@ pub(crate) fn run(args: ServeArgs) -> Outcome {
     served
 }
 
-/// The service over the embedded store, or else over the database that the plan names; and keys that were made now.
-async fn app(plan: &Plan, store: Option<Embedded>) -> Result<(App, Option<keys::Fresh>), Failure> {
-    let market = match &plan.sql {
-        Some(url) => Some(SqlMarket::open(url).await.map_err(|error| Failure::Unreachable(error.into()))?),
-        None => None,
-    };
-    if let Some(store) = &store {
-        for (name, limit) in &plan.coupons {
-            if store.coupon(name).await?.is_err() {
-                let put = store.put_coupon(name, CouponSettings::with_limit(*limit)).await?;
-                put.map_err(|refused| anyhow!("coupon {name}: {}", refused.rejection.code()))?;
-            }
+/// Makes the coupons of the call that are not there.
+async fn make_coupons(store: &impl CouponStore, coupons: &[(CouponName, CouponLimit)]) -> Outcome {
+    for (name, limit) in coupons {
+        if store.coupon(name).await?.is_err() {
+            let put = store.put_coupon(name, CouponSettings::with_limit(*limit)).await?;
+            put.map_err(|refused| anyhow!("coupon {name}: {}", refused.rejection.code()))?;
         }
     }
-    // After everything that can fail: keys that are made now are shown this once.
-    let (keys, fresh) = match &plan.keys {
-        Some(keys) => (keys.clone(), None),
-        None => keys::of_directory(&plan.data)?,
-    };
-    let config = Config {
+    Ok(())
+}
+
+/// A service that is about to begin.
+struct Opened {
+    app: App,
+    /// Keys that were made now.
+    fresh: Option<keys::Fresh>,
+    /// What is kept where.
+    place: String,
+}
+
+/// Opens the stores that the plan names; the embedded one is open already. Keys come last: those that are made now are shown
+/// this once.
+async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure> {
+    let config = |keys| Config {
         keys,
         allow_origins: plan.allow_origins.clone(),
         limits: plan.limits,
@@ -218,15 +258,36 @@ async fn app(plan: &Plan, store: Option<Embedded>) -> Result<(App, Option<keys::
         joins: plan.joins,
         locks: plan.locks,
     };
-    let app = match (store, market) {
-        (Some(store), _) => {
-            let (locks, handle_key) = Locks::open_with_handles(&plan.data).map_err(Failure::Store)?;
-            App::with_locks(store, config, locks, handle_key)
-        }
-        (None, Some(market)) => App::of_market(market, config),
-        (None, None) => return Err(Failure::Usage(anyhow!("neither a directory nor a database is given"))),
+    let of_directory = || match &plan.keys {
+        Some(keys) => Ok((keys.clone(), None)),
+        None => keys::of_directory(&plan.data),
     };
-    Ok((app, fresh))
+    match (&plan.stores, embedded) {
+        (Stores::Fleet(servers), _) => {
+            let node = Node::open(servers).await?;
+            make_coupons(&node.fleet, &plan.coupons).await?;
+            let (keys, fresh) = match &plan.keys {
+                Some(keys) => (keys.clone(), None),
+                None => node.keys().await?,
+            };
+            let place = format!("coupons, members, listings and locks on {}", node.place);
+            Ok(Opened { app: node.app(config(keys)), fresh, place })
+        }
+        (Stores::Market(url), _) => {
+            let market = SqlMarket::open(url).await.map_err(|error| Failure::Unreachable(error.into()))?;
+            let (keys, fresh) = of_directory()?;
+            let place = format!("members and listings on {:?}", Address::parse(url)?);
+            Ok(Opened { app: App::of_market(market, config(keys)), fresh, place })
+        }
+        (Stores::Directory, Some(store)) => {
+            make_coupons(&store, &plan.coupons).await?;
+            let (keys, fresh) = of_directory()?;
+            let (locks, handle_key) = Locks::open_with_handles(&plan.data).map_err(Failure::Store)?;
+            let place = format!("data in {}", plan.data.display());
+            Ok(Opened { app: App::with_locks(store, config(keys), locks, handle_key), fresh, place })
+        }
+        (Stores::Directory, None) => Err(Failure::Usage(anyhow!("neither a directory nor a database is given"))),
+    }
 }
 
 async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
@@ -237,9 +298,9 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
         Some(address) => Some(bind(address).await?),
         None => None,
     };
-    let (app, fresh) = app(plan, store).await?;
-    let app = Arc::new(app);
-    announce(plan, &listener, admin.as_ref(), fresh.as_ref())?;
+    let opened = open(plan, store).await?;
+    announce(plan, &listener, admin.as_ref(), &opened)?;
+    let app = Arc::new(opened.app);
     let (stop, stopping) = tokio::sync::watch::channel(());
     let stopped = |mut stopping: tokio::sync::watch::Receiver<()>| async move {
         // An error means that the sender is gone, which is the signal too.
@@ -271,19 +332,16 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
 }
 
 /// Tells where it listens, and the keys that were made: on standard output, since programs wait for these lines.
-fn announce(plan: &Plan, listener: &TcpListener, admin: Option<&TcpListener>, fresh: Option<&keys::Fresh>) -> Outcome {
+fn announce(plan: &Plan, listener: &TcpListener, admin: Option<&TcpListener>, opened: &Opened) -> Outcome {
     let mut text = format!("listening on http://{}\n", listener.local_addr()?);
     if let Some(admin) = admin {
         text.push_str(&format!("admin on http://{}\n", admin.local_addr()?));
     }
-    match &plan.sql {
-        Some(url) => text.push_str(&format!("members and listings on {:?}\n", Address::parse(url)?)),
-        None => text.push_str(&format!("data in {}\n", plan.data.display())),
-    }
+    text.push_str(&format!("{}\n", opened.place));
     if plan.dev {
         text.push_str("development mode: every call from this machine acts as admin\n");
     }
-    if let Some(keys::Fresh { admin, service }) = fresh {
+    if let Some(keys::Fresh { admin, service }) = &opened.fresh {
         text.push_str("keys, shown this once and kept only as digests:\n");
         text.push_str(&format!("  admin   {admin}\n  service {service}\n"));
     }

@@ -22,6 +22,8 @@ pub(crate) struct File {
     pub(crate) admin_listen: Option<SocketAddr>,
     pub(crate) data: Option<PathBuf>,
     pub(crate) sql: Option<String>,
+    pub(crate) redis: Option<String>,
+    pub(crate) secret_file: Option<PathBuf>,
     pub(crate) allow_origin: Option<Vec<String>>,
     #[serde(default, deserialize_with = "blocks")]
     pub(crate) trusted_proxy: Option<Vec<Block>>,

@@ -13,6 +13,7 @@ pub mod accept;
 pub mod address;
 pub mod api;
 pub mod auth;
+mod backend;
 pub mod error;
 mod locks;
 mod market;

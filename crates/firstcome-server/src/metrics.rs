@@ -1,15 +1,18 @@
 //! Figures for Prometheus. Labels come from fixed lists: never a name, a user or a ticket.
 
+mod fleet;
 mod lock;
 mod market;
 
 pub(crate) use lock::{Ending, LockFigures};
 pub(crate) use market::{MarketFigures, Movement};
 
+use crate::backend::Backend;
 use crate::error::Code;
 use crate::market::Market;
 use firstcome::stats::Histogram as StoreHistogram;
 use firstcome::{Embedded, stats::WriterStats};
+use fleet::FleetCollector;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -31,6 +34,7 @@ pub(crate) enum Route {
     PostClaim,
     GetClaim,
     GetClaims,
+    GetDeadLetters,
     PostRedemption,
     PutRoom,
     GetRoom,
@@ -58,13 +62,14 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    const ALL: [(Self, &'static str); 30] = [
+    const ALL: [(Self, &'static str); 31] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::GetCoupon, "get_coupon"),
         (Self::DeleteCoupon, "delete_coupon"),
         (Self::PostClaim, "post_claim"),
         (Self::GetClaim, "get_claim"),
         (Self::GetClaims, "get_claims"),
+        (Self::GetDeadLetters, "get_dead_letters"),
         (Self::PostRedemption, "post_redemption"),
         (Self::PutRoom, "put_room"),
         (Self::GetRoom, "get_room"),
@@ -125,8 +130,8 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Figures of a service. Those of the embedded store are shown if it is what is served.
-    pub(crate) fn new(store: Option<&Embedded>, market: &Market) -> Self {
+    /// Figures of a service. Those of the store are shown if it is what is served.
+    pub(crate) fn new(store: Option<&Backend>, market: &Market) -> Self {
         let mut registry = Registry::with_prefix("firstcome");
         let requests = Family::<RequestLabels, Counter>::default();
         registry.register("http_requests", "Answered calls by route and status", requests.clone());
@@ -149,8 +154,10 @@ impl Metrics {
         let locks = LockFigures::register(&mut registry);
         let market_figures = MarketFigures::register(&mut registry);
         registry.register_collector(Box::new(MarketCollector(market.clone())));
-        if let Some(store) = store {
-            registry.register_collector(Box::new(StoreCollector(store.clone())));
+        match store {
+            Some(Backend::Embedded(store)) => registry.register_collector(Box::new(StoreCollector(store.clone()))),
+            Some(Backend::Fleet(fleet, _)) => registry.register_collector(Box::new(FleetCollector(fleet.clone()))),
+            None => {}
         }
         let counters = |route| STATUSES.map(|status| requests.get_or_create(&RequestLabels { route, status }).clone());
         Self {

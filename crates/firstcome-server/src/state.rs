@@ -3,6 +3,7 @@
 use crate::accept::Limits;
 use crate::address::{self, Proxies};
 use crate::auth::{Caller, Keys};
+use crate::backend::Backend;
 use crate::error::Code;
 use crate::error::Problem;
 use crate::locks::{Desk, LockLimits, Parts};
@@ -14,7 +15,8 @@ use axum::http::{HeaderMap, HeaderValue};
 use firstcome::core::id::MemberName;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::{draw_hasher, draw_secret};
-use firstcome::{CouponStore, Embedded, HandleKey, Locks, MarketStore, RoomStore};
+use firstcome::fleet::Fleet;
+use firstcome::{Embedded, HandleKey, Locks, MarketStore};
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -49,7 +51,7 @@ impl Config {
 
 /// A service: its store, its settings, its figures.
 pub struct App {
-    pub(crate) store: Embedded,
+    pub(crate) store: Backend,
     pub(crate) market: Market,
     /// Whether members and listings are all that is served: then `store` is an empty one, and nobody reaches it.
     pub(crate) is_market_alone: bool,
@@ -60,14 +62,14 @@ pub struct App {
     /// Absent until the first room is made.
     passes: OnceLock<Passes>,
     draining: watch::Sender<bool>,
-    /// When the market was last asked whether it answers, and whether it did.
+    /// When the stores were last asked whether they answer, and whether they did.
     probe: Mutex<Option<(Instant, bool)>>,
 }
 
 /// For so long it counts that another store has answered, or has not: anybody may ask, without a key.
 const PROBE_COUNTS: Duration = Duration::from_secs(1);
 
-fn pass_keys(store: &Embedded) -> Option<PassKeys> {
+fn pass_keys(store: &Backend) -> Option<PassKeys> {
     let mut keys = store.pass_secrets().into_iter().map(|secret| PassKey::new(secret.id, secret.bytes));
     let mut keys: Vec<PassKey> = keys.by_ref().collect::<Result<_, _>>().ok()?;
     let current = keys.pop()?;
@@ -88,7 +90,19 @@ impl App {
     /// it is kept where they are. Call within a Tokio runtime.
     pub fn with_locks(store: Embedded, config: Config, locks: Locks, handle_key: HandleKey) -> Self {
         let market = Market::over(store.clone());
-        Self::of_parts(store, market, false, config, locks, handle_key)
+        Self::of_parts(Backend::Embedded(store), market, false, config, locks, handle_key)
+    }
+
+    /// One node of many: coupons over `fleet`, members and listings in the same database, locks on the same Redis. All nodes
+    /// have the same `handle_key`. The rows of rooms are answered `not_served`. Call within a Tokio runtime.
+    pub fn of_fleet(
+        fleet: Fleet,
+        market: impl MarketStore + 'static,
+        config: Config,
+        locks: Locks,
+        handle_key: HandleKey,
+    ) -> Self {
+        Self::of_parts(Backend::fleet(fleet), Market::over(market), false, config, locks, handle_key)
     }
 
     /// A service of members and listings alone, over any store of them: the rows of coupons, rooms and locks are answered
@@ -99,11 +113,11 @@ impl App {
         #[expect(clippy::expect_used, reason = "nothing here is safe without chance")]
         let secret = draw_secret().expect("the operating system gives random bytes");
         let (market, locks) = (Market::over(market), Locks::memory());
-        Self::of_parts(Embedded::memory(), market, true, config, locks, HandleKey::new(secret))
+        Self::of_parts(Backend::Embedded(Embedded::memory()), market, true, config, locks, HandleKey::new(secret))
     }
 
     fn of_parts(
-        store: Embedded,
+        store: Backend,
         market: Market,
         is_market_alone: bool,
         config: Config,
@@ -175,10 +189,10 @@ impl App {
         self.store.fault().map(|fault| fault.kind.code())
     }
 
-    /// Whether the market can be reached. That of the embedded store is in this process; another one is asked for what
-    /// nobody has, once in [`PROBE_COUNTS`] however many want to know.
-    pub(crate) async fn market_answers(&self) -> bool {
-        if !self.is_market_alone {
+    /// Whether the stores can be reached. Those of this process can; others are asked, the market for what nobody has, once in
+    /// [`PROBE_COUNTS`] however many want to know.
+    pub(crate) async fn stores_answer(&self) -> bool {
+        if !self.is_market_alone && self.store.as_embedded().is_some() {
             return true;
         }
         let Ok(nobody) = MemberName::parse("readyz") else { return false };
@@ -189,10 +203,19 @@ impl App {
         {
             return answers;
         }
-        let answer = tokio::time::timeout(self.config.limits.answer, self.market.balance(&nobody)).await;
-        let answers = matches!(answer, Ok(Ok(_)));
+        let both = async { tokio::join!(self.store.answers(), self.market.balance(&nobody)) };
+        let answer = tokio::time::timeout(self.config.limits.answer, both).await;
+        let answers = matches!(answer, Ok((Ok(()), Ok(_))));
         *probe = Some((Instant::now(), answers));
         answers
+    }
+
+    /// The rows that are not served here, by the beginnings of their paths.
+    pub(crate) const fn lacks(&self) -> &'static [&'static str] {
+        if self.is_market_alone {
+            return &["/v1/coupons/", "/v1/rooms/", "/v1/locks/", "/v1/pass-keys"];
+        }
+        self.store.lacks()
     }
 
     pub(crate) fn is_dev(&self) -> bool {

@@ -83,7 +83,7 @@ fn time_syncs(directory: &Path) -> anyhow::Result<Vec<u64>> {
 }
 
 /// The type of the file system that holds a path: that of the longest mount point above it.
-fn file_system(path: &Path) -> anyhow::Result<String> {
+pub(crate) fn file_system(path: &Path) -> anyhow::Result<String> {
     let path = path.canonicalize()?;
     let mounts = fs::read_to_string("/proc/mounts").context("cannot read the mounts")?;
     let above = mounts.lines().filter_map(|line| {

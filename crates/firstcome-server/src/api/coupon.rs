@@ -15,14 +15,14 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use firstcome::core::coupon::{Attributes, Claim as ClaimCommand, Effect, Rejection};
+use firstcome::core::coupon::{Acknowledge, Attributes, Claim as ClaimCommand, CouponSettings, Effect, Rejection};
 use firstcome::core::id::{CouponName, UserId};
 use firstcome::core::room::Number;
-use firstcome::{CouponStore, Put, RedeemRequest, Refused};
+use firstcome::{Given, Put, RedeemRequest, Refused};
 use std::sync::Arc;
 
 /// What a rule's refusal looks like over HTTP.
-fn refused(app: &App, coupon: &CouponName, user: &str, refused: &Refused) -> Problem {
+pub(super) fn refused(app: &App, coupon: &CouponName, user: &str, refused: &Refused) -> Problem {
     match refused.rejection {
         Rejection::UnknownCoupon => Code::UnknownCoupon.into(),
         Rejection::KeyReused(_) => Code::IdempotencyKeyReused.into(),
@@ -79,7 +79,8 @@ pub(crate) async fn put_coupon(State(app): State<Arc<App>>, path: PathName, requ
         app.caller(&parts.headers)?.require(Scope::Admin)?;
         let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
         let bytes = body::read(&parts.headers, body, app.config.limits.body).await?;
-        let settings = body::parse::<CouponBody>(&bytes)?.settings()?;
+        let settings = body::parse::<CouponBody>(&bytes)?.settings(app.store.as_fleet().is_some())?;
+        may_acknowledge(&app, &settings).await?;
         let put = answered(&app, app.store.put_coupon(&coupon, settings)).await?;
         let put = put.map_err(|refusal| refused(&app, &coupon, "", &refusal))?;
         let status = if put == Put::Created { StatusCode::CREATED } else { StatusCode::OK };
@@ -91,7 +92,20 @@ pub(crate) async fn put_coupon(State(app): State<Arc<App>>, path: PathName, requ
 async fn show(app: &App, coupon: &CouponName) -> Result<Response, Problem> {
     let view = answered(app, app.store.coupon(coupon)).await?;
     let view = view.map_err(|refusal| refused(app, coupon, "", &refusal))?;
-    Ok(Json(Coupon::new(coupon, &view)).into_response())
+    Ok(Json(Coupon::new(coupon, &view, app.store.as_fleet().is_some())).into_response())
+}
+
+/// Refuses claims that are told before they are stored where a restart of Redis would lose them.
+async fn may_acknowledge(app: &App, settings: &CouponSettings) -> Result<(), Problem> {
+    let Some(fleet) = app.store.as_fleet().filter(|_| settings.acknowledge == Acknowledge::Placed) else {
+        return Ok(());
+    };
+    let forgets = answered(app, async { Ok(Ok::<_, Refused>(fleet.gate_forgets().await?)) }).await?;
+    if let Ok(None) = forgets {
+        return Ok(());
+    }
+    let detail = "durability gate needs a Redis that syncs each write: appendonly yes and appendfsync always";
+    Err(Problem::field(Code::InvalidField, "durability", detail))
 }
 
 /// Show a coupon
@@ -198,10 +212,13 @@ impl Claimant {
 /// Claim one coupon for a user
 ///
 /// First come, first served, one each. A service key claims for any `user`. A coupon behind a waiting room is also
-/// claimed by a pass of that room, for the pass's own user, or once for a pass without one. The answer comes after the claim is durable. A repeat by the same user has no
-/// second effect: with the same `Idempotency-Key` and body it is answered 201 again, else 409 `already_issued` with
-/// the claim. Order of refusals: `idempotency_key_reused`, `already_issued`, `deleted`, `not_open`, `expired`,
-/// `sold_out`.
+/// claimed by a pass of that room, for the pass's own user, or once for a pass without one. The answer comes after the
+/// claim is durable. A repeat by the same user has no second effect: with the same `Idempotency-Key` and body it is
+/// answered 201 again, else 409 `already_issued` with the claim. Order of refusals: `idempotency_key_reused`,
+/// `already_issued`, `deleted`, `not_open`, `expired`, `sold_out`.
+///
+/// Where the coupon says `durability: gate` the answer comes once the place is certain, without `serial` and `code`, and
+/// says `durability: gate` itself: such a claim can be lost with Redis until the user's claim is shown, with both.
 #[utoipa::path(post, path = "/v1/coupons/{coupon}/claims", tag = "Coupons", security(("service" = [])),
     params(("coupon" = String, Path, description = "Name of the coupon"),
         ("X-Firstcome-Pass" = Option<String>, Header, description = "Instead of a key: a pass of the coupon's room"),
@@ -234,9 +251,12 @@ pub(crate) async fn post_claim(State(app): State<Arc<App>>, path: PathName, requ
         let meaning = [user.as_str().as_bytes(), attributes.as_ref().map_or("", Attributes::as_str).as_bytes()];
         let request = body::request(&parts.headers, claimant.caller(), (coupon.as_str(), "claims"), &meaning)?;
         let claim = ClaimCommand { user: user.clone(), attributes, request };
-        let claimed = answered(&app, app.store.claim(&coupon, claim)).await?;
-        let claimed = claimed.map_err(|refusal| refused(&app, &coupon, user.as_str(), &refusal))?.into_inner();
-        let claim = Claim::new(&coupon, user.as_str(), &claimed, app.durability());
+        let given = answered(&app, app.store.claim_early(&coupon, claim)).await?;
+        let given = given.map_err(|refusal| refused(&app, &coupon, user.as_str(), &refusal))?.into_inner();
+        let claim = match &given {
+            Given::Stored(claimed) => Claim::new(&coupon, user.as_str(), claimed, app.durability()),
+            Given::Placed(since) => Claim::placed(&coupon, user.as_str(), *since),
+        };
         Ok((StatusCode::CREATED, NO_STORE, Json(claim)).into_response())
     };
     measured(&app, Route::PostClaim, call).await

@@ -20,14 +20,14 @@ pub(crate) async fn healthz() -> &'static str {
 
 /// Whether it should get requests
 ///
-/// The store takes writes and the service does not drain. `reason` is a fixed word.
+/// The stores answer and take writes, and the service does not drain. `reason` is a fixed word.
 #[utoipa::path(get, path = "/readyz", tag = "Operations", responses(
     (status = 200, description = "It should"),
     (status = 503, description = "It should not")
 ))]
 pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
     let unready = match app.unready() {
-        None if !app.market_answers().await => Some("store_unavailable"),
+        None if !app.stores_answer().await => Some("store_unavailable"),
         reason => reason,
     };
     match unready {

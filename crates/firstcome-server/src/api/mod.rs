@@ -2,6 +2,7 @@
 
 pub(crate) mod body;
 mod coupon;
+mod dead_letter;
 mod health;
 mod listing;
 mod lock;
@@ -17,10 +18,10 @@ use crate::metrics::Route;
 use crate::pages::{self, SecuritySchemes};
 use crate::state::App;
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, Request, header};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use firstcome::StoreError;
@@ -57,6 +58,7 @@ fn documented() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .routes(routes!(coupon::put_coupon, coupon::get_coupon, coupon::delete_coupon))
         .routes(routes!(coupon::post_claim, coupon::get_claims))
         .routes(routes!(coupon::get_claim))
+        .routes(routes!(dead_letter::get_dead_letters))
         .routes(routes!(coupon::post_redemption))
         .routes(routes!(room::put_room, room::get_room, room::delete_room))
         .routes(routes!(room::post_ticket))
@@ -99,12 +101,9 @@ const PUBLIC_ROWS: [(Method, &str); 8] = [
     (Method::GET, "/v1/listings/{listing}"),
 ];
 
-/// What a service of members and listings alone does not have.
-const NOT_OF_MARKET: [&str; 4] = ["/v1/coupons/", "/v1/rooms/", "/v1/locks/", "/v1/pass-keys"];
-
-/// Sends away whoever asks a service of members and listings alone for something else.
-async fn market_alone(request: axum::extract::Request, next: Next) -> Response {
-    if NOT_OF_MARKET.iter().any(|rows| request.uri().path().starts_with(rows)) {
+/// Sends away whoever asks for rows that this service does not have.
+async fn served(State(lacks): State<&'static [&'static str]>, request: axum::extract::Request, next: Next) -> Response {
+    if lacks.iter().any(|rows| request.uri().path().starts_with(rows)) {
         return Problem::new(Code::NotServed).into_response();
     }
     next.run(request).await
@@ -148,7 +147,8 @@ pub fn router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed))
         // Bodies are read by `body::read`, which has a limit and a deadline of its own.
         .layer(DefaultBodyLimit::disable());
-    let router = if app.is_market_alone { router.layer(from_fn(market_alone)) } else { router };
+    let lacks = app.lacks();
+    let router = if lacks.is_empty() { router } else { router.layer(from_fn_with_state(lacks, served)) };
     // Outside of the fallbacks, which would else answer the browser's question before the call.
     let router = match cors {
         Some(cors) => router.layer(cors),
@@ -161,7 +161,7 @@ pub fn router(app: Arc<App>) -> Router {
 /// special about a call (another state, a page of another origin, a name that is written in another way) makes it `None`:
 /// then the router answers, as it would have answered this.
 pub(crate) fn told_at_once<B>(app: &App, request: &Request<B>) -> Option<Response> {
-    if request.method() != Method::GET || request.headers().contains_key(header::ORIGIN) || app.is_market_alone {
+    if request.method() != Method::GET || request.headers().contains_key(header::ORIGIN) || !app.lacks().is_empty() {
         return None;
     }
     let (room, ticket) = request.uri().path().strip_prefix("/v1/rooms/")?.split_once("/tickets/")?;

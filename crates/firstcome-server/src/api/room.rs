@@ -20,7 +20,7 @@ use firstcome::core::id::{RoomName, UserId};
 use firstcome::core::room::{Join, Number, Rejection, TicketState};
 use firstcome::core::time::Timestamp;
 use firstcome::edge::Stopwatch;
-use firstcome::{Joining, PassCheck, Put, RoomStore, StoreError, TicketAnswer};
+use firstcome::{Joining, PassCheck, Put, StoreError, TicketAnswer};
 use serde::Serialize;
 use std::sync::Arc;
 

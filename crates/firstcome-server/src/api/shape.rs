@@ -3,11 +3,11 @@
 use super::market_shape::Purchase;
 use crate::error::{Code, Problem as Refusal};
 use crate::rfc3339::{self, format as instant};
-use firstcome::core::coupon::{Attributes, CouponLimit, CouponSettings, Title};
+use firstcome::core::coupon::{Acknowledge, Attributes, CouponLimit, CouponSettings, Title};
 use firstcome::core::id::{CouponName, RoomName};
 use firstcome::core::limits::{COUPON_LIMIT_MAX, TITLE_BYTES_MAX};
 use firstcome::core::time::Timestamp;
-use firstcome::{ClaimRecord, Claimed, CouponView};
+use firstcome::{ClaimRecord, Claimed, CouponView, Durability};
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -105,16 +105,23 @@ pub(crate) struct CouponBody {
     title: Option<String>,
     /// Public claims need a pass of this room
     room: Option<String>,
-    /// Only with `--redis --sql`
+    /// Only with `--redis --sql`: `sql` (claims are told once they are stored) or `gate` (sooner: they can be lost with Redis)
+    #[schema(example = "sql")]
     durability: Option<String>,
 }
 
 impl CouponBody {
-    pub(crate) fn settings(&self) -> Result<CouponSettings, Refusal> {
+    /// The settings; with `may_choose` the durability can be chosen.
+    pub(crate) fn settings(&self, may_choose: bool) -> Result<CouponSettings, Refusal> {
         let wrong = |field: &str, detail: &str| Refusal::field(Code::InvalidField, field, format!("{field} {detail}"));
-        if self.durability.is_some() {
-            return Err(wrong("durability", "can be chosen only on a service with --redis and --sql"));
-        }
+        let acknowledge = match self.durability.as_deref() {
+            Some(_) if !may_choose => {
+                return Err(wrong("durability", "can be chosen only on a service with --redis and --sql"));
+            }
+            None | Some("sql") => Acknowledge::Stored,
+            Some("gate") => Acknowledge::Placed,
+            Some(_) => return Err(wrong("durability", "must be sql or gate")),
+        };
         let opens_at = read_instant("opens_at", self.opens_at.as_deref())?;
         let expires_at = read_instant("expires_at", self.expires_at.as_deref())?;
         let redeem_until = read_instant("redeem_until", self.redeem_until.as_deref())?;
@@ -134,7 +141,7 @@ impl CouponBody {
             redeem_until,
             title: title.transpose()?,
             room,
-            acknowledge: firstcome::core::coupon::Acknowledge::Stored,
+            acknowledge,
         })
     }
 }
@@ -156,10 +163,13 @@ pub(crate) struct Coupon<'a> {
     opens_at: Option<String>,
     expires_at: Option<String>,
     redeem_until: Option<String>,
+    /// When claims are told: sql or gate. Absent where it cannot be chosen
+    #[serde(skip_serializing_if = "Option::is_none")]
+    durability: Option<&'static str>,
 }
 
 impl<'a> Coupon<'a> {
-    pub(crate) fn new(name: &'a CouponName, view: &'a CouponView) -> Self {
+    pub(crate) fn new(name: &'a CouponName, view: &'a CouponView, shows_durability: bool) -> Self {
         let settings = &view.settings;
         Self {
             coupon: name.as_str(),
@@ -172,9 +182,16 @@ impl<'a> Coupon<'a> {
             opens_at: settings.opens_at.map(instant),
             expires_at: settings.expires_at.map(instant),
             redeem_until: settings.redeem_until.map(instant),
+            durability: shows_durability.then_some(match settings.acknowledge {
+                Acknowledge::Stored => Durability::Sql.as_str(),
+                Acknowledge::Placed => GATE,
+            }),
         }
     }
 }
+
+/// The durability of a claim that can be lost with the gate.
+const GATE: &str = "gate";
 
 /// A request for one coupon
 #[derive(Deserialize, ToSchema)]
@@ -248,14 +265,16 @@ fn respell(json: &str, levels: u32, out: &mut String) -> Result<(), serde_json::
 pub(crate) struct Claim<'a> {
     coupon: &'a str,
     user: &'a str,
-    /// Its place: 1 for the first
-    serial: u32,
-    /// What its holder shows to redeem it
+    /// Its place: 1 for the first. Absent until the claim is stored
+    #[serde(skip_serializing_if = "Option::is_none")]
+    serial: Option<u32>,
+    /// What its holder shows to redeem it. Absent until the claim is stored
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "22229-HXKQ3-9WBRT-5MZCA")]
-    code: &'a str,
+    code: Option<&'a str>,
     #[schema(format = DateTime)]
     issued_at: String,
-    /// What it survives: memory or disk
+    /// What it survives: memory, disk or sql; gate is not stored yet, and can be lost with Redis
     #[schema(example = "disk")]
     durability: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -271,10 +290,24 @@ impl<'a> Claim<'a> {
         Self {
             coupon: coupon.as_str(),
             user,
-            serial: claimed.issued.serial.get(),
-            code: claimed.code.as_str(),
+            serial: Some(claimed.issued.serial.get()),
+            code: Some(claimed.code.as_str()),
             issued_at: instant(claimed.issued.issued_at),
             durability,
+            attributes: None,
+            redeemed_at: None,
+        }
+    }
+
+    /// A place that is not stored yet.
+    pub(crate) fn placed(coupon: &'a CouponName, user: &'a str, since: Timestamp) -> Self {
+        Self {
+            coupon: coupon.as_str(),
+            user,
+            serial: None,
+            code: None,
+            issued_at: instant(since),
+            durability: GATE,
             attributes: None,
             redeemed_at: None,
         }

@@ -8,12 +8,13 @@
 
 mod ledger;
 
+use crate::backend::Backend;
 use crate::metrics::{Ending, LockFigures};
 use firstcome::core::id::{LockName, OwnerName, RequestId};
 use firstcome::core::time::Timestamp;
 use firstcome::edge::Stopwatch;
 use firstcome::lock::Request;
-use firstcome::{Embedded, Fence, HandleKey, LockError, LockSeen, Locks};
+use firstcome::{Fence, HandleKey, LockError, LockSeen, Locks};
 use ledger::{Body, End, Found, Kept, Ledger};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -163,7 +164,7 @@ pub(crate) struct Desk {
     locks: Locks,
     handle_key: HandleKey,
     /// Says what time it is.
-    store: Embedded,
+    store: Backend,
     figures: LockFigures,
     places: Semaphore,
     /// How long the store may take to answer.
@@ -176,7 +177,7 @@ pub(crate) struct Desk {
 pub(crate) struct Parts {
     pub(crate) locks: Locks,
     pub(crate) handle_key: HandleKey,
-    pub(crate) store: Embedded,
+    pub(crate) store: Backend,
     pub(crate) figures: LockFigures,
     pub(crate) limits: LockLimits,
     pub(crate) patience: Duration,

@@ -14,6 +14,7 @@ mod idempotency;
 mod locks;
 mod market;
 mod model;
+mod nodes;
 mod operations;
 mod pages;
 mod promises;

@@ -31,6 +31,7 @@ fn routes() -> Vec<Route> {
         route(Method::POST, "/v1/coupons/{coupon}/claims", Scope::Service, Some(json!({"user": "eve"})), 201),
         route(Method::GET, "/v1/coupons/{coupon}/claims", Scope::Admin, None, 200),
         route(Method::GET, "/v1/coupons/{coupon}/claims/{user}", Scope::Service, None, 200),
+        route(Method::GET, "/v1/coupons/{coupon}/dead-letters", Scope::Admin, None, 200),
         route(Method::POST, "/v1/coupons/{coupon}/redemptions", Scope::Service, Some(json!({"code": "x"})), 404),
         route(Method::PUT, "/v1/rooms/{room}", Scope::Admin, Some(json!({"max_active": 1})), 200),
         route(Method::GET, "/v1/rooms/{room}", Scope::Public, None, 200),

@@ -346,15 +346,15 @@ impl Gate {
     }
 
     /// Which deployment the keys belong to: this one from now on, if to none.
-    pub(super) async fn belongs(&self, deployment: i64) -> Result<i64, FleetError> {
+    pub(super) async fn belongs(&self, deployment: i64) -> Result<i64, LinkError> {
         let mut run = BELONGS.with_keys(1);
-        let value = self.link.invoke(run.add("fc:deployment").add(deployment)).await.map_err(denied)?;
-        number(value).ok_or_else(|| unreadable().into())
+        let value = self.link.invoke(run.add("fc:deployment").add(deployment)).await?;
+        number(value).ok_or_else(unreadable)
     }
 }
 
 /// What it means at the opening that a script was not run, or not to its end.
-fn denied(error: LinkError) -> FleetError {
+pub(super) fn denied(error: LinkError) -> FleetError {
     match error {
         LinkError::Refused { code, says } => OpenError::Denied { code, says }.into(),
         LinkError::Unavailable { code, says } if code == "NOPERM" => OpenError::Denied { code, says }.into(),

@@ -22,7 +22,9 @@
 
 mod cell;
 mod coupon;
+mod deployment;
 mod drain;
+mod examine;
 mod gate;
 mod lane;
 mod looks;
@@ -33,6 +35,8 @@ mod room;
 mod truth;
 mod wrap;
 
+pub use deployment::{DeadLetter, migrate};
+pub use examine::{Deployment, Examined, examine};
 pub use options::{FleetError, FleetOptions};
 pub use wrap::{DeploymentSecret, SECRET_BYTES_MIN};
 
@@ -119,6 +123,8 @@ struct Node<D: Held> {
     gate: Gate,
     truth: Truth<D>,
     options: FleetOptions,
+    /// The number of the deployment.
+    deployment: i64,
     by_name: Mutex<HashMap<CouponName, Arc<Cell>, RandomState>>,
     by_id: Mutex<HashMap<i64, Weak<Cell>, RandomState>>,
     rooms: Mutex<HashMap<RoomName, Arc<RoomCell>, RandomState>>,
@@ -131,8 +137,8 @@ struct Node<D: Held> {
 }
 
 impl Fleet {
-    /// Connects to both, makes sure that they keep what they acknowledge, brings the tables to this version, and makes sure
-    /// that both belong to the same deployment. Must be called in a runtime with IO and time.
+    /// Connects to both, makes sure that they keep what they acknowledge, brings the tables to this version or refuses others
+    /// ([`crate::sql::Tables`]), and makes sure that both belong to the same deployment. Must be called in a runtime with IO and time.
     pub async fn open(
         redis: &str,
         sql: &str,
@@ -197,7 +203,7 @@ impl<D: Held> Node<D> {
     async fn new(gate: Gate, truth: Truth<D>, options: FleetOptions) -> Result<Arc<Self>, FleetError> {
         gate.rights().await?;
         let number = truth.deployment().await?;
-        let belongs = gate.belongs(number).await?;
+        let belongs = gate.belongs(number).await.map_err(gate::denied)?;
         if belongs != number {
             return Err(FleetError::OtherDeployment);
         }
@@ -205,6 +211,7 @@ impl<D: Held> Node<D> {
             gate,
             truth,
             options,
+            deployment: number,
             by_name: Mutex::new(HashMap::with_hasher(draw_hasher())),
             by_id: Mutex::new(HashMap::with_hasher(draw_hasher())),
             rooms: Mutex::new(HashMap::with_hasher(draw_hasher())),

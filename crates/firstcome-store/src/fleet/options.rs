@@ -3,6 +3,7 @@
 use crate::error::Fault;
 use crate::redis::{LinkError, LinkOptions, OpenError};
 use crate::sql::{DatabaseOptions, SqlError};
+use firstcome_core::id::CouponName;
 use std::time::Duration;
 
 /// How a node of many behaves.
@@ -54,4 +55,15 @@ pub enum FleetError {
          fc:deployment and all others that begin with fc:"
     )]
     OtherDeployment,
+    /// A coupon acknowledges claims at the gate, and the server may lose them.
+    #[error(
+        "coupon {coupon} tells claims when their place is certain (durability gate), and {why}: set appendonly yes and \
+         appendfsync always there, or give the coupon the durability sql"
+    )]
+    Forgets {
+        /// The coupon.
+        coupon: CouponName,
+        /// What the server does instead.
+        why: String,
+    },
 }

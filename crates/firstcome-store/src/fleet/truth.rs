@@ -6,12 +6,16 @@
 
 mod claims;
 mod coupons;
+mod dead_letters;
 mod deployment;
 mod redemptions;
 mod rooms;
+mod secrets;
 
 pub(super) use claims::{Batch, ClaimRow, Fresh, Written};
 pub(super) use coupons::CouponRow;
+pub(super) use dead_letters::{dead_letter_counts, early_coupon};
+pub(super) use deployment::deployed;
 pub(super) use redemptions::Used;
 pub(super) use rooms::{CEILING_BLOCK, Page, RoomRow};
 
@@ -21,6 +25,7 @@ use crate::edge::Clock;
 use crate::sql::SqlError;
 use crate::sql::base::{Base, Pause, Session, is_passing};
 use crate::sql::dialect::Dialect;
+use crate::sql::schema::Part;
 use crate::sql::{Address, DatabaseOptions, schema};
 use firstcome_core::time::{Now, Timestamp};
 use sqlx::{MySql, Postgres};
@@ -42,18 +47,48 @@ mod kind {
     pub(super) const REDEMPTION: i64 = 2;
 }
 
+/// The tables of what many nodes share.
+const fn part(steps: &'static [&'static str]) -> Part {
+    Part {
+        name: "coupons",
+        steps,
+        written: &[
+            ("firstcome_deployment", "number"),
+            ("firstcome_secret", "name"),
+            ("firstcome_coupon", "name"),
+            ("firstcome_claim", "name"),
+            ("firstcome_redemption", "redeemed_at"),
+            ("firstcome_coupon_request", "serial"),
+            ("firstcome_dead_letter", "at"),
+            ("firstcome_room", "reached"),
+            ("firstcome_ticket", "joined_at"),
+            ("firstcome_slot", "ended"),
+            ("firstcome_gone", "how"),
+            ("firstcome_pass_secret", "created_at"),
+        ],
+    }
+}
+
 /// A kind of database that can hold it.
 pub(super) trait Held: Dialect {
-    /// Step N brings the tables of version N to version N + 1. Steps are never changed once released, only added.
-    const STEPS: &'static [&'static str];
+    /// Its tables.
+    const PART: Part;
+    /// The type of a whole number of eight bytes, to cast to.
+    const WHOLE: &'static str;
+    /// As [`Dialect::UNLESS_THERE`], of secrets, which go by their names.
+    const SECRET_UNLESS_THERE: &'static str;
 }
 
 impl Held for Postgres {
-    const STEPS: &'static [&'static str] = &[include_str!("truth/postgres_0001.sql")];
+    const PART: Part = part(&[include_str!("truth/postgres_0001.sql")]);
+    const WHOLE: &'static str = "bigint";
+    const SECRET_UNLESS_THERE: &'static str = Self::UNLESS_THERE;
 }
 
 impl Held for MySql {
-    const STEPS: &'static [&'static str] = &[include_str!("truth/mysql_0001.sql")];
+    const PART: Part = part(&[include_str!("truth/mysql_0001.sql")]);
+    const WHOLE: &'static str = "SIGNED";
+    const SECRET_UNLESS_THERE: &'static str = "ON DUPLICATE KEY UPDATE name=name";
 }
 
 /// Whose clock decides.
@@ -88,14 +123,14 @@ impl Time {
 
 /// The tables of a deployment.
 pub(super) struct Truth<D: Held> {
-    base: Base<D>,
+    pub(super) base: Base<D>,
     secret: DeploymentSecret,
     pub(super) time: Time,
 }
 
 impl<D: Held> Truth<D> {
-    /// Connects, makes sure that the server keeps its promises, brings the tables to this version, and makes sure that the
-    /// secret is that of the deployment.
+    /// Connects, makes sure that the server keeps its promises, and brings the tables to this version or refuses others, as
+    /// the options say.
     pub(super) async fn open(
         address: Address,
         options: DatabaseOptions,
@@ -103,7 +138,7 @@ impl<D: Held> Truth<D> {
         time: Time,
     ) -> Result<Self, SqlError> {
         let truth = Self { base: Base::open(address, options).await?, secret, time };
-        schema::migrate(&truth.base, "coupons", D::STEPS).await?;
+        schema::prepare(&truth.base, D::PART).await?;
         Ok(truth)
     }
 

@@ -134,10 +134,15 @@ pub(crate) const fn is_passing(error: &SqlError) -> bool {
 impl<D: Dialect> Base<D> {
     /// Connects, and makes sure that the server keeps its promises.
     pub(crate) async fn open(address: Address, options: DatabaseOptions) -> Result<Self, SqlError> {
-        let pool = D::pool(address, &options)?;
-        let base = Self { pool, options, flushes: Flushes::default(), in_use: Arc::default() };
+        let base = Self::unchecked(address, options)?;
         schema::check(&base).await?;
         Ok(base)
+    }
+
+    /// The same whatever the server is. Nothing is sent yet.
+    pub(crate) fn unchecked(address: Address, options: DatabaseOptions) -> Result<Self, SqlError> {
+        let pool = D::pool(address, &options)?;
+        Ok(Self { pool, options, flushes: Flushes::default(), in_use: Arc::default() })
     }
 
     /// Takes a connection. Without one nothing was sent: [`SqlError::Overloaded`] if others have theirs, so that the server

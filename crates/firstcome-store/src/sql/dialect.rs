@@ -37,6 +37,8 @@ pub(crate) trait Dialect: Database<Row: Cells> {
     const UNLESS_THERE: &'static str;
     /// The microseconds of Unix time, by the server's clock at the begin of the statement.
     const CLOCK: &'static str;
+    /// Whether there is a table of versions: 0 or 1.
+    const HAS_SCHEMA: &'static str;
     /// Makes sure that one process at a time looks after the tables, and that there is a place for their version.
     const MIGRATION_BEGINS: &'static str;
     /// The end of it, with success.
@@ -53,6 +55,9 @@ pub(crate) trait Dialect: Database<Row: Cells> {
 
     /// Says what of the settings will not do.
     fn judge(settings: &[(String, String)], options: &DatabaseOptions) -> Result<(), String>;
+
+    /// Inserts no row: for whoever wants to know whether they may.
+    fn insert_nothing(table: &str, column: &str) -> String;
 
     /// Runs a text, and gives all rows of all its statements.
     fn ask(

@@ -35,7 +35,8 @@ mod verify;
 
 pub use verify::verify_market;
 
-use super::{Address, DatabaseOptions, SqlError};
+use super::base::Base;
+use super::{Address, DatabaseOptions, Migrated, SqlError, schema};
 use crate::error::StoreError;
 use crate::market::{Closings, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase};
 use crate::port::Put;
@@ -51,6 +52,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::task::JoinHandle;
+use tongue::Tongue;
 
 /// A market on a database. Dropping it ends its tasks; commands that are under way are finished.
 pub struct SqlMarket {
@@ -180,6 +182,27 @@ impl MarketStore for SqlMarket {
 
     fn closings(&self) -> Closings {
         on!(self, shop => shop.closings())
+    }
+}
+
+/// The tables of the market at this kind of database.
+#[cfg(feature = "redis")]
+pub(crate) const fn market_part(address: &Address) -> schema::Part {
+    match address {
+        Address::Postgres(_) => <Postgres as Tongue>::PART,
+        Address::MySql(_) => <MySql as Tongue>::PART,
+    }
+}
+
+/// Brings the tables of the market of a database to this version, as opening does unless it is told not to. A second time
+/// has no effect; several at once wait for each other.
+pub async fn migrate_market(url: &str, options: DatabaseOptions) -> Result<Migrated, SqlError> {
+    async fn of<D: Tongue>(address: Address, options: DatabaseOptions) -> Result<Migrated, SqlError> {
+        schema::migrate(&Base::<D>::open(address, options).await?, D::PART).await
+    }
+    match Address::parse(url)? {
+        address @ Address::Postgres(_) => of::<Postgres>(address, options).await,
+        address @ Address::MySql(_) => of::<MySql>(address, options).await,
     }
 }
 

@@ -20,8 +20,11 @@ mod session;
 
 pub use error::SqlError;
 pub use lock::PostgresLocks;
-pub use market::{SqlMarket, verify_market};
-pub use options::DatabaseOptions;
+#[cfg(feature = "redis")]
+pub(crate) use market::market_part;
+pub use market::{SqlMarket, migrate_market, verify_market};
+pub use options::{DatabaseOptions, Tables};
+pub use schema::Migrated;
 pub use session::{SessionHold, SessionLocks};
 
 use sqlx::mysql::MySqlConnectOptions;

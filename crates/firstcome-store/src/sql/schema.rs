@@ -3,7 +3,10 @@
 use super::SqlError;
 use super::base::Base;
 use super::dialect::{Cells, Dialect};
+use super::options::Tables;
 use super::reader::Reader;
+#[cfg(feature = "redis")]
+use firstcome_core::time::Timestamp;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -12,6 +15,11 @@ const OPENING_MAX: Duration = Duration::from_secs(30);
 
 /// Refuses a server that does not keep what it acknowledges, or whose sessions are not what was asked for.
 pub(crate) async fn check<D: Dialect>(base: &Base<D>) -> Result<(), SqlError> {
+    D::judge(&settings(base).await?, &base.options).map_err(SqlError::broken)
+}
+
+/// The settings by which a server is judged.
+pub(crate) async fn settings<D: Dialect>(base: &Base<D>) -> Result<Vec<(String, String)>, SqlError> {
     let mut session = base.session(Instant::now() + OPENING_MAX).await?;
     let rows = session.ask(D::settings().to_owned()).await?;
     session.done();
@@ -22,16 +30,124 @@ pub(crate) async fn check<D: Dialect>(base: &Base<D>) -> Result<(), SqlError> {
             settings.push((name, value));
         }
     }
-    D::judge(&settings, &base.options).map_err(SqlError::broken)
+    Ok(settings)
 }
 
-/// Brings the tables of a part to this version; step N leads from version N to version N + 1, and steps are never changed once
-/// released, only added. Whoever comes first does it, the others wait. A second time has no effect. Refuses
-/// tables of a later version.
-pub(crate) async fn migrate<D: Dialect>(base: &Base<D>, part: &str, steps: &[&str]) -> Result<(), SqlError> {
-    let known = steps.len() as i64;
+/// What became of the tables of one part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Migrated {
+    /// `market` or `coupons`.
+    pub part: &'static str,
+    /// The version before; 0 if there were none.
+    pub from: i64,
+    /// The version now.
+    pub to: i64,
+}
+
+/// A part of the tables, which has a version of its own.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) name: &'static str,
+    /// Step N leads from version N to version N + 1. Steps are never changed once released, only added.
+    pub(crate) steps: &'static [&'static str],
+    /// Its tables that are written, each with a column that may be.
+    pub(crate) written: &'static [(&'static str, &'static str)],
+}
+
+impl Part {
+    const fn version(&self) -> i64 {
+        self.steps.len() as i64
+    }
+}
+
+fn too_late(part: &Part, version: i64) -> SqlError {
+    let known = part.version();
+    SqlError::broken(format!(
+        "the tables have version {version}, and this program knows up to {known}: use the version of firstcome that \
+         made them, or a later one"
+    ))
+}
+
+/// Brings the tables of a part to this version, or refuses others, as the options say.
+pub(crate) async fn prepare<D: Dialect>(base: &Base<D>, part: Part) -> Result<(), SqlError> {
+    match base.options.tables {
+        Tables::Migrate => migrate(base, part).await.map(drop),
+        Tables::Require => {
+            require(base, part).await?;
+            may_write(base, part).await
+        }
+    }
+}
+
+/// The version of the tables of a part; 0 if there are none. Writes nothing.
+pub(crate) async fn version<D: Dialect>(base: &Base<D>, part: &str) -> Result<i64, SqlError> {
     let mut session = base.session(Instant::now() + OPENING_MAX).await?;
-    let begin = format!("{}SELECT version FROM firstcome_schema WHERE part='{part}';", D::MIGRATION_BEGINS);
+    let there = session.ask(D::HAS_SCHEMA.to_owned()).await?;
+    session.done();
+    if there.first().map(|row| Reader::at(row, 0).integer()).transpose()? != Some(1) {
+        return Ok(0);
+    }
+    let text = format!("SELECT version FROM firstcome_schema WHERE part='{part}';");
+    let rows = session.ask(text).await.map_err(without_rights)?;
+    session.done();
+    Ok(rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?.unwrap_or(0))
+}
+
+/// The time by the server's clock.
+#[cfg(feature = "redis")]
+pub(crate) async fn now<D: Dialect>(base: &Base<D>) -> Result<Timestamp, SqlError> {
+    let mut session = base.session(Instant::now() + OPENING_MAX).await?;
+    let rows = session.ask(format!("SELECT {};", D::CLOCK)).await?;
+    session.done();
+    rows.first().map(|row| Reader::at(row, 0).instant()).transpose()?.ok_or_else(|| SqlError::broken("it has no clock"))
+}
+
+async fn require<D: Dialect>(base: &Base<D>, part: Part) -> Result<(), SqlError> {
+    let (version, known) = (version(base, part.name).await?, part.version());
+    if known < version {
+        return Err(too_late(&part, version));
+    }
+    if version < known {
+        let name = part.name;
+        return Err(SqlError::broken(format!(
+            "the tables of {name} have version {version}, and this program needs {known}: run `firstcome migrate --sql URL` \
+             once, as a user who may create tables"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a user who may not read and write all tables of a part. Says statements that find no row, and undoes them.
+async fn may_write<D: Dialect>(base: &Base<D>, part: Part) -> Result<(), SqlError> {
+    let mut text = D::BEGIN.to_owned();
+    for (table, column) in part.written {
+        text.push_str(&format!("UPDATE {table} SET {column}={column} WHERE 1=0;"));
+        text.push_str(&D::insert_nothing(table, column));
+    }
+    let mut session = base.session(Instant::now() + OPENING_MAX).await?;
+    session.run(text).await.map_err(without_rights)?;
+    session.run(super::base::ROLL_BACK.to_owned()).await?;
+    session.done();
+    Ok(())
+}
+
+/// Adds what to do to the error of a server that turns a user away.
+fn without_rights(error: SqlError) -> SqlError {
+    match error {
+        SqlError::Broken { says } => SqlError::broken(format!(
+            "{says}; the user needs SELECT, INSERT, UPDATE and DELETE on the tables that begin with firstcome_"
+        )),
+        error => error,
+    }
+}
+
+/// Brings the tables of a part to this version. Whoever comes first does it, the others wait. A second time has no effect.
+/// Refuses tables of a later version.
+pub(crate) async fn migrate<D: Dialect>(base: &Base<D>, part: Part) -> Result<Migrated, SqlError> {
+    let (known, name) = (part.version(), part.name);
+    let mut session = base.session(Instant::now() + OPENING_MAX).await?;
+    let begin = format!("{}SELECT version FROM firstcome_schema WHERE part='{name}';", D::MIGRATION_BEGINS);
     let rows = session.ask(begin).await.map_err(|error| match error {
         SqlError::Broken { says } => {
             SqlError::broken(format!("{says}; the user in the address must be able to create tables there"))
@@ -43,22 +159,19 @@ pub(crate) async fn migrate<D: Dialect>(base: &Base<D>, part: &str, steps: &[&st
     }
     let version = rows.get(1).map(|row| Reader::at(row, 0).integer()).transpose()?.unwrap_or(0);
     if known < version {
-        return Err(SqlError::broken(format!(
-            "the tables have version {version}, and this program knows up to {known}: use the version of firstcome that \
-             made them, or a later one"
-        )));
+        return Err(too_late(&part, version));
     }
     if version < known {
-        for step in &steps[usize::try_from(version).unwrap_or(0)..] {
+        for step in &part.steps[usize::try_from(version).unwrap_or(0)..] {
             session.run((*step).to_owned()).await?;
         }
         let version = format!(
-            "DELETE FROM firstcome_schema WHERE part='{part}'; \
-             INSERT INTO firstcome_schema (part,version) VALUES ('{part}',{known});"
+            "DELETE FROM firstcome_schema WHERE part='{name}'; \
+             INSERT INTO firstcome_schema (part,version) VALUES ('{name}',{known});"
         );
         session.run(version).await?;
     }
     session.run(D::MIGRATION_ENDS.to_owned()).await?;
     session.done();
-    Ok(())
+    Ok(Migrated { part: name, from: version, to: known })
 }

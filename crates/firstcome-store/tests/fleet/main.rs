@@ -4,6 +4,7 @@
 mod clocks;
 mod conformance;
 mod crowds;
+mod deployment;
 mod drainers;
 mod line;
 mod losses;

@@ -104,6 +104,12 @@ impl Client {
         assert_eq!(answer.status, 201, "{}", answer.text());
     }
 
+    /// The status of a PUT.
+    #[track_caller]
+    pub(crate) fn put_status(&mut self, path: &str, body: &Value) -> u16 {
+        self.call("PUT", path, Some(body)).status
+    }
+
     /// All claims of a coupon, page by page.
     #[track_caller]
     pub(crate) fn claims(&mut self, coupon: &str) -> Vec<Value> {

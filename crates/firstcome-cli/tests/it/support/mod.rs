@@ -4,6 +4,7 @@ pub(crate) mod http;
 pub(crate) mod program;
 pub(crate) mod server;
 pub(crate) mod trace;
+pub(crate) mod world;
 
 use std::time::Duration;
 

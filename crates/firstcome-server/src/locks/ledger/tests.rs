@@ -1,5 +1,6 @@
 use super::super::{Desk, LockLimits, Parts};
 use super::*;
+use crate::backend::Backend;
 use crate::market::Market;
 use crate::metrics::Metrics;
 use firstcome::core::lock::ClientId;
@@ -9,7 +10,7 @@ use tokio::sync::watch;
 const LEASE: (Duration, Timestamp) = (Duration::from_secs(3_600), Timestamp::clamped_us(1_790_000_000_000_000));
 
 fn metrics(store: &Embedded) -> Metrics {
-    Metrics::new(Some(store), &Market::over(store.clone()))
+    Metrics::new(Some(&Backend::Embedded(store.clone())), &Market::over(store.clone()))
 }
 
 fn ledger(holds_max: usize) -> Ledger {
@@ -33,7 +34,7 @@ fn begin(ledger: &mut Ledger, key: u128) -> Arc<Wait> {
         locks: Locks::memory(),
         handle_key: HandleKey::new([7; 32]),
         figures: metrics(&store).locks,
-        store,
+        store: Backend::Embedded(store),
         limits: LockLimits::default(),
         patience: LEASE.0,
         stopping: watch::channel(false).1,

@@ -1,8 +1,11 @@
 //! Which deployment this is, and whether our secret is its own.
 
+use super::dead_letters::{dead_letter_counts, early_coupon};
 use super::{Held, Truth};
 use crate::edge::draw_id;
+use crate::fleet::{Deployment, DeploymentSecret};
 use crate::sql::SqlError;
+use crate::sql::base::Base;
 use crate::sql::reader::Reader;
 use tokio::time::Instant;
 
@@ -31,6 +34,33 @@ impl<D: Held> Truth<D> {
         }
         Ok(number)
     }
+}
+
+impl<D: Held> Truth<D> {
+    /// Whether the database answers. One round trip.
+    pub(in crate::fleet) async fn answers(&self) -> Result<(), SqlError> {
+        let mut session = self.base.session(Instant::now() + self.base.options.connections.answer_timeout).await?;
+        session.ask("SELECT number FROM firstcome_deployment WHERE id=1;".to_owned()).await?;
+        session.done();
+        Ok(())
+    }
+}
+
+/// What there is of a deployment. Writes nothing.
+pub(in crate::fleet) async fn deployed<D: Held>(
+    base: &Base<D>,
+    secret: Option<&DeploymentSecret>,
+) -> Result<Deployment, SqlError> {
+    let rows = base.read("SELECT number,probe FROM firstcome_deployment WHERE id=1;".to_owned()).await?;
+    let (mut number, mut is_secret_right) = (None, None);
+    if let Some(row) = rows.first() {
+        let mut cells = Reader::at(row, 0);
+        number = Some(cells.integer()?);
+        let probe = cells.maybe_blob()?.unwrap_or_default();
+        is_secret_right = secret.map(|secret| secret.unwrap(&probe, PLACE) == Some(PROBE));
+    }
+    let (early_coupon, dead_letters) = (early_coupon(base).await?, dead_letter_counts(base).await?);
+    Ok(Deployment { number, is_secret_right, early_coupon, dead_letters })
 }
 
 /// What is said where something was wrapped by another secret.

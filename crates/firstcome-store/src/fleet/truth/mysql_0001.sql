@@ -10,6 +10,12 @@ CREATE TABLE IF NOT EXISTS firstcome_deployment (
   probe VARBINARY(128) NOT NULL
 ) ENGINE = InnoDB;
 
+-- What all nodes know and nobody else: wrapped by the secret of the deployment.
+CREATE TABLE IF NOT EXISTS firstcome_secret (
+  name VARBINARY(128) PRIMARY KEY,
+  wrapped VARBINARY(128) NOT NULL
+) ENGINE = InnoDB;
+
 CREATE TABLE IF NOT EXISTS firstcome_coupon (
   id bigint AUTO_INCREMENT PRIMARY KEY,
   name VARBINARY(128) NOT NULL UNIQUE,

@@ -9,6 +9,12 @@ CREATE TABLE firstcome_deployment (
   probe bytea NOT NULL
 );
 
+-- What all nodes know and nobody else: wrapped by the secret of the deployment.
+CREATE TABLE firstcome_secret (
+  name text COLLATE "C" PRIMARY KEY,
+  wrapped bytea NOT NULL
+);
+
 CREATE TABLE firstcome_coupon (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   name text COLLATE "C" NOT NULL UNIQUE,

@@ -36,6 +36,8 @@ impl Dialect for MySql {
     const BEGIN: &'static str = "BEGIN;";
     const UNLESS_THERE: &'static str = "ON DUPLICATE KEY UPDATE id=id";
     const CLOCK: &'static str = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))";
+    const HAS_SCHEMA: &'static str = "SELECT CAST(COUNT(*) AS SIGNED) FROM information_schema.tables \
+        WHERE table_schema=DATABASE() AND table_name='firstcome_schema';";
     // A lock of the session, since statements that create tables end every transaction. It ends with the connection.
     const MIGRATION_BEGINS: &'static str = "SELECT CAST(COALESCE(GET_LOCK(CONCAT('firstcome:', LEFT(DATABASE(), 40)), 10), 0) AS SIGNED); \
         CREATE TABLE IF NOT EXISTS firstcome_schema (part VARBINARY(32) PRIMARY KEY, version bigint NOT NULL) \
@@ -105,6 +107,11 @@ impl Dialect for MySql {
         must("innodb_doublewrite", &["ON", "1", "fast", "DETECT_AND_RECOVER"])?;
         // With a binary log a crash keeps only what that log has kept.
         if binlog { must("sync_binlog", &["1"]) } else { Ok(()) }
+    }
+
+    fn insert_nothing(table: &str, _: &str) -> String {
+        // One column would be too few: others have no default.
+        format!("INSERT INTO {table} SELECT * FROM {table} WHERE 1=0;")
     }
 
     async fn ask(connection: &mut MySqlConnection, text: String) -> Result<Vec<MySqlRow>, sqlx::Error> {

@@ -39,6 +39,7 @@ impl Dialect for Postgres {
     const BEGIN: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED;";
     const UNLESS_THERE: &'static str = "ON CONFLICT DO NOTHING";
     const CLOCK: &'static str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+    const HAS_SCHEMA: &'static str = "SELECT CASE WHEN to_regclass('firstcome_schema') IS NULL THEN 0 ELSE 1 END;";
     const MIGRATION_BEGINS: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED; \
         SELECT 1 FROM pg_advisory_xact_lock(7378697629483820646); \
         CREATE TABLE IF NOT EXISTS firstcome_schema (part text COLLATE \"C\" PRIMARY KEY, version bigint NOT NULL);";
@@ -86,6 +87,11 @@ impl Dialect for Postgres {
             return Err(format!("{name} is {value} and must be {wanted}"));
         }
         Ok(())
+    }
+
+    fn insert_nothing(table: &str, column: &str) -> String {
+        // All columns would be too many: no value may be given to some.
+        format!("INSERT INTO {table} ({column}) SELECT {column} FROM {table} WHERE 1=0;")
     }
 
     async fn ask(connection: &mut PgConnection, text: String) -> Result<Vec<PgRow>, sqlx::Error> {

@@ -1,13 +1,14 @@
 //! MySQL and MariaDB.
 
 use super::changes::Changes;
-use super::tongue::{Opening, Tongue, listing_columns, owners, tag};
+use super::tongue::{Opening, Tongue, listing_columns, owners, part, tag};
 use crate::sql::dialect::{Dialect, hex, list, maybe, number};
+use crate::sql::schema::Part;
 use sqlx::MySql;
 use std::fmt::Write as _;
 
 impl Tongue for MySql {
-    const STEPS: &'static [&'static str] = &[include_str!("mysql_0001.sql")];
+    const PART: Part = part(&[include_str!("mysql_0001.sql")]);
 
     fn open(opening: &Opening<'_>) -> String {
         let lock = if opening.locks { "FOR UPDATE" } else { "" };

@@ -1,13 +1,14 @@
 //! PostgreSQL.
 
 use super::changes::{Changes, stored};
-use super::tongue::{Opening, Tongue, listing_columns, owners, tag};
+use super::tongue::{Opening, Tongue, listing_columns, owners, part, tag};
 use crate::sql::dialect::{Dialect, hex, list, maybe, number};
+use crate::sql::schema::Part;
 use sqlx::Postgres;
 use std::fmt::Write as _;
 
 impl Tongue for Postgres {
-    const STEPS: &'static [&'static str] = &[include_str!("postgres_0001.sql")];
+    const PART: Part = part(&[include_str!("postgres_0001.sql")]);
 
     fn open(opening: &Opening<'_>) -> String {
         let lock = if opening.locks { "FOR UPDATE" } else { "" };

@@ -63,13 +63,13 @@ impl<D: Tongue> Shop<D> {
             counts: Counts::default(),
             due: Arc::new(Notify::new()),
         };
-        shop.migrate().await?;
+        schema::prepare(&shop.base, D::PART).await?;
         Ok(shop)
     }
 
     /// Brings the tables to this version.
     pub(super) async fn migrate(&self) -> Result<(), SqlError> {
-        schema::migrate(&self.base, "market", D::STEPS).await
+        schema::migrate(&self.base, D::PART).await.map(drop)
     }
 
     pub(super) fn closings(&self) -> Closings {

@@ -2,6 +2,7 @@
 
 use super::changes::Changes;
 use crate::sql::dialect::{Dialect, list, number, quoted};
+use crate::sql::schema::Part;
 use firstcome_core::id::{ListingName, MemberName};
 use std::fmt::Write as _;
 
@@ -53,10 +54,25 @@ pub(super) mod tag {
     pub(in super::super) const OWNER: i64 = 7;
 }
 
+/// The tables of the market.
+pub(super) const fn part(steps: &'static [&'static str]) -> Part {
+    Part {
+        name: "market",
+        steps,
+        written: &[
+            ("firstcome_member", "name"),
+            ("firstcome_record", "number"),
+            ("firstcome_listing", "name"),
+            ("firstcome_bid", "number"),
+            ("firstcome_request", "scope"),
+        ],
+    }
+}
+
 /// What a market says to a kind of database. The functions stand in the same order in every file.
 pub(super) trait Tongue: Dialect {
-    /// Step N brings the tables of version N to version N + 1. Steps are never changed once released, only added.
-    const STEPS: &'static [&'static str];
+    /// Its tables.
+    const PART: Part;
 
     /// Begins a transaction: locks the listing, then the wallets in the order of their numbers; then reads requests, and
     /// at last the clock.

@@ -24,15 +24,12 @@ const ANSWER: Duration = Duration::from_secs(60);
 trait Snapshot: Tongue {
     /// Begins a transaction that writes nothing, and sees one state.
     const READ_ONLY: &'static str;
-    /// Whether there is a table of versions.
-    const IS_THERE: &'static str;
     /// The condition on the two columns of a key to come after these values, in a form that its index serves.
     fn after(columns: [&str; 2], first: i64, second: &str) -> String;
 }
 
 impl Snapshot for Postgres {
     const READ_ONLY: &'static str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;";
-    const IS_THERE: &'static str = "SELECT CASE WHEN to_regclass('firstcome_schema') IS NULL THEN 0 ELSE 1 END;";
 
     fn after([one, two]: [&str; 2], first: i64, second: &str) -> String {
         format!("({one},{two})>({first},{second})")
@@ -42,8 +39,6 @@ impl Snapshot for Postgres {
 impl Snapshot for MySql {
     const READ_ONLY: &'static str =
         "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY;";
-    const IS_THERE: &'static str = "SELECT CAST(COUNT(*) AS SIGNED) FROM information_schema.tables \
-        WHERE table_schema=DATABASE() AND table_name='firstcome_schema';";
 
     // It reads a comparison of rows as a filter, and two ranges of one index as what they are.
     fn after([one, two]: [&str; 2], first: i64, second: &str) -> String {
@@ -108,14 +103,14 @@ impl<D: Snapshot> Reading<D> {
     /// Refuses what is no market, and one of another version.
     async fn is_ours(&mut self) -> Result<(), SqlError> {
         let foreign = || SqlError::broken("this database has no tables of a market of firstcome");
-        let rows = self.ask(D::IS_THERE.to_owned()).await?;
+        let rows = self.ask(D::HAS_SCHEMA.to_owned()).await?;
         let there = rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?;
         if there != Some(1) {
             return Err(foreign());
         }
         let rows = self.ask("SELECT version FROM firstcome_schema WHERE part='market';".to_owned()).await?;
         let version = rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?.ok_or_else(foreign)?;
-        let known = D::STEPS.len() as i64;
+        let known = D::PART.steps.len() as i64;
         let advice = match version {
             version if known < version => "use the version of firstcome that made them, or a later one",
             version if version < known => "start the service on them once, which brings them to this version",

@@ -1,0 +1,281 @@
+//! `firstcome doctor`: whether what a service is to rest on keeps what it is told. Writes nothing.
+
+use crate::output::{table, wants_table, write_out};
+use crate::{Failure, Outcome, fleet};
+use anyhow::anyhow;
+use clap::Args;
+use comfy_table::{Cell, Color};
+use firstcome::edge::{Clock, SystemClock, draw_id};
+use firstcome::fleet::{DeploymentSecret, Examined, examine};
+use firstcome::redis::{Eviction, Fsync, Link, LinkError, LinkOptions, OpenError, Role, Script, ServerFacts};
+use firstcome::sql::Address;
+use firstcome::sqlite::DATABASE_FILE;
+use redis::Value;
+use rusqlite::{Connection, OpenFlags};
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+static TIME: Script = Script::new("return redis.call('TIME')");
+static MARK: Script = Script::new("return redis.call('GET', KEYS[1])");
+
+/// The key that says whose keys are there.
+const MARK_KEY: &[u8] = b"fc:deployment";
+
+/// Clocks that differ by more make "expired" and "not open yet" depend on who is asked.
+const SKEW_MS_MAX: u64 = 1_000;
+
+#[derive(Args)]
+pub(crate) struct DoctorArgs {
+    /// Directory of the embedded store
+    #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR", default_value = "./firstcome-data")]
+    data: PathBuf,
+    /// Redis or Valkey of a service over many nodes, instead of the directory; with --sql
+    #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true, requires = "sql")]
+    redis: Option<String>,
+    /// Its database
+    #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true, requires = "redis")]
+    sql: Option<String>,
+    /// File with its secret, which is then compared [default: FIRSTCOME_SECRET]
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// Print JSON also on a terminal
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is to be said of one thing.
+enum Verdict {
+    Fine,
+    /// Nothing is lost by it, but somebody may want to know.
+    Note(&'static str),
+    /// What was told may be lost or contradicted; and what to do.
+    Unsafe(&'static str),
+}
+
+struct Finding {
+    of: &'static str,
+    what: String,
+    is: String,
+    verdict: Verdict,
+}
+
+/// What was looked at so far.
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn say(&mut self, of: &'static str, what: impl Into<String>, is: impl Into<String>, verdict: Verdict) {
+        self.0.push(Finding { of, what: what.into(), is: is.into(), verdict });
+    }
+}
+
+/// Looks at everything, and prints; refuses if anything is unsafe.
+pub(crate) fn run(args: &DoctorArgs) -> Outcome {
+    let mut findings = Findings::default();
+    findings.say("firstcome", "version", env!("CARGO_PKG_VERSION"), Verdict::Fine);
+    match (&args.redis, &args.sql) {
+        (Some(redis), Some(sql)) => {
+            Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
+            let secret = fleet::maybe_secret(args.secret_file.as_deref())?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(of_servers(redis, sql, secret, &mut findings))?;
+        }
+        _ => of_directory(&args.data, &mut findings)?,
+    }
+    let count = findings.0.iter().filter(|finding| matches!(finding.verdict, Verdict::Unsafe(_))).count();
+    if wants_table(args.json) {
+        print_table(&findings)?;
+    } else {
+        print_json(&findings, count)?;
+    }
+    if count == 0 { Ok(()) } else { Err(Failure::Refused(anyhow!("{count} unsafe"))) }
+}
+
+async fn of_servers(redis: &str, sql: &str, secret: Option<DeploymentSecret>, findings: &mut Findings) -> Outcome {
+    let clock = SystemClock::default();
+    let before = clock.now().as_us();
+    let found = examine(sql, secret).await.map_err(|error| Failure::Unreachable(error.into()))?;
+    skew(findings, "database", found.now.as_us(), before, clock.now().as_us());
+    of_database(&found, findings);
+    let early = found.deployment.as_ref().and_then(|deployment| deployment.early_coupon.clone());
+    let unreachable = |error: LinkError| Failure::Unreachable(error.into());
+    let mut options = LinkOptions::default();
+    options.allow_eviction = Eviction::Allow;
+    let link = match Link::open(redis, &format!("fc:doctor:{:016x}", draw_id()?), options).await {
+        Ok((link, _)) => link,
+        Err(error @ OpenError::Address { .. }) => return Err(Failure::Usage(error.into())),
+        Err(OpenError::ReadOnlyReplica) => {
+            findings.say("redis", "role", "replica", Verdict::Unsafe("name its primary"));
+            return Ok(());
+        }
+        Err(error) => return Err(Failure::Unreachable(error.into())),
+    };
+    for facts in link.servers().await.map_err(unreachable)? {
+        of_redis(&facts, early.is_some(), findings);
+    }
+    let before = clock.now().as_us();
+    let told = link.run(&TIME, &[MARK_KEY], &[]).await.map_err(unreachable)?;
+    let after = clock.now().as_us();
+    if let Ok((seconds, micros)) = redis::from_redis_value::<(i64, i64)>(told) {
+        skew(findings, "redis", seconds * 1_000_000 + micros, before, after);
+    }
+    let mark = match link.run(&MARK, &[MARK_KEY], &[]).await.map_err(unreachable)? {
+        Value::Nil => None,
+        told => redis::from_redis_value::<i64>(told).ok(),
+    };
+    let number = found.deployment.and_then(|deployment| deployment.number);
+    let (is, verdict) = match (mark, number) {
+        (None, None) => ("none yet", Verdict::Fine),
+        (None, Some(_)) => ("not on Redis: it is empty, and is filled from the database", Verdict::Note("nothing")),
+        (Some(mark), Some(number)) if mark == number => ("the same on both", Verdict::Fine),
+        (Some(_), _) => {
+            ("another one on Redis", Verdict::Unsafe("name the Redis and the database that belong together"))
+        }
+    };
+    findings.say("both", "deployment", is, verdict);
+    Ok(())
+}
+
+fn of_database(found: &Examined, findings: &mut Findings) {
+    for (name, value) in &found.settings {
+        findings.say("database", name, value, Verdict::Fine);
+    }
+    if let Some(why) = &found.unfit {
+        findings.say("database", "verdict", why, Verdict::Unsafe("set it so: what was told could be lost"));
+    }
+    for part in &found.tables {
+        let verdict = match part.from.cmp(&part.to) {
+            std::cmp::Ordering::Equal => Verdict::Fine,
+            std::cmp::Ordering::Less => Verdict::Unsafe("run `firstcome migrate --sql URL`"),
+            std::cmp::Ordering::Greater => {
+                Verdict::Unsafe("use the version of firstcome that made them, or a later one")
+            }
+        };
+        findings.say("database", format!("tables of {}", part.part), format!("{} of {}", part.from, part.to), verdict);
+    }
+    let Some(deployment) = &found.deployment else { return };
+    let (is, verdict) = match deployment.is_secret_right {
+        Some(true) => ("that of the deployment", Verdict::Fine),
+        Some(false) => ("another one", Verdict::Unsafe("give this node the secret that the others have")),
+        None if deployment.number.is_none() => ("none yet", Verdict::Fine),
+        None => ("not compared", Verdict::Note("give it in FIRSTCOME_SECRET or with --secret-file")),
+    };
+    findings.say("database", "secret", is, verdict);
+    for (coupon, count) in &deployment.dead_letters {
+        let verdict = Verdict::Note("see GET /v1/coupons/{coupon}/dead-letters: something else writes to this Redis");
+        findings.say("database", format!("dead letters of {coupon}"), count.to_string(), verdict);
+    }
+}
+
+fn of_redis(facts: &ServerFacts, has_early: bool, findings: &mut Findings) {
+    let version = facts.version.map_or("unknown".to_owned(), |version| version.to_string());
+    findings.say("redis", "version", version, Verdict::Fine);
+    let role = match facts.role {
+        Role::Primary => ("primary", Verdict::Fine),
+        Role::Replica => ("replica", Verdict::Unsafe("name its primary")),
+    };
+    findings.say("redis", "role", role.0, role.1);
+    let policy = facts.eviction_policy.as_deref().unwrap_or("unknown");
+    let is_kept = policy == "noeviction";
+    let verdict = if is_kept { Verdict::Fine } else { Verdict::Unsafe("set maxmemory-policy noeviction") };
+    findings.say("redis", "maxmemory-policy", policy, verdict);
+    let (sync, is_durable) = match facts.fsync {
+        _ if !facts.append_only => ("no appendonly", false),
+        Some(Fsync::Always) => ("always", true),
+        Some(Fsync::EverySecond) => ("everysec", false),
+        Some(Fsync::Never) => ("no", false),
+        None => ("unknown", false),
+    };
+    let verdict = match (is_durable, has_early) {
+        (true, _) => Verdict::Fine,
+        (false, true) => Verdict::Unsafe("a coupon has the durability gate: set appendonly yes and appendfsync always"),
+        (false, false) => Verdict::Note("a restart costs a rebuild, and the locks that are held; no coupon is lost"),
+    };
+    findings.say("redis", "appendfsync", sync, verdict);
+    let needed = facts.replicas_needed.map_or("unknown".to_owned(), |needed| needed.to_string());
+    let verdict = match facts.replicas_needed {
+        Some(0) if 0 < facts.replicas => Verdict::Note("a replica that takes over may lack the last grants of locks"),
+        _ => Verdict::Fine,
+    };
+    findings.say("redis", "min-replicas-to-write", format!("{needed}, {} replicas", facts.replicas), verdict);
+}
+
+/// How far a clock is from this machine's, whose was looked at before and after it.
+fn skew(findings: &mut Findings, of: &'static str, there_us: i64, before_us: i64, after_us: i64) {
+    let ms =
+        if there_us < before_us { before_us - there_us } else { there_us - after_us }.max(0).unsigned_abs() / 1_000;
+    let far = Verdict::Unsafe("synchronise the clocks of all machines");
+    let verdict = if ms <= SKEW_MS_MAX { Verdict::Fine } else { far };
+    findings.say(of, "clock", format!("{ms} ms from this machine's"), verdict);
+}
+
+fn of_directory(data: &Path, findings: &mut Findings) -> Outcome {
+    let unreachable = |says: String| Failure::Unreachable(anyhow!("{}: {says}", data.display()));
+    if !data.is_dir() {
+        return Err(unreachable(
+            "there is no such directory; name one with --data, or servers with --redis and --sql".into(),
+        ));
+    }
+    findings.say("directory", "path", data.display().to_string(), Verdict::Fine);
+    let file_system = crate::bench::file_system(data).unwrap_or_else(|_| "unknown".to_owned());
+    let in_memory = ["tmpfs", "ramfs", "devtmpfs"].contains(&file_system.as_str());
+    let verdict =
+        if in_memory { Verdict::Unsafe("it lies in memory: name a directory on a disk") } else { Verdict::Fine };
+    findings.say("directory", "file system", file_system, verdict);
+    let private = |path: &Path| -> std::io::Result<bool> {
+        use std::os::unix::fs::PermissionsExt;
+        Ok(fs::metadata(path)?.permissions().mode() & 0o077 == 0)
+    };
+    for (name, path) in [("directory", data.to_owned()), ("keys.toml", data.join("keys.toml"))] {
+        match private(&path) {
+            Ok(true) => findings.say("directory", name, "its owner's alone", Verdict::Fine),
+            Ok(false) => {
+                let verdict = Verdict::Unsafe("take the rights of others away: chmod go= of it");
+                findings.say("directory", name, "others may read it", verdict);
+            }
+            // Keys may come by the environment.
+            Err(_) => findings.say("directory", name, "none", Verdict::Fine),
+        }
+    }
+    findings.say("sqlite", "version", rusqlite::version(), Verdict::Fine);
+    let file = data.join(DATABASE_FILE);
+    if file.exists() {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let look = Connection::open_with_flags(&file, flags)
+            .and_then(|file| file.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)));
+        let version = look.map_err(|error| unreachable(error.to_string()))?;
+        findings.say("sqlite", "tables", format!("version {version}"), Verdict::Fine);
+    } else {
+        findings.say("sqlite", "tables", "none yet", Verdict::Fine);
+    }
+    Ok(())
+}
+
+fn print_json(findings: &Findings, count: usize) -> Outcome {
+    let entry = |finding: &Finding| {
+        let (verdict, advice) = match finding.verdict {
+            Verdict::Fine => ("fine", None),
+            Verdict::Note(advice) => ("note", Some(advice)),
+            Verdict::Unsafe(advice) => ("unsafe", Some(advice)),
+        };
+        json!({"of": finding.of, "what": finding.what, "is": finding.is, "verdict": verdict, "advice": advice})
+    };
+    let checks: Vec<_> = findings.0.iter().map(entry).collect();
+    write_out(format!("{:#}\n", json!({"unsafe": count, "checks": checks})).as_bytes())?;
+    Ok(())
+}
+
+fn print_table(findings: &Findings) -> Outcome {
+    let mut table = table(&["Of", "What", "Is", "Verdict"]);
+    for Finding { of, what, is, verdict } in &findings.0 {
+        let verdict = match verdict {
+            Verdict::Fine => Cell::new("fine").fg(Color::Green),
+            Verdict::Note(advice) => Cell::new(advice).fg(Color::Yellow),
+            Verdict::Unsafe(advice) => Cell::new(format!("unsafe: {advice}")).fg(Color::Red),
+        };
+        table.add_row([Cell::new(of), Cell::new(what), Cell::new(is), verdict]);
+    }
+    write_out(format!("{table}\n").as_bytes())?;
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! `firstcome health`: whether a running service should get requests, by exit code, for containers and supervisors.
+
+use crate::settings::duration;
+use crate::{Failure, Outcome};
+use anyhow::{Context, anyhow};
+use clap::Args;
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// Most bytes of an answer that are looked at.
+const ANSWER_BYTES_MAX: u64 = 64 * 1024;
+
+#[derive(Args)]
+pub(crate) struct HealthArgs {
+    /// What to ask
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080/readyz")]
+    url: String,
+    /// How long an answer may take
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    wait: String,
+}
+
+/// Asks. Exit code 0 for an answer of 200, 1 for another one, 3 for none.
+pub(crate) fn run(args: &HealthArgs) -> Outcome {
+    let usage = || Failure::Usage(anyhow!("{:?} is not an address like http://127.0.0.1:8080/readyz", args.url));
+    let rest = args.url.strip_prefix("http://").ok_or_else(usage)?;
+    let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+    if authority.is_empty() || args.url.bytes().any(|byte| byte.is_ascii_whitespace() || byte.is_ascii_control()) {
+        return Err(usage());
+    }
+    let wait = duration(&args.wait).map_err(Failure::Usage)?.max(Duration::from_millis(1));
+    let answer = ask(authority, path, wait).map_err(Failure::Unreachable)?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    match head.split(' ').nth(1) {
+        Some("200") => Ok(()),
+        Some(status) => Err(Failure::Refused(anyhow!("{}: {status} {}", args.url, body.trim()))),
+        None => Err(Failure::Unreachable(anyhow!("{}: what answers there speaks no HTTP", args.url))),
+    }
+}
+
+fn ask(authority: &str, path: &str, wait: Duration) -> anyhow::Result<String> {
+    let with_port = if authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+        authority.to_owned()
+    } else {
+        format!("{authority}:80")
+    };
+    let address = with_port.to_socket_addrs().ok().and_then(|mut found| found.next());
+    let address = address.ok_or_else(|| anyhow!("there is no host {with_port}"))?;
+    let mut stream =
+        TcpStream::connect_timeout(&address, wait).with_context(|| format!("nobody answers at {address}"))?;
+    stream.set_read_timeout(Some(wait))?;
+    stream.set_write_timeout(Some(wait))?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: {authority}\r\nconnection: close\r\n\r\n").as_bytes())?;
+    let mut answer = Vec::new();
+    stream
+        .take(ANSWER_BYTES_MAX)
+        .read_to_end(&mut answer)
+        .with_context(|| format!("{address} gives no answer in time"))?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}

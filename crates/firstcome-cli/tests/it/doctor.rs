@@ -1,0 +1,101 @@
+//! `firstcome doctor`: what it says of good and bad servers and directories, and with which exit code.
+
+use crate::support::program::{Ended, PROGRAM, command, firstcome, run};
+use crate::support::server::Server;
+use crate::support::world::{SECRET, World};
+use firstcome_servers::Kind;
+use serde_json::Value;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+/// What it says of each thing: what it is, and the verdict.
+fn said(ended: &Ended) -> impl Fn(&str, &str) -> (String, String) {
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+    move |of, what| {
+        let checks = report["checks"].as_array().expect("checks");
+        let found = checks.iter().find(|check| check["of"] == of && check["what"] == what);
+        let found = found.unwrap_or_else(|| panic!("nothing of {of} {what}: {report}"));
+        let text = |member: &str| found[member].as_str().expect("a text").to_owned();
+        (text("is"), text("verdict"))
+    }
+}
+
+#[track_caller]
+fn is(told: &(String, String), value: &str, verdict: &str) {
+    assert_eq!((told.0.as_str(), told.1.as_str()), (value, verdict));
+}
+
+#[test]
+fn good_servers_are_fine_and_bad_ones_are_not() {
+    let Some(world) = World::start(Kind::Postgres) else { return };
+    let (redis, sql) = (world.redis.url(), world.sql.url());
+    let doctor = |redis: &str, secret: Option<&str>| {
+        let mut doctor = command(PROGRAM, world.here());
+        doctor.args(["doctor", "--redis", redis, "--sql", sql]);
+        if let Some(secret) = secret {
+            doctor.env("FIRSTCOME_SECRET", secret);
+        }
+        run(&mut doctor)
+    };
+    let ended = doctor(redis, None);
+    is(&said(&ended)("database", "tables of coupons"), "0 of 1", "unsafe");
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    world.migrate(sql);
+    let ended = doctor(redis, Some(SECRET));
+    is(&said(&ended)("both", "deployment"), "none yet", "fine");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    Server::spawn(&mut world.node()).stop();
+
+    let ended = doctor(redis, Some(SECRET));
+    let of = said(&ended);
+    is(&of("both", "deployment"), "the same on both", "fine");
+    is(&of("database", "secret"), "that of the deployment", "fine");
+    is(&of("database", "tables of market"), "1 of 1", "fine");
+    is(&of("database", "synchronous_commit"), "on", "fine");
+    is(&of("redis", "appendfsync"), "always", "fine");
+    is(&of("redis", "maxmemory-policy"), "noeviction", "fine");
+    for server in ["redis", "database"] {
+        assert_eq!(of(server, "clock").1, "fine");
+    }
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    is(&said(&doctor(redis, None))("database", "secret"), "not compared", "note");
+    is(&said(&doctor(redis, Some(&SECRET.replace('a', "b"))))("database", "secret"), "another one", "unsafe");
+
+    world.redis(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    world.redis(&["CONFIG", "SET", "appendfsync", "everysec"]);
+    world.redis(&["SET", "fc:deployment", "7"]);
+    let ended = doctor(redis, Some(SECRET));
+    let of = said(&ended);
+    is(&of("redis", "maxmemory-policy"), "allkeys-lru", "unsafe");
+    is(&of("redis", "appendfsync"), "everysec", "note");
+    is(&of("both", "deployment"), "another one on Redis", "unsafe");
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    world.redis(&["REPLICAOF", "127.0.0.1", "1"]);
+    is(&said(&doctor(redis, None))("redis", "role"), "replica", "unsafe");
+
+    let ended = doctor("redis://:s3cret@127.0.0.1:1", None);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(!ended.stderr.contains("s3cret"), "{}", ended.stderr);
+    let ended = doctor("http://s3cret", None);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+}
+
+#[test]
+fn a_directory_that_others_may_read_is_not_fine() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    firstcome(here, &["doctor", "--data", "data"]).with(3);
+    let mut serve = command(PROGRAM, here);
+    Server::spawn(serve.args(["serve", "--listen", "127.0.0.1:0", "--data", "data"])).stop();
+    let ended = firstcome(here, &["doctor", "--data", "data"]);
+    let of = said(&ended);
+    is(&of("directory", "keys.toml"), "its owner's alone", "fine");
+    is(&of("sqlite", "tables"), "version 3", "fine");
+    let in_memory = of("directory", "file system").1 == "unsafe";
+    assert_eq!(ended.code, Some(i32::from(in_memory)), "{ended:?}");
+    fs::set_permissions(here.join("data/keys.toml"), Permissions::from_mode(0o644)).expect("it is ours");
+    let ended = firstcome(here, &["doctor", "--data", "data"]);
+    is(&said(&ended)("directory", "keys.toml"), "others may read it", "unsafe");
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    firstcome(here, &["doctor", "--redis", "redis://127.0.0.1:1"]).with(2);
+}

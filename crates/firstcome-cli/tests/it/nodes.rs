@@ -1,0 +1,189 @@
+//! `firstcome serve --redis --sql`: nodes over servers of the tests' own, and everything for which one is refused.
+
+use crate::support::http::Client;
+use crate::support::program::{Ended, PROGRAM, command, firstcome, run};
+use crate::support::server::Server;
+use crate::support::wait_for;
+use crate::support::world::{SECRET, World};
+use firstcome_servers::Kind;
+use serde_json::json;
+
+/// A key that a node has shown.
+fn shown(server: &mut Server, name: &str) -> String {
+    server.line(&format!("  {name} ")).split_whitespace().last().expect("a key").to_owned()
+}
+
+/// The start fails with this code and says all these words, and no password.
+#[track_caller]
+fn refused(ended: Ended, code: i32, words: &[&str]) {
+    let output = ended.stdout.clone();
+    let said = ended.with(code);
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in {said:?}");
+    }
+    assert!(!said.contains("s3cret") && !output.contains("s3cret"), "a password in {said}{output}");
+}
+
+fn nodes_share_everything(kind: Kind) {
+    let Some(world) = World::start(kind) else { return };
+    refused(run(&mut world.node()), 3, &["version 0", "firstcome migrate --sql URL"]);
+    let versions = |before: u8| {
+        let part = |name: &str| json!({"part": name, "from": before, "to": 1});
+        json!({"parts": [part("market"), part("coupons")]})
+    };
+    assert_eq!(world.migrate(world.sql.url()), versions(0));
+    assert_eq!(world.migrate(world.sql.url()), versions(1));
+
+    let mut one = Server::spawn(world.node().args(["--coupon", "launch=5"]));
+    let (admin, service) = (shown(&mut one, "admin"), shown(&mut one, "service"));
+    let place = one.line("coupons, members, listings and locks on ");
+    assert!(place.contains("redis://127.0.0.1:") && place.contains("://127.0.0.1:"), "{place}");
+    let mut two = Server::spawn(&mut world.node());
+    let call = |server: &Server, key: &str| Client::with_key(server.address(), key);
+    let issued = call(&two, &admin).get("/v1/coupons/launch").json();
+    assert_eq!((&issued["limit"], &issued["durability"]), (&json!(5), &json!("sql")));
+    for (server, user, serial) in [(&one, "ann", 1), (&two, "bob", 2)] {
+        let claim = call(server, &service).claim("launch", user, Some(user)).expect("an answer");
+        assert_eq!((claim.status, claim.json()["serial"].as_u64()), (201, Some(serial)), "{}", claim.text());
+    }
+    assert_eq!(call(&two, &service).put_status("/v1/coupons/other", &json!({"limit": 1})), 403);
+    let acquire = json!({"owner": "ann", "wait_ms": 0, "lease_ms": 60_000});
+    let lock = call(&one, &service).call("POST", "/v1/locks/door/acquire", Some(&acquire)).json();
+
+    one.kill();
+    let claim = call(&two, &service).claim("launch", "ann", Some("ann")).expect("an answer");
+    assert_eq!((claim.status, claim.json()["serial"].as_u64()), (201, Some(1)), "{}", claim.text());
+    let claim = call(&two, &service).claim("launch", "cid", None).expect("an answer");
+    assert_eq!((claim.status, claim.json()["serial"].as_u64()), (201, Some(3)), "{}", claim.text());
+    let released =
+        call(&two, &service).call("POST", "/v1/locks/door/release", Some(&json!({"handle": lock["handle"]})));
+    assert_eq!(released.status, 200, "{}", released.text());
+    assert_eq!(call(&two, &service).get("/v1/rooms/sale").code(), "not_served");
+
+    let three = Server::spawn(world.node().env("FIRSTCOME_ADMIN_KEY", "given-0123456789-0123456789"));
+    assert_eq!(call(&three, &admin).get("/metrics").status, 401, "keys that are given win");
+    let claims = call(&three, "given-0123456789-0123456789").claims("launch");
+    assert_eq!(claims.iter().map(|claim| claim["user"].as_str()).collect::<Vec<_>>(), ["ann", "bob", "cid"].map(Some));
+    three.stop();
+    let ready = format!("http://{}/readyz", two.address());
+    firstcome(world.here(), &["health", "--url", &ready]).well();
+    two.terminate();
+    assert_eq!(two.wait().code(), Some(0), "{}", two.errors());
+    let output = two.output();
+    assert!(!output.contains("fc_") && !output.contains("keys"), "shown twice: {output}");
+    firstcome(world.here(), &["health", "--url", &ready]).with(3);
+    assert!(!world.here().join("firstcome-data").exists(), "nothing is kept on this machine");
+}
+
+#[test]
+fn nodes_over_postgres_share_everything_and_one_goes_on_alone() {
+    nodes_share_everything(Kind::Postgres);
+}
+
+#[test]
+fn nodes_over_mariadb_share_everything_and_one_goes_on_alone() {
+    nodes_share_everything(Kind::MariaDb);
+}
+
+#[test]
+fn a_call_that_makes_no_sense_is_refused_before_anything_is_asked() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    let (redis, sql) = ("redis://:s3cret@127.0.0.1:1", "postgres://ann:s3cret@127.0.0.1:1/shop");
+    let serve = |arguments: &[&str]| {
+        let mut serve = command(PROGRAM, here);
+        serve.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
+        serve
+    };
+    let how = ["head -c 32 /dev/urandom | base64", "FIRSTCOME_SECRET", "--secret-file"];
+    refused(run(&mut serve(&["--redis", redis])), 2, &["--redis needs --sql"]);
+    refused(run(serve(&["--sql", sql]).env("FIRSTCOME_REDIS", redis)), 2, &how);
+    refused(run(&mut serve(&["--redis", redis, "--sql", sql])), 2, &how);
+    let both = ["--redis", redis, "--sql", sql];
+    refused(run(serve(&both).env("FIRSTCOME_SECRET", "s3cret")), 2, &[how[0], "at least 32 bytes"]);
+    refused(run(&mut serve(&[&both[..], &["--secret-file", "none"]].concat())), 2, &["cannot read the secret in none"]);
+    std::fs::write(here.join("secret"), "s3cret\n").expect("a file");
+    refused(run(&mut serve(&[&both[..], &["--secret-file", "secret"]].concat())), 2, &["at least 32 bytes"]);
+    std::fs::write(here.join("secret"), SECRET).expect("a file");
+    // The secret will do, and nobody answers.
+    let with_secret = [&both[..], &["--secret-file", "secret"]].concat();
+    refused(run(&mut serve(&with_secret)), 3, &["no server answers at 127.0.0.1:1"]);
+    refused(run(serve(&both).env("FIRSTCOME_SECRET_FILE", "secret")), 3, &["no server answers at 127.0.0.1:1"]);
+    let settings = format!("redis = {redis:?}\nsql = {sql:?}\nsecret-file = \"secret\"\n");
+    std::fs::write(here.join("firstcome.toml"), settings).expect("a file");
+    refused(run(&mut serve(&[])), 3, &["no server answers at 127.0.0.1:1"]);
+    std::fs::remove_file(here.join("firstcome.toml")).expect("it is there");
+    for redis in
+        ["http://s3cret@host", "redis://s3cret@", "redis+sentinel://:s3cret@host", "rediss://:s3cret@host", "s3cret"]
+    {
+        let ended = run(serve(&["--redis", redis, "--sql", sql]).env("FIRSTCOME_SECRET", SECRET));
+        refused(ended, 2, &["the address of the server cannot be read"]);
+    }
+    let ended = run(serve(&["--redis", redis, "--sql", "sqlite://s3cret"]).env("FIRSTCOME_SECRET", SECRET));
+    refused(ended, 2, &["the address must be postgres://"]);
+    refused(firstcome(here, &["migrate", "--sql", "sqlite://s3cret"]), 2, &["the address must be postgres://"]);
+    refused(firstcome(here, &["migrate", "--sql", sql]), 3, &["cannot be used now"]);
+}
+
+#[test]
+fn servers_that_may_lose_or_mix_up_what_was_told_are_refused() {
+    let Some(world) = World::start(Kind::Postgres) else { return };
+    let (redis, sql) = (world.redis.url(), world.sql.url());
+    world.migrate(sql);
+    let node = Server::spawn(world.node().args(["--dev"]));
+    let put = json!({"limit": 5, "durability": "gate"});
+    assert_eq!(node.client().put_status("/v1/coupons/early", &put), 201);
+    node.stop();
+
+    let wrong = redis.replace("redis://", "redis://nobody:s3cret@");
+    // What is set at Redis, what it is set back to, and what is said meanwhile.
+    let rows: [(&[&str], &[&str], &[&str]); 5] = [
+        (
+            &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"],
+            &["CONFIG", "SET", "maxmemory-policy", "noeviction"],
+            &["allkeys-lru", "set maxmemory-policy noeviction"],
+        ),
+        (&["REPLICAOF", "127.0.0.1", "1"], &["REPLICAOF", "NO", "ONE"], &["replica", "name its primary"]),
+        (
+            &["CONFIG", "SET", "appendfsync", "everysec"],
+            &["CONFIG", "SET", "appendfsync", "always"],
+            &["coupon early", "appendfsync everysec", "set appendonly yes and appendfsync always"],
+        ),
+        (
+            &["CONFIG", "SET", "appendonly", "no"],
+            &["CONFIG", "SET", "appendonly", "yes"],
+            &["coupon early", "appendonly no", "set appendonly yes and appendfsync always"],
+        ),
+        (&["SET", "fc:deployment", "7"], &["DEL", "fc:deployment"], &["another deployment"]),
+    ];
+    for (set, back, words) in rows {
+        world.redis(set);
+        refused(run(&mut world.node()), 3, words);
+        world.redis(back);
+    }
+    // The mark is made anew by whoever comes first.
+    Server::spawn(world.node().args(["--dev"])).stop();
+    refused(run(&mut world.node_at(&wrong, sql)), 3, &["turned us away", "check user and password"]);
+    refused(run(world.node().env("FIRSTCOME_SECRET", SECRET.replace('a', "b"))), 3, &["FIRSTCOME_SECRET"]);
+
+    // Another database on the same Redis, and the user who may not do enough.
+    let (head, _) = sql.rsplit_once('/').expect("a database");
+    let other = format!("{head}/other");
+    world.say(sql, "CREATE DATABASE other");
+    world.migrate(&other);
+    refused(run(&mut world.node_at(redis, &other)), 3, &["another deployment", "database number of its own"]);
+    world.say(sql, "CREATE ROLE poor LOGIN");
+    let (_, at) = sql.rsplit_once('@').expect("a user");
+    let poor = format!("postgres://poor:s3cret@{at}");
+    refused(run(&mut world.node_at(redis, &poor)), 3, &["permission denied", "SELECT, INSERT, UPDATE and DELETE"]);
+    let name = sql.rsplit('/').next().expect("a database");
+    world.say(sql, &format!("ALTER DATABASE {name} SET synchronous_commit=off"));
+    refused(run(&mut world.node()), 3, &["synchronous_commit is off and must be on"]);
+    world.say(sql, &format!("ALTER DATABASE {name} RESET synchronous_commit"));
+    // All is as it was.
+    let mut node = Server::spawn(&mut world.node());
+    let admin = shown(&mut node, "admin");
+    wait_for("readiness", || (node.client().get("/readyz").status == 200).then_some(()));
+    assert_eq!(Client::with_key(node.address(), &admin).get("/v1/coupons/early").json()["durability"], "gate");
+    node.stop();
+}

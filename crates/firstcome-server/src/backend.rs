@@ -1,0 +1,214 @@
+//! What the rows of coupons and rooms are served from: the embedded store, or one node of many.
+
+use firstcome::core::coupon::{Claim, CouponSettings, Effect, Serial};
+use firstcome::core::id::{CouponName, RoomName};
+use firstcome::core::room::{Join, Number, Rejection, RoomSettings};
+use firstcome::core::time::{Steady, Timestamp};
+use firstcome::edge::{Clock, SystemClock};
+use firstcome::embedded::journal::PassSecret;
+use firstcome::fleet::{DeadLetter, Fleet};
+use firstcome::{
+    Answer, ClaimRecord, CouponStore, CouponView, Durability, Embedded, Fault, FaultKind, Given, Joining, Numbered,
+    Page, PassCheck, Put, RedeemRequest, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
+};
+use std::sync::Arc;
+
+/// The store of a service. Cheap to clone. What each call promises stands at the port of the same name.
+#[derive(Clone)]
+pub(crate) enum Backend {
+    /// In this process.
+    Embedded(Embedded),
+    /// Over Redis and a database, which other nodes share.
+    Fleet(Fleet, Arc<SystemClock>),
+}
+
+/// The same on both.
+macro_rules! on {
+    ($backend:expr, $store:ident => $what:expr) => {
+        match $backend {
+            Backend::Embedded($store) => $what,
+            Backend::Fleet($store, _) => $what,
+        }
+    };
+}
+
+/// The same on every store that has rooms. One of many nodes has none: [`Backend::lacks`] keeps their rows from being asked
+/// for, and where something else asks for a room, there is none.
+macro_rules! rooms {
+    ($backend:expr, $store:ident => $what:expr) => {
+        match $backend {
+            Backend::Embedded($store) => $what,
+            Backend::Fleet(..) => Err(without_rooms()),
+        }
+    };
+}
+
+fn without_rooms() -> StoreError {
+    let detail = "this store has no rooms".to_owned();
+    StoreError::Unavailable(Arc::new(Fault { kind: FaultKind::Unfit, detail }))
+}
+
+impl Backend {
+    /// One node of many, which says the time by this machine's clock. Rules go by the servers' clocks.
+    pub(crate) fn fleet(fleet: Fleet) -> Self {
+        Self::Fleet(fleet, Arc::default())
+    }
+
+    /// The rows that this store does not have, by the beginnings of their paths.
+    pub(crate) const fn lacks(&self) -> &'static [&'static str] {
+        match self {
+            Self::Embedded(_) => &[],
+            Self::Fleet(..) => &["/v1/rooms/", "/v1/pass-keys"],
+        }
+    }
+
+    pub(crate) const fn as_embedded(&self) -> Option<&Embedded> {
+        match self {
+            Self::Embedded(store) => Some(store),
+            Self::Fleet(..) => None,
+        }
+    }
+
+    pub(crate) const fn as_fleet(&self) -> Option<&Fleet> {
+        match self {
+            Self::Embedded(_) => None,
+            Self::Fleet(fleet, _) => Some(fleet),
+        }
+    }
+
+    /// What time it is, for what is told. Never falls.
+    pub(crate) fn now(&self) -> Timestamp {
+        match self {
+            Self::Embedded(store) => store.now(),
+            Self::Fleet(_, clock) => clock.now(),
+        }
+    }
+
+    /// The same on a clock that nobody can set.
+    pub(crate) fn steady(&self) -> Steady {
+        match self {
+            Self::Embedded(store) => store.steady(),
+            Self::Fleet(_, clock) => clock.steady(),
+        }
+    }
+
+    /// Why it takes no writes, as far as this process knows without asking anybody.
+    pub(crate) fn fault(&self) -> Option<Arc<Fault>> {
+        self.as_embedded().and_then(Embedded::fault)
+    }
+
+    /// Whether what it rests on answers. That of the embedded store is in this process.
+    pub(crate) async fn answers(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Embedded(_) => Ok(()),
+            Self::Fleet(fleet, _) => fleet.answers().await,
+        }
+    }
+
+    pub(crate) fn durability(&self) -> Durability {
+        on!(self, store => store.durability())
+    }
+
+    pub(crate) async fn put_coupon(&self, coupon: &CouponName, settings: CouponSettings) -> Answer<Put> {
+        on!(self, store => store.put_coupon(coupon, settings).await)
+    }
+
+    pub(crate) async fn delete_coupon(&self, coupon: &CouponName) -> Answer<()> {
+        on!(self, store => store.delete_coupon(coupon).await)
+    }
+
+    pub(crate) async fn coupon(&self, coupon: &CouponName) -> Answer<CouponView> {
+        on!(self, store => store.coupon(coupon).await)
+    }
+
+    pub(crate) async fn claim_early(&self, coupon: &CouponName, claim: Claim) -> Answer<Effect<Given>> {
+        on!(self, store => store.claim_early(coupon, claim).await)
+    }
+
+    pub(crate) async fn claim_of(&self, coupon: &CouponName, user: &str) -> Answer<Option<ClaimRecord>> {
+        on!(self, store => store.claim_of(coupon, user).await)
+    }
+
+    pub(crate) async fn claims(
+        &self,
+        coupon: &CouponName,
+        after: Option<Serial>,
+        count: usize,
+    ) -> Answer<Page<ClaimRecord>> {
+        on!(self, store => store.claims(coupon, after, count).await)
+    }
+
+    pub(crate) async fn redeem(&self, coupon: &CouponName, redeem: RedeemRequest) -> Answer<Effect<ClaimRecord>> {
+        on!(self, store => store.redeem(coupon, redeem).await)
+    }
+
+    /// What nobody could read of what was claimed. The embedded store has no such thing.
+    pub(crate) async fn dead_letters(
+        &self,
+        coupon: &CouponName,
+        after: Option<u64>,
+        count: usize,
+    ) -> Answer<Numbered<DeadLetter>> {
+        match self {
+            Self::Embedded(store) => {
+                let known = store.coupon(coupon).await?;
+                Ok(known.map(|_| Numbered { items: Vec::new(), next: None }))
+            }
+            Self::Fleet(fleet, _) => fleet.dead_letters(coupon, after, count).await,
+        }
+    }
+
+    pub(crate) async fn put_room(&self, room: &RoomName, settings: RoomSettings) -> RoomAnswer<Put> {
+        rooms!(self, store => store.put_room(room, settings).await)
+    }
+
+    pub(crate) async fn close_room(&self, room: &RoomName) -> RoomAnswer<()> {
+        rooms!(self, store => store.close_room(room).await)
+    }
+
+    pub(crate) async fn room(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
+        rooms!(self, store => store.room(room).await)
+    }
+
+    pub(crate) async fn join(&self, room: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {
+        rooms!(self, store => store.join(room, join).await)
+    }
+
+    pub(crate) async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
+        rooms!(self, store => store.poll(room, ticket).await)
+    }
+
+    /// A poll that is answered without the writer, if it can be.
+    pub(crate) fn poll_settled(&self, room: &str, ticket: &str) -> Option<Result<TicketAnswer, Rejection>> {
+        self.as_embedded()?.poll_settled(room, ticket)
+    }
+
+    pub(crate) async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {
+        rooms!(self, store => store.leave(room, ticket).await)
+    }
+
+    pub(crate) async fn release(&self, room: &RoomName, number: Number, admission: u64) -> RoomAnswer<()> {
+        rooms!(self, store => store.release(room, number, admission).await)
+    }
+
+    pub(crate) async fn check_pass(
+        &self,
+        room: &RoomName,
+        number: Number,
+        admission: u64,
+    ) -> RoomAnswer<Option<PassCheck>> {
+        rooms!(self, store => store.check_pass(room, number, admission).await)
+    }
+
+    pub(crate) fn pass_secrets(&self) -> Vec<PassSecret> {
+        self.as_embedded().map(RoomStore::pass_secrets).unwrap_or_default()
+    }
+
+    pub(crate) fn newest_pass_secret(&self) -> Option<u32> {
+        self.as_embedded().and_then(Embedded::newest_pass_secret)
+    }
+
+    pub(crate) async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
+        rooms!(self, store => store.rotate_pass_secret().await)
+    }
+}

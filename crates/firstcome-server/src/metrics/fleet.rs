@@ -1,0 +1,41 @@
+//! Figures of one node of many.
+
+use firstcome::fleet::{Fleet, FleetCounts};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use std::fmt;
+
+/// Reads what this node has done when somebody asks.
+pub(super) struct FleetCollector(pub(super) Fleet);
+
+impl fmt::Debug for FleetCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FleetCollector")
+    }
+}
+
+impl Collector for FleetCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let FleetCounts { written, transactions, dead_letters, rebuilt, .. } = self.0.counts();
+        let link = self.0.link().counts();
+        for (name, help, count) in [
+            ("fleet_claims_written", "Claims that this node has written to the database, for whichever node", written),
+            ("fleet_transactions", "Transactions in which it did so", transactions),
+            ("fleet_dead_letters", "Entries that nobody could read, and that this node has put aside", dead_letters),
+            ("fleet_gates_rebuilt", "Gates that this node has made anew from the database", rebuilt),
+            ("redis_requests", "Commands of coupons that were handed to Redis", link.requests),
+            ("redis_reconnects", "Times that their connection to Redis was made again", link.reconnects),
+            (
+                "redis_resubscriptions",
+                "Times that the messages of other nodes were subscribed again",
+                link.resubscriptions,
+            ),
+        ] {
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            ConstCounter::new(count).encode(metric)?;
+        }
+        Ok(())
+    }
+}
