@@ -8,8 +8,8 @@ use firstcome::edge::{Clock, SystemClock};
 use firstcome::embedded::journal::PassSecret;
 use firstcome::fleet::{DeadLetter, Fleet};
 use firstcome::{
-    Answer, ClaimRecord, CouponStore, CouponView, Durability, Embedded, Fault, FaultKind, Given, Joining, Numbered,
-    Page, PassCheck, Put, RedeemRequest, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
+    Answer, ClaimRecord, CouponStore, CouponView, Durability, Embedded, Fault, Given, Joining, Numbered, Page,
+    PassCheck, Put, RedeemRequest, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
 };
 use std::sync::Arc;
 
@@ -32,34 +32,10 @@ macro_rules! on {
     };
 }
 
-/// The same on every store that has rooms. One of many nodes has none: [`Backend::lacks`] keeps their rows from being asked
-/// for, and where something else asks for a room, there is none.
-macro_rules! rooms {
-    ($backend:expr, $store:ident => $what:expr) => {
-        match $backend {
-            Backend::Embedded($store) => $what,
-            Backend::Fleet(..) => Err(without_rooms()),
-        }
-    };
-}
-
-fn without_rooms() -> StoreError {
-    let detail = "this store has no rooms".to_owned();
-    StoreError::Unavailable(Arc::new(Fault { kind: FaultKind::Unfit, detail }))
-}
-
 impl Backend {
     /// One node of many, which says the time by this machine's clock. Rules go by the servers' clocks.
     pub(crate) fn fleet(fleet: Fleet) -> Self {
         Self::Fleet(fleet, Arc::default())
-    }
-
-    /// The rows that this store does not have, by the beginnings of their paths.
-    pub(crate) const fn lacks(&self) -> &'static [&'static str] {
-        match self {
-            Self::Embedded(_) => &[],
-            Self::Fleet(..) => &["/v1/rooms/", "/v1/pass-keys"],
-        }
     }
 
     pub(crate) const fn as_embedded(&self) -> Option<&Embedded> {
@@ -159,36 +135,36 @@ impl Backend {
     }
 
     pub(crate) async fn put_room(&self, room: &RoomName, settings: RoomSettings) -> RoomAnswer<Put> {
-        rooms!(self, store => store.put_room(room, settings).await)
+        on!(self, store => store.put_room(room, settings).await)
     }
 
     pub(crate) async fn close_room(&self, room: &RoomName) -> RoomAnswer<()> {
-        rooms!(self, store => store.close_room(room).await)
+        on!(self, store => store.close_room(room).await)
     }
 
     pub(crate) async fn room(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
-        rooms!(self, store => store.room(room).await)
+        on!(self, store => store.room(room).await)
     }
 
     pub(crate) async fn join(&self, room: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {
-        rooms!(self, store => store.join(room, join).await)
+        on!(self, store => store.join(room, join).await)
     }
 
     pub(crate) async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
-        rooms!(self, store => store.poll(room, ticket).await)
+        on!(self, store => store.poll(room, ticket).await)
     }
 
-    /// A poll that is answered without the writer, if it can be.
+    /// A poll that is answered without waiting for anything, if it can be.
     pub(crate) fn poll_settled(&self, room: &str, ticket: &str) -> Option<Result<TicketAnswer, Rejection>> {
-        self.as_embedded()?.poll_settled(room, ticket)
+        on!(self, store => store.poll_settled(room, ticket))
     }
 
     pub(crate) async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {
-        rooms!(self, store => store.leave(room, ticket).await)
+        on!(self, store => store.leave(room, ticket).await)
     }
 
     pub(crate) async fn release(&self, room: &RoomName, number: Number, admission: u64) -> RoomAnswer<()> {
-        rooms!(self, store => store.release(room, number, admission).await)
+        on!(self, store => store.release(room, number, admission).await)
     }
 
     pub(crate) async fn check_pass(
@@ -197,18 +173,18 @@ impl Backend {
         number: Number,
         admission: u64,
     ) -> RoomAnswer<Option<PassCheck>> {
-        rooms!(self, store => store.check_pass(room, number, admission).await)
+        on!(self, store => store.check_pass(room, number, admission).await)
     }
 
     pub(crate) fn pass_secrets(&self) -> Vec<PassSecret> {
-        self.as_embedded().map(RoomStore::pass_secrets).unwrap_or_default()
+        on!(self, store => store.pass_secrets())
     }
 
     pub(crate) fn newest_pass_secret(&self) -> Option<u32> {
-        self.as_embedded().and_then(Embedded::newest_pass_secret)
+        on!(self, store => store.newest_pass_secret())
     }
 
     pub(crate) async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
-        rooms!(self, store => store.rotate_pass_secret().await)
+        on!(self, store => store.rotate_pass_secret().await)
     }
 }

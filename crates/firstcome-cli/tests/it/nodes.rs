@@ -58,7 +58,7 @@ fn nodes_share_everything(kind: Kind) {
     let released =
         call(&two, &service).call("POST", "/v1/locks/door/release", Some(&json!({"handle": lock["handle"]})));
     assert_eq!(released.status, 200, "{}", released.text());
-    assert_eq!(call(&two, &service).get("/v1/rooms/sale").code(), "not_served");
+    assert_eq!(call(&two, &service).get("/v1/rooms/sale").code(), "unknown_room");
 
     let three = Server::spawn(world.node().env("FIRSTCOME_ADMIN_KEY", "given-0123456789-0123456789"));
     assert_eq!(call(&three, &admin).get("/metrics").status, 401, "keys that are given win");

@@ -55,7 +55,7 @@ use room::RoomCell;
 use sqlx::{MySql, Postgres};
 use std::collections::HashMap;
 use std::hash::RandomState;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use tokio::task::JoinHandle;
 use truth::{Held, Time, Truth};
@@ -131,6 +131,7 @@ struct Node<D: Held> {
     rooms_by_id: Mutex<HashMap<i64, Weak<RoomCell>, RandomState>>,
     /// The secrets that sign passes, the newest last.
     pass_secrets: RwLock<Vec<PassSecret>>,
+    watches_secrets: AtomicBool,
     /// How many times a message may have been missed: whoever was connected may have lost what it kept.
     doubts: AtomicU64,
     counters: Counters,
@@ -217,6 +218,7 @@ impl<D: Held> Node<D> {
             rooms: Mutex::new(HashMap::with_hasher(draw_hasher())),
             rooms_by_id: Mutex::new(HashMap::with_hasher(draw_hasher())),
             pass_secrets: RwLock::default(),
+            watches_secrets: AtomicBool::new(false),
             doubts: AtomicU64::new(0),
             counters: Counters::default(),
         }))

@@ -41,6 +41,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 /// What is answered from a copy is at most so old.
 pub(super) const FRESH_MAX: Duration = Duration::from_millis(250);
+/// How often a node looks whether others have changed the secrets of passes.
+const SECRETS_EVERY: Duration = Duration::from_secs(1);
 /// How often a node asks a room in which there is anybody.
 const BEAT: Duration = Duration::from_millis(50);
 /// The shortest time between two, where a slow rate wants one sooner.
@@ -82,6 +84,7 @@ impl<D: Held> Node<D> {
         let Some(row) = self.truth.room(name).await? else { return Ok(None) };
         // Whoever has a room has the secrets of its passes.
         self.refresh_secrets().await?;
+        self.watch_secrets();
         Ok(Some(self.keep_room(row)))
     }
 
@@ -91,6 +94,22 @@ impl<D: Held> Node<D> {
         let cell = rooms.entry(name).or_insert_with(|| Arc::new(RoomCell::new(row)));
         self.rooms_by_id.lock().insert(id, Arc::downgrade(cell));
         Arc::clone(cell)
+    }
+
+    /// Looks for other secrets of passes now and then: who is let in by another node may come to this one.
+    fn watch_secrets(self: &Arc<Self>) {
+        if self.watches_secrets.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let node = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                sleep(SECRETS_EVERY).await;
+                let Some(node) = node.upgrade() else { return };
+                // Those that are known stay as they are while SQL does not answer.
+                let _ = node.refresh_secrets().await;
+            }
+        });
     }
 
     async fn refresh_secrets(&self) -> Result<(), StoreError> {
@@ -167,6 +186,7 @@ impl<D: Held> Node<D> {
             let (is_new, row) = self.truth.make_room(name, &settings).await?;
             let cell = self.keep_room(row);
             self.refresh_secrets().await?;
+            self.watch_secrets();
             self.order(&cell, None, false).await.map_err(|_| StoreError::Unknown)?;
             if is_new {
                 return Ok(Ok(Put::Created));
@@ -252,6 +272,21 @@ impl<D: Held> Node<D> {
                 let Some(copy) = &*copy else { return Err(StoreError::Unknown) };
                 return Ok(Ok(answer(&cell, copy, view, Some(ticket), copy.now(self.truth.time.both()))));
             }
+        }
+    }
+
+    fn poll_settled(&self, room: &str, ticket: &str) -> Option<Result<TicketAnswer, Rejection>> {
+        let cell = self.rooms.lock().get(room).map(Arc::clone)?;
+        let number = cell.ticket_key.number(ticket)?;
+        if cell.trusted.load(Ordering::Relaxed) != self.doubts() || !cell.is_beating.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut copy = cell.copy.lock();
+        let copy = copy.as_mut().filter(|copy| copy.age() < FRESH_MAX)?;
+        let now = copy.now(self.truth.time.both());
+        match copy.poll(number, now) {
+            Found::Told(view) => Some(Ok(answer(&cell, copy, view, Some(ticket), now))),
+            Found::Unsettled | Found::Ask(_) => None,
         }
     }
 
@@ -344,6 +379,18 @@ async fn beat<D: Held>(node: Weak<Node<D>>, cell: Arc<RoomCell>) {
     let is_idle = cell.copy.lock().as_ref().is_none_or(|copy| copy.replica.room().is_idle());
     if let Some(node) = node.upgrade().filter(|_| !is_idle) {
         node.wake(&cell);
+    }
+}
+
+impl Fleet {
+    /// [`RoomStore::poll`], if this node can answer by itself: as nearly always. Without waiting.
+    pub fn poll_settled(&self, room: &str, ticket: &str) -> Option<Result<TicketAnswer, Rejection>> {
+        on!(self, node => node.poll_settled(room, ticket))
+    }
+
+    /// The number of the newest secret of passes that this node knows.
+    pub fn newest_pass_secret(&self) -> Option<u32> {
+        on!(self, node => node.pass_secrets.read().last().map(|secret| secret.id))
     }
 }
 
