@@ -138,6 +138,18 @@ async fn a_server_that_does_not_start_says_why() {
     }
 }
 
+/// Looks again and again until it is so, at most for as long as a server may take to start.
+async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
+    let mut look = tokio::time::interval(Duration::from_millis(2));
+    let looked = async {
+        while !is_so().await {
+            look.tick().await;
+        }
+    };
+    let told = tokio::time::timeout(Duration::from_secs(60), looked).await;
+    assert!(told.is_ok(), "waited in vain for {what}");
+}
+
 /// Sends a command, its words parted by spaces, to a server of Redis.
 async fn ask<T: redis::FromRedisValue>(server: &Server, command: &str) -> redis::RedisResult<T> {
     let mut words = command.split(' ');
@@ -157,9 +169,8 @@ async fn sentinels_make_a_replica_the_primary_when_the_primary_is_killed() {
         assert!(trio.url().ends_with("/primary") && trio.url().matches(',').count() == 2, "{}", trio.url());
         assert_eq!(trio.primary().await.expect("they know it"), 0);
         ask::<()>(&trio.servers()[0], "SET thing 7").await.expect("it writes");
-        while ask(&trio.servers()[1], "GET thing").await != Ok(Some(7)) {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        let replica = &trio.servers()[1];
+        until("the replica to have it", async || ask(replica, "GET thing").await == Ok(Some(7))).await;
         assert_eq!(trio.kill_primary().await.expect("they know it"), 0);
         assert_eq!(trio.wait_for_another(0).await.expect("they agree"), 1);
         assert_eq!(ask(&trio.servers()[1], "GET thing").await, Ok(7));
