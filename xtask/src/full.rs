@@ -35,7 +35,7 @@ const MUTANTS: &str = "27.1.0";
 
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
 
-const PARTS: [Part; 12] = [
+const PARTS: [Part; 15] = [
     ("deny", "Dependencies: bans, licences, sources", deny),
     ("mutants", "Mutants of the rules", mutants),
     ("sim", "Simulator, two hundred thousand seeds", sim),
@@ -47,6 +47,9 @@ const PARTS: [Part; 12] = [
     ("locks", "Locks on this machine", locks),
     ("auctions", "Auctions on this machine", auctions),
     ("market", "A million random bids on each store, through kills", market),
+    ("many", "Coupons over many nodes on this machine; Redis killed and back empty with a million claims in SQL", many),
+    ("waiting", "What waiting costs Redis, with ten thousand and with a million in line", waiting),
+    ("nodes", "A concert on three nodes, with kills of nodes, Redis and SQL", nodes),
     ("concert", "A concert at full size, killed twenty times", concert),
 ];
 
@@ -211,6 +214,27 @@ fn figure(printed: &str, name: &str) -> Option<u64> {
     let cells = |line: &str| line.split(['│', '┆']).map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
     let row = printed.lines().map(cells).find(|row| row.get(1).is_some_and(|cell| cell == name))?;
     row.get(2)?.chars().filter(char::is_ascii_digit).collect::<String>().parse().ok()
+}
+
+/// A quiet machine: it starts a Redis and each of the databases.
+fn many() -> Result<String, String> {
+    release()?;
+    let kinds = ["--sql", "postgres", "--sql", "mariadb", "--time", "10s", "--data", "target", "--table"];
+    shell::output("target/release/firstcome", &[&["bench", "coupons"], &kinds[..]].concat())
+}
+
+/// And here.
+fn waiting() -> Result<String, String> {
+    release()?;
+    let kind = ["--sql", "postgres", "--nodes", "3", "--data", "target", "--table"];
+    shell::output("target/release/firstcome", &[&["bench", "rooms"], &kind[..]].concat())
+}
+
+fn nodes() -> Result<String, String> {
+    release()?;
+    let size = ["--nodes", "3", "--people", "100000", "--stock", "20000", "--kill", "10"];
+    let out = ["--data", "target", "--report", "target/nodes", "--table"];
+    shell::output("target/release/firstcome", &[&["drill", "concert"], &size[..], &out[..]].concat())
 }
 
 fn concert() -> Result<String, String> {

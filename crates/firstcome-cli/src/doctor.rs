@@ -1,6 +1,7 @@
 //! `firstcome doctor`: whether what a service is to rest on keeps what it is told. Writes nothing.
 
 use crate::output::{table, wants_table, write_out};
+use crate::settings::File;
 use crate::{Failure, Outcome, fleet};
 use anyhow::anyhow;
 use clap::Args;
@@ -27,18 +28,21 @@ const SKEW_MS_MAX: u64 = 1_000;
 
 #[derive(Args)]
 pub(crate) struct DoctorArgs {
-    /// Directory of the embedded store
-    #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR", default_value = "./firstcome-data")]
-    data: PathBuf,
+    /// Directory of the embedded store [default: ./firstcome-data]
+    #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR")]
+    data: Option<PathBuf>,
     /// Redis or Valkey of a service over many nodes, instead of the directory; with --sql
-    #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true, requires = "sql")]
+    #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true)]
     redis: Option<String>,
-    /// Its database
-    #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true, requires = "redis")]
+    /// Its database, or that of a service of members and listings alone
+    #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true)]
     sql: Option<String>,
     /// File with its secret, which is then compared [default: FIRSTCOME_SECRET]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
+    /// Settings file [default: firstcome.toml, if it is there]
+    #[arg(long, env = "FIRSTCOME_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Print JSON also on a terminal
     #[arg(long)]
     json: bool,
@@ -74,30 +78,50 @@ impl Findings {
 pub(crate) fn run(args: &DoctorArgs) -> Outcome {
     let mut findings = Findings::default();
     findings.say("firstcome", "version", env!("CARGO_PKG_VERSION"), Verdict::Fine);
-    match (&args.redis, &args.sql) {
-        (Some(redis), Some(sql)) => {
+    let file = File::read(args.config.as_deref())?;
+    let redis = args.redis.as_ref().or(file.redis.as_ref());
+    let sql = args.sql.as_ref().or(file.sql.as_ref());
+    let looked = match sql {
+        Some(sql) => {
             Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
-            let secret = fleet::maybe_secret(args.secret_file.as_deref())?;
+            let secret_file = args.secret_file.as_deref().or(file.secret_file.as_deref());
+            let secret = if redis.is_some() { fleet::maybe_secret(secret_file)? } else { None };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(of_servers(redis, sql, secret, &mut findings))?;
+            runtime.block_on(of_servers(redis.map(String::as_str), sql, secret, &mut findings))
         }
-        _ => of_directory(&args.data, &mut findings)?,
+        None if redis.is_some() => Err(Failure::Usage(anyhow!("--redis needs --sql: what lasts is in the database"))),
+        None => {
+            let data = args.data.as_deref().or(file.data.as_deref()).unwrap_or(Path::new("./firstcome-data"));
+            of_directory(data, &mut findings)
+        }
+    };
+    if let Err(failure @ Failure::Usage(_)) = looked {
+        return Err(failure);
     }
+    // What was found before something could not be reached is told all the same.
     let count = findings.0.iter().filter(|finding| matches!(finding.verdict, Verdict::Unsafe(_))).count();
     if wants_table(args.json) {
         print_table(&findings)?;
     } else {
         print_json(&findings, count)?;
     }
+    looked?;
     if count == 0 { Ok(()) } else { Err(Failure::Refused(anyhow!("{count} unsafe"))) }
 }
 
-async fn of_servers(redis: &str, sql: &str, secret: Option<DeploymentSecret>, findings: &mut Findings) -> Outcome {
+/// Without a Redis only what a service of members and listings has is looked at.
+async fn of_servers(
+    redis: Option<&str>,
+    sql: &str,
+    secret: Option<DeploymentSecret>,
+    findings: &mut Findings,
+) -> Outcome {
     let clock = SystemClock::default();
     let before = clock.now().as_us();
     let found = examine(sql, secret).await.map_err(|error| Failure::Unreachable(error.into()))?;
     skew(findings, "database", found.now.as_us(), before, clock.now().as_us());
-    of_database(&found, findings);
+    of_database(&found, redis.is_some(), findings);
+    let Some(redis) = redis else { return Ok(()) };
     let early = found.deployment.as_ref().and_then(|deployment| deployment.early_coupon.clone());
     let unreachable = |error: LinkError| Failure::Unreachable(error.into());
     let mut options = LinkOptions::default();
@@ -107,6 +131,10 @@ async fn of_servers(redis: &str, sql: &str, secret: Option<DeploymentSecret>, fi
         Err(error @ OpenError::Address { .. }) => return Err(Failure::Usage(error.into())),
         Err(OpenError::ReadOnlyReplica) => {
             findings.say("redis", "role", "replica", Verdict::Unsafe("name its primary"));
+            return Ok(());
+        }
+        Err(error @ (OpenError::TooOld { .. } | OpenError::Cluster { .. })) => {
+            findings.say("redis", "verdict", error.to_string(), Verdict::Unsafe("use a server that will do"));
             return Ok(());
         }
         Err(error) => return Err(Failure::Unreachable(error.into())),
@@ -122,7 +150,8 @@ async fn of_servers(redis: &str, sql: &str, secret: Option<DeploymentSecret>, fi
     }
     let mark = match link.run(&MARK, &[MARK_KEY], &[]).await.map_err(unreachable)? {
         Value::Nil => None,
-        told => redis::from_redis_value::<i64>(told).ok(),
+        // No deployment has a number below zero: what is not even a number is somebody else's.
+        told => Some(redis::from_redis_value::<i64>(told).unwrap_or(-1)),
     };
     let number = found.deployment.and_then(|deployment| deployment.number);
     let (is, verdict) = match (mark, number) {
@@ -137,14 +166,14 @@ async fn of_servers(redis: &str, sql: &str, secret: Option<DeploymentSecret>, fi
     Ok(())
 }
 
-fn of_database(found: &Examined, findings: &mut Findings) {
+fn of_database(found: &Examined, with_redis: bool, findings: &mut Findings) {
     for (name, value) in &found.settings {
         findings.say("database", name, value, Verdict::Fine);
     }
     if let Some(why) = &found.unfit {
         findings.say("database", "verdict", why, Verdict::Unsafe("set it so: what was told could be lost"));
     }
-    for part in &found.tables {
+    for part in found.tables.iter().filter(|part| with_redis || part.part == "market") {
         let verdict = match part.from.cmp(&part.to) {
             std::cmp::Ordering::Equal => Verdict::Fine,
             std::cmp::Ordering::Less => Verdict::Unsafe("run `firstcome migrate --sql URL`"),
@@ -154,7 +183,7 @@ fn of_database(found: &Examined, findings: &mut Findings) {
         };
         findings.say("database", format!("tables of {}", part.part), format!("{} of {}", part.from, part.to), verdict);
     }
-    let Some(deployment) = &found.deployment else { return };
+    let Some(deployment) = found.deployment.as_ref().filter(|_| with_redis) else { return };
     let (is, verdict) = match deployment.is_secret_right {
         Some(true) => ("that of the deployment", Verdict::Fine),
         Some(false) => ("another one", Verdict::Unsafe("give this node the secret that the others have")),

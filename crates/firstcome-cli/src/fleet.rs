@@ -1,4 +1,4 @@
-//! One node of many: coupons and locks over Redis, and everything that lasts in a database.
+//! One node of many: rooms, coupons and locks over Redis, and everything that lasts in a database.
 
 use crate::keys::{self, Fresh};
 use crate::output::{table, wants_table, write_out};
@@ -90,7 +90,8 @@ impl Node {
         let market = SqlMarket::open_with(sql, database).await.map_err(|error| Failure::Unreachable(error.into()))?;
         let locks = Locks::redis(redis).await.map_err(|error| Failure::Unreachable(error.into()))?;
         let handle_key = HandleKey::new(fleet.secret(HANDLES).await.map_err(failure)?);
-        let known = fleet.link().servers().await.map_err(|error| Failure::Unreachable(error.into()))?;
+        // Only to be printed: one of them may be away, and the others serve.
+        let known = fleet.link().servers().await.unwrap_or_default();
         let known: Vec<String> = known.iter().map(|facts| facts.address.clone()).collect();
         let place = format!("redis://{} and {:?}", known.join(","), Address::parse(sql)?);
         Ok(Self { fleet, market, locks, handle_key, place })

@@ -270,7 +270,7 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
                 Some(keys) => (keys.clone(), None),
                 None => node.keys().await?,
             };
-            let place = format!("coupons, members, listings and locks on {}", node.place);
+            let place = format!("rooms, coupons, members, listings and locks on {}", node.place);
             Ok(Opened { app: node.app(config(keys)), fresh, place })
         }
         (Stores::Market(url), _) => {

@@ -65,7 +65,7 @@ codes! {
     UnknownClaim 404 "unknown_claim" "This user has no claim of this coupon" "Claim one first.";
     UnknownCode 404 "unknown_code" "No claim of this coupon has this code" "Check for a typing mistake.";
     UnknownListing 404 "unknown_listing" "There is no such listing" "Check the name; a service key creates it with PUT.";
-    NotServed 404 "not_served" "This service does not serve these rows" "It runs over stores that have not all: members and listings alone, or all but rooms. Ask one that has them.";
+    NotServed 404 "not_served" "This service does not serve these rows" "It runs over a database alone, which has members and listings only. Ask one that has them.";
     MethodNotAllowed 405 "method_not_allowed" "This path does not take this method" "The `Allow` header lists those that it takes.";
     RequestTimeout 408 "request_timeout" "The body did not arrive in time" "Send it within 10 s.";
     AlreadyIssued 409 "already_issued" "This user holds this coupon" "`claim` is the one.";

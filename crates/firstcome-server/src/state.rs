@@ -66,6 +66,8 @@ pub struct App {
     probe: Mutex<Option<(Instant, bool)>>,
 }
 
+/// Stores that take longer to answer are not ready: whoever asks does not wait much longer himself.
+const PROBE_WITHIN: Duration = Duration::from_secs(1);
 /// For so long it counts that another store has answered, or has not: anybody may ask, without a key.
 const PROBE_COUNTS: Duration = Duration::from_secs(1);
 
@@ -93,8 +95,8 @@ impl App {
         Self::of_parts(Backend::Embedded(store), market, false, config, locks, handle_key)
     }
 
-    /// One node of many: coupons over `fleet`, members and listings in the same database, locks on the same Redis. All nodes
-    /// have the same `handle_key`. The rows of rooms are answered `not_served`. Call within a Tokio runtime.
+    /// One node of many: rooms and coupons over `fleet`, members and listings in the same database, locks on the same Redis.
+    /// All nodes have the same `handle_key`. Call within a Tokio runtime.
     pub fn of_fleet(
         fleet: Fleet,
         market: impl MarketStore + 'static,
@@ -204,7 +206,7 @@ impl App {
             return answers;
         }
         let both = async { tokio::join!(self.store.answers(), self.market.balance(&nobody)) };
-        let answer = tokio::time::timeout(self.config.limits.answer, both).await;
+        let answer = tokio::time::timeout(PROBE_WITHIN, both).await;
         let answers = matches!(answer, Ok((Ok(()), Ok(_))));
         *probe = Some((Instant::now(), answers));
         answers

@@ -1,6 +1,6 @@
 //! `firstcome bench coupons`: how fast, and is it right.
 
-mod many;
+pub(in crate::bench) mod many;
 
 use super::conditions::{Conditions, micros};
 use super::report::{Latencies, Report, Row, Target, latencies};
@@ -104,7 +104,8 @@ fn run_many(args: &CouponsArgs) -> Outcome {
     let named: Vec<Named> =
         args.sql.iter().map(|sql| Named::parse(sql)).collect::<Result<_, _>>().map_err(Failure::Usage)?;
     let conditions = Conditions::measure(&args.data).map_err(Failure::Usage)?;
-    let bar = progress(4 * named.len() as u64, "");
+    let each = 5 + u64::from(0 < args.connections) + u64::from(0 < args.claims);
+    let bar = progress(each * named.len() as u64, "");
     let mut report = Report { conditions, rows: Vec::new(), targets: Vec::new() };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     for named in &named {

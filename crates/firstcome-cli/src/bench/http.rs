@@ -4,7 +4,9 @@ use super::coupons::{Scratch, claim_by, disk, name, put};
 use super::load::{Aim, Load, Shot, fire, once};
 use super::report::{Report, Row, Target};
 use crate::Outcome;
+use crate::bench::redis_set;
 use anyhow::{Context, anyhow, bail};
+use clap::Args;
 use firstcome::edge::Stopwatch;
 use firstcome::{CouponStore, core::id::RequestId};
 use std::io::{BufRead, BufReader};
@@ -60,13 +62,28 @@ impl Drop for Service {
     }
 }
 
-/// Serves one empty route with plain axum until it is killed.
-pub(crate) fn serve_empty_route() -> Outcome {
+#[derive(Args)]
+pub(crate) struct EmptyRouteArgs {
+    /// Also serve a route that runs a bare script there
+    #[arg(long)]
+    redis: Option<String>,
+}
+
+/// Serves one empty route with plain axum until it is killed; and beside it, if there is a Redis, one that runs a bare script.
+pub(crate) fn serve_empty_route(args: &EmptyRouteArgs) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         println!("listening on http://{}", listener.local_addr()?);
-        let router = axum::Router::new().route("/empty", axum::routing::get(async || "ok\n"));
+        let mut router = axum::Router::new().route("/empty", axum::routing::get(async || "ok\n"));
+        if let Some(url) = &args.redis {
+            let set = redis_set::Bare::open(url).await?;
+            let run = async move |body: String| match set.claim(&body).await {
+                Ok(_) => axum::http::StatusCode::OK,
+                Err(_) => axum::http::StatusCode::SERVICE_UNAVAILABLE,
+            };
+            router = router.route("/bare", axum::routing::post(run));
+        }
         axum::serve(listener, router).await?;
         Ok(())
     })

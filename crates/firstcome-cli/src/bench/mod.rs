@@ -32,7 +32,7 @@ pub(crate) enum BenchCommand {
     LockWorker,
     /// Serve one empty route with plain axum: what the HTTP figures are compared with
     #[command(hide = true)]
-    EmptyRoute,
+    EmptyRoute(http::EmptyRouteArgs),
 }
 
 pub(crate) fn run(command: BenchCommand) -> Outcome {
@@ -42,6 +42,6 @@ pub(crate) fn run(command: BenchCommand) -> Outcome {
         BenchCommand::Locks(args) => locks::run(&args),
         BenchCommand::Auctions(args) => auctions::run(&args),
         BenchCommand::LockWorker => locks::run_worker(),
-        BenchCommand::EmptyRoute => http::serve_empty_route(),
+        BenchCommand::EmptyRoute(args) => http::serve_empty_route(&args),
     }
 }

@@ -54,6 +54,26 @@ const BARE: &str = "
 if redis.call('SCARD', KEYS[1]) < tonumber(ARGV[2]) then return redis.call('SADD', KEYS[1], ARGV[1]) end
 return 0";
 
+/// That script, to be run once for each call of somebody else.
+#[derive(Clone)]
+pub(crate) struct Bare {
+    connection: MultiplexedConnection,
+    script: Script,
+}
+
+impl Bare {
+    pub(crate) async fn open(url: &str) -> anyhow::Result<Self> {
+        Ok(Self { connection: connect(url).await?, script: Script::new(BARE) })
+    }
+
+    /// Adds what was sent, as it is.
+    pub(crate) async fn claim(&self, body: &str) -> anyhow::Result<u32> {
+        let mut connection = self.connection.clone();
+        let mut run = self.script.key("firstcome:bench:bare-http");
+        Ok(run.arg(body).arg(100_000_000).invoke_async(&mut connection).await?)
+    }
+}
+
 /// That script for `time` by `tasks` callers on one connection.
 pub(crate) async fn bare(url: &str, tasks: usize, time: Duration) -> anyhow::Result<Row> {
     let key = "firstcome:bench:bare";

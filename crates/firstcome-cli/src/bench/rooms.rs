@@ -1,6 +1,7 @@
 //! `firstcome bench rooms`: what waiting costs, and how exactly people are admitted.
 
 mod flow;
+mod many;
 mod minute;
 
 use super::conditions::Conditions;
@@ -8,6 +9,7 @@ use super::coupons::{Scratch, disk};
 use super::http::{KEY, ROUNDS, Service, fresh_body, get, median_ratio, middle_row, no_body};
 use super::load::{Aim, Load, Shot, fire};
 use super::report::{Report, Row, Target};
+use crate::database::Named;
 use crate::output::{progress, wants_table};
 use crate::settings::duration;
 use crate::{Failure, Outcome};
@@ -41,6 +43,16 @@ pub(crate) struct RoomsArgs {
     /// People in line
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
     people: u32,
+    /// Measure instead what waiting costs Redis, with a room over it and this database: postgres or mariadb for a server that is
+    /// started, or the address of one on this machine
+    #[arg(long, value_name = "KIND|URL")]
+    sql: Option<String>,
+    /// An empty Redis on this machine that nobody else uses, instead of one that is started; with --sql
+    #[arg(long, value_name = "redis://…", requires = "sql")]
+    redis: Option<String>,
+    /// Nodes that people are spread over, all in this process; with --sql
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=16))]
+    nodes: u32,
     /// Print JSON also on a terminal
     #[arg(long, conflicts_with = "table")]
     json: bool,
@@ -68,10 +80,15 @@ fn line_only() -> RoomSettings {
 }
 
 pub(crate) fn run(args: &RoomsArgs) -> Outcome {
+    let named = args.sql.as_deref().map(Named::parse).transpose().map_err(Failure::Usage)?;
     let conditions = Conditions::measure(&args.data).map_err(Failure::Usage)?;
-    let bar = progress(5, "");
     let mut report = Report { conditions, rows: Vec::new(), targets: Vec::new() };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    if let Some(named) = named {
+        runtime.block_on(many::measure(args, &named, &mut report))?;
+        return finish(args, &report);
+    }
+    let bar = progress(5, "");
     let step = |doing: &'static str| {
         bar.set_message(doing);
         bar.inc(1);
@@ -88,6 +105,10 @@ pub(crate) fn run(args: &RoomsArgs) -> Outcome {
     step("HTTP");
     over_http(args, &scratch.0, tickets, &mut report)?;
     bar.finish_and_clear();
+    finish(args, &report)
+}
+
+fn finish(args: &RoomsArgs, report: &Report) -> Outcome {
     report.print(args.table || wants_table(args.json))?;
     let wrong = report.rows.iter().any(|row| row.correct == Some(false));
     if wrong { Err(Failure::Refused(anyhow!("a room was not exact"))) } else { Ok(()) }

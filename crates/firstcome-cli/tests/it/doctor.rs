@@ -75,9 +75,15 @@ fn good_servers_are_fine_and_bad_ones_are_not() {
 
     let ended = doctor("redis://:s3cret@127.0.0.1:1", None);
     assert_eq!(ended.code, Some(3), "{ended:?}");
+    is(&said(&ended)("database", "synchronous_commit"), "on", "fine");
     assert!(!ended.stderr.contains("s3cret"), "{}", ended.stderr);
     let ended = doctor("http://s3cret", None);
     assert_eq!(ended.code, Some(2), "{ended:?}");
+    // Members and listings alone, as the settings say.
+    fs::write(world.here().join("firstcome.toml"), format!("sql = {sql:?}")).expect("it is ours");
+    let ended = firstcome(world.here(), &["doctor"]);
+    is(&said(&ended)("database", "tables of market"), "1 of 1", "fine");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
 #[test]

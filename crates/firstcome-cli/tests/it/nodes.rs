@@ -36,7 +36,7 @@ fn nodes_share_everything(kind: Kind) {
 
     let mut one = Server::spawn(world.node().args(["--coupon", "launch=5"]));
     let (admin, service) = (shown(&mut one, "admin"), shown(&mut one, "service"));
-    let place = one.line("coupons, members, listings and locks on ");
+    let place = one.line("rooms, coupons, members, listings and locks on ");
     assert!(place.contains("redis://127.0.0.1:") && place.contains("://127.0.0.1:"), "{place}");
     let mut two = Server::spawn(&mut world.node());
     let call = |server: &Server, key: &str| Client::with_key(server.address(), key);

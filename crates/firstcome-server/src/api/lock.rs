@@ -73,8 +73,8 @@ async fn service_call(
 ///
 /// In the order of arrival. Without a time to wait the answer comes at once, otherwise when it is one's turn: keep the connection
 /// open, since the place in line is given up when it closes. The lock ends with its lease unless it is renewed. With an
-/// `Idempotency-Key` a repeat joins the wait, and leads to the same handle as long as the lock is held and the service is not
-/// restarted. `contended` comes to a try, and, with `position` (how many were still ahead), to a wait that ran out.
+/// `Idempotency-Key` a repeat at the same node joins the wait, and leads to the same handle as long as the lock is held and the
+/// node is not restarted; at another node it waits by itself, behind its own hold. `contended` comes to a try, and, with `position` (how many were still ahead), to a wait that ran out.
 /// `overloaded` comes to whoever would have to wait when too many do, and to all who wait when the service stops.
 #[utoipa::path(post, path = "/v1/locks/{lock}/acquire", tag = "Locks", security(("service" = [])),
     params(("lock" = String, Path, description = "Name of the lock"),

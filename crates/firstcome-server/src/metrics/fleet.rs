@@ -24,8 +24,12 @@ impl Collector for FleetCollector {
             ("fleet_claims_written", "Claims that this node has written to the database, for whichever node", written),
             ("fleet_transactions", "Transactions in which it did so", transactions),
             ("fleet_dead_letters", "Entries that nobody could read, and that this node has put aside", dead_letters),
-            ("fleet_gates_rebuilt", "Gates that this node has made anew from the database", rebuilt),
-            ("redis_requests", "Commands of coupons that were handed to Redis", link.requests),
+            (
+                "fleet_gates_rebuilt",
+                "Gates of coupons and logs of rooms that this node has made anew from the database",
+                rebuilt,
+            ),
+            ("redis_requests", "Commands of rooms and coupons that were handed to Redis", link.requests),
             ("redis_reconnects", "Times that their connection to Redis was made again", link.reconnects),
             (
                 "redis_resubscriptions",

@@ -60,6 +60,8 @@ pub(super) struct Cell {
     /// How many times the gate has said that this node drains.
     called: AtomicU64,
     is_draining: AtomicBool,
+    /// A generation, and the last ticket of it that somebody here was told of before SQL has it.
+    placed: Mutex<Option<(i64, u64)>>,
     /// Held while the gate is looked at or made anew.
     pub(super) mending: tokio::sync::Mutex<()>,
     /// What the connection was when the gate was last seen to be whole.
@@ -90,6 +92,7 @@ impl Cell {
             waiting: Mutex::new(HashMap::with_hasher(draw_hasher())),
             called: AtomicU64::new(0),
             is_draining: AtomicBool::new(false),
+            placed: Mutex::default(),
             mending: tokio::sync::Mutex::default(),
             trusted: AtomicU64::new(u64::MAX),
         }
@@ -98,6 +101,11 @@ impl Cell {
     /// The coupon as it was last seen in SQL.
     pub(super) fn row(&self) -> CouponRow {
         self.row.read().clone()
+    }
+
+    /// The version of its settings there.
+    pub(super) fn version(&self) -> i64 {
+        self.row.read().version
     }
 
     /// A claim with what its holder shows.
@@ -156,6 +164,35 @@ impl Cell {
     /// How many calls there were until now.
     pub(super) fn calls(&self) -> u64 {
         self.called.load(Ordering::SeqCst)
+    }
+
+    /// Whether anybody drains in this node.
+    pub(super) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::SeqCst)
+    }
+
+    /// Notes that somebody was told of a ticket that SQL does not have yet; true if nobody looks after such.
+    pub(super) fn place(&self, generation: i64, ticket: u64) -> bool {
+        let mut placed = self.placed.lock();
+        let is_first = placed.is_none();
+        *placed = Some(placed.unwrap_or_default().max((generation, ticket)));
+        is_first
+    }
+
+    /// Whether SQL has all that was told, or nobody can write it any more: then nobody looks after it from now on.
+    pub(super) fn is_all_written(&self) -> bool {
+        let mut placed = self.placed.lock();
+        let (generation, position) = self.position();
+        let is_over = placed.is_none_or(|(of, ticket)| of < generation || ticket <= position);
+        if is_over {
+            *placed = None;
+        }
+        is_over
+    }
+
+    /// Whoever drained has gone in the middle: the next call begins again.
+    pub(super) fn abandon_draining(&self) {
+        self.is_draining.store(false, Ordering::SeqCst);
     }
 
     /// Ends the draining, unless there was a call since; true if it has ended.

@@ -14,7 +14,7 @@ use crate::port::{
 };
 use crate::redis::LinkError;
 use firstcome_core::coupon::{Acknowledge, Claim, CouponSettings, Effect, Issued, Redeem, Redeemed, Rejection, Serial};
-use firstcome_core::id::CouponName;
+use firstcome_core::id::{CouponName, UserId};
 use firstcome_core::time::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,8 +43,8 @@ struct Attempt<'a, D: Held> {
     tag: Tag,
     until: Instant,
     pause: Duration,
-    /// When whoever claims is told.
-    acknowledge: Acknowledge,
+    /// When whoever claims may be told at the earliest; the coupon may say later.
+    earliest: Acknowledge,
     /// Whether a ticket may have been drawn for it: then nobody can say that nothing was done.
     is_handed_over: bool,
 }
@@ -70,7 +70,9 @@ fn no_claim(rejection: Rejection) -> Step {
 impl<D: Held> Attempt<'_, D> {
     async fn run(mut self) -> Result<Outcome, StoreError> {
         loop {
-            match self.step().await {
+            let step = timeout_at(self.until, self.step()).await;
+            // What was handed over in the time may be done yet.
+            match step.unwrap_or(Err(StoreError::Unknown)) {
                 Ok(Step::Told(told)) => return Ok(told),
                 Ok(Step::Again) => {}
                 Err(StoreError::Unknown) => self.is_handed_over = true,
@@ -91,7 +93,8 @@ impl<D: Held> Attempt<'_, D> {
         let mut place = self.cell.wait(self.tag);
         let entrant = Entrant { tag: self.tag, claim: self.claim.clone() };
         let Spoken { word, version, generation, last } = self.node.ask(self.cell, entrant).await?;
-        if version < self.cell.row().version {
+        self.is_handed_over |= matches!(word, Word::Drawn(_));
+        if version < self.cell.version() {
             // The gate has not heard of settings that SQL has: whoever put them is about to tell it, or has died.
             let row = self.cell.row();
             self.node.gate.adjust(self.cell.keys, &row).await?;
@@ -101,8 +104,8 @@ impl<D: Held> Attempt<'_, D> {
         }
         match word {
             Word::Drawn(ticket) => {
-                self.is_handed_over = true;
-                if self.acknowledge == Acknowledge::Placed {
+                if self.earliest == Acknowledge::Placed && self.is_told_early(version).await? {
+                    drain::see_to(self.node, self.cell, generation, ticket);
                     return Ok(Step::Told(Outcome::Placed(last)));
                 }
                 let until = self.until.min(Instant::now() + VERDICT_WAIT);
@@ -121,6 +124,16 @@ impl<D: Held> Attempt<'_, D> {
             Word::Expired(at) => Ok(no_claim(Rejection::Expired(at))),
             Word::Backlog => Err(behind()),
         }
+    }
+
+    /// Whether a coupon whose gate judges by this version of its settings tells claims before SQL holds them. By other
+    /// settings than the newest nobody is: SQL may refuse what those let in.
+    async fn is_told_early(&self, version: i64) -> Result<bool, StoreError> {
+        if self.cell.version() < version {
+            self.node.look(self.cell, None, None).await?;
+        }
+        let row = self.cell.row();
+        Ok(row.version == version && row.settings.acknowledge == Acknowledge::Placed)
     }
 
     /// Waits until SQL has come to a ticket, and says what it holds; [`Step::Again`] if it holds nothing then, or takes long.
@@ -306,13 +319,9 @@ impl<D: Held> Node<D> {
         let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
         let tag = Tag(draw_id().map_err(|fault| StoreError::Unavailable(Arc::new(fault)))?);
         let until = Instant::now() + self.options.patience;
-        let acknowledge = match earliest {
-            Acknowledge::Stored => Acknowledge::Stored,
-            Acknowledge::Placed => cell.row().settings.acknowledge,
-        };
         let (claim, cell) = (&claim, &cell);
         let attempt =
-            Attempt { node: self, cell, claim, tag, until, pause: PAUSE_MIN, acknowledge, is_handed_over: false };
+            Attempt { node: self, cell, claim, tag, until, pause: PAUSE_MIN, earliest, is_handed_over: false };
         Ok(match attempt.run().await? {
             Outcome::Placed(since) => Ok(Effect::New(Given::Placed(since))),
             Outcome::Issued(Ok(effect)) => Ok(effect.map(|issued| Given::Stored(cell.claimed(issued)))),
@@ -333,7 +342,15 @@ impl<D: Held> Node<D> {
 
     async fn claim_of(self: &Arc<Self>, name: &CouponName, user: &str) -> Answer<Option<ClaimRecord>> {
         let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
+        // Nobody has a claim under what is no name.
+        if UserId::restore(user).is_err() {
+            return Ok(Ok(None));
+        }
         let seen = self.look(&cell, Some(user), None).await?;
+        if seen.claim.is_none() && seen.row.settings.acknowledge == Acknowledge::Placed {
+            // It may be told already, by a node that has died since.
+            drain::look_after(self, &cell);
+        }
         Ok(Ok(seen.claim.map(|claim| record(&cell, claim))))
     }
 

@@ -15,7 +15,8 @@ use firstcome_core::time::Timestamp;
 use sqlx::{MySql, Postgres};
 use std::sync::Arc;
 
-/// An entry of a gate's stream that nobody could read. Its callers were told that nothing was done.
+/// An entry of a gate's stream that nobody could read. Whoever waited for it was let in anew; whoever was told
+/// early, at the gate, has lost it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct DeadLetter {

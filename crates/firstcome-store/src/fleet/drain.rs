@@ -3,6 +3,7 @@
 use super::Node;
 use super::cell::Cell;
 use super::gate::{Asked, Report, Settled, Stray, channel};
+use super::looks::Serving;
 use super::outbox::{Entry, Notice, Tag, Verdict};
 use super::truth::{Batch, CouponRow, Fresh, Held, Written};
 use crate::edge::draw_pause;
@@ -17,6 +18,9 @@ use tokio::time::sleep;
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 /// See [`PAUSE_MIN`].
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// How often is looked after what was told before SQL had it.
+const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 
 /// What the gate and the other nodes are still to be told.
 #[derive(Default)]
@@ -51,7 +55,36 @@ pub(super) fn call<D: Held>(node: &Arc<Node<D>>, cell: &Arc<Cell>) {
     }
 }
 
+/// Sees to it that SQL gets a ticket that somebody was told of before: by one task for each coupon, as long as this takes.
+pub(super) fn see_to<D: Held>(node: &Arc<Node<D>>, cell: &Arc<Cell>, generation: i64, ticket: u64) {
+    if cell.place(generation, ticket) {
+        tokio::spawn(follow(Arc::downgrade(node), Arc::clone(cell)));
+    }
+}
+
+/// The same where nobody knows whether there is such a ticket.
+pub(super) fn look_after<D: Held>(node: &Arc<Node<D>>, cell: &Arc<Cell>) {
+    if !cell.is_draining() {
+        call(node, cell);
+    }
+}
+
+async fn follow<D: Held>(node: Weak<Node<D>>, cell: Arc<Cell>) {
+    loop {
+        sleep(FOLLOW_EVERY).await;
+        let Some(node) = node.upgrade() else { return };
+        // While SQL does not answer there is nothing that could be done.
+        if node.look(&cell, None, None).await.is_ok() {
+            if cell.is_all_written() {
+                return;
+            }
+            look_after(&node, &cell);
+        }
+    }
+}
+
 async fn drain<D: Held>(node: Weak<Node<D>>, cell: Arc<Cell>) {
+    let mut draining = Serving { abandon: || cell.abandon_draining(), is_done: false };
     let mut outgoing = Outgoing::default();
     let mut pause = PAUSE_MIN;
     // It ends with the node: another one goes on.
@@ -61,6 +94,7 @@ async fn drain<D: Held>(node: Weak<Node<D>>, cell: Arc<Cell>) {
             Ok(Round::On) => pause = PAUSE_MIN,
             Ok(Round::Over) => {
                 if cell.rest(calls) {
+                    draining.is_done = true;
                     return;
                 }
             }
@@ -87,17 +121,17 @@ impl<D: Held> Node<D> {
         let settled = self.gate.settle(cell.keys, &report).await?;
         *outgoing = Outgoing::default();
         let (anchor, entries) = match settled {
-            Asked::Told(Settled::Next { anchor, entries }) => (anchor, entries),
+            Asked::Told(Settled::Next { anchor, entries, ticket }) => {
+                // What has a higher number than any ticket is somebody else's.
+                (anchor, entries.into_iter().take_while(|entry| entry.last <= ticket).collect())
+            }
             Asked::Told(Settled::Done | Settled::Other) => return Ok(Round::Over),
             Asked::Told(Settled::Behind) => {
                 let now = self.truth.coupon_again(row.id).await?;
-                cell.learn(&now);
                 // SQL has lost what it had: then no stream follows it.
-                return if now.position <= row.position {
-                    self.mend(cell).await.map(|()| Round::On)
-                } else {
-                    Ok(Round::On)
-                };
+                let is_further = row.position < now.position;
+                cell.adopt(&now);
+                return if is_further { Ok(Round::On) } else { self.mend(cell).await.map(|()| Round::On) };
             }
             Asked::Lost => return self.mend(cell).await.map(|()| Round::On),
         };

@@ -28,6 +28,8 @@ static CLAIM: Script = Script::new(include_str!("lua/claim.lua"));
 static SETTLE: Script = Script::new(include_str!("lua/settle.lua"));
 static PROBE: Script = Script::new(include_str!("lua/probe.lua"));
 static SEIZE: Script = Script::new(include_str!("lua/seize.lua"));
+static UNSEIZE: Script = Script::new(include_str!("lua/unseize.lua"));
+static CLEAR: Script = Script::new(include_str!("lua/clear.lua"));
 static FILL: Script = Script::new(include_str!("lua/fill.lua"));
 static OPEN: Script = Script::new(include_str!("lua/open.lua"));
 static ADJUST: Script = Script::new(include_str!("lua/adjust.lua"));
@@ -99,8 +101,8 @@ pub(super) struct Judged {
 
 /// What is to be written next.
 pub(super) enum Settled {
-    /// These entries, after the anchor.
-    Next { anchor: Option<Entry>, entries: Vec<Entry> },
+    /// These entries, after the anchor, and the last ticket that was drawn.
+    Next { anchor: Option<Entry>, entries: Vec<Entry>, ticket: u64 },
     /// Nothing.
     Done,
     /// SQL is further than was said.
@@ -235,13 +237,15 @@ impl Gate {
             b"behind" => Settled::Behind,
             b"other" => Settled::Other,
             b"ok" => {
-                let Some(Value::Array(entries)) = rest.into_iter().next() else { return Err(unreadable()) };
-                // What is no entry of ours leads to a gate that is made anew.
-                let entries: Option<Vec<Entry>> = entries.into_iter().map(Entry::read).collect();
-                let Some(mut entries) = entries else { return Ok(Asked::Lost) };
+                let [ticket, Value::Array(entries)] = <[Value; 2]>::try_from(rest).map_err(|_| unreadable())? else {
+                    return Err(unreadable());
+                };
+                let ticket = number(ticket).and_then(|ticket| u64::try_from(ticket).ok()).ok_or_else(unreadable)?;
+                // What is no entry of ours leads to a gate that is made anew, when all before it is written.
+                let mut entries: Vec<Entry> = entries.into_iter().map_while(Entry::read).collect();
                 let is_anchored = entries.first().is_some_and(|entry| entry.last == position);
                 let anchor = if is_anchored { Some(entries.remove(0)) } else { None };
-                Settled::Next { anchor, entries }
+                Settled::Next { anchor, entries, ticket }
             }
             _ => return Ok(Asked::Lost),
         }))
@@ -276,6 +280,24 @@ impl Gate {
         Ok(number(self.link.invoke(run).await?) == Some(1))
     }
 
+    /// Gives that lease back.
+    pub(super) async fn unseize(&self, keys: Keys) -> Result<(), LinkError> {
+        let mut run = UNSEIZE.with_keys(1);
+        self.link.invoke(run.add(keys.key("lease")).add(&self.node)).await.map(drop)
+    }
+
+    /// Throws the gate away, and what is left of the generations named; false if the lease is over.
+    pub(super) async fn clear(&self, keys: Keys, generations: &[i64]) -> Result<bool, LinkError> {
+        let mut run = CLEAR.with_keys(2 + 3 * generations.len());
+        run.add(keys.key("lease")).add(keys.key("gate"));
+        for generation in generations {
+            for name in ["users", "keys", "outbox"] {
+                run.add(keys.of(name, *generation));
+            }
+        }
+        Ok(number(self.link.invoke(run.add(&self.node)).await?) == Some(1))
+    }
+
     /// Brings in users whose claims SQL holds; false if the lease is over.
     pub(super) async fn fill_users(&self, keys: Keys, generation: i64, users: &[String]) -> Result<bool, LinkError> {
         let mut run = self.fill(keys, "users", generation);
@@ -305,17 +327,11 @@ impl Gate {
         run
     }
 
-    /// Opens the gate of a generation that has all that SQL holds; false if the lease is over. Throws away what is left of
-    /// the generations named.
-    pub(super) async fn open(&self, keys: Keys, row: &CouponRow, before: &[i64]) -> Result<bool, LinkError> {
-        let mut run = OPEN.with_keys(5 + 3 * before.len());
+    /// Opens the gate of a generation that has all that SQL holds; false if the lease is over.
+    pub(super) async fn open(&self, keys: Keys, row: &CouponRow) -> Result<bool, LinkError> {
+        let mut run = OPEN.with_keys(5);
         run.add(keys.key("lease")).add(keys.key("gate")).add(keys.of("users", row.generation));
         run.add(keys.of("keys", row.generation)).add(keys.of("outbox", row.generation));
-        for generation in before {
-            for name in ["users", "keys", "outbox"] {
-                run.add(keys.of(name, *generation));
-            }
-        }
         run.add(&self.node).add(row.generation).add(row.position).add(row.position - u64::from(row.issued));
         add_settings(&mut run, row.version, &row.settings, row.is_deleted());
         run.add(row.last_at.as_us());

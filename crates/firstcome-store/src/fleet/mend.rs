@@ -1,7 +1,7 @@
 //! Makes sure that a gate is whole, and makes it anew from SQL if it is not.
 //!
-//! A gate is whole if it is of the generation that SQL names, has drawn at least as many tickets as SQL has written, and
-//! still has the very entry that SQL has written last: then SQL holds a prefix of its stream. Anything else (a flush, an
+//! A gate is whole if it is of the generation that SQL names, judges by no later settings than SQL has, has drawn at least as
+//! many tickets as SQL has written, and still has the very entry that SQL has written last: then SQL holds a prefix of its stream. Anything else (a flush, an
 //! empty restart, an old snapshot, a replica that was behind, keys that were evicted) is the same case: the next generation
 //! begins in SQL, which ends all writing from the old stream, and one node brings in who has a claim, and opens.
 
@@ -23,6 +23,9 @@ const USERS_MAX: usize = 5 * FILL_PAIRS_MAX;
 /// Whether SQL holds a prefix of the stream of this gate.
 fn is_whole(probe: &Probe, row: &CouponRow) -> bool {
     let Some(ticket) = probe.ticket.filter(|_| probe.generation == Some(row.generation)) else { return false };
+    if probe.version.is_none_or(|version| row.version < version) {
+        return false;
+    }
     let has_anchor = probe.anchor.as_ref().is_some_and(|anchor| anchor.anchor == row.anchor);
     let follows = match &probe.next {
         // An entry after the last ticket stands in the way of the next one.
@@ -73,9 +76,21 @@ impl<D: Held> Node<D> {
         if !self.gate.seize(cell.keys).await? {
             return Ok(false);
         }
+        // Whoever had the lease before may just have opened it.
+        if is_whole(&self.gate.probe(cell.keys, row.generation, row.position).await?, row) {
+            self.gate.unseize(cell.keys).await?;
+            return Ok(false);
+        }
         let before = row.generation;
         // Another node may have had the lease before, and be slow: whatever it brings in is of a generation that is over.
         let Some(row) = self.truth.next_generation(row.id, before).await? else { return Ok(false) };
+        // Nothing of the old gate counts any more, and nobody is to be let in there. What an attempt before this one has left
+        // goes too, and what another history of this database had under the new number.
+        let mut over = vec![before, row.generation];
+        over.extend(probe.generation.filter(|old| !over.contains(old)));
+        if !self.gate.clear(cell.keys, &over).await? {
+            return Ok(false);
+        }
         let mut after = 0;
         loop {
             let (users, last) = self.truth.users(row.id, after, USERS_MAX).await?;
@@ -98,11 +113,7 @@ impl<D: Held> Node<D> {
                 return Ok(false);
             }
         }
-        let old: Vec<i64> = [Some(before), probe.generation.filter(|old| *old != before && *old != row.generation)]
-            .into_iter()
-            .flatten()
-            .collect();
-        if !self.gate.open(cell.keys, &row, &old).await? {
+        if !self.gate.open(cell.keys, &row).await? {
             return Ok(false);
         }
         cell.learn(&row);

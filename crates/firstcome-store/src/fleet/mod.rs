@@ -9,7 +9,8 @@
 //! SQL's. After the commit the nodes whose callers wait are told by one message each; whoever hears nothing looks into SQL.
 //!
 //! # Invariants
-//! - A claim exists if SQL holds it, and nothing that is told rests on anything else: `already_issued` carries the row,
+//! - A claim exists if SQL holds it, and nothing that is told rests on anything else, but for the place of a claim on a
+//!   coupon that tells claims early (durability `gate`), which says so: `already_issued` carries the row,
 //!   `sold_out` is told after SQL was seen to be sold out. Refusals by time or deletion rest on settings, which are in SQL
 //!   before they are in the gate.
 //! - SQL holds a prefix of one stream, each entry once: a transaction begins where the last one ended, which generation,
@@ -277,10 +278,11 @@ async fn listen<D: Held>(mut inbox: Inbox, node: Weak<Node<D>>) {
                     continue;
                 }
                 // What cannot be read helps nobody, and whoever waits for it looks into SQL.
-                if let Some(notice) = Notice::read(&message)
-                    && let Some(cell) = node.by_id.lock().get(&notice.coupon).and_then(Weak::upgrade)
-                {
-                    cell.hear(&notice);
+                if let Some(notice) = Notice::read(&message) {
+                    let cell = node.by_id.lock().get(&notice.coupon).and_then(Weak::upgrade);
+                    if let Some(cell) = cell {
+                        cell.hear(&notice);
+                    }
                 }
             }
             InboxEvent::Connected | InboxEvent::Disconnected => {

@@ -146,7 +146,8 @@ impl Entrants {
         while !bytes.0.is_empty() {
             entrants.push(Entrant::read(&mut bytes).ok_or("a claim in it cannot be read")?);
         }
-        if first == 0 || first.checked_add(entrants.len() as u64) != Some(last + 1) {
+        let more = (entrants.len() as u64).checked_sub(1);
+        if first == 0 || more.and_then(|more| first.checked_add(more)) != Some(last) {
             return Err("it has more or fewer claims than tickets");
         }
         Ok(Self { first, version, at, node, entrants })

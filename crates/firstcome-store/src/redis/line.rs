@@ -202,7 +202,7 @@ async fn keep_up(
 ) {
     let keep = async {
         let mut backoff = Backoff::new();
-        let mut made_before = door.is_some();
+        let (mut made_before, was_there) = (door.is_some(), door.is_some());
         loop {
             // Taken out of the state: who holds the connection itself would keep it open.
             let lost = match &*state.borrow() {
@@ -224,7 +224,8 @@ async fn keep_up(
             }
             let next = match connect(&place, eviction).await {
                 Ok((wire, through)) => {
-                    if made_before {
+                    // A server that is asked for the first time may be another one in the place of one that was known.
+                    if made_before || !was_there {
                         counters.reconnects.fetch_add(1, Ordering::Relaxed);
                     }
                     door = Some(through);

@@ -58,8 +58,10 @@ impl Board {
             Some(known) if known.epoch < newest.epoch => true,
             // Somebody has told them so by hand: then all say it soon.
             Some(known) if known.epoch == newest.epoch => known.host == newest.host || answering < votes * 2,
+            // A few that were cut off together with an old primary would lead back to it.
             Some(_) => {
-                self.older += 1;
+                let is_heard = matches!(self.said[sentinel], Said::Named(_)) && self.said.len() < answering * 2;
+                self.older += usize::from(is_heard);
                 ROUNDS * self.said.len() <= self.older
             }
         };
@@ -301,7 +303,17 @@ mod tests {
             assert_eq!(named(&board(3, &notes)), "b", "after {round} rounds");
             notes.extend([(0, Some(("a", 1))), (2, Some(("a", 1))), (2, Some(("a", 1)))]);
         }
+        notes.push((0, Some(("a", 1))));
         assert_eq!(named(&board(3, &notes)), "a");
+    }
+
+    #[test]
+    fn one_alone_never_leads_back() {
+        let mut notes = vec![(1, Some(("b", 2))), (1, None), (2, None)];
+        for _ in 0..9 * ROUNDS {
+            notes.extend([(0, Some(("a", 1))), (1, None), (2, None)]);
+        }
+        assert_eq!(named(&board(3, &notes)), "b");
     }
 
     #[test]

@@ -124,7 +124,9 @@ async fn may_write<D: Dialect>(base: &Base<D>, part: Part) -> Result<(), SqlErro
     for (table, column) in part.written {
         text.push_str(&format!("UPDATE {table} SET {column}={column} WHERE 1=0;"));
         text.push_str(&D::insert_nothing(table, column));
+        text.push_str(&format!("DELETE FROM {table} WHERE 1=0;"));
     }
+    text.push_str(D::FLUSH);
     let mut session = base.session(Instant::now() + OPENING_MAX).await?;
     session.run(text).await.map_err(without_rights)?;
     session.run(super::base::ROLL_BACK.to_owned()).await?;

@@ -119,6 +119,10 @@ async fn a_user_who_may_not_write_is_refused() {
         assert!(said.contains(table), "{said}");
         owner.say(&format!("GRANT INSERT ON {table} TO poor")).await;
     }
+    owner.say("REVOKE DELETE ON firstcome_ticket FROM poor").await;
+    let said = open().await.err().expect("it may not write").to_string();
+    assert!(said.contains("firstcome_ticket"), "{said}");
+    owner.say("GRANT DELETE ON firstcome_ticket TO poor").await;
     let fleet = open().await.expect("it may do what it needs");
     let coupon = CouponName::parse("launch").expect("a name");
     let settings = CouponSettings::with_limit(CouponLimit::new(1).expect("a limit"));

@@ -233,6 +233,38 @@ async fn sql_goes_back(place: &Place, nodes: &[Fleet]) {
     told::check_rows(&mut foreign, COUPON, 6).await;
 }
 
+/// The same where the gate was made anew since, or the settings were changed, and all nodes are new.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gate_that_is_ahead_of_the_database_is_not_asked() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let place = world.place().await;
+    let (node, mut foreign, mut keeper) = (place.node().await, place.foreign().await, place.keeper().await);
+    put(&node, limit(2)).await;
+    new(claim(&node, "ann").await);
+    let anchor = foreign.number("SELECT anchor FROM firstcome_coupon").await;
+    let generation = foreign.number("SELECT generation FROM firstcome_coupon").await;
+    let _: String = keeper.ask(&["FLUSHDB"]).await;
+    new(claim(&node, "bob").await);
+    put(&node, limit(9)).await;
+    drop(node);
+    foreign.say("DELETE FROM firstcome_claim WHERE serial>1").await;
+    let row = format!("generation={generation},anchor={anchor},issued=1,position=1,limit_count=2,version=1");
+    foreign.say(&format!("UPDATE firstcome_coupon SET {row}")).await;
+    let node = place.node().await;
+    // What the lost history has told counts no more: there is one place, and whoever had it may have it again.
+    assert_eq!(new(in_time(claim(&node, "bob")).await).issued.serial.get(), 2);
+    assert_eq!(told::refusal(claim(&node, "cid").await), Rejection::SoldOut);
+    put(&node, limit(3)).await;
+    assert_eq!(new(in_time(claim(&node, "cid")).await).issued.serial.get(), 3);
+    // Only the settings went back.
+    foreign.say("UPDATE firstcome_coupon SET version=1,limit_count=4").await;
+    let node = place.node().await;
+    assert_eq!(new(in_time(claim(&node, "dan")).await).issued.serial.get(), 4);
+    assert_eq!(told::refusal(claim(&node, "eve").await), Rejection::SoldOut);
+    put(&node, limit(5)).await;
+    assert_eq!(new(in_time(claim(&node, "eve")).await).issued.serial.get(), 5);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_node_goes_on_where_a_postgres_that_went_back_is() {
     in_time(goes_on_after_sql_went_back(Kind::Postgres)).await;

@@ -6,6 +6,8 @@ mod conformance;
 mod crowds;
 mod deployment;
 mod drainers;
+mod early;
+mod late;
 mod line;
 mod losses;
 mod opening;

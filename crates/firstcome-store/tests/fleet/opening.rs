@@ -118,6 +118,8 @@ async fn a_redis_user_who_may_not_do_all_that_is_needed_is_told_so() {
         "-hget",
         "-hmget",
         "-hdel",
+        "-hexists",
+        "-hgetall",
         "-unlink",
         "-del",
         "-publish",

@@ -57,7 +57,11 @@ async fn set_up(place: &Place) -> (Fleet, Keeper, String) {
 
 /// Three more find a place, and no fourth.
 async fn fills_up(place: &Place, node: &Fleet) {
-    for (user, serial) in [("cid", 3), ("dan", 4), ("eve", 5)] {
+    fills_up_with(place, node, &[("cid", 3), ("dan", 4), ("eve", 5)]).await;
+}
+
+async fn fills_up_with(place: &Place, node: &Fleet, places: &[(&str, u32)]) {
+    for &(user, serial) in places {
         assert_eq!(new(in_time(claim(node, user)).await).issued.serial.get(), serial, "{user}");
     }
     assert_eq!(told::refusal(claim(node, "fay").await), Rejection::SoldOut);
@@ -139,6 +143,46 @@ async fn an_entry_in_the_way_of_the_next_ticket_ends_that_gate() {
     }
 }
 
+/// Claims are under way when it comes: they are written, and then that gate ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_in_the_way_behind_good_ones_ends_that_gate_when_these_are_written() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    for id in ["9-7", "9-1", "18446744073709551615-1"] {
+        let place = world.place().await;
+        let (node, mut keeper, outbox) = set_up(&place).await;
+        let mut foreign = place.foreign().await;
+        foreign.lock(COUPON).await;
+        let late = ["cid", "dan"].map(|user| {
+            let node = node.clone();
+            tokio::spawn(async move { claim(&node, user).await })
+        });
+        wait_for("tickets", async || (keeper.gate("ticket").await.as_deref() == Some("4")).then_some(())).await;
+        let _: String =
+            keeper.ask(&["XADD", &outbox, id, "first", id, "version", "1", "at", "1", "node", "0", "claims", ""]).await;
+        foreign.say("COMMIT").await;
+        for claim in late {
+            new(in_time(claim).await.expect("it ends"));
+        }
+        assert_eq!(new(in_time(claim(&node, "eve")).await).issued.serial.get(), 5, "{id}");
+        assert_eq!(told::refusal(claim(&node, "fay").await), Rejection::SoldOut);
+        told::check_rows(&mut foreign, COUPON, 5).await;
+    }
+}
+
+/// Its key stays the key of whoever else has it in the meantime.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_of_an_entry_that_nobody_can_read_is_free_again() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let place = world.place().await;
+    let (node, mut keeper, outbox) = set_up(&place).await;
+    append_as(&mut keeper, &outbox, 3, 3, b"garbage").await;
+    let keys = keeper.key("keys").await.expect("it is there");
+    let _: i64 = keeper.ask(&["HSET", &keys, &format!("{:032x}", 7), &format!("{:016x}:3", 1)]).await;
+    keeper.set_gate(&["ticket", "3"]).await;
+    let told = in_time(node.claim(&coupon(COUPON), told::keyed("cid", 7, 2))).await;
+    assert_eq!(new(told).issued.serial.get(), 3);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_knows_what_became_of_a_script_that_failed_in_the_middle() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
@@ -157,7 +201,10 @@ async fn nobody_knows_what_became_of_a_script_that_failed_in_the_middle() {
     drop(still);
     assert!(matches!(told, Err(StoreError::Unknown)), "{told:?}");
     let _: String = keeper.ask(&["ACL", "SETUSER", "node", "+hset"]).await;
-    fills_up(&place, &node).await;
+    // Perhaps it is done, perhaps not; and once it is.
+    let told = Told::default();
+    wait_for("an answer", async || told.once(&node, "cid").await.then_some(())).await;
+    fills_up_with(&place, &node, &[("dan", 4), ("eve", 5)]).await;
     assert_eq!(told::refusal(claim(&admin, "gil").await), Rejection::SoldOut);
 }
 

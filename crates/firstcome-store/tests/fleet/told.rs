@@ -5,7 +5,7 @@ use firstcome_store::core::coupon::{Attributes, Claim, CouponLimit, CouponSettin
 use firstcome_store::core::id::{CouponName, RequestId, UserId};
 use firstcome_store::core::time::Timestamp;
 use firstcome_store::fleet::Fleet;
-use firstcome_store::{Answer, Claimed, CouponStore, StoreError};
+use firstcome_store::{Answer, Claimed, CouponStore, Given, StoreError};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -43,6 +43,11 @@ pub(crate) async fn put(node: &Fleet, settings: CouponSettings) {
 /// One claim.
 pub(crate) async fn claim(node: &Fleet, user: &str) -> Answer<Effect<Claimed>> {
     node.claim(&coupon(COUPON), by(user)).await
+}
+
+/// One claim, told as early as the coupon allows.
+pub(crate) async fn claim_early(node: &Fleet, user: &str) -> Answer<Effect<Given>> {
+    node.claim_early(&coupon(COUPON), by(user)).await
 }
 
 /// A claim that is new.

@@ -98,9 +98,12 @@ impl World {
 
     /// Makes the database stand still until this is dropped: connections stay open, nobody answers.
     pub(crate) fn freeze_sql(&self) -> Frozen {
-        let processes = processes(&self.sql);
-        signal("-STOP", &processes);
-        Frozen(processes)
+        freeze(&self.sql)
+    }
+
+    /// The same of Redis.
+    pub(crate) fn freeze_redis(&self) -> Frozen {
+        freeze(&self.redis)
     }
 
     /// An empty place.
@@ -121,6 +124,12 @@ impl Drop for Frozen {
     fn drop(&mut self) {
         signal("-CONT", &self.0);
     }
+}
+
+fn freeze(server: &Server) -> Frozen {
+    let processes = processes(server);
+    signal("-STOP", &processes);
+    Frozen(processes)
 }
 
 /// A server and its children.

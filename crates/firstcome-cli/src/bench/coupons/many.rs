@@ -1,7 +1,9 @@
 //! Coupons over Redis and a database, as many nodes have them, beside a bare script and beside the way of O5.
 
-use super::{CouponsArgs, Scratch, claim_by, closed_loop, contest, name, open_loop};
+use super::{CouponsArgs, Scratch, claim_by, closed_loop, contest, name, open_loop, put};
 use crate::bench::conditions::micros;
+use crate::bench::http::{self, Service};
+use crate::bench::load::{Aim, Shot, fire};
 use crate::bench::redis_set;
 use crate::bench::report::{Latencies, Report, Row, Target, latencies};
 use crate::database::{Named, OwnDatabase, is_postgres};
@@ -30,6 +32,13 @@ const GATE_SHARE: f64 = 0.7;
 /// Tickets that may wait for SQL while the gate alone is measured: all of them.
 const BACKLOG: u64 = 100_000_000;
 
+/// The secret of a benchmark's own deployment.
+const SECRET: &str = "a benchmark's own, a benchmark's own, a benchmark's own";
+
+pub(in crate::bench) fn secret() -> anyhow::Result<DeploymentSecret> {
+    DeploymentSecret::new(SECRET).context("a secret")
+}
+
 /// Where the claims of one measurement go.
 struct Place {
     redis: String,
@@ -51,8 +60,7 @@ impl Place {
     }
 
     async fn node_with(&self, options: FleetOptions) -> anyhow::Result<Fleet> {
-        let secret = DeploymentSecret::new(&"a benchmark's own ".repeat(4)).context("a secret")?;
-        Ok(Fleet::open(&self.redis, &self.sql, secret, options).await?)
+        Ok(Fleet::open(&self.redis, &self.sql, secret()?, options).await?)
     }
 }
 
@@ -67,16 +75,13 @@ pub(super) async fn measure(
     let place = Place::open(named, &scratch).await?;
     let store = place.database.version().await?;
     let bare = redis_set::bare(&place.redis, args.tasks, args.time).await?;
+    let bare = Row { strategy: format!("{store}: beside it a bare script, set if below limit"), ..bare };
     done("bare script");
     let by_hand = by_hand(&place, args.tasks, args.time).await?;
     done("script, then one insert per claim");
     let placed = placed(&place, args.tasks, args.time).await?;
+    let placed = Row { strategy: format!("{store}: durability gate"), ..placed };
     done("durability gate");
-    report.targets.push(Target::at_least(
-        "durability gate ÷ bare script",
-        placed.per_second / bare.per_second,
-        GATE_SHARE,
-    ));
     let node = place.node().await?;
     let correct = contest(&node).await?;
     let before = node.counts();
@@ -88,19 +93,120 @@ pub(super) async fn measure(
     done("half load");
     let (wanted, names) =
         if is_postgres(&place.sql) { (POSTGRES_PER_SECOND, POSTGRES) } else { (MARIADB_PER_SECOND, MARIADB) };
+    report.targets.push(Target::at_least(names[3], placed.per_second / bare.per_second, GATE_SHARE));
     report.targets.push(Target::at_least(names[0], row.per_second, wanted));
     report.targets.push(Target::at_most(names[1], half.value_at_quantile(0.99) as f64 / 1e3, HALF_LOAD_P99_MS));
     report.targets.push(Target::at_least(names[2], row.per_second / by_hand.per_second, O5_TIMES));
     let half = Row::new(format!("{store}: half load"), half.len(), args.half_load).latencies(&half);
     report.rows.extend([bare, placed, row.per_commit(per_commit).correct(correct), half]);
     report.rows.push(Row { strategy: format!("{store}: {}", by_hand.strategy), ..by_hand });
-    place.database.end().await
+    if 0 < args.connections {
+        report.rows.extend(over_http(args, &place, &store, &scratch).await?);
+        done("HTTP");
+    }
+    drop(node);
+    place.database.end().await?;
+    if 0 < args.claims {
+        let open = reopened(args, named, &scratch).await?;
+        let wanted_s = REOPENED_S * (f64::from(args.claims) / 1e6).max(1.0);
+        report.targets.push(Target::at_most(names[4], open.as_secs_f64(), wanted_s));
+        done("an empty Redis");
+    }
+    Ok(())
 }
 
-const POSTGRES: [&str; 3] =
-    ["PostgreSQL: durable claims per second", "PostgreSQL: half load, p99, ms", "PostgreSQL: ÷ script and insert (O5)"];
-const MARIADB: [&str; 3] =
-    ["MariaDB: durable claims per second", "MariaDB: half load, p99, ms", "MariaDB: ÷ script and insert (O5)"];
+const POSTGRES: [&str; 5] = [
+    "PostgreSQL: durable claims per second",
+    "PostgreSQL: half load, p99, ms",
+    "PostgreSQL: ÷ script and insert (O5)",
+    "PostgreSQL: durability gate ÷ bare script",
+    "PostgreSQL: Redis killed and back empty, all claims in SQL: open again, s",
+];
+const MARIADB: [&str; 5] = [
+    "MariaDB: durable claims per second",
+    "MariaDB: half load, p99, ms",
+    "MariaDB: ÷ script and insert (O5)",
+    "MariaDB: durability gate ÷ bare script",
+    "MariaDB: Redis killed and back empty, all claims in SQL: open again, s",
+];
+/// How long a million claims may keep a gate shut.
+const REOPENED_S: f64 = 5.0;
+
+/// The three over HTTP: what a service does that only runs the bare script, and a node with either durability.
+async fn over_http(args: &CouponsArgs, place: &Place, store: &str, scratch: &Scratch) -> anyhow::Result<Vec<Row>> {
+    let secret = scratch.0.join("secret");
+    std::fs::write(&secret, SECRET)?;
+    let secret = secret.to_str().context("the directory's name is not text")?;
+    let node = place.node().await?;
+    for (coupon, acknowledge) in [("http-gate", Acknowledge::Placed), ("http-sql", Acknowledge::Stored)] {
+        let limit = CouponLimit::new(100_000_000).context("limit")?;
+        let settings = CouponSettings { acknowledge, ..CouponSettings::with_limit(limit) };
+        node.put_coupon(&name(coupon)?, settings).await?.map_err(|refused| anyhow!("{}", refused.rejection.code()))?;
+    }
+    let bare = Service::start(&["bench", "empty-route", "--redis", &place.redis])?;
+    let servers = ["--redis", &place.redis, "--sql", &place.sql, "--secret-file", secret];
+    let service = Service::start(&[&["serve", "--listen", "127.0.0.1:0"], &servers[..]].concat())?;
+    let mut rows = Vec::new();
+    for (what, address, path) in [
+        ("bare script", bare.address, "/bare"),
+        ("durability gate", service.address, "/v1/coupons/http-gate/claims"),
+        ("durability sql", service.address, "/v1/coupons/http-sql/claims"),
+    ] {
+        let (aim, connections, time) = (Aim::One(path.to_owned()), args.connections, args.time);
+        let shot = Shot { method: "POST", aim, key: Some(http::KEY.into()), body: http::fresh_body };
+        let load = tokio::task::spawn_blocking(move || fire(address, &shot, connections, time)).await??;
+        if load.statuses.keys().any(|status| ![200, 201].contains(status)) {
+            bail!("{what} over HTTP: {:?}", load.statuses);
+        }
+        rows.push(Row::new(format!("{store}: HTTP: {what}"), load.times.len(), load.elapsed).latencies(&load.times));
+    }
+    Ok(rows)
+}
+
+/// How long a coupon with so many claims is shut when Redis is killed and comes back with nothing.
+async fn reopened(args: &CouponsArgs, named: &Named, scratch: &Scratch) -> anyhow::Result<Duration> {
+    // What it has is in memory alone.
+    let options = Options::new(Durability::Quick).within(&scratch.0);
+    let mut server = Server::start(Kind::Redis, &options).await?;
+    let database = OwnDatabase::open(named, &scratch.0).await?;
+    let node = Fleet::open(server.url(), &database.url, secret()?, FleetOptions::default()).await?;
+    let coupon = name("full")?;
+    put(&node, &coupon, 100_000_000).await?;
+    let (claims, tasks) = (args.claims, u32::try_from(args.tasks)?);
+    let callers = (0..tasks).map(|task| {
+        let (node, coupon) = (node.clone(), coupon.clone());
+        tokio::spawn(async move {
+            for number in (task..claims).step_by(tasks as usize) {
+                let claimed = node.claim(&coupon, claim_by(&format!("user-{number:011}"))?).await?;
+                claimed.map_err(|refused| anyhow!("{}", refused.rejection.code()))?;
+            }
+            anyhow::Ok(())
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await??;
+    }
+    server.kill();
+    let watch = Stopwatch::start();
+    server.restart().await?;
+    for attempt in 0_u32.. {
+        match node.claim(&coupon, claim_by(&format!("late-{attempt}"))?).await {
+            Ok(claimed) => {
+                let claimed = claimed.map_err(|refused| anyhow!("{}", refused.rejection.code()))?.into_inner();
+                let took = watch.elapsed();
+                if claimed.issued.serial.get() <= claims {
+                    bail!("serial {} was issued twice", claimed.issued.serial.get());
+                }
+                drop(node);
+                database.end().await?;
+                return Ok(took);
+            }
+            Err(error) if PATIENCE < watch.elapsed() => return Err(error.into()),
+            Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    }
+    bail!("it does not open again")
+}
 
 /// Claims that are acknowledged at the gate, while SQL takes over what it can; and waits until it has all of them.
 async fn placed(place: &Place, tasks: usize, time: Duration) -> anyhow::Result<Row> {

@@ -200,6 +200,8 @@ pub(super) async fn a_claim_is_shown_with_all_that_belongs_to_it<S: CouponStore 
         (3, claim_of("cid"), &longest_shown),
         (3, claim_of("Ann"), "none"),
         (3, claim_of(""), "none"),
+        (3, claim_of("pass:'"), "none"),
+        (3, claim_of("a b"), "none"),
         (4, redeem(1), "new 1@4 of ann"),
         (5, claim_of("ann"), "1@1 of ann with {\"n\":\"안녕\"} redeemed@4"),
         (5, claims(None, 2), "1@1 of ann with {\"n\":\"안녕\"} redeemed@4, 2@2 of bob, next after 2"),

@@ -1,8 +1,7 @@
--- Opens the gate of a new generation, and throws the one before away.
--- KEYS lease, gate, users, keys, outbox, then what is thrown away
+-- Opens the gate of a new generation.
+-- KEYS lease, gate, users, keys, outbox
 -- ARGV node, generation, position, void, version, limit, opens, expires, deleted, last
 if redis.call('HGET', KEYS[1], 'node') ~= ARGV[1] then return 0 end
-for at = 6, #KEYS do redis.call('UNLINK', KEYS[at]) end
 redis.call('DEL', KEYS[2], KEYS[5])
 -- Names that nobody can have: while a cluster moves a slot it runs no script on keys of which one is not there.
 redis.call('HSET', KEYS[3], '', 0)

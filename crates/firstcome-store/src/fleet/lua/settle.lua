@@ -32,4 +32,4 @@ if ticket == position then
   return {'done'}
 end
 redis.call('HSET', KEYS[1], 'node', ARGV[2], 'until', string.format('%.0f', ms + lease))
-return {'ok', redis.call('XRANGE', KEYS[4], ARGV[3] .. '-1', '+', 'COUNT', ARGV[6])}
+return {'ok', gate[2], redis.call('XRANGE', KEYS[4], ARGV[3] .. '-1', '+', 'COUNT', ARGV[6])}

@@ -15,6 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use tokio::time::Instant;
 
+/// So much is kept of an entry that nobody can read.
+const RAW_BYTES_MAX: usize = 64 << 10;
+
 /// Entries of a stream that are written together.
 pub(in crate::fleet) struct Batch {
     pub(in crate::fleet) entries: Vec<Entry>,
@@ -465,7 +468,7 @@ fn writing<D: Held>(before: &CouponRow, after: &CouponRow, inserts: &[Insert<'_>
     (text, rows)
 }
 
-/// Writes down an entry that nobody can read.
+/// Writes down an entry that nobody can read, or its beginning: a server takes only so much at once.
 fn bury<D: Held>(text: &mut String, row: &CouponRow, entry: &Entry, reason: &str, clock: &str) {
     let columns = "coupon,generation,position,at,reason,entry";
     let _ = write!(
@@ -473,6 +476,6 @@ fn bury<D: Held>(text: &mut String, row: &CouponRow, entry: &Entry, reason: &str
         "INSERT INTO firstcome_dead_letter ({columns}) VALUES ({},{},{},{clock},'{reason}',",
         row.id, row.generation, entry.last
     );
-    D::bytes(text, &entry.raw);
+    D::bytes(text, &entry.raw[..entry.raw.len().min(RAW_BYTES_MAX)]);
     text.push_str(");");
 }

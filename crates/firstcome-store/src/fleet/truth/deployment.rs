@@ -23,9 +23,13 @@ impl<D: Held> Truth<D> {
         let mut text = format!("INSERT INTO firstcome_deployment (id,number,probe) VALUES (1,{number},");
         D::bytes(&mut text, &probe);
         text.push_str(&format!(") {};SELECT number,probe FROM firstcome_deployment WHERE id=1;", D::UNLESS_THERE));
-        let mut session = self.base.session(Instant::now() + self.base.options.patience).await?;
+        let until = Instant::now() + self.base.options.patience;
+        let mut session = self.base.session(until).await?;
         let rows = session.ask(text).await?;
         session.done();
+        drop(session);
+        // Redis is told whose it is only when nothing can take that back.
+        self.base.flush(until).await?;
         let row = rows.first().ok_or_else(|| SqlError::broken("the row of the deployment is not there"))?;
         let mut cells = Reader::at(row, 0);
         let (number, probe) = (cells.integer()?, cells.maybe_blob()?.unwrap_or_default());

@@ -71,7 +71,7 @@ CREATE TABLE IF NOT EXISTS firstcome_coupon_request (
   PRIMARY KEY (coupon, kind, request)
 ) ENGINE = InnoDB;
 
--- Entries of the gate's stream that nobody can read. Their callers were told that nothing was done.
+-- Entries of the gate's stream that nobody can read. Their callers are let in anew.
 CREATE TABLE IF NOT EXISTS firstcome_dead_letter (
   coupon bigint NOT NULL,
   generation bigint NOT NULL,

@@ -1,0 +1,86 @@
+//! Coupons that tell claims when their place is certain, before the database holds them (durability `gate`).
+
+use crate::in_time;
+use crate::line::{Point, What};
+use crate::scripts::{ADJUST, SETTLE};
+use crate::told::{self, COUPON, claim_early, coupon, limit, put};
+use crate::world::{World, wait_for};
+use firstcome_servers::Kind;
+use firstcome_store::core::coupon::{Acknowledge, CouponSettings, Effect};
+use firstcome_store::{Answer, CouponStore, Given, StoreError};
+
+fn early(count: u32) -> CouponSettings {
+    CouponSettings { acknowledge: Acknowledge::Placed, ..limit(count) }
+}
+
+#[track_caller]
+fn is_placed(answer: &Answer<Effect<Given>>) -> bool {
+    match answer {
+        Ok(Ok(Effect::New(Given::Placed(_)))) => true,
+        Ok(Ok(Effect::New(Given::Stored(_)))) => false,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What was told to be in force is so at every node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_told_early_once_the_coupon_says_otherwise() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let place = world.place().await;
+    let nodes = place.nodes(2).await;
+    put(&nodes[0], early(9)).await;
+    assert!(is_placed(&claim_early(&nodes[0], "ann").await));
+    put(&nodes[1], limit(9)).await;
+    assert!(!is_placed(&claim_early(&nodes[0], "bob").await));
+    put(&nodes[1], early(9)).await;
+    assert!(is_placed(&claim_early(&nodes[0], "cid").await));
+    wait_for("all rows", async || (place.foreign().await.issued(COUPON).await == 3).then_some(())).await;
+}
+
+/// The database has settings that the gate has not heard of, and the node knows it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_told_early_by_settings_that_the_database_has_no_more() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let place = world.place().await;
+    let (lined, line) = place.by_redis_line().await;
+    let (dying, node) = (lined.node().await, place.node().await);
+    put(&node, early(9)).await;
+    assert!(is_placed(&claim_early(&node, "ann").await));
+    line.set(&Point::Script(ADJUST), 0, What::Hold);
+    let told = in_time(dying.put_coupon(&coupon(COUPON), early(2))).await;
+    assert!(matches!(told, Err(StoreError::Unknown)), "{told:?}");
+    node.coupon(&coupon(COUPON)).await.expect("it answers").expect("it is there");
+    let answers = tokio::join!(claim_early(&node, "bob"), claim_early(&node, "cid"), claim_early(&node, "dan"));
+    let answers = [answers.0, answers.1, answers.2];
+    assert_eq!(answers.iter().filter(|answer| matches!(answer, Ok(Ok(_)))).count(), 1, "{answers:?}");
+    told::check_rows(&mut place.foreign().await, COUPON, 2).await;
+}
+
+/// Nobody else comes who could notice that the claims are not in the database.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_told_early_is_written_by_whoever_told_it_or_is_asked() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    for is_asked in [false, true] {
+        let place = world.place().await;
+        let (lined, line) = place.by_redis_line().await;
+        let (dying, node) = (lined.node().await, place.node().await);
+        put(&node, early(9)).await;
+        line.set(&Point::Script(SETTLE), 0, What::Hold);
+        assert!(is_placed(&in_time(claim_early(&dying, "ann")).await));
+        in_time(line.met(1)).await;
+        let mut count = 1;
+        if !is_asked {
+            assert!(is_placed(&in_time(claim_early(&node, "bob")).await));
+            count = 2;
+        }
+        drop((dying, line));
+        let mut foreign = place.foreign().await;
+        wait_for("the rows", async || {
+            if is_asked {
+                node.claim_of(&coupon(COUPON), "ann").await.expect("it answers").expect("it is there");
+            }
+            (foreign.issued(COUPON).await == count).then_some(())
+        })
+        .await;
+    }
+}
