@@ -1,31 +1,43 @@
-//! `firstcome export` and `firstcome import`: coupons and claims, members, listings and bids as JSON lines or CSV.
+//! `firstcome export` and `firstcome import`: coupons and claims, waiting rooms, members, listings and bids as JSON lines or CSV,
+//! out of a directory or a deployment of many nodes, and into one.
 //!
-//! JSON lines carry everything but waiting rooms: settings, secrets of codes, redemptions, idempotency keys, points; what is imported from them
-//! is the same store again. CSV carries the claims, for people and spreadsheets; imported into a coupon that exists, or
-//! that `--coupon` makes, it takes over winners from elsewhere.
+//! JSON lines carry everything that lasts: settings, secrets, redemptions, idempotency keys, people in line, points, digests of
+//! callers' keys; what is imported from them is the same store again. CSV carries the claims, for people and spreadsheets;
+//! imported into a coupon that exists, or that `--coupon` makes, it takes over winners from elsewhere.
 
 mod csv_rows;
 mod json_lines;
 mod market_lines;
+mod room_lines;
+mod secrecy;
+mod source;
+mod target;
 
+use crate::fleet::{self, Servers};
 use crate::keys::private_file;
 use crate::output::progress;
 use crate::settings;
 use crate::{Failure, Outcome};
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
+use firstcome::archive::{
+    ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedRecord, ArchivedSecret, Incoming,
+};
 use firstcome::core::coupon::{Attributes, CouponLimit, CouponSettings};
 use firstcome::core::id::CouponName;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::{Clock, SystemClock};
-use firstcome::sqlite::{
-    Archive, ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedListing, ArchivedRecord, Importer, IncomingClaim,
-};
+use firstcome::embedded::journal::PassSecret;
 use firstcome_server::rfc3339;
+use secrecy::Secrecy;
 use serde_json::Value;
+use source::Source;
+pub(crate) use source::is_unreachable;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+use target::Target;
+use tokio::runtime::Runtime;
 
 /// How the data is written.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -43,12 +55,41 @@ impl Format {
     }
 }
 
+/// Where the data lies.
 #[derive(Args)]
-pub(crate) struct ExportArgs {
+struct Place {
     /// Directory of the embedded store
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR", default_value = "./firstcome-data")]
     data: PathBuf,
-    /// Only this coupon, and nothing of members and listings
+    /// Redis or Valkey of a service over many nodes, instead of the directory; with --sql
+    #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true, requires = "sql")]
+    redis: Option<String>,
+    /// Its database
+    #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true, requires = "redis")]
+    sql: Option<String>,
+    /// File with the secret of a service over many nodes, by which secrets are wrapped in the data; without one they are plain
+    /// [default: FIRSTCOME_SECRET]
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+}
+
+impl Place {
+    /// The servers if it is these, and how secrets stand in the data.
+    fn read(&self) -> Result<(Option<Servers>, Secrecy), Failure> {
+        let Some((redis, sql)) = self.redis.as_ref().zip(self.sql.as_ref()) else {
+            return Ok((None, Secrecy(fleet::maybe_secret(self.secret_file.as_deref())?)));
+        };
+        let secret = fleet::secret(self.secret_file.as_deref(), None)?;
+        let servers = Servers { redis: redis.clone(), sql: sql.clone(), secret: secret.clone() };
+        Ok((Some(servers), Secrecy(Some(secret))))
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Only this coupon, and nothing else
     #[arg(long, value_parser = coupon_name)]
     coupon: Option<CouponName>,
     /// Format [default: by the file's name, else jsonl]
@@ -61,9 +102,9 @@ pub(crate) struct ExportArgs {
 
 #[derive(Args)]
 pub(crate) struct ImportArgs {
-    /// Directory of the embedded store; no service may be using it
-    #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR", default_value = "./firstcome-data")]
-    data: PathBuf,
+    /// No service may be using the directory; a deployment may serve
+    #[command(flatten)]
+    place: Place,
     /// Make this coupon first, for claims that come without their coupon
     #[arg(long, value_name = "NAME=LIMIT", value_parser = settings::coupon)]
     coupon: Option<(CouponName, CouponLimit)>,
@@ -84,6 +125,18 @@ trait Sink {
     fn claim(&mut self, claim: &ArchivedClaim) -> anyhow::Result<()>;
 
     // What a format does not carry is left out.
+    fn secret(&mut self, _secret: &ArchivedSecret) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn pass_secret(&mut self, _secret: &PassSecret) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn room(&mut self, _line: &ArchivedLine) -> anyhow::Result<()> {
+        Ok(())
+    }
+
     fn listing(&mut self, _listing: &ArchivedListing) -> anyhow::Result<()> {
         Ok(())
     }
@@ -99,39 +152,67 @@ trait Sink {
     fn finish(&mut self) -> anyhow::Result<()>;
 }
 
-/// A row that was read.
-enum Incoming {
-    Coupon(Box<ArchivedCoupon>),
-    Claim(Box<IncomingClaim>),
-    Listing(Box<ArchivedListing>),
-    Record(Box<ArchivedRecord>),
-    Bid(Box<ArchivedBid>),
-}
-
-/// What was written or read of the market, to be told.
+/// What was written or read, to be told.
 #[derive(Default)]
-struct MarketCount {
+struct Count {
+    coupons: u64,
+    claims: u64,
+    rooms: u64,
+    tickets: u64,
     listings: u64,
     records: u64,
     bids: u64,
 }
 
-impl std::fmt::Display for MarketCount {
-    /// Nothing where there is nothing.
+impl std::fmt::Display for Count {
+    /// Of rooms and the market nothing where there is nothing.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { listings, records, bids } = self;
-        if *listings + *records == 0 {
-            return Ok(());
+        let Self { coupons, claims, rooms, tickets, listings, records, bids } = self;
+        write!(f, "{coupons} coupons and {claims} claims")?;
+        if 0 < *rooms {
+            write!(f, ", {rooms} rooms with {tickets} tickets")?;
         }
-        write!(f, ", {listings} listings, {bids} bids and {records} movements of points")
+        if 0 < *listings + *records {
+            write!(f, ", {listings} listings, {bids} bids and {records} movements of points")?;
+        }
+        Ok(())
+    }
+}
+
+impl Count {
+    const fn line(&mut self, line: &ArchivedLine) {
+        match line {
+            ArchivedLine::Room(_) => self.rooms += 1,
+            ArchivedLine::Ticket(_) => self.tickets += 1,
+        }
+    }
+
+    const fn row(&mut self, row: &Incoming) {
+        match row {
+            Incoming::Coupon(_) => self.coupons += 1,
+            Incoming::Claim(_) => self.claims += 1,
+            Incoming::Room(_) => self.rooms += 1,
+            Incoming::Ticket(_) => self.tickets += 1,
+            Incoming::Listing(_) => self.listings += 1,
+            Incoming::Record(_) => self.records += 1,
+            Incoming::Bid(_) => self.bids += 1,
+            Incoming::PassSecret(_) | Incoming::Secret(_) => {}
+        }
     }
 }
 
 pub(crate) fn export(args: &ExportArgs) -> Outcome {
-    let archive = Archive::open(&args.data).map_err(Failure::Store)?;
+    let (servers, secrecy) = args.place.read()?;
+    let runtime = runtime()?;
+    // Connections end in it.
+    let _context = runtime.enter();
+    let mut source = match &servers {
+        Some(servers) => Source::deployment(servers, &runtime)?,
+        None => Source::directory(&args.place.data)?,
+    };
     let format = Format::of(args.format, args.output.as_deref());
     let wanted = |name: &CouponName| args.coupon.as_ref().is_none_or(|only| only == name);
-    let mut coupons = archive.coupons().map_err(Failure::Store)?;
+    let mut coupons = source.coupons()?;
     coupons.retain(|(coupon, _)| wanted(&coupon.name));
     if let (Some(name), true) = (&args.coupon, coupons.is_empty()) {
         return Err(Failure::Refused(anyhow!("there is no coupon {name}")));
@@ -145,49 +226,62 @@ pub(crate) fn export(args: &ExportArgs) -> Outcome {
         None => Box::new(BufWriter::new(io::stdout())),
     };
     let mut sink: Box<dyn Sink> = match format {
-        Format::Jsonl => Box::new(json_lines::Lines::new(out)),
+        Format::Jsonl => Box::new(json_lines::Lines::new(out, secrecy)?),
         Format::Csv => Box::new(csv_rows::Rows::new(out)?),
     };
+    let mut count = Count { coupons: coupons.len() as u64, claims, ..Count::default() };
+    let is_all = args.coupon.is_none() && format == Format::Jsonl;
+    if is_all {
+        source.secrets()?.iter().try_for_each(|secret| sink.secret(secret))?;
+    }
     for (coupon, _) in &coupons {
         sink.coupon(coupon)?;
     }
     let bar = progress(claims, "exporting claims");
-    archive.for_each_claim::<anyhow::Error>(|claim| {
+    source.for_each_claim(|claim| {
         if wanted(&claim.coupon) {
             sink.claim(&claim)?;
             bar.inc(1);
         }
         Ok(())
     })?;
-    let market = match (&args.coupon, format) {
-        (None, Format::Jsonl) => export_market(&archive, &mut *sink)?,
-        _ => MarketCount::default(),
-    };
+    if is_all {
+        export_rest(&mut source, &mut *sink, &mut count)?;
+    }
     sink.finish()?;
     bar.finish_and_clear();
-    eprintln!("exported {} coupons and {claims} claims{market}", coupons.len());
+    eprintln!("exported {count}");
     Ok(())
 }
 
-/// In an order in which it can be read: what a line names came before it.
-fn export_market(archive: &Archive, sink: &mut dyn Sink) -> anyhow::Result<MarketCount> {
-    let mut count = MarketCount::default();
-    for listing in archive.listings()? {
+/// Runs what is asked of servers. Nothing else runs meanwhile.
+fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// Rooms and the market, in an order in which they can be read: what a line names came before it.
+fn export_rest(source: &mut Source<'_>, sink: &mut dyn Sink, count: &mut Count) -> anyhow::Result<()> {
+    source.pass_secrets()?.iter().try_for_each(|secret| sink.pass_secret(secret))?;
+    source.for_each_ticket(|line| {
+        count.line(&line);
+        sink.room(&line)
+    })?;
+    for listing in source.listings()? {
         sink.listing(&listing)?;
         count.listings += 1;
     }
-    archive.for_each_record::<anyhow::Error>(|record| {
+    source.for_each_record(|record| {
         count.records += 1;
         sink.record(&record)
     })?;
-    archive.for_each_bid::<anyhow::Error>(|bid| {
+    source.for_each_bid(|bid| {
         count.bids += 1;
         sink.bid(&bid)
-    })?;
-    Ok(count)
+    })
 }
 
 pub(crate) fn import(args: &ImportArgs) -> Outcome {
+    let (servers, secrecy) = args.place.read()?;
     let stdin = args.file == Path::new("-");
     let (input, length): (Box<dyn Read>, u64) = if stdin {
         (Box::new(io::stdin()), 0)
@@ -198,57 +292,34 @@ pub(crate) fn import(args: &ImportArgs) -> Outcome {
     };
     let bar = progress(length, "importing bytes");
     let input = BufReader::new(bar.wrap_read(input));
-    let mut importer = Importer::open(&args.data).map_err(Failure::Store)?;
     let now = SystemClock::default().now();
+    let runtime = runtime()?;
+    // Connections end in it.
+    let _context = runtime.enter();
+    let mut target = match &servers {
+        Some(servers) => Target::deployment(servers, &runtime)?,
+        None => Target::directory(&args.place.data, now)?,
+    };
     if let Some((name, limit)) = &args.coupon {
-        importer.new_coupon(name.clone(), CouponSettings::with_limit(*limit), now)?;
+        target.new_coupon(name.clone(), CouponSettings::with_limit(*limit))?;
     }
-    let mut taken = Taken { importer, now, coupons: 0, claims: 0, market: MarketCount::default() };
+    let mut count = Count::default();
+    let take = |line: u64, row: Incoming| {
+        count.row(&row);
+        target.take(row).with_context(|| format!("line {line}; nothing was imported"))
+    };
     match Format::of(args.format, Some(&args.file)) {
-        Format::Jsonl => json_lines::read(input, now, |line, row| taken.take(line, row))?,
-        Format::Csv => csv_rows::read(input, now, |line, row| taken.take(line, row))?,
+        Format::Jsonl => json_lines::read(input, &secrecy, take)?,
+        Format::Csv => csv_rows::read(input, now, take)?,
     }
-    let Taken { importer, coupons, claims, market, .. } = taken;
-    importer.finish()?;
+    target.finish().map_err(|error| {
+        // A commit without an answer: the same import tells.
+        let what = if source::is_unknown(&error) { "import it again, which tells" } else { "nothing was imported" };
+        error.context(format!("at the end; {what}"))
+    })?;
     bar.finish_and_clear();
-    eprintln!("imported {coupons} coupons and {claims} claims{market}");
+    eprintln!("imported {count}");
     Ok(())
-}
-
-struct Taken {
-    importer: Importer,
-    now: Timestamp,
-    coupons: u64,
-    claims: u64,
-    market: MarketCount,
-}
-
-impl Taken {
-    fn take(&mut self, line: u64, row: Incoming) -> anyhow::Result<()> {
-        let taken = match row {
-            Incoming::Coupon(coupon) => {
-                self.coupons += 1;
-                self.importer.coupon(*coupon, self.now)
-            }
-            Incoming::Claim(claim) => {
-                self.claims += 1;
-                self.importer.claim(*claim)
-            }
-            Incoming::Listing(listing) => {
-                self.market.listings += 1;
-                self.importer.listing(*listing)
-            }
-            Incoming::Record(record) => {
-                self.market.records += 1;
-                self.importer.record(*record)
-            }
-            Incoming::Bid(bid) => {
-                self.market.bids += 1;
-                self.importer.bid(*bid)
-            }
-        };
-        taken.with_context(|| format!("line {line}; nothing was imported"))
-    }
 }
 
 /// Attributes in the spelling of the service: without blanks, keys in order.

@@ -6,6 +6,9 @@ use firstcome_servers::{Durability, Kind, Options, Server};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
 use std::path::Path;
 
+/// Connections of one node at most: for coupons and rooms, and for members and listings.
+const CONNECTIONS: u32 = 64;
+
 /// What a database is called in a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Named {
@@ -34,7 +37,7 @@ impl Named {
 pub(crate) struct OwnDatabase {
     pub(crate) url: String,
     /// Kept for its end.
-    _server: Option<Server>,
+    server: Option<Server>,
     /// The address at which it was made, and its name.
     made: Option<(String, String)>,
 }
@@ -42,10 +45,18 @@ pub(crate) struct OwnDatabase {
 impl OwnDatabase {
     /// Makes one; a server that is started has its files in `scratch`, and is durable.
     pub(crate) async fn open(named: &Named, scratch: &Path) -> anyhow::Result<Self> {
+        Self::open_for(named, scratch, 1).await
+    }
+
+    /// The same for so many nodes of a service, each of which opens as many connections as it may.
+    pub(crate) async fn open_for(named: &Named, scratch: &Path, nodes: u32) -> anyhow::Result<Self> {
         match named {
             Named::Started(kind) => {
-                let server = Server::start(*kind, &Options::new(Durability::Durable).within(scratch)).await?;
-                Ok(Self { url: server.url().to_owned(), _server: Some(server), made: None })
+                let mut options = Options::new(Durability::Durable).within(scratch);
+                let setting = if *kind == Kind::Postgres { "max_connections" } else { "max-connections" };
+                options.settings.push(format!("{setting}={}", nodes * CONNECTIONS + CONNECTIONS));
+                let server = Server::start(*kind, &options).await?;
+                Ok(Self { url: server.url().to_owned(), server: Some(server), made: None })
             }
             Named::Running(url) => Self::beside(url, "drill").await,
         }
@@ -56,7 +67,12 @@ impl OwnDatabase {
         let name = format!("firstcome_{what}_{}", std::process::id());
         let url = with_database(at, &name)?;
         say(at, format!("CREATE DATABASE {name}")).await?;
-        Ok(Self { url, _server: None, made: Some((at.to_owned(), name)) })
+        Ok(Self { url, server: None, made: Some((at.to_owned(), name)) })
+    }
+
+    /// Hands over the server that was started for it, if one was: it ends with that value.
+    pub(crate) const fn take_server(&mut self) -> Option<Server> {
+        self.server.take()
     }
 
     /// What it is, and of which version.

@@ -133,7 +133,7 @@ async fn of_servers(
             findings.say("redis", "role", "replica", Verdict::Unsafe("name its primary"));
             return Ok(());
         }
-        Err(error @ (OpenError::TooOld { .. } | OpenError::Cluster { .. })) => {
+        Err(error @ (OpenError::TooOld { .. } | OpenError::Cluster)) => {
             findings.say("redis", "verdict", error.to_string(), Verdict::Unsafe("use a server that will do"));
             return Ok(());
         }

@@ -6,7 +6,7 @@ use crate::{Failure, Outcome};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use comfy_table::Cell;
-use firstcome::fleet::{DeploymentSecret, Fleet, FleetError, FleetOptions, SECRET_BYTES_MIN, migrate};
+use firstcome::fleet::{DeploymentSecret, Fleet, FleetError, FleetOptions, HANDLES, SECRET_BYTES_MIN, migrate};
 use firstcome::redis::OpenError;
 use firstcome::sql::{Address, DatabaseOptions, SqlMarket, Tables};
 use firstcome::{HandleKey, Locks};
@@ -14,9 +14,11 @@ use firstcome_server::auth::Keys;
 use firstcome_server::{App, Config};
 use serde_json::json;
 use std::path::Path;
+use std::time::Duration;
+use tokio::runtime::Runtime;
 
-/// Under which name the secret of lock handles is kept.
-const HANDLES: &str = "lock_handles";
+/// How long data that goes in or out as a whole may stand still.
+const TRANSFER_IDLE: Duration = Duration::from_secs(600);
 
 /// How to make a secret, for whoever has none.
 const MAKE_ONE: &str = "make one with `head -c 32 /dev/urandom | base64`, and give the same one to every node, in FIRSTCOME_SECRET \
@@ -27,6 +29,18 @@ pub(crate) struct Servers {
     pub(crate) redis: String,
     pub(crate) sql: String,
     pub(crate) secret: DeploymentSecret,
+}
+
+impl Servers {
+    /// Opens a deployment for data that goes in or out as a whole, on tables that are there already.
+    pub(crate) fn open_for_transfer(&self, runtime: &Runtime) -> Result<Fleet, Failure> {
+        let mut options = FleetOptions::default();
+        options.database.tables = Tables::Require;
+        // Whoever gives or takes the data may be slow.
+        options.database.idle_timeout = TRANSFER_IDLE;
+        let fleet = runtime.block_on(Fleet::open(&self.redis, &self.sql, self.secret.clone(), options));
+        fleet.map_err(failure)
+    }
 }
 
 /// Reads the secret of the deployment: from the file that a flag names, else from the environment, else from the file that the

@@ -3,10 +3,12 @@
 
 use crate::Failure;
 use anyhow::{Context, anyhow, bail};
+use firstcome::archive::{ArchivedSecret, ImportError};
 use firstcome::fleet::Fleet;
 use firstcome_server::Scope;
 use firstcome_server::auth::{KEY_CHARS_MIN, KeyDigest, Keys};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
@@ -138,6 +140,55 @@ pub(crate) async fn of_deployment(fleet: &Fleet) -> Result<(Keys, Option<Fresh>)
     let keys = Keys::Known([Scope::Admin, Scope::Service].into_iter().zip(digests).collect());
     // Else somebody was faster, now or long ago, and has shown those: nobody ever sees the ones that were made here.
     Ok((keys, (kept == made).then_some(fresh)))
+}
+
+/// Under which name the digest of a further key of a service stands in exported data, from the second one on.
+fn further(number: usize) -> String {
+    format!("{SERVICE}:{number}")
+}
+
+/// Whether exported data calls the digest of a further key of a service so: a deployment keeps one.
+pub(crate) fn is_further(name: &str) -> bool {
+    name.strip_prefix(SERVICE).is_some_and(|rest| rest.starts_with(':'))
+}
+
+/// The digests that a directory keeps, as they stand in exported data; none if it keeps none.
+pub(crate) fn archived(data: &Path) -> anyhow::Result<Vec<ArchivedSecret>> {
+    let Some(Keys::Known(known)) = stored(&data.join(FILE))? else { return Ok(Vec::new()) };
+    let mut services = 0;
+    let name = |scope: Scope, services: &mut usize| {
+        if scope == Scope::Admin {
+            return ADMIN.to_owned();
+        }
+        *services += 1;
+        if *services == 1 { SERVICE.to_owned() } else { further(*services) }
+    };
+    let secrets = known
+        .into_iter()
+        .map(|(scope, digest)| ArchivedSecret { name: name(scope, &mut services), bytes: *digest.as_bytes() });
+    Ok(secrets.collect())
+}
+
+/// Refuses the digest of another key than a directory keeps under that name: requests with idempotency keys are known by it.
+pub(crate) fn check_archived(data: &Path, secret: &ArchivedSecret) -> anyhow::Result<()> {
+    let there = archived(data)?;
+    let is_key = secret.name == ADMIN || secret.name == SERVICE || is_further(&secret.name);
+    if is_key && !there.is_empty() && !there.contains(secret) {
+        return Err(ImportError::SecretDiffers(secret.name.clone()).into());
+    }
+    Ok(())
+}
+
+/// Keeps the digests among these secrets in a directory that keeps none.
+pub(crate) fn keep_archived(data: &Path, secrets: &BTreeMap<String, [u8; 32]>) -> anyhow::Result<()> {
+    let digest = |name: &str| secrets.get(name).map(|bytes| to_hex(&KeyDigest::from_bytes(*bytes)));
+    let (Some(admin_sha256), Some(first)) = (digest(ADMIN), digest(SERVICE)) else { return Ok(()) };
+    let more = (2..).map_while(|number| digest(&further(number)));
+    let service_sha256 = std::iter::once(first).chain(more).collect();
+    let text = toml::to_string(&Stored { admin_sha256, service_sha256 })?;
+    let path = data.join(FILE);
+    write_private(data, &path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(())
 }
 
 /// The keys that this file has digests of, if it is there.

@@ -15,6 +15,7 @@ mod lock;
 mod markup;
 mod output;
 mod plan;
+mod reconcile;
 mod serve;
 mod settings;
 mod verify;
@@ -39,13 +40,15 @@ enum Command {
     Verify(verify::VerifyArgs),
     /// Make the tables of a database, or bring them to this version
     Migrate(fleet::MigrateArgs),
+    /// Compare what Redis has of a service over many nodes with its database, and repair what is safe
+    Reconcile(reconcile::ReconcileArgs),
     /// Look whether what a service is to rest on keeps what it is told
     Doctor(doctor::DoctorArgs),
     /// Ask a running service whether it should get requests
     Health(health::HealthArgs),
-    /// Write out coupons and claims
+    /// Write out everything: coupons and claims, waiting rooms, members and listings
     Export(archive::ExportArgs),
-    /// Take in coupons and claims: all of them, or nothing
+    /// Take in what was written out: all of it, or nothing
     Import(archive::ImportArgs),
     /// Say what admission rate a back end carries, and try it in a simulation
     Plan(Box<plan::PlanArgs>),
@@ -92,13 +95,16 @@ enum Failure {
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
         let error = error.into();
+        if archive::is_unreachable(&error) {
+            return Self::Unreachable(error);
+        }
         fault_of(&error).map_or_else(|| Self::Refused(error), Self::Store)
     }
 }
 
 /// The store's fault, if that is why something did not work.
 fn fault_of(error: &anyhow::Error) -> Option<firstcome::Fault> {
-    if let Some(firstcome::sqlite::ImportError::Fault(fault)) = error.downcast_ref() {
+    if let Some(firstcome::archive::ImportError::Fault(fault)) = error.downcast_ref() {
         return Some(fault.clone());
     }
     if let Some(firstcome::StoreError::Unavailable(fault)) = error.downcast_ref() {
@@ -115,6 +121,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(*args),
         Command::Verify(args) => verify::run(&args),
         Command::Migrate(args) => fleet::run_migrate(&args),
+        Command::Reconcile(args) => reconcile::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Health(args) => health::run(&args),
         Command::Export(args) => archive::export(&args),

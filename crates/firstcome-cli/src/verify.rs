@@ -1,11 +1,11 @@
 //! `firstcome verify`: every stored invariant, with counts.
 
 use crate::output::{grouped, table, wants_table, write_out};
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, fleet};
 use anyhow::anyhow;
 use clap::Args;
 use comfy_table::{Cell, Color};
-use firstcome::sql::{Address, verify_market};
+use firstcome::sql::Address;
 use firstcome::sqlite::{DATABASE_FILE, LOCKS_FILE, verify, verify_locks};
 use firstcome::{Check, Fault};
 use serde_json::json;
@@ -16,9 +16,15 @@ pub(crate) struct VerifyArgs {
     /// Directory of the embedded store
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR", default_value = "./firstcome-data")]
     data: PathBuf,
-    /// Database of members and listings, as postgres://… or mysql://…, instead of the directory
+    /// Database of a service, as postgres://… or mysql://…, instead of the directory
     #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true, conflicts_with = "data")]
     sql: Option<String>,
+    /// Redis or Valkey of a service over many nodes, which is then held against the database; with --sql
+    #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true, requires = "sql")]
+    redis: Option<String>,
+    /// File with the secret of the deployment, with which its secrets are then opened [default: FIRSTCOME_SECRET]
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
     /// Print JSON also on a terminal
     #[arg(long)]
     json: bool,
@@ -26,13 +32,13 @@ pub(crate) struct VerifyArgs {
 
 /// Checks and prints; refuses if anything is broken.
 pub(crate) fn run(args: &VerifyArgs) -> Outcome {
-    let checks = match &args.sql {
-        Some(url) => of_database(url)?,
-        None => of_directory(&args.data).map_err(Failure::Store)?,
+    let (checks, not_checked) = match &args.sql {
+        Some(url) => of_servers(args, url)?,
+        None => (of_directory(&args.data).map_err(Failure::Store)?, Vec::new()),
     };
     let breaches: u64 = checks.iter().map(|check| check.breaches).sum();
     if wants_table(args.json) {
-        print_table(&checks)?;
+        print_table(&checks, &not_checked)?;
     } else {
         let entry = |check: &Check| {
             json!({
@@ -41,7 +47,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Outcome {
             })
         };
         let entries: Vec<_> = checks.iter().map(entry).collect();
-        let report = json!({"breaches": breaches, "checks": entries});
+        let report = json!({"breaches": breaches, "checks": entries, "not_checked": not_checked});
         write_out(format!("{report:#}\n").as_bytes())?;
     }
     if breaches == 0 { Ok(()) } else { Err(Failure::Refused(anyhow!("{breaches} breaches found"))) }
@@ -60,13 +66,17 @@ fn of_directory(data: &Path) -> Result<Vec<Check>, Fault> {
     Ok(checks)
 }
 
-fn of_database(url: &str) -> Result<Vec<Check>, Failure> {
-    Address::parse(url).map_err(|error| Failure::Usage(error.into()))?;
+/// The checks, and what could not be checked.
+fn of_servers(args: &VerifyArgs, sql: &str) -> Result<(Vec<Check>, Vec<String>), Failure> {
+    Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
+    let secret = fleet::maybe_secret(args.secret_file.as_deref())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(verify_market(url)).map_err(|error| Failure::Unreachable(error.into()))
+    let verified = runtime.block_on(firstcome::fleet::verify(sql, args.redis.as_deref(), secret));
+    let verified = verified.map_err(fleet::failure)?;
+    Ok((verified.checks, verified.not_checked))
 }
 
-fn print_table(checks: &[Check]) -> Outcome {
+fn print_table(checks: &[Check], not_checked: &[String]) -> Outcome {
     let mut table = table(&["Invariant", ">Checked", ">Breaches"]);
     for check in checks {
         let colour = if check.breaches == 0 { Color::Green } else { Color::Red };
@@ -79,6 +89,9 @@ fn print_table(checks: &[Check]) -> Outcome {
         for example in &check.examples {
             text.push_str(&format!("  {example}\n"));
         }
+    }
+    for what in not_checked {
+        text.push_str(&format!("\nnot checked: {what}\n"));
     }
     write_out(text.as_bytes())?;
     Ok(())

@@ -184,6 +184,15 @@ impl Backend {
         on!(self, store => store.newest_pass_secret())
     }
 
+    /// Looks whether there are other secrets of passes than are known here.
+    pub(crate) async fn refresh_pass_secrets(&self) -> Result<(), StoreError> {
+        match self {
+            // Nobody else makes any.
+            Self::Embedded(_) => Ok(()),
+            Self::Fleet(fleet, _) => fleet.refresh_pass_secrets().await,
+        }
+    }
+
     pub(crate) async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
         on!(self, store => store.rotate_pass_secret().await)
     }

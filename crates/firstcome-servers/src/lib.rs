@@ -5,7 +5,7 @@
 //! - What [`Server::start`] returns answers, and it is this server that answers: not one that took the port meanwhile.
 //! - A server is ended, by its id, when its value is dropped, and its directory is removed then.
 //! - [`Server::kill`] and [`Server::restart`] keep files and port: what a [`Durability::Durable`] server has acknowledged
-//!   is there again, what a [`Durability::Quick`] one has acknowledged mostly.
+//!   is there again, what a [`Durability::Quick`] one has acknowledged mostly. [`Server::restart_empty`] keeps the port alone.
 //!
 //! # Not promised
 //! - An end of the server if this process is killed: nobody is left then who could end it.
@@ -188,6 +188,19 @@ impl Server {
         let _ = self.child.wait();
     }
 
+    /// Kills it if it still runs, and starts it again at the same port without anything that it had: as after the loss of its
+    /// disk. Returns when it answers.
+    ///
+    /// An error may leave it ended, with its files or without.
+    pub async fn restart_empty(&mut self) -> Result<(), ServerError> {
+        let installation = Installation::find(self.kind).ok_or(ServerError::NotInstalled(self.kind))?;
+        self.kill();
+        let directory = self.data.parent().ok_or_else(|| io::Error::other("its files have no directory"))?.to_owned();
+        empty(&self.data).await?;
+        installation.prepare(&directory, &self.data)?;
+        self.restart().await
+    }
+
     /// Kills it if it still runs, and starts it again on the same files and the same port. Returns when it answers.
     pub async fn restart(&mut self) -> Result<(), ServerError> {
         self.kill();
@@ -243,6 +256,19 @@ impl Drop for Server {
         }
         let _ = self.child.wait();
     }
+}
+
+/// Removes all files of a server that was killed, whose other processes may still write for a moment.
+async fn empty(data: &Path) -> Result<(), ServerError> {
+    let emptied = async {
+        while fs::remove_dir_all(data).is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    if tokio::time::timeout(QUESTION, emptied).await.is_err() {
+        return Err(io::Error::other(format!("cannot remove {}", data.display())).into());
+    }
+    Ok(fs::create_dir(data)?)
 }
 
 fn end_of(log: &[u8]) -> String {

@@ -82,6 +82,13 @@ async fn keeps_and_ends(kind: Kind) {
         assert_eq!((server.url(), say(&server, false).await), (url.as_str(), Some(7)));
     }
     other.restart().await.expect("a running one starts again too");
+    if kind == Kind::Redis {
+        server.restart_empty().await.expect("it starts again");
+        assert_eq!((server.url(), say(&server, false).await), (url.as_str(), None), "something is left");
+    } else {
+        server.restart_empty().await.expect("it starts again");
+        assert_eq!((server.url(), say(&server, true).await), (url.as_str(), Some(7)), "something is left");
+    }
     let ids = [server.process(), other.process()];
     assert!(ids.into_iter().all(runs));
     drop((server, other));

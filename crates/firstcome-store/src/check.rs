@@ -32,4 +32,14 @@ impl Check {
             }
         }
     }
+
+    /// Adds what was checked elsewhere; one example stands for all its breaches.
+    #[cfg(all(feature = "redis", feature = "sql"))]
+    pub(crate) fn add(&mut self, checked: u64, breaches: u64, example: impl FnOnce() -> String) {
+        self.checked += checked;
+        self.breaches += breaches;
+        if 0 < breaches && self.examples.len() < NAMED_BREACHES_MAX {
+            self.examples.push(example());
+        }
+    }
 }

@@ -9,6 +9,8 @@
 //!
 //! The suite in `conformance` (feature of that name) says what every adapter promises, and tests it.
 
+#[cfg(any(feature = "sqlite", all(feature = "redis", feature = "sql")))]
+pub mod archive;
 #[cfg(any(feature = "sql", feature = "sqlite"))]
 mod check;
 #[cfg(feature = "conformance")]

@@ -1,11 +1,11 @@
 //! Claims as comma-separated values with a head.
 
-use super::{Incoming, Sink, attributes, read_instant};
+use super::{Sink, attributes, read_instant};
 use anyhow::{Context, anyhow};
+use firstcome::archive::{ArchivedClaim, ArchivedCoupon, Incoming, IncomingClaim};
 use firstcome::core::coupon::Serial;
 use firstcome::core::id::{CouponName, UserId};
 use firstcome::core::time::Timestamp;
-use firstcome::sqlite::{ArchivedClaim, ArchivedCoupon, IncomingClaim};
 use firstcome_server::rfc3339;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};

@@ -1,26 +1,48 @@
-//! One JSON object per line: coupons before their claims, then the market.
+//! One JSON object per line, what a line names before it, between a line that says in which form and one that says how many
+//! there are. Files without these two are those of before, and parts of others.
 
 use super::market_lines::{BidLine, ListingLine, RecordLine};
-use super::{Incoming, Sink, attributes, read_instant};
-use anyhow::{Context, anyhow};
+use super::room_lines::{PassSecretLine, RoomLine, SecretLine, TicketLine};
+use super::secrecy::Secrecy;
+use super::{Sink, attributes, read_instant};
+use anyhow::{Context, anyhow, bail};
 use firstcome::VoucherKey;
-use firstcome::core::coupon::{CouponLimit, CouponSettings, Serial, Title};
+use firstcome::archive::{
+    ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedRecord, ArchivedSecret,
+    Incoming, IncomingClaim,
+};
+use firstcome::core::coupon::{Acknowledge, CouponLimit, CouponSettings, Serial, Title};
 use firstcome::core::id::{CouponName, RequestId, RoomName, UserId};
 use firstcome::core::time::Timestamp;
-use firstcome::sqlite::{ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedListing, ArchivedRecord, IncomingClaim};
+use firstcome::embedded::journal::PassSecret;
 use firstcome_server::rfc3339;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::{BufRead, Write};
 
+/// The form that is written. Files of before have no line that says so.
+const VERSION: u32 = 2;
+
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 enum Line {
+    /// The first line.
+    Export {
+        version: u32,
+    },
+    Secret(SecretLine),
     Coupon(CouponLine),
     Claim(ClaimLine),
+    PassSecret(PassSecretLine),
+    Room(Box<RoomLine>),
+    Ticket(Box<TicketLine>),
     Listing(Box<ListingLine>),
     Record(Box<RecordLine>),
     Bid(Box<BidLine>),
+    /// The last line: how many stand between it and the first.
+    End {
+        lines: u64,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -38,10 +60,19 @@ struct CouponLine {
     title: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     room: Option<String>,
+    /// `gate`, where claims are told before they are stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    durability: Option<DurabilityLine>,
     /// The secret of the codes: with it they stay valid elsewhere.
     voucher_key: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deleted_at: Option<String>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum DurabilityLine {
+    Gate,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -50,7 +81,9 @@ struct ClaimLine {
     coupon: String,
     serial: u32,
     user: String,
-    code: String,
+    /// Left out where secrets are wrapped: whoever has the key makes it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
     issued_at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     attributes: Option<Value>,
@@ -82,14 +115,25 @@ impl RequestLine {
 /// Writes lines.
 pub(super) struct Lines<W> {
     out: W,
+    secrecy: Secrecy,
+    /// How many were written after the first.
+    count: u64,
 }
 
 impl<W: Write> Lines<W> {
-    pub(super) const fn new(out: W) -> Self {
-        Self { out }
+    /// Writes the first line.
+    pub(super) fn new(out: W, secrecy: Secrecy) -> anyhow::Result<Self> {
+        let mut lines = Self { out, secrecy, count: 0 };
+        lines.write(&Line::Export { version: VERSION })?;
+        Ok(lines)
     }
 
     fn line(&mut self, line: &Line) -> anyhow::Result<()> {
+        self.count += 1;
+        self.write(line)
+    }
+
+    fn write(&mut self, line: &Line) -> anyhow::Result<()> {
         serde_json::to_writer(&mut self.out, line)?;
         self.out.write_all(b"\n")?;
         Ok(())
@@ -108,7 +152,8 @@ impl<W: Write> Sink for Lines<W> {
             redeem_until: instant(settings.redeem_until),
             title: settings.title.as_ref().map(|title| title.as_str().to_owned()),
             room: settings.room.as_ref().map(RoomName::to_string),
-            voucher_key: coupon.voucher_key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect(),
+            durability: (settings.acknowledge == Acknowledge::Placed).then_some(DurabilityLine::Gate),
+            voucher_key: self.secrecy.put("coupon", coupon.name.as_str(), coupon.voucher_key.as_bytes())?,
             deleted_at: instant(coupon.deleted_at),
         };
         self.line(&Line::Coupon(line))
@@ -121,7 +166,7 @@ impl<W: Write> Sink for Lines<W> {
             coupon: claim.coupon.to_string(),
             serial: claim.issued.serial.get(),
             user: claim.user.to_string(),
-            code: claim.code.as_str().to_owned(),
+            code: self.secrecy.is_plain().then(|| claim.code.as_str().to_owned()),
             issued_at: rfc3339::format(claim.issued.issued_at),
             attributes: attributes.transpose()?,
             request: claim.request.map(RequestLine::new),
@@ -129,6 +174,24 @@ impl<W: Write> Sink for Lines<W> {
             redemption_request: redemption_request.flatten().map(RequestLine::new),
         };
         self.line(&Line::Claim(line))
+    }
+
+    fn secret(&mut self, secret: &ArchivedSecret) -> anyhow::Result<()> {
+        let line = SecretLine::new(secret, &self.secrecy)?;
+        self.line(&Line::Secret(line))
+    }
+
+    fn pass_secret(&mut self, secret: &PassSecret) -> anyhow::Result<()> {
+        let line = PassSecretLine::new(secret, &self.secrecy)?;
+        self.line(&Line::PassSecret(line))
+    }
+
+    fn room(&mut self, line: &ArchivedLine) -> anyhow::Result<()> {
+        let line = match line {
+            ArchivedLine::Room(room) => Line::Room(Box::new(RoomLine::new(room, &self.secrecy)?)),
+            ArchivedLine::Ticket(ticket) => Line::Ticket(Box::new(TicketLine::new(ticket))),
+        };
+        self.line(&line)
     }
 
     fn listing(&mut self, listing: &ArchivedListing) -> anyhow::Result<()> {
@@ -144,24 +207,12 @@ impl<W: Write> Sink for Lines<W> {
     }
 
     fn finish(&mut self) -> anyhow::Result<()> {
+        self.write(&Line::End { lines: self.count })?;
         Ok(self.out.flush()?)
     }
 }
 
-/// 32 bytes from their digits.
-pub(super) fn bytes(field: &str, text: &str) -> anyhow::Result<[u8; 32]> {
-    let wrong = || anyhow!("{field} is not 64 hexadecimal digits");
-    let mut bytes = [0; 32];
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(wrong());
-    }
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| wrong())?;
-    }
-    Ok(bytes)
-}
-
-fn read_coupon(line: &CouponLine) -> anyhow::Result<ArchivedCoupon> {
+fn read_coupon(line: &CouponLine, secrecy: &Secrecy) -> anyhow::Result<ArchivedCoupon> {
     let instant = |text: &Option<String>| text.as_deref().map(read_instant).transpose();
     let title = line.title.as_deref().map(|title| Title::new(title).ok_or_else(|| anyhow!("title is too long")));
     let room = line.room.as_deref().map(|room| RoomName::parse(room).map_err(|error| anyhow!("room {error}")));
@@ -172,12 +223,14 @@ fn read_coupon(line: &CouponLine) -> anyhow::Result<ArchivedCoupon> {
         redeem_until: instant(&line.redeem_until)?,
         title: title.transpose()?,
         room: room.transpose()?,
-        acknowledge: firstcome::core::coupon::Acknowledge::Stored,
+        acknowledge: line.durability.map_or(Acknowledge::Stored, |DurabilityLine::Gate| Acknowledge::Placed),
     };
+    let name = CouponName::parse(&line.coupon).map_err(|error| anyhow!("coupon {error}"))?;
+    let voucher_key = secrecy.take("voucher_key", "coupon", name.as_str(), &line.voucher_key)?;
     Ok(ArchivedCoupon {
-        name: CouponName::parse(&line.coupon).map_err(|error| anyhow!("coupon {error}"))?,
+        name,
         settings,
-        voucher_key: VoucherKey::new(bytes("voucher_key", &line.voucher_key)?),
+        voucher_key: VoucherKey::new(voucher_key),
         deleted_at: instant(&line.deleted_at)?,
     })
 }
@@ -195,31 +248,86 @@ fn read_claim(line: ClaimLine) -> anyhow::Result<IncomingClaim> {
         attributes: attributes.transpose()?,
         request: request(line.request)?,
         redeemed: redeemed_at.map(|at| (at, redemption_request)),
-        code: Some(line.code),
+        code: line.code,
     })
+}
+
+/// What a line says.
+enum Said {
+    Row(Incoming),
+    Begin(u32),
+    End(u64),
+}
+
+fn said(text: &str, secrecy: &Secrecy) -> anyhow::Result<Said> {
+    Ok(Said::Row(match serde_json::from_str(text)? {
+        Line::Export { version } => return Ok(Said::Begin(version)),
+        Line::End { lines } => return Ok(Said::End(lines)),
+        Line::Secret(line) => Incoming::Secret(line.read(secrecy)?),
+        Line::Coupon(line) => Incoming::Coupon(Box::new(read_coupon(&line, secrecy)?)),
+        Line::Claim(line) => Incoming::Claim(Box::new(read_claim(line)?)),
+        Line::PassSecret(line) => Incoming::PassSecret(line.read(secrecy)?),
+        Line::Room(line) => Incoming::Room(Box::new(line.read(secrecy)?)),
+        Line::Ticket(line) => Incoming::Ticket(Box::new(line.read()?)),
+        Line::Listing(line) => Incoming::Listing(Box::new(line.read()?)),
+        Line::Record(line) => Incoming::Record(Box::new(line.read()?)),
+        Line::Bid(line) => Incoming::Bid(Box::new(line.read()?)),
+    }))
+}
+
+/// How far a file has come.
+#[derive(Default)]
+struct Course {
+    rows: u64,
+    began: bool,
+    ended: bool,
+}
+
+impl Course {
+    fn next(&mut self, said: &Said) -> anyhow::Result<()> {
+        if self.ended {
+            bail!("there is more after the last line");
+        }
+        match said {
+            Said::Row(_) => self.rows += 1,
+            Said::Begin(version) if VERSION < *version => {
+                bail!("the file has version {version}, and this program reads up to {VERSION}: use a later one")
+            }
+            Said::Begin(_) if self.began || 0 < self.rows => bail!("a first line in the middle: these are two files"),
+            Said::Begin(_) => self.began = true,
+            Said::End(lines) if !self.began || *lines != self.rows => {
+                bail!("the file should have {lines} lines between its first and its last, and has {}", self.rows)
+            }
+            Said::End(_) => self.ended = true,
+        }
+        Ok(())
+    }
 }
 
 /// Reads lines and hands over each with its number. Stops at the first error.
 pub(super) fn read(
     input: impl BufRead,
-    _now: Timestamp,
+    secrecy: &Secrecy,
     mut take: impl FnMut(u64, Incoming) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
+    let (mut course, mut last) = (Course::default(), 0);
     for (number, text) in (1..).zip(input.lines()) {
-        let text = text.with_context(|| format!("line {number}"))?;
+        let text = text.with_context(|| format!("line {number}; nothing was imported"))?;
+        last = number;
         if text.trim().is_empty() {
             continue;
         }
-        let read = || -> anyhow::Result<Incoming> {
-            Ok(match serde_json::from_str(&text)? {
-                Line::Coupon(line) => Incoming::Coupon(Box::new(read_coupon(&line)?)),
-                Line::Claim(line) => Incoming::Claim(Box::new(read_claim(line)?)),
-                Line::Listing(line) => Incoming::Listing(Box::new(line.read()?)),
-                Line::Record(line) => Incoming::Record(Box::new(line.read()?)),
-                Line::Bid(line) => Incoming::Bid(Box::new(line.read()?)),
-            })
+        let mut read = || -> anyhow::Result<Said> {
+            let said = said(&text, secrecy)?;
+            course.next(&said)?;
+            Ok(said)
         };
-        take(number, read().with_context(|| format!("line {number}; nothing was imported"))?)?;
+        if let Said::Row(row) = read().with_context(|| format!("line {number}; nothing was imported"))? {
+            take(number, row)?;
+        }
+    }
+    if course.began && !course.ended {
+        bail!("line {last}; nothing was imported: the file breaks off here, before its last line");
     }
     Ok(())
 }

@@ -3,11 +3,11 @@
 use super::json_lines::RequestLine;
 use super::read_instant;
 use anyhow::{Context, anyhow};
+use firstcome::archive::{ArchivedBid, ArchivedListing, ArchivedRecord};
 use firstcome::core::auction::{AuctionTerms, Bid, Extend, ListingSettings, Phase, PlacedBid, Sale, Standing, Terms};
 use firstcome::core::id::{ListingName, MemberName, RequestId};
 use firstcome::core::points::{Amount, Balance, Chain, Kind, Record, Reference};
 use firstcome::core::time::Timestamp;
-use firstcome::sqlite::{ArchivedBid, ArchivedListing, ArchivedRecord};
 use firstcome_server::rfc3339;
 use serde::{Deserialize, Serialize};
 
@@ -222,7 +222,7 @@ impl RecordLine {
             about,
             at: read_instant(&self.at)?,
             balance: Balance::new(self.total, self.held).ok_or_else(|| anyhow!("total and held are no balance"))?,
-            chain: Chain(super::json_lines::bytes("hash", &self.hash)?),
+            chain: Chain(super::secrecy::bytes("hash", &self.hash)?),
         };
         Ok(ArchivedRecord { record, request: request(self.request)? })
     }

@@ -1,17 +1,73 @@
 //! Kills under load: at random moments, and only while requests are in flight.
 
 use super::crowd::{Crowd, Players};
-use super::record::Restart;
+use super::record::{Restart, Target};
 use super::server::{Server, wait_ready};
 use crate::rng::Rng;
 use anyhow::{Context, anyhow};
+use firstcome_servers::Server as StoreServer;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// The child, which a blocking thread restarts while the crowd goes on.
+/// A child, which a blocking thread restarts while the crowd goes on.
 pub(crate) type SharedServer = Arc<Mutex<Server>>;
+/// The same of a server that nodes keep their data in.
+pub(crate) type SharedStore = Arc<Mutex<StoreServer>>;
+
+/// What an event is played against.
+pub(crate) struct Place {
+    /// Of every node, at least one.
+    pub(crate) addresses: Rc<[SocketAddr]>,
+    /// The nodes, if they are the drill's own.
+    pub(crate) nodes: Vec<SharedServer>,
+    /// What the nodes share, as far as it is the drill's own.
+    pub(crate) redis: Option<SharedStore>,
+    pub(crate) sql: Option<SharedStore>,
+    /// Whether nodes share what they serve.
+    pub(crate) is_shared: bool,
+}
+
+impl Place {
+    /// A service that runs somewhere.
+    pub(crate) fn at(address: SocketAddr) -> Self {
+        let addresses = Rc::new([address]);
+        Self { addresses, nodes: Vec::new(), redis: None, sql: None, is_shared: false }
+    }
+
+    /// One server of the drill's own.
+    pub(crate) fn alone(server: Server) -> Self {
+        let place = Self::at(server.address);
+        Self { nodes: vec![Arc::new(Mutex::new(server))], ..place }
+    }
+
+    /// Nodes of the drill's own, over servers that may be too.
+    pub(crate) fn of_nodes(nodes: Vec<Server>, redis: Option<StoreServer>, sql: Option<StoreServer>) -> Self {
+        let addresses = nodes.iter().map(|node| node.address).collect();
+        let nodes = nodes.into_iter().map(|node| Arc::new(Mutex::new(node))).collect();
+        let [redis, sql] = [redis, sql].map(|store| store.map(|store| Arc::new(Mutex::new(store))));
+        Self { addresses, nodes, redis, sql, is_shared: true }
+    }
+
+    /// What can be killed, in the order in which it is its turn.
+    fn targets(&self) -> Vec<Target> {
+        let all = [
+            (Target::Server, !self.nodes.is_empty()),
+            (Target::Sql, self.sql.is_some()),
+            (Target::Redis, self.redis.is_some()),
+        ];
+        all.into_iter().filter(|(_, there)| *there).map(|(target, _)| target).collect()
+    }
+
+    /// The most memory that one of the nodes uses, in bytes. One that is being restarted is left out.
+    pub(crate) fn rss(&self) -> u64 {
+        let rss = |node: &SharedServer| node.try_lock().ok().and_then(|node| node.rss());
+        self.nodes.iter().filter_map(rss).max().unwrap_or(0)
+    }
+}
 
 /// When the kills are: random, in the thick of it, in order.
 pub(crate) fn moments_us(seed: u64, kills: u32, opens_us: u64, ends_us: u64) -> Vec<u64> {
@@ -22,43 +78,117 @@ pub(crate) fn moments_us(seed: u64, kills: u32, opens_us: u64, ends_us: u64) -> 
     moments
 }
 
+/// One kill: what, and of the nodes which one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Victim {
+    target: Target,
+    node: usize,
+    /// Its data go too.
+    loses: bool,
+}
+
+/// Whom each kill is for: each sort in its turn, any of the nodes, and every other time Redis loses what it had.
+fn victims(seed: u64, kills: usize, targets: &[Target], nodes: usize) -> Vec<Victim> {
+    let mut rng = Rng::from_seed(seed ^ 0x7669_6374);
+    let mut losing = !seed.is_multiple_of(2);
+    let victim = |at: usize| {
+        let target = targets[at % targets.len()];
+        let loses = target == Target::Redis && losing;
+        losing ^= target == Target::Redis;
+        Victim { target, node: rng.below(nodes as u64) as usize, loses }
+    };
+    if targets.is_empty() { Vec::new() } else { (0..kills).map(victim).collect() }
+}
+
+/// Ends a store and starts it again, on a thread where that may take its time.
+async fn restart_store(store: &SharedStore, loses: bool) -> anyhow::Result<()> {
+    let (store, runtime) = (Arc::clone(store), Handle::current());
+    let restart = move || {
+        let mut store = store.lock().map_err(|_| anyhow!("a thread panicked"))?;
+        runtime.block_on(async { if loses { store.restart_empty().await } else { store.restart().await } })?;
+        anyhow::Ok(())
+    };
+    tokio::task::spawn_blocking(restart).await?
+}
+
+async fn restart_node(node: &SharedServer) -> anyhow::Result<()> {
+    let node = Arc::clone(node);
+    let restart = move || {
+        let mut node = node.lock().map_err(|_| anyhow!("a thread panicked"))?;
+        node.kill();
+        node.restart()
+    };
+    tokio::task::spawn_blocking(restart).await?
+}
+
 /// Kills and restarts. A moment without anything in flight is no kill: it is waited for one.
 pub(crate) async fn kill_at<P: Players>(
     crowd: Rc<Crowd<P>>,
-    server: SharedServer,
+    place: &Place,
+    seed: u64,
     moments_us: Vec<u64>,
 ) -> anyhow::Result<()> {
     let mut ticks = interval(Duration::from_millis(1));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    for moment_us in moments_us {
-        while crowd.clock.now_us() < moment_us || crowd.in_flight() == 0 {
+    let victims = victims(seed, moments_us.len(), &place.targets(), place.nodes.len());
+    for (moment_us, Victim { target, node, loses }) in moments_us.into_iter().zip(victims) {
+        let in_flight = || match target {
+            Target::Server => crowd.spread.in_flight_at(node),
+            Target::Redis | Target::Sql => crowd.spread.in_flight(),
+        };
+        while crowd.clock.now_us() < moment_us || in_flight() == 0 {
             ticks.tick().await;
         }
-        let in_flight = crowd.in_flight();
+        let in_flight = in_flight();
         let killed_us = crowd.clock.now_us();
-        crowd.set_up(false);
-        let server = Arc::clone(&server);
-        let restart = move || {
-            let mut server = server.lock().map_err(|_| anyhow!("a thread panicked"))?;
-            server.kill();
-            server.restart()?;
-            anyhow::Ok(server.address)
-        };
-        let address = tokio::task::spawn_blocking(restart).await?.context("after a kill")?;
-        wait_ready(address).await?;
-        crowd.set_up(true);
+        crowd.set_whole(false);
+        match (target, &place.redis, &place.sql) {
+            (Target::Server, ..) => {
+                crowd.spread.goes_down(node);
+                restart_node(&place.nodes[node]).await.context("after a kill")?;
+                wait_ready(place.addresses[node]).await?;
+                crowd.spread.comes_up(node);
+            }
+            (Target::Redis, Some(store), _) | (Target::Sql, _, Some(store)) => {
+                restart_store(store, loses).await.context("after a kill")?;
+            }
+            _ => continue,
+        }
+        for address in place.addresses.iter() {
+            wait_ready(*address).await?;
+        }
+        crowd.set_whole(true);
         let ready_us = crowd.clock.now_us();
-        crowd.restarted(Restart { killed_us, ready_us, in_flight });
+        let forgets = if place.is_shared { loses } else { target == Target::Server };
+        crowd.restarted(Restart { target, loses, forgets, killed_us, ready_us, in_flight });
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn kills_are_in_the_thick_of_it() {
-        let moments = super::moments_us(5, 20, 9_000_000, 60_000_000);
+        let moments = moments_us(5, 20, 9_000_000, 60_000_000);
         assert!(moments.is_sorted() && moments.len() == 20);
         assert!(moments.iter().all(|moment| (9_500_000..32_500_000).contains(moment)), "{moments:?}");
+    }
+
+    #[test]
+    fn each_sort_has_its_turn_and_redis_loses_its_data_every_other_time() {
+        let all = [Target::Server, Target::Sql, Target::Redis];
+        let victims = |seed| victims(seed, 12, &all, 3);
+        assert!(victims(1).iter().zip(all.iter().cycle()).all(|(victim, target)| victim.target == *target));
+        let losses = |seed| -> Vec<bool> {
+            let redis = victims(seed).into_iter().filter(|victim| victim.target == Target::Redis);
+            redis.map(|victim| victim.loses).collect()
+        };
+        assert_eq!((losses(1), losses(2)), (vec![true, false, true, false], vec![false, true, false, true]));
+        assert!(victims(1).iter().all(|victim| !victim.loses || victim.target == Target::Redis));
+        let nodes: std::collections::BTreeSet<usize> = victims(1).iter().map(|victim| victim.node).collect();
+        assert!(1 < nodes.len() && nodes.iter().all(|node| *node < 3), "{nodes:?}");
+        assert!(super::victims(1, 4, &[Target::Server], 1).iter().all(|victim| victim.node == 0));
     }
 }

@@ -1,4 +1,4 @@
-//! The crowd's end of the wire: a fixed number of connections that take what is due, the earliest first.
+//! The crowd's end of the wire: a fixed number of connections to each node that take what is due, the earliest first.
 
 use super::crowd::{Crowd, Players, Step};
 use super::wire::{Head, read_answer};
@@ -22,63 +22,73 @@ pub(crate) async fn dispatch<P: Players>(crowd: &Crowd<P>) {
     }
 }
 
-/// One connection: takes a step, sends, reads, tells; for ever.
-pub(crate) async fn connection<P: Players>(crowd: Rc<Crowd<P>>, address: SocketAddr) {
-    let mut stream = None;
-    let (mut out, mut buffer) = (Vec::with_capacity(1_024), Vec::with_capacity(2_048));
+/// One connection of the crowd, to whichever node its steps go: takes a step, sends, reads, tells; for ever.
+pub(crate) async fn connection<P: Players>(crowd: Rc<Crowd<P>>, addresses: Rc<[SocketAddr]>) {
+    let mut line =
+        Line { streams: addresses.iter().map(|_| None).collect(), addresses, buffer: Vec::with_capacity(2_048) };
+    let mut out = Vec::with_capacity(1_024);
     loop {
         let Some(step) = crowd.next_step() else {
             crowd.wait().await;
             continue;
         };
-        play(&crowd, address, step, &mut stream, &mut out, &mut buffer).await;
+        play(&crowd, step, &mut line, &mut out).await;
     }
 }
 
-async fn play<P: Players>(
-    crowd: &Crowd<P>,
-    address: SocketAddr,
-    step: Step<P::Act>,
-    slot: &mut Option<TcpStream>,
-    out: &mut Vec<u8>,
-    buffer: &mut Vec<u8>,
-) {
-    // While the service is down nobody connects: a connection to a port without a listener could meet itself.
-    if !crowd.is_up() {
-        *slot = None;
-        return crowd.not_sent(step);
+/// A connection that is open, and to which start of its node.
+type Open = (u32, TcpStream);
+
+/// The connections of one of the crowd, at most one to each node.
+struct Line {
+    addresses: Rc<[SocketAddr]>,
+    streams: Vec<Option<Open>>,
+    buffer: Vec<u8>,
+}
+
+impl Line {
+    /// The connection to a node, opened if there is none to this start of it.
+    async fn open(&mut self, node: usize, start: u32) -> Option<TcpStream> {
+        if let Some((_, stream)) = self.streams[node].take().filter(|(of, _)| *of == start) {
+            return Some(stream);
+        }
+        let stream = timeout(ANSWER, TcpStream::connect(self.addresses[node])).await.ok()?.ok()?;
+        // Without it small requests wait for acknowledgements; a refusal costs only time.
+        let _ = stream.set_nodelay(true);
+        Some(stream)
     }
-    let mut stream = match slot.take() {
-        Some(stream) => stream,
-        None => match timeout(ANSWER, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => {
-                // Without it small requests wait for acknowledgements; a refusal costs only time.
-                let _ = stream.set_nodelay(true);
-                stream
-            }
-            _ => return crowd.not_sent(step),
-        },
-    };
+
+    /// Sends a request and reads its answer, if one comes.
+    async fn exchange(&mut self, stream: &mut TcpStream, out: &[u8], hangs_up: bool) -> Option<Head> {
+        stream.write_all(out).await.ok()?;
+        if hangs_up {
+            return None;
+        }
+        timeout(ANSWER, read_answer(stream, &mut self.buffer)).await.ok()?.ok()
+    }
+}
+
+async fn play<P: Players>(crowd: &Crowd<P>, step: Step<P::Act>, line: &mut Line, out: &mut Vec<u8>) {
+    // While a node is down nobody connects: a connection to a port without a listener could meet itself.
+    let Some(node) = crowd.node_for(&step) else { return crowd.not_sent(step) };
+    let start = crowd.spread.start_of(node);
+    let Some(mut stream) = line.open(node, start).await else { return crowd.not_sent(step) };
     out.clear();
     if !crowd.write_request(&step, out) {
-        *slot = Some(stream);
+        line.streams[node] = Some((start, stream));
         return;
     }
-    let sent_us = crowd.sending();
-    if stream.write_all(out).await.is_err() {
-        return crowd.lost(&step, sent_us);
-    }
-    if P::hangs_up(step.act) {
-        drop(stream);
-        return crowd.lost(&step, sent_us);
-    }
-    match timeout(ANSWER, read_answer(&mut stream, buffer)).await {
-        Ok(Ok(Head { status, body, closes })) => {
-            crowd.answered(&step, sent_us, status, &buffer[body]);
+    let sent_us = crowd.clock.now_us();
+    crowd.spread.sent(node);
+    let head = line.exchange(&mut stream, out, P::hangs_up(step.act)).await;
+    crowd.spread.ended(node);
+    match head {
+        Some(Head { status, body, closes }) => {
+            crowd.answered(&step, sent_us, status, &line.buffer[body]);
             if !closes {
-                *slot = Some(stream);
+                line.streams[node] = Some((start, stream));
             }
         }
-        _ => crowd.lost(&step, sent_us),
+        None => crowd.lost(&step, sent_us),
     }
 }

@@ -3,6 +3,7 @@
 use super::clock::RunClock;
 use super::people::People;
 use super::record::{Call, History, Restart};
+use super::spread::Spread;
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -44,7 +45,7 @@ pub(crate) trait Players {
         agenda: &mut Agenda<Self::Act>,
     );
 
-    /// The service was killed, and is back.
+    /// Something was killed, and is back.
     fn restarted(&mut self, restart: Restart);
 }
 
@@ -138,8 +139,9 @@ pub(crate) struct Crowd<P: Players = People> {
     agenda: RefCell<Agenda<P::Act>>,
     ready: RefCell<VecDeque<Step<P::Act>>>,
     wake: Notify,
-    up: Cell<bool>,
-    in_flight: Cell<u64>,
+    pub(crate) spread: Spread,
+    /// Nothing of what is played against is down.
+    whole: Cell<bool>,
     late_us: Cell<u64>,
     /// Those who only wait have been sent home.
     closed: Cell<bool>,
@@ -152,7 +154,7 @@ impl Crowd {
 }
 
 impl<P: Players> Crowd<P> {
-    pub(crate) fn new(clock: RunClock, people: P, agenda: Agenda<P::Act>, ends_us: u64) -> Self {
+    pub(crate) fn new(clock: RunClock, people: P, agenda: Agenda<P::Act>, ends_us: u64, spread: Spread) -> Self {
         Self {
             clock,
             ends_us,
@@ -160,23 +162,16 @@ impl<P: Players> Crowd<P> {
             agenda: RefCell::new(agenda),
             ready: RefCell::new(VecDeque::new()),
             wake: Notify::new(),
-            up: Cell::new(true),
-            in_flight: Cell::new(0),
+            spread,
+            whole: Cell::new(true),
             late_us: Cell::new(0),
             closed: Cell::new(false),
         }
     }
 
-    pub(crate) const fn is_up(&self) -> bool {
-        self.up.get()
-    }
-
-    pub(crate) fn set_up(&self, up: bool) {
-        self.up.set(up);
-    }
-
-    pub(crate) const fn in_flight(&self) -> u64 {
-        self.in_flight.get()
+    /// Says whether all that is played against is there. While it is not the event goes on.
+    pub(crate) fn set_whole(&self, whole: bool) {
+        self.whole.set(whole);
     }
 
     /// How late a request was sent at worst.
@@ -198,7 +193,7 @@ impl<P: Players> Crowd<P> {
 
     /// Everybody is home, or the time is up and what had an effect has had its time too.
     pub(crate) fn is_over(&self) -> bool {
-        self.up.get() && (self.people.borrow().all_home() || self.ends_us + GRACE_US < self.clock.now_us())
+        self.whole.get() && (self.people.borrow().all_home() || self.ends_us + GRACE_US < self.clock.now_us())
     }
 
     pub(crate) fn take_due(&self) {
@@ -233,10 +228,9 @@ impl<P: Players> Crowd<P> {
         self.people.borrow_mut().write_request(step, now_us, self.ends_us <= now_us, out)
     }
 
-    /// Says when the request is sent.
-    pub(crate) fn sending(&self) -> u64 {
-        self.in_flight.set(self.in_flight.get() + 1);
-        self.clock.now_us()
+    /// The node to which this step goes now, if any is up.
+    pub(crate) fn node_for(&self, step: &Step<P::Act>) -> Option<usize> {
+        self.spread.node_for(step.person, self.clock.now_us())
     }
 
     pub(crate) fn not_sent(&self, step: Step<P::Act>) {
@@ -247,14 +241,12 @@ impl<P: Players> Crowd<P> {
     }
 
     pub(crate) fn lost(&self, step: &Step<P::Act>, sent_us: u64) {
-        self.in_flight.set(self.in_flight.get() - 1);
         let mut agenda = self.agenda.borrow_mut();
         agenda.now_us = self.clock.now_us();
         self.people.borrow_mut().lost(step, sent_us, &mut agenda);
     }
 
     pub(crate) fn answered(&self, step: &Step<P::Act>, sent_us: u64, status: u16, body: &[u8]) {
-        self.in_flight.set(self.in_flight.get() - 1);
         if step.due_us == step.intended_us {
             self.late_us.set(self.late_us.get().max(sent_us.saturating_sub(step.due_us)));
         }

@@ -1,6 +1,6 @@
 //! One event from the first arrival to the last look: who does what to the service besides the crowd.
 
-use super::chaos::{SharedServer, kill_at, moments_us};
+use super::chaos::{Place, kill_at, moments_us};
 use super::client::{connection, dispatch};
 use super::clock::RunClock;
 use super::crowd::{Agenda, Crowd};
@@ -8,19 +8,22 @@ use super::people::{People, Stage};
 use super::plan::arrivals_us;
 use super::record::{History, ListedClaim, Rules, SlotReturn};
 use super::sampler::Sampler;
-use super::server::{KeyPair, Server, call};
+use super::server::{KeyPair, call};
+use super::spread::Spread;
 use super::wire::{Body, ClaimPage, Request, hash, holder};
 use anyhow::{Context, bail};
 use std::cell::Cell;
-use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::interval;
 
 /// Tickets and passes of the other room.
 const FOREIGN: u32 = 6;
+/// How often the one who runs the shop asks again, at 20 times a second.
+const TRIES: usize = 600;
+/// A node of many answers from a copy of its room that is at most so old.
+const STALE_US: u64 = 250_000;
 
 /// Everything that is settled before the event.
 #[derive(Clone)]
@@ -55,24 +58,28 @@ pub(crate) struct Played {
 
 /// The one who runs the shop.
 struct Admin<'a> {
-    address: SocketAddr,
+    place: &'a Place,
     setting: &'a Setting,
 }
 
 impl Admin<'_> {
-    async fn send(&self, method: &str, path: &[&str], body: &str) -> anyhow::Result<(u16, Vec<u8>)> {
+    /// A call that must work; a service that cannot say now is asked again, and another node with it.
+    async fn must(&self, method: &str, path: &[&str], body: &str) -> anyhow::Result<Vec<u8>> {
         let key = Some(self.setting.keys.admin.as_str());
         let body: &[&str] = if body.is_empty() { &[] } else { &[body] };
-        call(self.address, &Request { method, path, key, body, ..Request::default() }).await
-    }
-
-    /// A call that must work.
-    async fn must(&self, method: &str, path: &[&str], body: &str) -> anyhow::Result<Vec<u8>> {
-        let (status, bytes) = self.send(method, path, body).await?;
-        if 300 <= status {
-            bail!("{method} {}: {status} {}", path.concat(), String::from_utf8_lossy(&bytes));
+        let request = Request { method, path, key, body, ..Request::default() };
+        let mut ticks = interval(Duration::from_millis(50));
+        for address in self.place.addresses.iter().cycle().take(TRIES) {
+            ticks.tick().await;
+            let (status, bytes) = call(*address, &request).await?;
+            if status < 300 {
+                return Ok(bytes);
+            }
+            if status != 503 {
+                bail!("{method} {}: {status} {}", path.concat(), String::from_utf8_lossy(&bytes));
+            }
         }
-        Ok(bytes)
+        bail!("{method} {}: the service cannot say", path.concat())
     }
 
     /// The settings of the room; a PUT replaces them all.
@@ -95,7 +102,7 @@ impl Admin<'_> {
             let user = format!("{{\"user\":\"stranger-{person}\"}}");
             let (path, body) = (["/v1/rooms/", side.as_str(), "/tickets"], [user.as_str()]);
             let join = Request { method: "POST", path: &path, key, body: &body, ..Request::default() };
-            let (_, bytes) = call(self.address, &join).await?;
+            let (_, bytes) = call(self.place.addresses[0], &join).await?;
             let ticket = Body::parse(&bytes).and_then(|body| body.ticket.map(str::to_owned));
             let ticket = ticket.with_context(|| format!("no ticket: {}", String::from_utf8_lossy(&bytes)))?;
             let mut ticks = interval(Duration::from_millis(50));
@@ -153,9 +160,8 @@ impl Admin<'_> {
 }
 
 /// Plays the event to its end.
-pub(crate) async fn play(setting: &Setting, address: SocketAddr, server: Option<Server>) -> anyhow::Result<Played> {
-    let server: Option<SharedServer> = server.map(|server| Arc::new(Mutex::new(server)));
-    let admin = Admin { address, setting };
+pub(crate) async fn play(setting: &Setting, place: Rc<Place>) -> anyhow::Result<Played> {
+    let admin = Admin { place: &place, setting };
     let mut foreign = Vec::new();
     if let Some(room) = &setting.room {
         foreign = admin.foreign(room).await?;
@@ -170,9 +176,9 @@ pub(crate) async fn play(setting: &Setting, address: SocketAddr, server: Option<
         coupon.push_str(&format!(",\"opens_at\":\"{opens_at}\"}}"));
     }
     admin.must("PUT", &["/v1/coupons/", &setting.coupon], &coupon).await?;
-    let (crowd, arrivals_us) = gather(setting, clock, foreign);
+    let (crowd, arrivals_us) = gather(setting, &place, clock, foreign);
     let rss_max = Rc::new(Cell::new(0));
-    event(setting, address, &crowd, server.as_ref(), &rss_max).await?;
+    event(setting, &place, &crowd, &rss_max).await?;
     let took_us = clock.now_us();
     if let Some(room) = &setting.room {
         let returned = admin.slots_return(room, &opens_at, clock).await?;
@@ -180,7 +186,6 @@ pub(crate) async fn play(setting: &Setting, address: SocketAddr, server: Option<
     }
     let listed = admin.list_claims().await?;
     crowd.history().listed = listed;
-    drop(server);
     let latest_us = crowd.latest_us();
     let crowd = Rc::try_unwrap(crowd).ok().context("a connection still runs")?;
     let people = crowd.into_people();
@@ -189,7 +194,8 @@ pub(crate) async fn play(setting: &Setting, address: SocketAddr, server: Option<
 }
 
 /// Makes the people and writes down when each comes.
-fn gather(setting: &Setting, clock: RunClock, foreign: Vec<(String, String)>) -> (Rc<Crowd>, Vec<u64>) {
+fn gather(setting: &Setting, place: &Place, clock: RunClock, foreign: Vec<(String, String)>) -> (Rc<Crowd>, Vec<u64>) {
+    let stale_us = if place.is_shared { STALE_US } else { 0 };
     let rate_per_s = f64::from(setting.admit);
     let stage = Stage {
         clock,
@@ -200,6 +206,7 @@ fn gather(setting: &Setting, clock: RunClock, foreign: Vec<(String, String)>) ->
         foreign,
         rate_per_s,
         claim_window_us: setting.claim_window_ms * 1_000,
+        stale_us,
     };
     let rules = Rules {
         stock: setting.stock,
@@ -209,7 +216,10 @@ fn gather(setting: &Setting, clock: RunClock, foreign: Vec<(String, String)>) ->
         slice: (rate_per_s * 0.25).max(1.0),
         active_max: setting.active_max,
         claim_window_us: setting.claim_window_ms * 1_000,
+        active_ttl_us: setting.active_ttl_ms * 1_000,
         reading_us: 2_000,
+        is_shared: place.is_shared,
+        stale_us,
     };
     let people = People::new(stage, setting.people, History { rules, ..History::default() });
     let seconds = setting.seconds as f64;
@@ -218,23 +228,18 @@ fn gather(setting: &Setting, clock: RunClock, foreign: Vec<(String, String)>) ->
     for (person, &at_us) in arrivals.iter().enumerate() {
         people.arrive(person as u32, at_us, &mut agenda);
     }
-    (Rc::new(Crowd::new(clock, people, agenda, setting.seconds * 1_000_000)), arrivals)
+    let spread = Spread::over(place.addresses.len(), setting.seed);
+    (Rc::new(Crowd::new(clock, people, agenda, setting.seconds * 1_000_000, spread)), arrivals)
 }
 
 /// The crowd, the sampler and the kills, until everybody is home.
-async fn event(
-    setting: &Setting,
-    address: SocketAddr,
-    crowd: &Rc<Crowd>,
-    server: Option<&SharedServer>,
-    rss_max: &Rc<Cell<u64>>,
-) -> anyhow::Result<()> {
-    let connections = (0..setting.connections).map(|_| spawn_local(connection(Rc::clone(crowd), address)));
+async fn event(setting: &Setting, place: &Rc<Place>, crowd: &Rc<Crowd>, rss_max: &Rc<Cell<u64>>) -> anyhow::Result<()> {
+    let connection = |_| spawn_local(connection(Rc::clone(crowd), Rc::clone(&place.addresses)));
+    let connections = (0..setting.connections).map(connection);
     let mut tasks: Vec<JoinHandle<()>> = connections.collect();
     let sampler = Sampler {
         crowd: Rc::clone(crowd),
-        address,
-        server: server.cloned(),
+        place: Rc::clone(place),
         room: setting.room.clone(),
         admin: setting.keys.admin.clone(),
         rss_max: Rc::clone(rss_max),
@@ -242,10 +247,8 @@ async fn event(
     };
     tasks.push(spawn_local(sampler.run()));
     let kills = async {
-        if let Some(server) = server {
-            let moments = moments_us(setting.seed, setting.kills, setting.opens_us, setting.seconds * 1_000_000);
-            kill_at(Rc::clone(crowd), Arc::clone(server), moments).await?;
-        }
+        let moments = moments_us(setting.seed, setting.kills, setting.opens_us, setting.seconds * 1_000_000);
+        kill_at(Rc::clone(crowd), place, setting.seed, moments).await?;
         // The kills are over; the crowd is not.
         std::future::pending::<anyhow::Result<()>>().await
     };

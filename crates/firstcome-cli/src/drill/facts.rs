@@ -60,10 +60,19 @@ pub(crate) struct AuditCheck {
 pub(crate) struct Kill {
     /// `server`, `redis` or `sql`.
     pub(crate) target: &'static str,
+    /// What it had was lost with it.
+    pub(crate) loses: bool,
     pub(crate) at_s: f64,
     /// Requests that were on their way at that moment.
     pub(crate) in_flight: u64,
     pub(crate) down_ms: u64,
+}
+
+impl Kill {
+    /// What was killed, in words.
+    pub(crate) fn what(&self) -> String {
+        format!("{}{}", self.target, if self.loses { ", with its data" } else { "" })
+    }
 }
 
 /// How long one kind of call took.

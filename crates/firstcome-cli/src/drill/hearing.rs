@@ -210,7 +210,8 @@ impl People {
             (_, 1, 2) if had_pass => Act::Claim,
             _ => return self.go_home(person, Fate::LeftPolitely),
         };
-        agenda.after(person, act, 200_000);
+        // A node may judge by its copy of before.
+        agenda.after(person, act, 200_000 + self.stage.stale_us);
     }
 
     fn hears_sold_out(&mut self, person: u32, agenda: &mut Agenda) {

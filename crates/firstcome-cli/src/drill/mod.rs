@@ -12,6 +12,8 @@ mod crowd;
 mod event;
 mod facts;
 mod hearing;
+mod in_sql;
+mod nodes;
 mod outcome;
 mod people;
 mod plan;
@@ -19,18 +21,23 @@ mod record;
 mod report;
 mod sampler;
 mod server;
+mod spread;
 mod wire;
 
+use crate::bench::told_to_stop;
 use crate::output::{wants_table, write_out};
 use crate::{Failure, Outcome};
 use anyhow::{Context, anyhow};
+use chaos::Place;
 use clap::{Args, Subcommand};
 use event::Setting;
 use facts::Facts;
+use nodes::Backing;
 use serde_json::json;
-use server::{KeyPair, Server};
+use server::{KeyPair, Server, Stores};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// Descriptors besides those of the crowd.
 const DESCRIPTORS: usize = 64;
@@ -73,11 +80,21 @@ pub(crate) struct EventArgs {
     /// The same seed gives the same people, who come at the same times
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How often the service is killed under load and started again
+    /// How often the service is killed under load and started again; of many nodes any of them, and the Redis and the database
+    /// that are started for them, in turn. Every other time that Redis is killed it loses what it had
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
     kill: u32,
-    /// Where the service that is started keeps members and listings: `postgres` or `mariadb` for a database that is started
-    /// too, or the address of one, on which a database is made and dropped; of auctions
+    /// Play against so many nodes of the service, over Redis and a database that are started too; people are spread over them,
+    /// some stay with one and others change at every request
+    #[arg(long, value_name = "N", conflicts_with = "url", value_parser = clap::value_parser!(u32).range(1..=16))]
+    nodes: Option<u32>,
+    /// A Redis or Valkey that runs, as redis://…, for the nodes, instead of one that is started: an empty database of it is used
+    /// and emptied
+    #[arg(long, value_name = "URL", requires = "nodes", hide_env_values = true)]
+    redis: Option<String>,
+    /// What the nodes keep everything in that lasts [default: postgres]; without nodes, of auctions, where the service keeps
+    /// members and listings: `postgres` or `mariadb` for a database that is started too, or the address of one, on which a
+    /// database is made and dropped
     #[arg(long, value_name = "URL", conflicts_with = "url")]
     sql: Option<String>,
     /// Directory for report.html and report.json
@@ -137,7 +154,7 @@ impl Drop for Scratch {
 
 pub(crate) fn run(command: &DrillCommand) -> Outcome {
     let (DrillCommand::Concert(args) | DrillCommand::Coupon(args) | DrillCommand::Auction(args)) = command;
-    enough_descriptors(args.connections as usize).map_err(Failure::Usage)?;
+    enough_descriptors(args.connections as usize * args.nodes.unwrap_or(1) as usize).map_err(Failure::Usage)?;
     let facts = match command {
         DrillCommand::Concert(_) => play(args, &settle(args, "concert")?)?,
         DrillCommand::Coupon(_) => play(args, &settle(args, "coupon")?)?,
@@ -171,8 +188,9 @@ fn enough_descriptors(connections: usize) -> anyhow::Result<()> {
 }
 
 fn settle(args: &EventArgs, event: &'static str) -> Result<Setting, Failure> {
-    if args.sql.is_some() {
-        return Err(Failure::Usage(anyhow!("--sql is for drill auction: coupons and rooms are not kept there")));
+    if args.sql.is_some() && args.nodes.is_none() {
+        let says = "--sql is for drill auction, or with --nodes: coupons and rooms are not kept in a database alone";
+        return Err(Failure::Usage(anyhow!(says)));
     }
     if event == "coupon" && args.rate.is_some() {
         return Err(Failure::Usage(anyhow!("--rate is for drill concert: a rush without a room admits all")));
@@ -226,15 +244,39 @@ fn play(args: &EventArgs, setting: &Setting) -> Result<Facts, Failure> {
     let local = tokio::task::LocalSet::new();
     if let Some(url) = &args.url {
         let address = address_of(url).map_err(Failure::Usage)?;
-        let played = local.block_on(&runtime, event::play(setting, address, None))?;
+        let played = local.block_on(&runtime, event::play(setting, Rc::new(Place::at(address))))?;
         return Ok(outcome::facts(setting, &played, Vec::new()));
     }
     let scratch = Scratch::new(&args.data)?;
-    let server = Server::start(&scratch.0, &setting.keys, setting.room.is_some(), None)?;
-    let address = server.address;
-    let played = local.block_on(&runtime, event::play(setting, address, Some(server)))?;
+    if args.nodes.is_some() {
+        return local.block_on(&runtime, on_nodes(args, setting, &scratch.0));
+    }
+    let server = Server::start(&scratch.0, &setting.keys, setting.room.is_some(), &Stores::Directory)?;
+    let played = local.block_on(&runtime, event::play(setting, Rc::new(Place::alone(server))))?;
     let stored = firstcome::sqlite::verify(&scratch.0).map_err(Failure::Store)?;
     Ok(outcome::facts(setting, &played, stored))
+}
+
+/// The same over many nodes, which share what they serve.
+async fn on_nodes(args: &EventArgs, setting: &Setting, scratch: &Path) -> Result<Facts, Failure> {
+    let mut backing = Backing::open(args, scratch).await?;
+    let playing = async {
+        let place = Rc::new(backing.start_nodes(scratch, &setting.keys, setting.room.is_some())?);
+        let played = event::play(setting, Rc::clone(&place)).await?;
+        let mut facts = outcome::facts(setting, &played, backing.sound().await?);
+        facts.checks.extend(in_sql::all(&backing.sql, setting, &played.people.history).await?);
+        facts.conditions.extend([backing.nodes(), ("store".to_owned(), backing.store())]);
+        Ok(facts)
+    };
+    // Whoever stops the drill also stops what it has started: that is dropped here.
+    let facts = tokio::select! {
+        facts = playing => facts,
+        () = told_to_stop() => Err(Failure::Refused(anyhow!("stopped before it was done"))),
+    };
+    let ended = backing.end().await;
+    let facts = facts?;
+    ended?;
+    Ok(facts)
 }
 
 /// What programs need most: the stable part of `report.json`.

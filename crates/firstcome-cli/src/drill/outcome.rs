@@ -36,7 +36,8 @@ pub(crate) fn facts(setting: &Setting, played: &Played, stored: Vec<Check>) -> F
             .restarts
             .iter()
             .map(|restart| Kill {
-                target: "server",
+                target: restart.target.name(),
+                loses: restart.loses,
                 at_s: restart.killed_us as f64 / 1e6,
                 in_flight: restart.in_flight,
                 down_ms: (restart.ready_us - restart.killed_us) / 1_000,
@@ -102,7 +103,9 @@ fn figures(played: &Played, seconds: f64) -> Vec<(String, String)> {
     if let Some(returned) = history.returned {
         rows.push(("slots back after", format!("{:.1} s", returned.took_us as f64 / 1e6)));
     }
-    let oldest_ms = history.records.iter().map(|record| record.age_ms).max().unwrap_or(0);
+    let oldest_ms = history.records.iter().map(|record| u64::from(record.age_ms)).max().unwrap_or(0);
+    // What a node does not say of its age is no figure.
+    let oldest_ms = oldest_ms.saturating_sub(history.rules.stale_us / 1_000);
     rows.push(("oldest answer", format!("{oldest_ms} ms")));
     rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

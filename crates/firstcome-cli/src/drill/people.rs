@@ -90,6 +90,8 @@ pub(crate) struct Stage {
     pub(crate) foreign: Vec<(String, String)>,
     pub(crate) rate_per_s: f64,
     pub(crate) claim_window_us: u64,
+    /// How old what a node answers from may be.
+    pub(crate) stale_us: u64,
 }
 
 impl Stage {
@@ -271,8 +273,8 @@ impl People {
         }
         record.poll_after_ms = body.poll_after_ms.unwrap_or(0);
         if let Some(as_of_us) = body.as_of.and_then(|text| clock.of_text(text)) {
-            let age_ms = record.sent_us.saturating_sub(as_of_us) / 1_000;
-            record.age_ms = u16::try_from(age_ms).unwrap_or(u16::MAX);
+            let age_us = record.sent_us.saturating_sub(as_of_us) + self.stage.stale_us;
+            record.age_ms = u16::try_from(age_us / 1_000).unwrap_or(u16::MAX);
         }
         match record.reply {
             Reply::Waiting | Reply::Joined | Reply::JoinedAgain => record.value = body.position.unwrap_or(0),

@@ -165,9 +165,35 @@ pub(crate) struct RoomSeen {
     pub(crate) rate_per_s: f64,
 }
 
-/// A time without server.
+/// What can be killed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Target {
+    /// The service, or one node of it.
+    Server,
+    Redis,
+    Sql,
+}
+
+impl Target {
+    /// As reports name it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Redis => "redis",
+            Self::Sql => "sql",
+        }
+    }
+}
+
+/// A time in which something was down.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Restart {
+    pub(crate) target: Target,
+    /// Its data were lost too.
+    pub(crate) loses: bool,
+    /// What was known of people in line beyond what is durable was lost with it: that of an embedded server, whose memory has it,
+    /// or the log of the rooms, which lies in Redis. A node of many has a copy of that log only, and SQL what outlives it.
+    pub(crate) forgets: bool,
     pub(crate) killed_us: u64,
     pub(crate) ready_us: u64,
     pub(crate) in_flight: u64,
@@ -191,8 +217,14 @@ pub(crate) struct Rules {
     pub(crate) slice: f64,
     pub(crate) active_max: u64,
     pub(crate) claim_window_us: u64,
+    /// How long a slot lasts that nobody gives back.
+    pub(crate) active_ttl_us: u64,
     /// How far two readings of the same instant may lie apart: resolution of the text, and another machine's clock.
     pub(crate) reading_us: u64,
+    /// Whether many nodes share the room.
+    pub(crate) is_shared: bool,
+    /// How old what a node answers from may be: 0 where one server has it all.
+    pub(crate) stale_us: u64,
 }
 
 /// Everything that was heard.
@@ -212,8 +244,30 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Whether the server was down at some time between these.
+    fn within(&self, from_us: u64, to_us: u64) -> impl Iterator<Item = &Restart> {
+        self.restarts.iter().filter(move |restart| restart.killed_us <= to_us && from_us <= restart.ready_us)
+    }
+
+    /// Whether anything was down at some time between these.
     pub(crate) fn restarted_within(&self, from_us: u64, to_us: u64) -> bool {
-        self.restarts.iter().any(|restart| restart.killed_us <= to_us && from_us <= restart.ready_us)
+        self.within(from_us, to_us).next().is_some()
+    }
+
+    /// Whether what was known of the line was lost at some time between these: afterwards all count as just seen, and positions
+    /// are those of a line made anew from what is durable.
+    pub(crate) fn forgotten_within(&self, from_us: u64, to_us: u64) -> bool {
+        self.within(from_us, to_us).any(|restart| restart.forgets)
+    }
+
+    /// For how long Redis was down between these: contacts of that time are told to the room afterwards.
+    pub(crate) fn unheard_us(&self, from_us: u64, to_us: u64) -> u64 {
+        let redis = self.within(from_us, to_us).filter(|restart| restart.target == Target::Redis);
+        redis.map(|restart| restart.ready_us - restart.killed_us).sum()
+    }
+
+    /// Whether a node ended so soon after these that it may not have passed on yet who was there.
+    pub(crate) fn may_be_unheard(&self, from_us: u64, to_us: u64) -> bool {
+        let (is_shared, to_us) = (self.rules.is_shared, to_us + self.rules.stale_us);
+        is_shared && self.within(from_us, to_us).any(|restart| restart.target == Target::Server)
     }
 }

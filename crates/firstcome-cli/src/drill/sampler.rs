@@ -1,6 +1,6 @@
 //! What the room and the coupon say about themselves, four times a second, and how much memory the server takes.
 
-use super::chaos::SharedServer;
+use super::chaos::Place;
 use super::crowd::Crowd;
 use super::record::RoomSeen;
 use super::server::call_on;
@@ -9,7 +9,6 @@ use crate::output::grouped;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
 use std::io::IsTerminal;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -21,8 +20,7 @@ pub(crate) const STEP_MS: u64 = 250;
 /// What is looked at.
 pub(crate) struct Sampler {
     pub(crate) crowd: Rc<Crowd>,
-    pub(crate) address: SocketAddr,
-    pub(crate) server: Option<SharedServer>,
+    pub(crate) place: Rc<Place>,
     pub(crate) room: Option<String>,
     pub(crate) admin: String,
     pub(crate) rss_max: Rc<Cell<u64>>,
@@ -44,21 +42,19 @@ impl Sampler {
     /// Looks for ever.
     pub(crate) async fn run(self) {
         let bar = line(self.seconds);
-        let mut stream = None;
+        let mut streams: Vec<Option<TcpStream>> = self.place.addresses.iter().map(|_| None).collect();
+        let mut node = 0;
         let mut ticks = interval(Duration::from_millis(STEP_MS));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             ticks.tick().await;
-            // A restart holds the lock; there is no memory to read then.
-            if let Some(Ok(server)) = self.server.as_ref().map(|server| server.try_lock()) {
-                self.rss_max.set(self.rss_max.get().max(server.rss().unwrap_or(0)));
-            }
-            if self.crowd.is_up() {
-                if let Some(seen) = self.look(&mut stream).await {
-                    self.crowd.history().rooms.push(seen);
-                }
-            } else {
-                stream = None;
+            self.rss_max.set(self.rss_max.get().max(self.place.rss()));
+            // Each node in its turn: what one says must go on where the last one left it.
+            node = (node + 1) % self.place.addresses.len();
+            if !self.crowd.spread.is_up(node) {
+                streams[node] = None;
+            } else if let Some(seen) = self.look(node, &mut streams[node]).await {
+                self.crowd.history().rooms.push(seen);
             }
             self.show(&bar);
         }
@@ -73,14 +69,14 @@ impl Sampler {
         bar.set_message(format!("waiting {waiting}  active {active}  claims {told}  kills {kills}"));
     }
 
-    async fn look(&self, slot: &mut Option<TcpStream>) -> Option<RoomSeen> {
+    async fn look(&self, node: usize, slot: &mut Option<TcpStream>) -> Option<RoomSeen> {
         let room = self.room.as_deref()?;
         let path = &["/v1/rooms/", room];
         let request = Request { method: "GET", path, key: Some(&self.admin), ..Request::default() };
         let work = async {
             let mut stream = match slot.take() {
                 Some(stream) => stream,
-                None => TcpStream::connect(self.address).await?,
+                None => TcpStream::connect(self.place.addresses[node]).await?,
             };
             let sent_us = self.crowd.clock.now_us();
             let (status, bytes) = call_on(&mut stream, &request).await?;

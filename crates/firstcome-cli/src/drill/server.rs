@@ -36,14 +36,24 @@ struct Launch {
     keys: KeyPair,
     /// Whether people come through a proxy, which says who they are.
     proxied: bool,
-    /// The database that it keeps members and listings in, instead of the directory.
-    sql: Option<String>,
+    stores: Stores,
+}
+
+/// What the service keeps its data in.
+#[derive(Clone)]
+pub(crate) enum Stores {
+    /// Its directory.
+    Directory,
+    /// Members and listings in a database, by its address.
+    Market(String),
+    /// Everything in servers that other nodes share, under a secret.
+    Shared { redis: String, sql: String, secret: String },
 }
 
 impl Server {
     /// Starts this program on any free port and waits for the line that names its address.
-    pub(crate) fn start(data: &Path, keys: &KeyPair, proxied: bool, sql: Option<&str>) -> anyhow::Result<Self> {
-        let launch = Launch { data: data.to_owned(), keys: keys.clone(), proxied, sql: sql.map(str::to_owned) };
+    pub(crate) fn start(data: &Path, keys: &KeyPair, proxied: bool, stores: &Stores) -> anyhow::Result<Self> {
+        let launch = Launch { data: data.to_owned(), keys: keys.clone(), proxied, stores: stores.clone() };
         let (child, address) = launch.run("127.0.0.1:0")?;
         Ok(Self { child, address, launch })
     }
@@ -101,8 +111,16 @@ impl Launch {
         if self.proxied {
             command.args(["--trusted-proxy", "127.0.0.1/32"]);
         }
-        if let Some(sql) = &self.sql {
-            command.args(["--sql", sql]);
+        command.env_remove("FIRSTCOME_REDIS").env_remove("FIRSTCOME_SQL");
+        match &self.stores {
+            Stores::Directory => {}
+            Stores::Market(sql) => {
+                command.args(["--sql", sql]);
+            }
+            // Addresses may hold passwords, which a list of processes would show.
+            Stores::Shared { redis, sql, secret } => {
+                command.env("FIRSTCOME_REDIS", redis).env("FIRSTCOME_SQL", sql).env("FIRSTCOME_SECRET", secret);
+            }
         }
         command.env("FIRSTCOME_ADMIN_KEY", &self.keys.admin).env("FIRSTCOME_SERVICE_KEYS", &self.keys.service);
         command.env("FIRSTCOME_LOG", "error").env_remove("FIRSTCOME_DEV");

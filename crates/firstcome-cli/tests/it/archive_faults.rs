@@ -1,6 +1,6 @@
 //! Imports that must not be: the line is named, and nothing of the whole file comes in.
 
-use crate::support::program::firstcome;
+use crate::support::program::{firstcome, rows};
 use crate::support::server::Server;
 use serde_json::{Value, json};
 use std::fs;
@@ -15,7 +15,7 @@ fn filled() -> (tempfile::TempDir, Vec<String>) {
     }
     server.stop();
     let lines = firstcome(directory.path(), &["export", "--data", "data"]).well();
-    (directory, lines.lines().map(str::to_owned).collect())
+    (directory, rows(&lines))
 }
 
 /// A line with some of its members changed; `null` takes a member out.
@@ -35,13 +35,13 @@ fn changed(line: &str, changes: &Value) -> String {
 #[track_caller]
 fn refused(here: &Path, data: &str, name: &str, text: &str, more: &[&str], words: &[&str]) {
     fs::write(here.join(name), text).expect("a file");
-    let before = here.join(data).exists().then(|| firstcome(here, &["export", "--data", data]).well());
+    let before = here.join(data).exists().then(|| rows(&firstcome(here, &["export", "--data", data]).well()));
     let arguments = [&["import", "--data", data][..], more, &[name]].concat();
     let said = firstcome(here, &arguments).with(1);
     for word in words {
         assert!(said.contains(word), "{word:?} is not in {said:?}");
     }
-    let after = firstcome(here, &["export", "--data", data]).well();
+    let after = rows(&firstcome(here, &["export", "--data", data]).well());
     assert_eq!(after, before.unwrap_or_default(), "all or nothing");
 }
 

@@ -1,6 +1,6 @@
 //! Directories that are in use, foreign, of a later version, damaged, or contradict the rules: refused, and told why.
 
-use crate::support::program::firstcome;
+use crate::support::program::{firstcome, rows};
 use crate::support::server::Server;
 use crate::support::wait_for;
 use rusqlite::Connection;
@@ -57,7 +57,7 @@ fn a_directory_in_use_is_refused_to_a_second_service_and_can_be_read() {
     let report = firstcome(directory.path(), &VERIFY).well();
     assert!(report.contains("\"breaches\": 0"), "{report}");
     let lines = firstcome(directory.path(), &EXPORT).well();
-    assert_eq!(lines.lines().count(), 2, "{lines}");
+    assert_eq!(rows(&lines).len(), 2, "{lines}");
     // Nobody was disturbed by that.
     assert_eq!(client.claim("launch", "bob", None).expect("it is answered").status, 201);
     server.stop();
@@ -85,7 +85,7 @@ fn beside_a_busy_service_every_look_is_whole() {
             let (report, lines) = (firstcome(directory.path(), &VERIFY), firstcome(directory.path(), &EXPORT));
             done.store(look == 5 || report.code != Some(0) || lines.code != Some(0), Ordering::Relaxed);
             report.well();
-            let serials: Vec<Value> = lines.well().lines().skip(1).map(serial).collect();
+            let serials: Vec<Value> = rows(&lines.well()).iter().skip(1).map(|row| serial(row)).collect();
             assert_eq!(serials, Vec::from_iter(1..=serials.len()));
             assert!(told <= serials.len(), "{told} were told, {} are there", serials.len());
         }

@@ -2,7 +2,7 @@
 
 use crate::support::machine_has;
 use crate::support::program::{Ended, PROGRAM, command, firstcome, run_for};
-use firstcome_servers::Kind;
+use firstcome_servers::{Durability, Kind, Options};
 use serde_json::Value;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -126,6 +126,76 @@ fn random_bids_on(sql: &str, name: &str, kind: Kind) {
     assert!(400 < report["bids"].as_u64().unwrap_or(0) && 0 < report["sales"].as_u64().unwrap_or(0), "{said}");
 }
 
+/// A directory where a server may run, if this machine has those that many nodes need.
+fn room_for_nodes(sql: Kind) -> Option<tempfile::TempDir> {
+    for kind in [Kind::Redis, sql] {
+        if !machine_has(&kind.to_string(), firstcome_servers::Server::is_installed(kind)) {
+            return None;
+        }
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    // Root runs PostgreSQL as somebody else, who must be able to get there.
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("it is ours");
+    Some(directory)
+}
+
+/// What was killed, and whether its data went too, in their order.
+fn killed(report: &Value) -> Vec<(&str, bool)> {
+    let kills = report["kills"].as_array().expect("kills");
+    kills.iter().filter_map(|kill| Some((kill["target"].as_str()?, kill["data_lost"].as_bool()?))).collect()
+}
+
+#[test]
+fn a_concert_on_many_nodes_holds_every_promise_though_redis_loses_its_data() {
+    let Some(directory) = room_for_nodes(Kind::Postgres) else { return };
+    let size = ["--people", "1200", "--stock", "150", "--seconds", "26", "--kill", "3", "--nodes", "3"];
+    let said = drill(directory.path(), &[&["concert", "--report", "report"], &size[..]].concat(), None).well();
+    assert!(said.contains("\"violations\": []"), "{said}");
+    all_held(directory.path(), 1_200, 150, 3);
+    let report = report(directory.path());
+    assert_eq!(killed(&report), [("server", false), ("sql", false), ("redis", true)]);
+    let checks = report["checks"].as_array().expect("checks");
+    for of_sql in ["claims_in_sql", "serials_in_sql", "room_in_sql"] {
+        assert!(checks.iter().any(|check| check["invariant"] == of_sql), "{checks:#?}");
+    }
+}
+
+#[test]
+fn a_rush_for_coupons_on_many_nodes_over_mariadb_holds_every_promise() {
+    let Some(directory) = room_for_nodes(Kind::MariaDb) else { return };
+    let size = ["--people", "4000", "--stock", "800", "--seconds", "12", "--kill", "3", "--nodes", "3", "--seed", "2"];
+    let arguments = [&["coupon", "--sql", "mariadb", "--report", "report"], &size[..]].concat();
+    let said = drill(directory.path(), &arguments, None).well();
+    assert!(said.contains("\"violations\": []"), "{said}");
+    all_held(directory.path(), 4_000, 800, 3);
+    let report = report(directory.path());
+    assert_eq!(killed(&report), [("server", false), ("sql", false), ("redis", false)]);
+    assert!(report["conditions"].to_string().contains("MariaDB"), "{}", report["conditions"]);
+}
+
+#[test]
+fn auctions_on_many_nodes_hold_every_promise_on_a_redis_that_runs() {
+    let Some(directory) = room_for_nodes(Kind::Postgres) else { return };
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let options = Options::new(Durability::Quick).within(directory.path());
+    let redis = runtime.block_on(firstcome_servers::Server::start(Kind::Redis, &options)).expect("it starts");
+    let client = redis::Client::open(redis.url()).expect("an address");
+    let mut keeper = client.get_connection().expect("it answers");
+    redis::cmd("SET").arg("mine").arg(7).exec(&mut keeper).expect("it is set");
+    let size = ["--people", "400", "--stock", "24", "--seconds", "12", "--kill", "2", "--nodes", "2"];
+    let arguments = [&["auction", "--redis", redis.url(), "--report", "report"], &size[..]].concat();
+    let said = drill(directory.path(), &arguments, None).well();
+    let mine: i64 = redis::cmd("GET").arg("mine").query(&mut keeper).expect("it is there");
+    let keys: String = redis::cmd("INFO").arg("keyspace").query(&mut keeper).expect("it says");
+    assert!(mine == 7 && keys.matches("db").count() == 1, "the drill leaves something: {keys}");
+    drop(redis);
+    assert!(said.contains("\"violations\": []"), "{said}");
+    let report = promises_held(directory.path(), 2);
+    // A Redis that is not the drill's own is not killed.
+    assert_eq!(killed(&report), [("server", false), ("sql", false)]);
+    assert!(100 < report["bids"].as_u64().unwrap_or(0) && 0 < report["sales"].as_u64().unwrap_or(0), "{said}");
+}
+
 #[test]
 fn a_drill_that_cannot_be_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -139,6 +209,13 @@ fn a_drill_that_cannot_be_is_refused() {
         &["concert", "--bids", "10"],
         &["auction", "--sql", "redis"],
         &["auction", "--bids", "0"],
+        &["concert", "--nodes", "0"],
+        &["concert", "--nodes", "17"],
+        &["coupon", "--nodes", "2", "--url", "http://127.0.0.1:1"],
+        &["coupon", "--redis", "redis://127.0.0.1:1"],
+        &["coupon", "--nodes", "2", "--redis", "redis+cluster://127.0.0.1:1"],
+        &["coupon", "--nodes", "2", "--redis", "redis://127.0.0.1:1/3"],
+        &["coupon", "--nodes", "2", "--sql", "sqlite"],
         &["auction", "--url", "http://127.0.0.1:1", "--sql", "postgres://localhost/none"],
     ] {
         firstcome(directory.path(), &[&["drill"], arguments].concat()).with(2);

@@ -1,7 +1,7 @@
 //! The service is killed again and again while people claim. Whoever was told something must find it true for ever.
 
 use crate::support::http::{Answer, Client, Lost};
-use crate::support::program::{PROGRAM, command, firstcome, run, wait};
+use crate::support::program::{PROGRAM, command, firstcome, rows, run, wait};
 use crate::support::server::Server;
 use crate::support::{Rng, kill_rounds, wait_for};
 use firstcome::edge::Stopwatch;
@@ -222,7 +222,7 @@ fn what_was_told_survives_every_kill() {
 }
 
 /// Kills a child that does something with a directory after a part of a time.
-fn kill_within(command: &mut Command, longest: Duration, rng: &mut Rng) {
+pub(crate) fn kill_within(command: &mut Command, longest: Duration, rng: &mut Rng) {
     let pause = Duration::from_micros(rng.below(longest.as_micros() as u64 + 1));
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
     let watch = Stopwatch::start();
@@ -258,8 +258,8 @@ fn a_first_start_that_is_killed_hinders_no_later_one() {
 fn an_import_that_is_killed_leaves_all_or_nothing() {
     const WINNERS: usize = 20_000;
     let directory = tempfile::tempdir().expect("a directory");
-    let rows: String = (0..WINNERS).map(|number| format!("launch,person-{number}\n")).collect();
-    std::fs::write(directory.path().join("winners.csv"), format!("coupon,user\n{rows}")).expect("a file");
+    let winners: String = (0..WINNERS).map(|number| format!("launch,person-{number}\n")).collect();
+    std::fs::write(directory.path().join("winners.csv"), format!("coupon,user\n{winners}")).expect("a file");
     let import = |data: &str| {
         let mut import = command(PROGRAM, directory.path());
         import.args(["import", "--coupon", "launch=20000", "winners.csv", "--data", data]);
@@ -282,7 +282,7 @@ fn an_import_that_is_killed_leaves_all_or_nothing() {
             &data,
         ]))
         .stop();
-        let lines = firstcome(directory.path(), &["export", "--data", &data]).well().lines().count();
+        let lines = rows(&firstcome(directory.path(), &["export", "--data", &data]).well()).len();
         assert!(lines == 0 || lines == WINNERS + 1, "{lines} lines");
         firstcome(directory.path(), &["verify", "--data", &data]).well();
     }

@@ -6,6 +6,8 @@
 mod archive;
 mod archive_faults;
 mod archive_market;
+mod archive_nodes;
+mod archive_rooms;
 mod bad_files;
 mod bench;
 mod container;

@@ -12,10 +12,11 @@ use std::path::Path;
 #[test]
 fn help_is_there_on_every_level() {
     let directory = tempfile::tempdir().expect("a directory");
-    let levels: [&[&str]; 15] = [
+    let levels: [&[&str]; 16] = [
         &[],
         &["serve"],
         &["verify"],
+        &["reconcile"],
         &["export"],
         &["import"],
         &["plan"],

@@ -6,7 +6,7 @@ use crate::support::server::Server;
 use crate::support::wait_for;
 use crate::support::world::{SECRET, World};
 use firstcome_servers::Kind;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A key that a node has shown.
 fn shown(server: &mut Server, name: &str) -> String {
@@ -186,4 +186,118 @@ fn servers_that_may_lose_or_mix_up_what_was_told_are_refused() {
     wait_for("readiness", || (node.client().get("/readyz").status == 200).then_some(()));
     assert_eq!(Client::with_key(node.address(), &admin).get("/v1/coupons/early").json()["durability"], "gate");
     node.stop();
+}
+
+/// Runs a command on both servers.
+fn say(world: &World, words: &[&str], with_secret: bool) -> Ended {
+    let mut said = command(PROGRAM, world.here());
+    said.args(words).args(["--redis", world.redis.url(), "--sql", world.sql.url()]);
+    if with_secret {
+        said.env("FIRSTCOME_SECRET", SECRET);
+    }
+    run(&mut said)
+}
+
+/// Verify lists every invariant, with what was checked of a coupon with two claims.
+fn lists_every_invariant(world: &World) {
+    let report: Value = serde_json::from_str(&say(world, &["verify"], true).well()).expect("JSON");
+    assert_eq!((&report["breaches"], &report["not_checked"]), (&json!(0), &json!([])));
+    let checks = report["checks"].as_array().expect("checks");
+    let counts: Vec<(&str, u64)> = checks
+        .iter()
+        .map(|check| (check["invariant"].as_str().expect("a text"), check["checked"].as_u64().expect("a count")))
+        .collect();
+    let wanted = [
+        ("no oversell", 1),
+        ("one each", 2),
+        ("gapless", 2),
+        ("in order", 2),
+        ("every claim belongs", 2),
+        ("users and attributes", 2),
+        ("an idempotency key has one effect", 2),
+        ("a redemption", 0),
+        ("a coupon stands", 1),
+        ("names and settings of coupons", 1),
+        ("a dead letter", 0),
+        ("every ticket and slot", 0),
+        ("users of tickets", 0),
+        ("one living place", 0),
+        ("in line, in a slot or gone", 0),
+        ("an admission stands once", 0),
+        ("the line has reached", 0),
+        ("no number is above", 0),
+        ("names and settings of rooms", 0),
+        ("every secret opens", 5),
+        ("an open gate", 1),
+        ("a gate goes on", 1),
+        ("what a gate counts", 1),
+        ("a gate judges", 1),
+        ("a gate knows", 4),
+        ("an open log", 0),
+        ("the image of a log", 0),
+        ("a log leads to", 0),
+        ("nobody was let in", 0),
+        ("records are a chain", 0),
+    ];
+    for ((invariant, count), (beginning, checked)) in counts.iter().zip(wanted) {
+        assert!(
+            invariant.starts_with(beginning) && *count == checked,
+            "{invariant}: {count}, not {beginning}: {checked}"
+        );
+    }
+    assert_eq!(counts.len(), wanted.len() + 11, "and the rest of the market");
+    let ended = firstcome(world.here(), &["verify", "--sql", world.sql.url()]);
+    let report: Value = serde_json::from_str(&ended.well()).expect("JSON");
+    assert_eq!(report["checks"].as_array().map(Vec::len), Some(19 + 12));
+    assert!(report["not_checked"][0].as_str().is_some_and(|it| it.contains("FIRSTCOME_SECRET")), "{report}");
+}
+
+#[test]
+fn verify_and_reconcile_see_what_redis_and_the_database_have() {
+    let Some(world) = World::start(Kind::Postgres) else { return };
+    let (redis, sql) = (world.redis.url(), world.sql.url());
+    let say = |words: &[&str], with_secret: bool| say(&world, words, with_secret);
+    refused(say(&["verify"], false), 3, &["no tables of a deployment"]);
+    refused(say(&["reconcile"], false), 3, &["no tables of a deployment"]);
+    world.migrate(sql);
+    let mut node = Server::spawn(world.node().args(["--coupon", "launch=5"]));
+    let service = shown(&mut node, "service");
+    for user in ["ann", "bob"] {
+        let claim = Client::with_key(node.address(), &service).claim("launch", user, Some(user)).expect("an answer");
+        assert_eq!(claim.status, 201, "{}", claim.text());
+    }
+    // Beside the node.
+    lists_every_invariant(&world);
+    let found = |ended: Ended, code: i32| {
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        let report: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+        let finding = report["findings"][0].clone();
+        assert_eq!((&finding["kind"], &finding["name"]), (&json!("coupon"), &json!("launch")), "{report}");
+        (
+            finding["state"].as_str().unwrap_or_default().to_owned(),
+            finding["repair"].as_str().unwrap_or_default().to_owned(),
+        )
+    };
+    let is = |state: &str, repair: &str| (state.to_owned(), repair.to_owned());
+    assert_eq!(found(say(&["reconcile"], false), 0), is("fine", "none"));
+    world.redis(&["HSET", "fc:{c1}:gate", "void", "2"]);
+    assert_eq!(found(say(&["reconcile"], false), 1), is("miscounted", "none"));
+    refused(say(&["verify"], true), 1, &["1 breaches found"]);
+    refused(say(&["reconcile", "--fix"], false), 2, &["FIRSTCOME_SECRET"]);
+    assert_eq!(found(say(&["reconcile", "--fix"], true), 0), is("miscounted", "done"));
+    assert_eq!(found(say(&["reconcile"], false), 0), is("fine", "none"));
+    say(&["verify"], true).well();
+    // The node goes on.
+    let claim = Client::with_key(node.address(), &service).claim("launch", "cid", None).expect("an answer");
+    assert_eq!((claim.status, claim.json()["serial"].as_u64()), (201, Some(3)), "{}", claim.text());
+    node.stop();
+    let nobody = ["--redis", "redis://:s3cret@127.0.0.1:1", "--sql", sql];
+    refused(firstcome(world.here(), &[&["verify"], &nobody[..]].concat()), 3, &["no server answers at 127.0.0.1:1"]);
+    refused(firstcome(world.here(), &[&["reconcile"], &nobody[..]].concat()), 3, &["no server answers at 127.0.0.1:1"]);
+    refused(
+        firstcome(world.here(), &["reconcile", "--redis", redis, "--sql", "sqlite://s3cret"]),
+        2,
+        &["the address must be"],
+    );
+    refused(firstcome(world.here(), &["verify", "--redis", redis]), 2, &["--sql"]);
 }

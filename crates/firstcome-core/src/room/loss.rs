@@ -100,6 +100,15 @@ impl Room {
         Ok(())
     }
 
+    /// The end of what happened may be lost, and nothing of it was told but that numbers up to `ceiling` were drawn: those that
+    /// are not drawn here are unknown. Everybody of whom is known counts as just seen; nobody is admitted before
+    /// `grace_until`.
+    pub fn lose_end(&mut self, ceiling: u32, grace_until: Steady, now: Now) {
+        self.line.lose(ceiling);
+        self.resumed(now);
+        self.grace_until = self.grace_until.max(Some(grace_until));
+    }
+
     /// Whether nothing is known of this number since a loss: whoever has its ticket comes back by [`Self::readmit`].
     pub fn is_unknown(&self, number: Number) -> bool {
         self.line.place(number.0) == Some(Place::Unknown)

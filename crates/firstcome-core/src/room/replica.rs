@@ -33,6 +33,17 @@ pub const TAGS_MAX: usize = 65_536;
 /// Positions whose digests are kept until they are durable. What is durable only after so many more is not compared.
 pub const DIGESTS_MAX: usize = 16_384;
 
+/// How a join led to its number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drawn {
+    /// It was drawn.
+    New,
+    /// The same request had it.
+    SameRequest,
+    /// The same user had it.
+    SameUser,
+}
+
 /// What an entry led to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
@@ -45,9 +56,9 @@ pub enum Outcome {
     Ticket(Option<TicketView>),
     /// What became of giving up a ticket.
     Left(Result<(), Rejection>),
-    /// An entry with this tag came before, and this one has no effect. The number that the first one led to, if it was a
-    /// join that was not refused.
-    Repeated(Option<Number>),
+    /// An entry with this tag came before, and this one has no effect. The number that the first one led to, and how, if it
+    /// was a join that was not refused.
+    Repeated(Option<(Number, Drawn)>),
     /// It is done; there is nothing to say.
     Done,
     /// Whoever writes down what is durable has another room at that position. One of the two copies is wrong, and
@@ -157,12 +168,23 @@ impl Replica {
         self.unsettled.get(&number.0).map_or(voided_at, |&position| position.max(voided_at))
     }
 
+    /// The digest at an earlier position. `None` if it is not kept any more, or that is none.
+    pub fn digest_at(&self, position: u64) -> Option<u64> {
+        let behind = usize::try_from(self.position.checked_sub(position)?).ok()?;
+        self.digests.iter().rev().nth(behind).copied()
+    }
+
     /// What has to be made durable next, with the positions, in order: all that is not, of entries after `after`.
     ///
     /// Whoever writes it down must write all of an entry or nothing of it, with the position and the digest.
     pub fn pending_changes_after(&self, after: u64) -> impl Iterator<Item = (u64, &Record)> {
         let first = self.pending.partition_point(|(position, _)| *position <= after);
         self.pending.range(first..).map(|(position, record)| (*position, record))
+    }
+
+    /// How much has to be made durable.
+    pub fn pending_count(&self) -> usize {
+        self.pending.len()
     }
 
     /// Applies the next entry, and adds to `changes` what became different.
@@ -213,6 +235,11 @@ impl Replica {
             Entry::Tick => self.room.tick(now, changes),
             Entry::Resumed => self.room.resumed(now),
             Entry::Ceiling(ceiling) => self.ceiling = self.ceiling.max(*ceiling),
+            Entry::Lost { ceiling, grace_ms, branch } => {
+                self.story = mixed(mixed(self.story, self.position), *branch);
+                self.ceiling = self.ceiling.max(*ceiling);
+                self.room.lose_end(*ceiling, now.steady.plus_ms(*grace_ms), now);
+            }
             Entry::Put { settings, tag } => {
                 self.tags.remember(*tag, None);
                 self.room.replace_settings((**settings).clone(), now);
@@ -241,7 +268,7 @@ impl Replica {
             },
             Err(rejection) => Err(rejection),
         };
-        self.tags.remember(tag, found.as_ref().ok().map(view_of).map(|view| view.number));
+        self.tags.remember(tag, found.as_ref().ok().map(|joined| (view_of(joined).number, drawn_of(joined))));
         Outcome::Joined(found)
     }
 
@@ -269,7 +296,7 @@ impl Replica {
         let position = match (outcome, entry) {
             (Outcome::Joined(Ok(joined)), _) => self.decided_at(view_of(joined).number).max(settings_at),
             (Outcome::Joined(Err(Rejection::KeyReused(number))), _) => self.decided_at(*number),
-            (Outcome::Repeated(Some(number)), _) => self.decided_at(*number).max(settings_at),
+            (Outcome::Repeated(Some((number, _))), _) => self.decided_at(*number).max(settings_at),
             (Outcome::Joined(Err(_)) | Outcome::Repeated(None), _) => settings_at,
             (Outcome::Done, Entry::Put { .. } | Entry::Close { .. }) => settings_at,
             (Outcome::NoNumber | Outcome::Diverged, _) => 0,
@@ -310,6 +337,14 @@ const fn view_of(joined: &Joined) -> &TicketView {
     }
 }
 
+const fn drawn_of(joined: &Joined) -> Drawn {
+    match joined {
+        Joined::New(_) => Drawn::New,
+        Joined::SameRequest(_) => Drawn::SameRequest,
+        Joined::SameUser(_) => Drawn::SameUser,
+    }
+}
+
 /// A change as numbers, for a digest.
 fn told(change: &Change) -> [u64; 4] {
     let instant = |at: Steady| at.as_us() as u64;
@@ -328,7 +363,7 @@ fn told(change: &Change) -> [u64; 4] {
 
 /// The tags of the last entries of which a second one would have a second effect, and the numbers they led to.
 struct Tags {
-    known: HashMap<u64, Option<Number>, RandomState>,
+    known: HashMap<u64, Option<(Number, Drawn)>, RandomState>,
     order: VecDeque<u64>,
 }
 
@@ -337,11 +372,11 @@ impl Tags {
         Self { known: HashMap::with_hasher(hasher), order: VecDeque::new() }
     }
 
-    fn find(&self, tag: u64) -> Option<Option<Number>> {
+    fn find(&self, tag: u64) -> Option<Option<(Number, Drawn)>> {
         self.known.get(&tag).copied()
     }
 
-    fn remember(&mut self, tag: u64, number: Option<Number>) {
+    fn remember(&mut self, tag: u64, number: Option<(Number, Drawn)>) {
         if self.order.len() == TAGS_MAX
             && let Some(oldest) = self.order.pop_front()
         {

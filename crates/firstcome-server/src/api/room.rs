@@ -8,7 +8,7 @@ use crate::accept::Peer;
 use crate::auth::Scope;
 use crate::error::{Code, Problem};
 use crate::metrics::Route;
-use crate::pass::{DOMAIN, Grant};
+use crate::pass::{DOMAIN, Grant, PassError};
 use crate::rfc3339::format as instant;
 use crate::state::App;
 use axum::Json;
@@ -62,14 +62,27 @@ fn pass_of(app: &App, room: &RoomName, answer: &TicketAnswer) -> Result<Option<(
     Ok(Some((passes.mint(&grant), grant.expires_at)))
 }
 
+/// What a pass says, if it is one of ours, or why not. Another node may have made the secret that it names just now: then
+/// whoever holds the secrets is asked, and where that is not possible nobody can tell.
+async fn read_pass(app: &App, pass: &str) -> Result<Result<Grant, PassError>, Problem> {
+    let read = || app.passes().map_or(Err(PassError::UnknownKey), |passes| passes.read(pass));
+    match read() {
+        Err(PassError::UnknownKey) => {
+            let refreshed = async { app.store.refresh_pass_secrets().await.map(Ok::<_, Rejection>) };
+            answered(app, refreshed).await?.map_err(refused)?;
+            Ok(read())
+        }
+        told => Ok(told),
+    }
+}
+
 /// Whether a pass of this room is valid now, or why not.
 pub(super) async fn judge_pass(
     app: &App,
     room: &RoomName,
     pass: &str,
 ) -> Result<Result<(Grant, PassCheck), &'static str>, Problem> {
-    let Some(passes) = app.passes() else { return Ok(Err("unknown_key")) };
-    let grant = match passes.read(pass) {
+    let grant = match read_pass(app, pass).await? {
         Ok(grant) if grant.room == *room => grant,
         Ok(_) => return Ok(Err("other_room")),
         Err(error) => return Ok(Err(error.code())),
@@ -359,8 +372,7 @@ pub(crate) async fn post_release(State(app): State<Arc<App>>, path: PathName, re
         let wanted = body::parse::<PassBody<'_>>(&bytes)?;
         answered(&app, app.store.room(&room)).await?.map_err(refused)?;
         let invalid = |reason| Problem::new(Code::InvalidPass).with("reason", reason);
-        let passes = app.passes().ok_or_else(|| invalid("unknown_key"))?;
-        let grant = passes.read(&wanted.pass).map_err(|error| invalid(error.code()))?;
+        let grant = read_pass(&app, &wanted.pass).await?.map_err(|error| invalid(error.code()))?;
         if grant.room != room {
             return Err(invalid("other_room"));
         }

@@ -223,16 +223,29 @@ async fn a_room_at_two_nodes() {
     };
     let pass = admitted(&one, &ann).await;
     assert_eq!(two.send(poll(&bob)).await.is(200).json()["state"], "waiting");
+    let metrics = two.send(Ask::get("/metrics").by(ADMIN)).await.is(200).body();
+    for line in ["firstcome_rooms 1", "firstcome_room_waiting 1", "firstcome_room_active 1"] {
+        assert!(metrics.lines().any(|told| told.split('.').next() == Some(line)), "{line}: {metrics}");
+    }
     // The pass of one node counts at the other, for one claim, and no longer than its slot.
     let with_pass = |pass: &str| Ask::post("/v1/coupons/seat/claims").json(&json!({})).header("x-firstcome-pass", pass);
     assert_eq!(two.send(with_pass(&pass)).await.is(201).json()["serial"], 1);
     let release = Ask::post("/v1/rooms/hall/passes/release").by(SERVICE).json(&json!({"pass": pass}));
     two.send(release).await.is(204);
     one.until(403, || with_pass(&pass)).await.refused(403, "invalid_pass");
-    // Another node's newer secret is known within seconds.
+    // What another node's newer secret has signed counts at once, also at a node that comes only now.
     one.send(Ask::post("/v1/pass-keys").by(ADMIN)).await.is(201);
     let pass = admitted(&one, &bob).await;
-    two.until(201, || with_pass(&pass)).await;
+    assert_eq!(two.send(with_pass(&pass)).await.is(201).json()["serial"], 2);
+    let cid = one.send(join()).await.is(201).json();
+    let release = Ask::post("/v1/rooms/hall/passes/release").by(SERVICE).json(&json!({"pass": pass}));
+    one.send(release).await.is(204);
+    let pass = admitted(&one, &cid).await;
+    let three = world.node().await;
+    assert_eq!(three.send(with_pass(&pass)).await.is(201).json()["serial"], 3);
+    let four = world.node().await;
+    let keys = four.send(Ask::get("/v1/pass-keys")).await.is(200).json();
+    assert_eq!(keys["items"].as_array().map(Vec::len), Some(2), "{keys}");
     assert_eq!(two.send(Ask::get("/v1/rooms/hall")).await.is(200).json()["waiting"], 0);
 }
 

@@ -271,7 +271,11 @@ impl<D: Held> Node<D> {
                     if judged.drains {
                         drain::call(self, cell);
                     }
-                    return Ok((judged, generation));
+                    // Another connection meanwhile may be one to another server, whose gate nobody has looked at.
+                    if cell.trusted.load(Ordering::Relaxed) == self.doubts() {
+                        return Ok((judged, generation));
+                    }
+                    is_begun |= judged.words.iter().any(|word| matches!(word, Word::Drawn(_)));
                 }
                 Ok(Asked::Lost) => cell.trusted.store(u64::MAX, Ordering::Relaxed),
                 // A script that fails in the middle has met what is no gate of ours. Its entry may stand.

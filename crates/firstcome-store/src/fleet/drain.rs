@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// The first pause after a failure, and the longest. A random part of it is taken.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
@@ -108,6 +108,27 @@ async fn drain<D: Held>(node: Weak<Node<D>>, cell: Arc<Cell>) {
 }
 
 impl<D: Held> Node<D> {
+    /// Drains until the database has every ticket that was drawn. False if another node does so, and takes longer than a
+    /// claim would wait.
+    pub(super) async fn drain_all(&self, cell: &Arc<Cell>) -> Result<bool, StoreError> {
+        let until = Instant::now() + self.options.patience;
+        let mut outgoing = Outgoing::default();
+        loop {
+            if matches!(self.round(cell, &mut outgoing).await?, Round::On) {
+                continue;
+            }
+            let row = self.truth.coupon_again(cell.keys.coupon).await?;
+            let probe = self.gate.probe(cell.keys, row.generation, row.position).await?;
+            if probe.ticket == Some(row.position) {
+                return Ok(true);
+            }
+            if until < Instant::now() {
+                return Ok(false);
+            }
+            sleep(PAUSE_MIN).await;
+        }
+    }
+
     /// Reports what was written, and writes what is next. Three round trips, in which up to some thousand claims are written.
     async fn round(&self, cell: &Arc<Cell>, outgoing: &mut Outgoing) -> Result<Round, StoreError> {
         let row = cell.row();

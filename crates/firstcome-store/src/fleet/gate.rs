@@ -51,11 +51,11 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    fn key(self, name: &'static str) -> impl fmt::Display {
+    pub(super) fn key(self, name: &'static str) -> impl fmt::Display {
         fmt::from_fn(move |f| write!(f, "fc:{{c{}}}:{name}", self.coupon))
     }
 
-    fn of(self, name: &'static str, generation: i64) -> impl fmt::Display {
+    pub(super) fn of(self, name: &'static str, generation: i64) -> impl fmt::Display {
         fmt::from_fn(move |f| write!(f, "fc:{{c{}}}:{name}:{generation}", self.coupon))
     }
 }

@@ -63,15 +63,11 @@ impl<D: Held> Node<D> {
                 cell.trusted.store(doubts, Ordering::Relaxed);
                 return Ok(());
             }
-            if until < Instant::now() {
-                let says = "another node has been making a gate anew for too long";
-                return Err(StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says))));
-            }
-            sleep(PAUSE).await;
+            self.wait_for_lease(until).await?;
         }
     }
 
-    /// Makes a gate anew. False, and nothing is open, if another node does, or Redis was lost again.
+    /// Makes a gate anew that is not whole. False, and nothing is changed, if another node does or has just done it.
     async fn rebuild(&self, cell: &Arc<Cell>, row: &CouponRow, probe: &Probe) -> Result<bool, StoreError> {
         if !self.gate.seize(cell.keys).await? {
             return Ok(false);
@@ -81,6 +77,11 @@ impl<D: Held> Node<D> {
             self.gate.unseize(cell.keys).await?;
             return Ok(false);
         }
+        self.begin_anew(cell, row, probe).await
+    }
+
+    /// Begins the next generation, under the lease. False, and nothing is open, if that is over or Redis was lost again.
+    async fn begin_anew(&self, cell: &Arc<Cell>, row: &CouponRow, probe: &Probe) -> Result<bool, StoreError> {
         let before = row.generation;
         // Another node may have had the lease before, and be slow: whatever it brings in is of a generation that is over.
         let Some(row) = self.truth.next_generation(row.id, before).await? else { return Ok(false) };
@@ -91,6 +92,16 @@ impl<D: Held> Node<D> {
         if !self.gate.clear(cell.keys, &over).await? {
             return Ok(false);
         }
+        if !self.fill(cell, &row).await? || !self.gate.open(cell.keys, &row).await? {
+            return Ok(false);
+        }
+        cell.learn(&row);
+        self.counters.rebuilt.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Brings in everybody who has a claim, and their keys, under the lease. False if that is over.
+    async fn fill(&self, cell: &Cell, row: &CouponRow) -> Result<bool, StoreError> {
         let mut after = 0;
         loop {
             let (users, last) = self.truth.users(row.id, after, USERS_MAX).await?;
@@ -113,11 +124,49 @@ impl<D: Held> Node<D> {
                 return Ok(false);
             }
         }
-        if !self.gate.open(cell.keys, &row).await? {
-            return Ok(false);
-        }
-        cell.learn(&row);
-        self.counters.rebuilt.fetch_add(1, Ordering::Relaxed);
         Ok(true)
+    }
+
+    /// Makes a gate anew even if it looks whole: somebody has seen that it is not.
+    pub(super) async fn renew(&self, cell: &Arc<Cell>) -> Result<(), StoreError> {
+        let _one_at_a_time = cell.mending.lock().await;
+        let until = Instant::now() + self.options.patience;
+        loop {
+            let row = self.truth.coupon_again(cell.keys.coupon).await?;
+            let probe = self.gate.probe(cell.keys, row.generation, row.position).await?;
+            if self.gate.seize(cell.keys).await? && self.begin_anew(cell, &row, &probe).await? {
+                return Ok(());
+            }
+            self.wait_for_lease(until).await?;
+        }
+    }
+
+    /// Brings in everybody who has a claim into the gate as it is.
+    pub(super) async fn refill(&self, cell: &Arc<Cell>) -> Result<(), StoreError> {
+        let _one_at_a_time = cell.mending.lock().await;
+        let until = Instant::now() + self.options.patience;
+        loop {
+            if self.gate.seize(cell.keys).await? {
+                // Nobody begins another generation without the lease.
+                let row = self.truth.coupon_again(cell.keys.coupon).await?;
+                let probe = self.gate.probe(cell.keys, row.generation, row.position).await?;
+                let is_open = probe.generation == Some(row.generation);
+                let is_filled = is_open && self.fill(cell, &row).await?;
+                self.gate.unseize(cell.keys).await?;
+                if is_filled || !is_open {
+                    return Ok(());
+                }
+            }
+            self.wait_for_lease(until).await?;
+        }
+    }
+
+    async fn wait_for_lease(&self, until: Instant) -> Result<(), StoreError> {
+        if until < Instant::now() {
+            let says = "another node has been making a gate anew for too long";
+            return Err(StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says))));
+        }
+        sleep(PAUSE).await;
+        Ok(())
     }
 }

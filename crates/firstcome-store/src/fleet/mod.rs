@@ -21,6 +21,7 @@
 //! # Not promised
 //! - That nobody is told `outcome_unknown` when Redis is lost with claims under way: the same request again tells.
 
+mod archive;
 mod cell;
 mod coupon;
 mod deployment;
@@ -32,37 +33,47 @@ mod looks;
 mod mend;
 mod options;
 mod outbox;
+mod reconcile;
 mod room;
+mod survey;
 mod truth;
+mod verify;
 mod wrap;
 
+pub use archive::{FleetArchive, FleetImporter, TransferError};
 pub use deployment::{DeadLetter, migrate};
 pub use examine::{Deployment, Examined, examine};
 pub use options::{FleetError, FleetOptions};
+pub use reconcile::{Finding, Object, Reconciled, Repair, reconcile, repair};
+pub use room::RoomFigures;
+pub use survey::State;
+pub use verify::{Verified, verify};
 pub use wrap::{DeploymentSecret, SECRET_BYTES_MIN};
 
 #[cfg(feature = "conformance")]
 use crate::edge::Clock;
 use crate::edge::{draw_hasher, draw_id};
-use crate::embedded::journal::PassSecret;
 use crate::redis::{Inbox, InboxEvent, Link};
 use crate::sql::Address;
 use cell::Cell;
 use firstcome_core::id::{CouponName, RoomName};
 use gate::Gate;
 use outbox::Notice;
-use parking_lot::{Mutex, RwLock};
-use room::RoomCell;
+use parking_lot::Mutex;
+use room::{RoomCell, Secrets};
 use sqlx::{MySql, Postgres};
 use std::collections::HashMap;
 use std::hash::RandomState;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use tokio::task::JoinHandle;
 use truth::{Held, Time, Truth};
 
 /// Coupons kept in memory at once. Beyond it all are forgotten, and asked for again.
 const COUPONS_MAX: usize = 65_536;
+
+/// Under which name the secret of lock handles is kept.
+pub const HANDLES: &str = "lock_handles";
 
 /// A node of many. Cheap to clone.
 #[derive(Clone)]
@@ -104,6 +115,7 @@ struct Counters {
     transactions: AtomicU64,
     dead_letters: AtomicU64,
     rebuilt: AtomicU64,
+    resumed: AtomicU64,
 }
 
 /// What a node has done since it started. Figures for benchmarks and metrics: no rule rests on them.
@@ -115,8 +127,10 @@ pub struct FleetCounts {
     pub transactions: u64,
     /// Entries that nobody could read, and that were put aside.
     pub dead_letters: u64,
-    /// Gates that this node has made anew from SQL.
+    /// Gates, and logs of rooms, that this node has made anew from SQL.
     pub rebuilt: u64,
+    /// Logs of rooms that went on after another server, or the same after a new start, may have forgotten their ends.
+    pub resumed: u64,
 }
 
 /// One node over one kind of database.
@@ -130,9 +144,7 @@ struct Node<D: Held> {
     by_id: Mutex<HashMap<i64, Weak<Cell>, RandomState>>,
     rooms: Mutex<HashMap<RoomName, Arc<RoomCell>, RandomState>>,
     rooms_by_id: Mutex<HashMap<i64, Weak<RoomCell>, RandomState>>,
-    /// The secrets that sign passes, the newest last.
-    pass_secrets: RwLock<Vec<PassSecret>>,
-    watches_secrets: AtomicBool,
+    secrets: Secrets,
     /// How many times a message may have been missed: whoever was connected may have lost what it kept.
     doubts: AtomicU64,
     counters: Counters,
@@ -169,25 +181,17 @@ impl Fleet {
         options: FleetOptions,
         time: Time,
     ) -> Result<Self, FleetError> {
-        let address = Address::parse(sql)?;
-        let number = draw_id().map_err(FleetError::Chance)?;
-        let name = format!("{number:016x}");
-        let (link, inbox) = Link::open(redis, &gate::channel(&name), options.link.clone()).await?;
-        let gate = Gate { link, node: name };
-        let database = options.database.clone();
-        let (kind, ears) = match &address {
-            Address::Postgres(_) => {
-                let node = Node::new(gate, Truth::open(address, database, secret, time).await?, options).await?;
-                let ears = tokio::spawn(listen(inbox, Arc::downgrade(&node)));
+        let (kind, ears) = match Address::parse(sql)? {
+            address @ Address::Postgres(_) => {
+                let (node, ears) = open_node(redis, address, secret, options, time).await?;
                 (Kind::Postgres(node), ears)
             }
-            Address::MySql(_) => {
-                let node = Node::new(gate, Truth::open(address, database, secret, time).await?, options).await?;
-                let ears = tokio::spawn(listen(inbox, Arc::downgrade(&node)));
+            address @ Address::MySql(_) => {
+                let (node, ears) = open_node(redis, address, secret, options, time).await?;
                 (Kind::MySql(node), ears)
             }
         };
-        Ok(Self { kind, _ears: Arc::new(Ears(ears)) })
+        Ok(Self { kind, _ears: Arc::new(ears) })
     }
 
     /// What this node has done since it started.
@@ -201,6 +205,23 @@ impl Fleet {
     }
 }
 
+/// A node over one kind of database, and what hears for it.
+async fn open_node<D: Held>(
+    redis: &str,
+    address: Address,
+    secret: DeploymentSecret,
+    options: FleetOptions,
+    time: Time,
+) -> Result<(Arc<Node<D>>, Ears), FleetError> {
+    let number = draw_id().map_err(FleetError::Chance)?;
+    let name = format!("{number:016x}");
+    let (link, inbox) = Link::open(redis, &gate::channel(&name), options.link.clone()).await?;
+    let truth = Truth::open(address, options.database.clone(), secret, time).await?;
+    let node = Node::new(Gate { link, node: name }, truth, options).await?;
+    let ears = tokio::spawn(listen(inbox, Arc::downgrade(&node)));
+    Ok((node, Ears(ears)))
+}
+
 impl<D: Held> Node<D> {
     async fn new(gate: Gate, truth: Truth<D>, options: FleetOptions) -> Result<Arc<Self>, FleetError> {
         gate.rights().await?;
@@ -209,7 +230,7 @@ impl<D: Held> Node<D> {
         if belongs != number {
             return Err(FleetError::OtherDeployment);
         }
-        Ok(Arc::new(Self {
+        let node = Arc::new(Self {
             gate,
             truth,
             options,
@@ -218,18 +239,21 @@ impl<D: Held> Node<D> {
             by_id: Mutex::new(HashMap::with_hasher(draw_hasher())),
             rooms: Mutex::new(HashMap::with_hasher(draw_hasher())),
             rooms_by_id: Mutex::new(HashMap::with_hasher(draw_hasher())),
-            pass_secrets: RwLock::default(),
-            watches_secrets: AtomicBool::new(false),
+            secrets: Secrets::default(),
             doubts: AtomicU64::new(0),
             counters: Counters::default(),
-        }))
+        });
+        // Whoever was let in by another node may come here first.
+        node.truth.pass_secrets().await.map(|secrets| node.secrets.begin(secrets))?;
+        node.watch_secrets();
+        Ok(node)
     }
 
     fn counts(&self) -> FleetCounts {
-        let Counters { written, transactions, dead_letters, rebuilt } = &self.counters;
-        let [written, transactions, dead_letters, rebuilt] =
-            [written, transactions, dead_letters, rebuilt].map(|count| count.load(Ordering::Relaxed));
-        FleetCounts { written, transactions, dead_letters, rebuilt }
+        let Counters { written, transactions, dead_letters, rebuilt, resumed } = &self.counters;
+        let [written, transactions, dead_letters, rebuilt, resumed] =
+            [written, transactions, dead_letters, rebuilt, resumed].map(|count| count.load(Ordering::Relaxed));
+        FleetCounts { written, transactions, dead_letters, rebuilt, resumed }
     }
 
     /// How many times the server may have been another one: a gate that was seen to be whole before is looked at again.

@@ -18,16 +18,25 @@ pub struct FleetOptions {
     pub patience: Duration,
     /// Tickets of one coupon that may wait for SQL. Beyond it claims are refused as unavailable.
     pub backlog_max: u64,
+    /// Rows of a room that are written in one transaction, if they came one by one, or read in one query.
+    pub rows_max: u32,
+    /// Rows of one room that may wait for SQL. Beyond it whoever wants anything new is told that it is unavailable.
+    pub rows_waiting_max: usize,
+    /// An image of a room is kept when the entries of its log since the last one have more bytes than this, and than that one.
+    pub image_bytes_min: usize,
 }
 
 impl Default for FleetOptions {
-    /// 8 s of patience, and 65 536 tickets that wait.
+    /// 8 s of patience, 65 536 tickets that wait, and as many rows of a room, 4 096 at once; images after a MiB.
     fn default() -> Self {
         Self {
             link: LinkOptions::default(),
             database: DatabaseOptions::default(),
             patience: Duration::from_secs(8),
             backlog_max: 65_536,
+            rows_max: 4_096,
+            rows_waiting_max: 65_536,
+            image_bytes_min: 1 << 20,
         }
     }
 }

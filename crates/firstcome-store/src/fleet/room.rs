@@ -9,16 +9,24 @@
 //! - Copies are equal at the same position: the rules run on the log and on nothing else.
 //! - Nothing is told that rests on an entry which SQL does not hold, but for numbers without user and key: their ceiling is
 //!   in SQL before any of them is drawn, and their tickets alone bring their holders back.
+//!   Positions are the other exception: they count nobody who has just been let in, though Redis may be lost before SQL has it.
 //! - SQL is written by whoever finds generation, position and digest as they were read, and every copy compares the digest.
-//! - What is answered from a copy is at most [`FRESH_MAX`] old; one that cannot be made newer answers nothing.
+//! - What is answered from a copy is at most [`FRESH_MAX`] old; one that cannot be made newer answers nothing, nor does one
+//!   that is an image alone, which may be of long ago.
+//! - A pass is refused only after the log was asked: whoever has it from another node may be ahead of this one.
 
 mod cell;
+mod figures;
+mod follow;
 pub(super) mod log;
 mod mend;
 mod orders;
 mod scribe;
+mod secrets;
 
 pub(super) use cell::RoomCell;
+pub use figures::RoomFigures;
+pub(super) use secrets::Secrets;
 
 use super::truth::{Held, RoomRow};
 use super::{Fleet, Node, on};
@@ -27,10 +35,10 @@ use crate::embedded::journal::PassSecret;
 use crate::error::StoreError;
 use crate::port::Put;
 use crate::room::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
-use cell::{Ask, Copy, Found};
-use firstcome_core::id::RoomName;
+use cell::{Ask, Copy, Found, Want};
+use firstcome_core::id::{RoomName, UserId};
 use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
-use firstcome_core::room::replica::{Applied, Entry, Outcome};
+use firstcome_core::room::replica::{Applied, Drawn, Entry, Outcome};
 use firstcome_core::room::{Join, Joined, Number, Rejection, RoomSettings, TicketState, TicketView};
 use firstcome_core::time::Now;
 use orders::unavailable;
@@ -41,8 +49,6 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 /// What is answered from a copy is at most so old.
 pub(super) const FRESH_MAX: Duration = Duration::from_millis(250);
-/// How often a node looks whether others have changed the secrets of passes.
-const SECRETS_EVERY: Duration = Duration::from_secs(1);
 /// How often a node asks a room in which there is anybody.
 const BEAT: Duration = Duration::from_millis(50);
 /// The shortest time between two, where a slow rate wants one sooner.
@@ -82,13 +88,10 @@ impl<D: Held> Node<D> {
             return Ok(Some(cell));
         }
         let Some(row) = self.truth.room(name).await? else { return Ok(None) };
-        // Whoever has a room has the secrets of its passes.
-        self.refresh_secrets().await?;
-        self.watch_secrets();
         Ok(Some(self.keep_room(row)))
     }
 
-    fn keep_room(&self, row: RoomRow) -> Arc<RoomCell> {
+    pub(super) fn keep_room(&self, row: RoomRow) -> Arc<RoomCell> {
         let mut rooms = self.rooms.lock();
         let (id, name) = (row.id, row.name.clone());
         let cell = rooms.entry(name).or_insert_with(|| Arc::new(RoomCell::new(row)));
@@ -96,32 +99,10 @@ impl<D: Held> Node<D> {
         Arc::clone(cell)
     }
 
-    /// Looks for other secrets of passes now and then: who is let in by another node may come to this one.
-    fn watch_secrets(self: &Arc<Self>) {
-        if self.watches_secrets.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        let node = Arc::downgrade(self);
-        tokio::spawn(async move {
-            loop {
-                sleep(SECRETS_EVERY).await;
-                let Some(node) = node.upgrade() else { return };
-                // Those that are known stay as they are while SQL does not answer.
-                let _ = node.refresh_secrets().await;
-            }
-        });
-    }
-
-    async fn refresh_secrets(&self) -> Result<(), StoreError> {
-        let secrets = self.truth.pass_secrets().await?;
-        *self.pass_secrets.write() = secrets;
-        Ok(())
-    }
-
     /// Reads what another node has said of a room.
     pub(super) fn news(self: &Arc<Self>, cell: &Arc<RoomCell>) {
         let (node, cell) = (Arc::clone(self), Arc::clone(cell));
-        tokio::spawn(async move { node.order(&cell, None, false).await });
+        tokio::spawn(async move { node.order(&cell, Want::See).await });
     }
 
     /// Sees to it that time goes on in a room while there is anybody.
@@ -134,26 +115,42 @@ impl<D: Held> Node<D> {
     /// Appends an entry until it is applied, and returns what it led to once that is durable. The same tag each time.
     async fn settled(self: &Arc<Self>, cell: &Arc<RoomCell>, entry: Entry) -> Result<Outcome, StoreError> {
         let until = Instant::now() + self.options.patience;
+        let waiting = cell.copy.lock().as_ref().map_or(0, |copy| copy.replica.pending_count());
+        if self.options.rows_waiting_max < waiting {
+            return Err(unavailable("too much waits for the database"));
+        }
         self.wake(cell);
         let mut pause = PAUSE_MIN;
-        loop {
-            if let Some(Applied { outcome, rests_on }) = self.order(cell, Some(entry.clone()), false).await? {
-                let generation = cell.progress.borrow().generation;
-                let durable = rests_on == 0 || {
+        // What was applied once may be in SQL, whatever becomes of that log.
+        let mut is_applied = false;
+        let fault = loop {
+            let (generation, Applied { outcome, rests_on }) = match self.append(cell, entry.clone()).await {
+                Ok(applied) => applied,
+                Err(error) => break error,
+            };
+            if outcome == Outcome::NoNumber {
+                // Nothing was done. To ask again helps nobody before there are numbers.
+                if timeout_at(until, cell.has_number(generation)).await.is_err() {
+                    break unavailable("no number may be drawn before the database answers");
+                }
+            } else {
+                is_applied = true;
+                let is_durable = rests_on == 0 || {
                     let waited = timeout_at(until, cell.durable(generation, rests_on)).await;
                     waited.map_err(|_| StoreError::Unknown)?
                 };
-                // The log was lost, and nobody knows whether this was in SQL: the new one tells.
-                if durable && outcome != Outcome::NoNumber {
+                // If the log was lost, nobody knows whether this was in SQL: the new one tells.
+                if is_durable {
                     return Ok(outcome);
                 }
             }
             if until <= Instant::now() + pause {
-                return Err(StoreError::Unknown);
+                break unavailable("it could not be settled in time");
             }
             sleep(draw_pause(pause)).await;
             pause = (pause * 2).min(PAUSE_MAX);
-        }
+        };
+        Err(if is_applied { StoreError::Unknown } else { fault })
     }
 
     /// Makes sure that the copy is not older than it may be.
@@ -162,7 +159,7 @@ impl<D: Held> Node<D> {
         if cell.copy.lock().as_ref().is_some_and(is_fresh) {
             return Ok(());
         }
-        self.order(cell, None, false).await.map(drop)
+        self.order(cell, Want::See).await.map(drop)
     }
 
     /// Waits until nothing about a ticket is on its way to SQL.
@@ -185,10 +182,10 @@ impl<D: Held> Node<D> {
         if !is_known {
             let (is_new, row) = self.truth.make_room(name, &settings).await?;
             let cell = self.keep_room(row);
-            self.refresh_secrets().await?;
-            self.watch_secrets();
-            self.order(&cell, None, false).await.map_err(|_| StoreError::Unknown)?;
             if is_new {
+                // It came with the first secret of passes, perhaps; and it is there, whatever becomes of the rest.
+                self.refresh_secrets().await.map_err(|_| StoreError::Unknown)?;
+                self.order(&cell, Want::See).await.map_err(|_| StoreError::Unknown)?;
                 return Ok(Ok(Put::Created));
             }
         }
@@ -205,16 +202,25 @@ impl<D: Held> Node<D> {
 
     async fn room(self: &Arc<Self>, name: &RoomName) -> RoomAnswer<RoomSummary> {
         let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
-        self.order(&cell, None, false).await?;
-        let copy = cell.copy.lock();
-        let Some(copy) = &*copy else { return Err(unavailable("the log was lost")) };
-        let (now, room) = (copy.now(self.truth.time.both()), copy.replica.room());
-        Ok(Ok(RoomSummary { settings: room.settings().clone(), view: room.view(now), as_of: now.wall }))
+        loop {
+            self.order(&cell, Want::See).await?;
+            let copy = cell.copy.lock();
+            let Some(copy) = &*copy else { return Err(unavailable("the log was lost")) };
+            // It may have been made anew just now.
+            if copy.is_read() {
+                let (now, room) = (copy.now(self.truth.time.both()), copy.replica.room());
+                return Ok(Ok(RoomSummary {
+                    settings: room.settings().clone(),
+                    view: room.view(now),
+                    as_of: now.wall,
+                }));
+            }
+        }
     }
 
     async fn join(self: &Arc<Self>, name: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {
         let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
-        loop {
+        let (number, joining) = loop {
             let outcome = self.settled(&cell, Entry::Join { join: join.clone(), tag: tag()? }).await?;
             let copy = cell.copy.lock();
             let Some(copy) = &*copy else { return Err(StoreError::Unknown) };
@@ -224,15 +230,20 @@ impl<D: Held> Node<D> {
                 Outcome::Joined(Ok(Joined::SameRequest(view))) => (Joining::SameRequest, view),
                 Outcome::Joined(Ok(Joined::SameUser(view))) => (Joining::SameUser, view),
                 Outcome::Joined(Err(rejection)) => return Ok(Err(rejection)),
-                Outcome::Repeated(Some(number)) => match copy.replica.room().peek(number, now) {
-                    Some(firstcome_core::room::Poll::Told(view)) => (Joining::New, view),
-                    _ => return Err(StoreError::Unknown),
-                },
+                Outcome::Repeated(Some(repeated)) => break repeated,
                 // An earlier copy of it was refused: it is asked anew.
                 _ => continue,
             };
             return Ok(Ok((joining, answer(&cell, copy, view, None, now))));
-        }
+        };
+        // The same entry stood in the log before: how its ticket stands now is told as to whoever asks.
+        let ticket = cell.ticket_key.ticket(number, join.user.as_ref().map(UserId::as_str));
+        let joining = match joining {
+            Drawn::New => Joining::New,
+            Drawn::SameRequest => Joining::SameRequest,
+            Drawn::SameUser => Joining::SameUser,
+        };
+        Ok(self.poll(name, &ticket).await?.map(|told| (joining, told)))
     }
 
     async fn poll(self: &Arc<Self>, name: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
@@ -246,6 +257,10 @@ impl<D: Held> Node<D> {
             let found = {
                 let mut copy = cell.copy.lock();
                 let Some(copy) = &mut *copy else { return Err(unavailable("the log was lost")) };
+                // It may have been made anew just now.
+                if !copy.is_read() {
+                    continue;
+                }
                 let now = copy.now(self.truth.time.both());
                 match copy.poll(number, now) {
                     Found::Told(view) => return Ok(Ok(answer(&cell, copy, view, Some(ticket), now))),
@@ -260,7 +275,7 @@ impl<D: Held> Node<D> {
                 // Whoever has it from another node may be ahead of this one.
                 Found::Ask(Ask::Unknown) if is_sure => return Ok(Err(Rejection::UnknownTicket)),
                 Found::Ask(Ask::Unknown) => {
-                    self.order(&cell, None, false).await?;
+                    self.order(&cell, Want::See).await?;
                     is_sure = true;
                     continue;
                 }
@@ -314,47 +329,65 @@ impl<D: Held> Node<D> {
         let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
         let until = Instant::now() + self.options.patience;
         self.wake(&cell);
+        let mut is_sure = false;
         loop {
             self.fresh(&cell).await?;
             self.settle(&cell, number, until).await?;
             let is_over = {
                 let mut copy = cell.copy.lock();
                 let Some(copy) = &mut *copy else { return Err(unavailable("the log was lost")) };
+                if !copy.is_read() {
+                    continue;
+                }
                 let now = copy.now(self.truth.time.both());
                 let is_over = copy.replica.room().is_over(number, now);
-                if !is_over && !copy.replica.unsettled(number) {
-                    let check = copy.replica.room().peek_pass(number, admission, now);
+                let check = copy.replica.room().peek_pass(number, admission, now);
+                if !is_over && !copy.replica.unsettled(number) && (check.is_some() || is_sure) {
                     if check.is_some() {
                         copy.note_slot(number, now);
                     }
-                    let user = || copy.replica.room().user(number).map(Into::into);
-                    return Ok(Ok(check.map(|until| PassCheck { until: now.wall_at(until), user: user() })));
+                    // Whoever has it from another node may be ahead of this one.
+                    if check.is_some() || is_sure {
+                        let user = || copy.replica.room().user(number).map(Into::into);
+                        return Ok(Ok(check.map(|until| PassCheck { until: now.wall_at(until), user: user() })));
+                    }
                 }
                 is_over
             };
             // That a slot is over is told once it is kept.
             if is_over {
                 self.settled(&cell, Entry::EndOver { number, tag: tag()? }).await?;
+            } else if !is_sure {
+                // Another node may have let them in after what is known here.
+                self.order(&cell, Want::See).await?;
+                is_sure = true;
             }
         }
     }
 
     /// Does what is due in all rooms, and returns when it is durable.
     async fn tick(self: &Arc<Self>) -> Result<(), StoreError> {
+        let until = Instant::now() + self.options.patience;
         let cells: Vec<Arc<RoomCell>> = self.rooms.lock().values().map(Arc::clone).collect();
         for cell in cells {
-            self.order(&cell, None, true).await?;
+            self.order(&cell, Want::Tick).await?;
             let pending = cell.copy.lock().as_ref().and_then(|copy| {
                 let replica = &copy.replica;
                 let last = replica.pending_changes_after(replica.durable()).last();
                 last.map(|(position, _)| (copy.generation, position))
             });
             if let Some((generation, position)) = pending {
-                cell.durable(generation, position).await;
+                // What a new log holds is durable.
+                timeout_at(until, cell.durable(generation, position)).await.map_err(|_| StoreError::Unknown)?;
             }
         }
         Ok(())
     }
+}
+
+/// Whether nobody is there, and nothing waits for SQL: whoever was to write it may be gone.
+fn is_idle(copy: &Copy) -> bool {
+    copy.replica.room().is_idle() && !copy.is_pending()
 }
 
 /// Asks a room for what is new while there is anybody, so that time goes on in it.
@@ -362,11 +395,11 @@ async fn beat<D: Held>(node: Weak<Node<D>>, cell: Arc<RoomCell>) {
     // It ends with the node.
     while let Some(node) = node.upgrade() {
         // An error is told to whoever asks for something; time goes on when there is a log again.
-        let _ = node.order(&cell, None, false).await;
+        let _ = node.order(&cell, Want::See).await;
         let (is_idle, next_us) = {
             let copy = cell.copy.lock();
-            let room = copy.as_ref().map(|copy| copy.replica.room());
-            (room.is_some_and(|room| room.is_idle()), room.and_then(|room| room.next_tick_us()))
+            let next_us = copy.as_ref().and_then(|copy| copy.replica.room().next_tick_us());
+            (copy.as_ref().is_some_and(is_idle), next_us)
         };
         if is_idle {
             break;
@@ -376,7 +409,7 @@ async fn beat<D: Held>(node: Weak<Node<D>>, cell: Arc<RoomCell>) {
     }
     cell.is_beating.store(false, Ordering::SeqCst);
     // Somebody may have come just before that.
-    let is_idle = cell.copy.lock().as_ref().is_none_or(|copy| copy.replica.room().is_idle());
+    let is_idle = cell.copy.lock().as_ref().is_none_or(is_idle);
     if let Some(node) = node.upgrade().filter(|_| !is_idle) {
         node.wake(&cell);
     }
@@ -386,11 +419,6 @@ impl Fleet {
     /// [`RoomStore::poll`], if this node can answer by itself: as nearly always. Without waiting.
     pub fn poll_settled(&self, room: &str, ticket: &str) -> Option<Result<TicketAnswer, Rejection>> {
         on!(self, node => node.poll_settled(room, ticket))
-    }
-
-    /// The number of the newest secret of passes that this node knows.
-    pub fn newest_pass_secret(&self) -> Option<u32> {
-        on!(self, node => node.pass_secrets.read().last().map(|secret| secret.id))
     }
 }
 
@@ -432,14 +460,14 @@ impl RoomStore for Fleet {
     }
 
     fn pass_secrets(&self) -> Vec<PassSecret> {
-        on!(self, node => node.pass_secrets.read().clone())
+        on!(self, node => node.secrets.known.read().clone())
     }
 
     async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
         let alive_us = i64::try_from(ROOM_PERIOD_MS_MAX * 1_000).unwrap_or(i64::MAX);
         on!(self, node => {
             let fresh = node.truth.rotate_pass_secret(alive_us).await?;
-            node.refresh_secrets().await?;
+            node.refresh_secrets().await.map_err(|_| StoreError::Unknown)?;
             Ok(fresh)
         })
     }

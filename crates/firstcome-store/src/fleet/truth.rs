@@ -4,27 +4,30 @@
 //! written together with the position of the gate's stream that they come from, by whoever finds generation, position and
 //! anchor as they were read. So SQL always holds a prefix of one stream, and each entry of it once.
 
+pub(super) mod archive;
 mod claims;
-mod coupons;
+pub(super) mod coupons;
 mod dead_letters;
-mod deployment;
+pub(super) mod deployment;
+mod known;
 mod redemptions;
-mod rooms;
-mod secrets;
+pub(super) mod rooms;
+pub(super) mod secrets;
 
 pub(super) use claims::{Batch, ClaimRow, Fresh, Written};
 pub(super) use coupons::CouponRow;
 pub(super) use dead_letters::{dead_letter_counts, early_coupon};
 pub(super) use deployment::deployed;
 pub(super) use redemptions::Used;
-pub(super) use rooms::{CEILING_BLOCK, Page, RoomRow};
+pub(super) use rooms::{CEILING_BLOCK, Page, RoomRow, settings_columns, settings_of};
 
 use super::wrap::DeploymentSecret;
 #[cfg(feature = "conformance")]
 use crate::edge::Clock;
 use crate::sql::SqlError;
 use crate::sql::base::{Base, Pause, Session, is_passing};
-use crate::sql::dialect::Dialect;
+use crate::sql::dialect::Dialect as _;
+use crate::sql::market::archive::HasMarket;
 use crate::sql::schema::Part;
 use crate::sql::{Address, DatabaseOptions, schema};
 use firstcome_core::time::{Now, Timestamp};
@@ -70,7 +73,7 @@ const fn part(steps: &'static [&'static str]) -> Part {
 }
 
 /// A kind of database that can hold it.
-pub(super) trait Held: Dialect {
+pub(super) trait Held: HasMarket {
     /// Its tables.
     const PART: Part;
     /// The type of a whole number of eight bytes, to cast to.

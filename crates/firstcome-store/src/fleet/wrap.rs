@@ -65,10 +65,33 @@ impl DeploymentSecret {
         Some(secret)
     }
 
+    /// Wraps a secret for a file that leaves the deployment, bound to what it is and whose, as hexadecimal digits.
+    pub fn wrap_for_export(&self, kind: &str, name: &str, secret: &[u8; 32]) -> Result<String, Fault> {
+        let mut text = String::with_capacity(2 * (NONCE_BYTES + secret.len() + TAG_BYTES));
+        crate::sql::dialect::hex(&mut text, &self.wrap(secret, &exported(kind, name))?);
+        Ok(text)
+    }
+
+    /// Unwraps it; `None` if it was wrapped by another secret, or is that of something else.
+    pub fn unwrap_of_export(&self, kind: &str, name: &str, text: &str) -> Option<[u8; 32]> {
+        let digit = |at: usize| char::from(*text.as_bytes().get(at)?).to_digit(16);
+        let byte = |at: usize| Some((digit(2 * at)? << 4 | digit(2 * at + 1)?) as u8);
+        if !text.len().is_multiple_of(2) {
+            return None;
+        }
+        let wrapped: Vec<u8> = (0..text.len() / 2).map(byte).collect::<Option<_>>()?;
+        self.unwrap(&wrapped, &exported(kind, name))
+    }
+
     fn key(&self) -> SecretKey {
         #[expect(clippy::expect_used, reason = "all lengths are fixed, and right")]
         SecretKey::try_from(self.0.as_slice()).expect("a key has 32 bytes")
     }
+}
+
+/// The place of a secret in a file. None in SQL is called so.
+fn exported(kind: &str, name: &str) -> String {
+    format!("export:{kind}:{name}")
 }
 
 #[cfg(test)]
@@ -102,6 +125,21 @@ mod tests {
             assert_eq!(deployment(ONE).unwrap(&wrapped[..at], "here"), None, "{at} bytes");
         }
         assert_eq!(deployment(ONE).unwrap(&[wrapped, vec![0]].concat(), "here"), None);
+    }
+
+    #[test]
+    fn a_secret_in_a_file_is_that_of_one_thing_of_one_kind() {
+        let text = deployment(ONE).wrap_for_export("coupon", "summer", &[7; 32]).unwrap();
+        let open = |kind, name, text: &str| deployment(ONE).unwrap_of_export(kind, name, text);
+        assert_eq!(open("coupon", "summer", &text), Some([7; 32]));
+        assert_eq!(open("coupon", "winter", &text), None);
+        assert_eq!(open("room", "summer", &text), None);
+        for wrong in [&text[1..], &text[2..], "", "zz", "üü"] {
+            assert_eq!(open("coupon", "summer", wrong), None, "{wrong}");
+        }
+        let inside = deployment(ONE).wrap(&[7; 32], "coupon:summer:code_key").unwrap();
+        let inside: String = inside.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(open("coupon", "summer", &inside), None, "one out of SQL is no line of a file");
     }
 
     #[test]

@@ -283,6 +283,33 @@ impl Link {
         Ok(facts)
     }
 
+    /// Shows the names of all keys that match a pattern, at each server to which this link sends commands. A thousand are
+    /// looked at in one command. A key that is there all the time is shown at least once, any other perhaps.
+    #[cfg(feature = "sql")]
+    pub(crate) async fn keys_like(&self, pattern: &str, mut visit: impl FnMut(&[u8])) -> Result<(), LinkError> {
+        let lines = match &self.shared.route {
+            Route::One { line, .. } => vec![line.clone()],
+            Route::Cluster(cluster) => cluster.masters()?,
+        };
+        for line in lines {
+            let up = line.wait(self.shared.times.connect).await?;
+            let mut cursor = String::from("0");
+            loop {
+                let mut scan = redis::cmd("SCAN");
+                scan.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1_000);
+                let told = self.ask(Lane::Node(&up, Put::Plain), &scan).await?;
+                let page = redis::from_redis_value::<(String, Vec<Vec<u8>>)>(told);
+                let (next, keys) = page.map_err(|error| LinkError::Unknown { says: error.to_string() })?;
+                keys.iter().for_each(|key| visit(key));
+                cursor = next;
+                if cursor == "0" {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// What this link has done so far.
     pub fn counts(&self) -> Counts {
         let Counters { requests, pushes, reconnects, resubscriptions } = &*self.shared.counters;

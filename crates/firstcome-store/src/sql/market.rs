@@ -19,6 +19,8 @@
 //!   not have all of it yet.
 //! - A member is created by whatever names one first.
 
+#[cfg(feature = "redis")]
+pub(crate) mod archive;
 mod batch;
 mod changes;
 mod closer;

@@ -12,11 +12,12 @@ pub(crate) mod base;
 pub(crate) mod dialect;
 mod error;
 mod lock;
-mod market;
+pub(crate) mod market;
 mod options;
 pub(crate) mod reader;
 pub(crate) mod schema;
 mod session;
+pub(crate) mod snapshot;
 
 pub use error::SqlError;
 pub use lock::PostgresLocks;

@@ -1,58 +1,22 @@
 //! Data out of a directory and into another one, row by row, with nothing lost and every rule kept.
 
-use super::archive_market::IncomingMarket;
 use super::coupon::{coupons, for_each_claim, for_each_redemption};
 use super::faults::fault;
-use super::{DATABASE_FILE, connect, coupon, lock, open_reader, schema};
-use crate::edge::{draw_hasher, draw_secret};
-use crate::embedded::StoredCoupon;
-use crate::embedded::journal::{Change, CouponId, CouponPut};
-use crate::error::Fault;
-use crate::voucher::{VoucherCode, VoucherKey};
-use firstcome_core::coupon::{Attributes, Claim, Coupon, CouponSettings, Damage, Issued, Redeemed, Serial};
-use firstcome_core::id::{CouponName, ListingName, MemberName, RequestId, UserId};
-use firstcome_core::points;
-use firstcome_core::time::Timestamp;
+use super::{DATABASE_FILE, connect, coupon, lock, market, open_reader, room, schema, verify_market};
+use crate::archive::{ArchivedClaim, ArchivedCoupon, Before, ImportError, Incoming, Intake, RoomsBefore};
+use crate::edge::draw_hasher;
+use crate::embedded::journal::CouponId;
+use crate::error::{Fault, FaultKind};
+use firstcome_core::coupon::{Attributes, CouponSettings, Serial};
+use firstcome_core::id::{CouponName, RequestId, UserId};
+use firstcome_core::time::{Now, Steady, Timestamp};
 use rusqlite::Connection;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::hash::RandomState;
 use std::path::Path;
 
 /// Rows that are written with one call.
 const CHANGES_PER_WRITE: usize = 1_024;
-
-/// A coupon on its way out or in.
-#[derive(Clone, Debug)]
-pub struct ArchivedCoupon {
-    /// Its name.
-    pub name: CouponName,
-    /// Its settings.
-    pub settings: CouponSettings,
-    /// The secret of its codes.
-    pub voucher_key: VoucherKey,
-    /// When it was deleted, if it was.
-    pub deleted_at: Option<Timestamp>,
-}
-
-/// A claim on its way out or in.
-#[derive(Clone, Debug)]
-pub struct ArchivedClaim {
-    /// Of which coupon.
-    pub coupon: CouponName,
-    /// Place and instant.
-    pub issued: Issued,
-    /// Whose.
-    pub user: UserId,
-    /// What it carries.
-    pub attributes: Option<Attributes>,
-    /// The request that made it, if it carried a key.
-    pub request: Option<RequestId>,
-    /// When it was redeemed, and by which request, if it was.
-    pub redeemed: Option<(Timestamp, Option<RequestId>)>,
-    /// Its code, as the coupon's key makes it.
-    pub code: VoucherCode,
-}
 
 /// A consistent look at what is stored, also beside a running service.
 pub struct Archive {
@@ -123,202 +87,90 @@ impl Archive {
     }
 }
 
-/// Why something cannot come in. Nothing of the whole import is kept then.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ImportError {
-    /// A coupon of that name is there already, with other settings, another secret, or claims.
-    #[error("coupon {0} is there already and differs")]
-    CouponDiffers(CouponName),
-    /// A claim of a coupon that is neither there nor came before.
-    #[error("there is no coupon {0}: put it first, or import the JSON lines that carry it")]
-    UnknownCoupon(CouponName),
-    /// The claim breaks a rule.
-    #[error("coupon {coupon}, serial {}: {}", serial.get(), damage.as_str())]
-    Broken {
-        /// Which coupon.
-        coupon: CouponName,
-        /// Which claim.
-        serial: Serial,
-        /// Which rule.
-        damage: Damage,
-    },
-    /// The claim's code was made with another secret: its holder could never redeem it here.
-    #[error("coupon {coupon}, serial {}: the code was made with another secret; import the JSON lines, which carry it", serial.get())]
-    OtherCode {
-        /// Which coupon.
-        coupon: CouponName,
-        /// Which claim.
-        serial: Serial,
-    },
-    /// The claim was redeemed before it was issued, or, without an instant of its own, before it came in.
-    #[error("coupon {coupon}, serial {}: redeemed before it was issued", serial.get())]
-    RedeemedTooEarly {
-        /// Which coupon.
-        coupon: CouponName,
-        /// Which claim.
-        serial: Serial,
-    },
-    /// The directory has members or listings, and theirs cannot be mixed with others.
-    #[error("there are members or listings already: import into a directory without any")]
-    MarketThere,
-    /// A listing came twice.
-    #[error("listing {0} comes twice")]
-    ListingTwice(ListingName),
-    /// A record or a bid of a listing that did not come before.
-    #[error("there is no listing {0}: it must come before its bids and records")]
-    UnknownListing(ListingName),
-    /// A bid of a member of whom no record came before.
-    #[error("there is no member {0}: records must come before bids")]
-    UnknownMember(MemberName),
-    /// The record is not one that follows those before it.
-    #[error("member {member}, record {number}: {}", damage.as_str())]
-    BrokenRecord {
-        /// Of which member.
-        member: MemberName,
-        /// Which record.
-        number: u64,
-        /// What is wrong with it.
-        damage: points::Damage,
-    },
-    /// All of it together breaks an invariant.
-    #[error("{invariant}: {example}")]
-    MarketBroken {
-        /// Which invariant.
-        invariant: &'static str,
-        /// Where.
-        example: String,
-    },
-    /// The directory cannot be written.
-    #[error(transparent)]
-    Fault(#[from] Fault),
-}
-
-/// A claim that comes in. What is left out is filled in: the next serial, the instant of the claim before.
-#[derive(Clone, Debug)]
-pub struct IncomingClaim {
-    /// Of which coupon.
-    pub coupon: CouponName,
-    /// Its place, if the source knows it: it must then be the next one.
-    pub serial: Option<Serial>,
-    /// When it was issued.
-    pub issued_at: Timestamp,
-    /// Whose.
-    pub user: UserId,
-    /// What it carries.
-    pub attributes: Option<Attributes>,
-    /// The request that made it.
-    pub request: Option<RequestId>,
-    /// When it was redeemed, and by which request.
-    pub redeemed: Option<(Timestamp, Option<RequestId>)>,
-    /// Its code, if the source knows it: it must then be ours.
-    pub code: Option<String>,
-}
-
 /// Takes data into a directory in one transaction: all of it, or nothing.
 pub struct Importer {
-    pub(super) connection: Connection,
-    pub(super) market: IncomingMarket,
-    coupons: HashMap<CouponName, StoredCoupon>,
-    hasher: RandomState,
-    next_coupon: u32,
-    changes: Vec<Change>,
+    connection: Connection,
+    intake: Intake,
     _lock: File,
 }
 
 impl Importer {
-    /// Opens the directory for writing; no service may have it open.
-    pub fn open(directory: &Path) -> Result<Self, Fault> {
+    /// Opens the directory for writing; no service may have it open. `now` is the time of the import.
+    pub fn open(directory: &Path, now: Timestamp) -> Result<Self, Fault> {
         let lock = lock(directory)?;
         let connection = connect(directory)?;
-        let hasher = draw_hasher();
-        let stored = coupon::load(&connection, &hasher)?;
-        let next_coupon = stored.iter().map(|stored| stored.id.0 + 1).max().unwrap_or(1);
-        let coupons = stored.into_iter().map(|stored| (stored.name.clone(), stored)).collect();
+        let coupons = coupon::load(&connection, &draw_hasher())?;
+        let rooms = room::rooms(&connection)?;
+        let next = rooms.iter().map(|room| room.id.0 + 1).max().unwrap_or(1);
+        let names = rooms.into_iter().map(|room| room.name).collect();
+        let pass_secrets = room::secrets(&connection)?;
+        let query = "SELECT EXISTS (SELECT 1 FROM member) OR EXISTS (SELECT 1 FROM listing)";
+        let has_market = connection.query_row(query, [], |row| row.get::<_, bool>(0));
+        let has_market = has_market.map_err(|error| fault(&error, "cannot read"))?;
+        // Ends that come in are on the clock of the directory; a new one's begins at the wall's.
+        let clock =
+            room::clock(&connection)?.unwrap_or_else(|| Now { wall: now, steady: Steady::from_us(now.as_us()) });
         connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| fault(&error, "cannot write"))?;
-        let (market, changes) = (IncomingMarket::default(), Vec::new());
-        Ok(Self { connection, market, coupons, hasher, next_coupon, changes, _lock: lock })
+        let rooms = RoomsBefore { names, next, pass_secrets, lost_wait: true };
+        let intake = Intake::new(Before { coupons, rooms, has_market }, clock);
+        Ok(Self { connection, intake, _lock: lock })
     }
 
-    /// Takes a coupon. One of the same name may be there if it is the same and has no claims.
-    pub fn coupon(&mut self, archived: ArchivedCoupon, now: Timestamp) -> Result<(), ImportError> {
-        if let Some(known) = self.coupons.get(&archived.name) {
-            let same = *known.coupon.settings() == archived.settings
-                && known.voucher_key == archived.voucher_key
-                && known.coupon.is_deleted() == archived.deleted_at.is_some()
-                && known.coupon.issued() == 0;
-            return if same { Ok(()) } else { Err(ImportError::CouponDiffers(archived.name)) };
-        }
-        let id = CouponId(self.next_coupon);
-        self.next_coupon += 1;
-        let ArchivedCoupon { name, settings, voucher_key, deleted_at } = archived;
-        let mut coupon = Coupon::new(settings.clone(), self.hasher.clone());
-        let put = CouponPut { id, name: name.clone(), settings, voucher_key: voucher_key.clone(), at: now };
-        self.change(Change::CouponPut(Box::new(put)))?;
-        if let Some(at) = deleted_at {
-            coupon.delete();
-            self.change(Change::CouponDeleted { id, at })?;
-        }
-        self.coupons.insert(name.clone(), StoredCoupon { id, name, voucher_key, coupon });
-        Ok(())
+    /// Takes a row. What it names must have come before, or be there.
+    pub fn take(&mut self, row: Incoming) -> Result<(), ImportError> {
+        self.intake.take(row)?;
+        if CHANGES_PER_WRITE <= self.intake.pending() { self.flush() } else { Ok(()) }
     }
 
     /// Makes a coupon with a secret of its own, for claims that come without one.
-    pub fn new_coupon(
-        &mut self,
-        name: CouponName,
-        settings: CouponSettings,
-        now: Timestamp,
-    ) -> Result<(), ImportError> {
-        let voucher_key = VoucherKey::new(draw_secret()?);
-        self.coupon(ArchivedCoupon { name, settings, voucher_key, deleted_at: None }, now)
+    pub fn new_coupon(&mut self, name: CouponName, settings: CouponSettings) -> Result<(), ImportError> {
+        self.intake.new_coupon(name, settings)
     }
 
-    /// Takes a claim. It must be the next of its coupon; every rule of a live claim but the window holds.
-    pub fn claim(&mut self, incoming: IncomingClaim) -> Result<(), ImportError> {
-        let IncomingClaim { coupon, serial, issued_at, user, attributes, request, redeemed, code } = incoming;
-        let Some(stored) = self.coupons.get_mut(&coupon) else { return Err(ImportError::UnknownCoupon(coupon)) };
-        let next = Serial::new(stored.coupon.issued() + 1).or(serial);
-        let Some(serial) = serial.or(next) else { return Err(ImportError::UnknownCoupon(coupon)) };
-        let broken = |damage| ImportError::Broken { coupon: coupon.clone(), serial, damage };
-        if code.is_some_and(|code| stored.voucher_key.serial(&code) != Some(serial)) {
-            return Err(ImportError::OtherCode { coupon, serial });
-        }
-        if redeemed.is_some_and(|(redeemed_at, _)| redeemed_at < issued_at) {
-            return Err(ImportError::RedeemedTooEarly { coupon, serial });
-        }
-        let issued = Issued { serial, issued_at };
-        stored.coupon.restore_claim(issued, &user, request).map_err(broken)?;
-        let id = stored.id;
-        let redemption = match redeemed {
-            None => None,
-            Some((redeemed_at, request)) => {
-                let redeemed = Redeemed { serial, redeemed_at };
-                stored.coupon.restore_redemption(redeemed, request).map_err(broken)?;
-                Some(Change::Redeemed { id, redeemed, request })
-            }
-        };
-        self.change(Change::Claimed { id, issued, claim: Claim { user, attributes, request } })?;
-        redemption.map_or(Ok(()), |change| self.change(change))
+    /// The secrets of the service that came, by their names. They are kept elsewhere, by whoever imports.
+    pub const fn secrets(&self) -> &BTreeMap<String, [u8; 32]> {
+        self.intake.secrets()
     }
 
-    /// Makes all of it durable.
-    pub fn finish(mut self) -> Result<(), ImportError> {
-        self.changes.extend(self.market.balances());
+    /// Checks what can be said only of all of it, before it is kept: [`Self::finish`] makes it durable.
+    pub fn check(&mut self) -> Result<(), ImportError> {
+        self.intake.finish()?;
         self.flush()?;
-        self.market.check(&self.connection)?;
+        self.check_market()
+    }
+
+    /// Makes all of it durable, after [`Self::check`].
+    pub fn finish(self) -> Result<(), ImportError> {
         self.connection.execute_batch("COMMIT").map_err(|error| fault(&error, "cannot commit the import"))?;
         Ok(())
     }
 
-    pub(super) fn change(&mut self, change: Change) -> Result<(), ImportError> {
-        self.changes.push(change);
-        if CHANGES_PER_WRITE <= self.changes.len() { self.flush() } else { Ok(()) }
+    fn flush(&mut self) -> Result<(), ImportError> {
+        let changes = self.intake.changes();
+        coupon::write(&self.connection, &changes).map_err(|error| fault(&error, "cannot write the import"))?;
+        Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), ImportError> {
-        coupon::write(&self.connection, &self.changes).map_err(|error| fault(&error, "cannot write the import"))?;
-        self.changes.clear();
-        Ok(())
+    /// Checks the whole market, as a start does and as `verify` does.
+    fn check_market(&self) -> Result<(), ImportError> {
+        if self.intake.market().is_empty() {
+            return Ok(());
+        }
+        let end_of_time = Now { wall: Timestamp::MAX, steady: Steady::from_us(Timestamp::MAX.as_us()) };
+        // First, since what `verify` takes time for is only what a start lets through.
+        market::load(&self.connection, end_of_time).map_err(|fault| match fault.kind {
+            FaultKind::Damaged => {
+                ImportError::MarketBroken { invariant: "what comes in can be opened again", example: fault.detail }
+            }
+            _ => fault.into(),
+        })?;
+        let broken = verify_market::check(&self.connection)?.into_iter().find(|check| 0 < check.breaches);
+        match broken {
+            Some(check) => {
+                let example = check.examples.into_iter().next().unwrap_or_default();
+                Err(ImportError::MarketBroken { invariant: check.invariant, example })
+            }
+            None => Ok(()),
+        }
     }
 }

@@ -32,7 +32,7 @@ use crate::sqlite::faults::fault;
 use firstcome_core::id::LockName;
 use firstcome_core::lock::{Answer, ClientId, Step};
 use post::Post;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -192,6 +192,26 @@ fn secret(connection: &Connection) -> rusqlite::Result<Result<[u8; 32], Fault>> 
     // Two processes that open a new file at once have the same one: the first.
     connection.execute("INSERT INTO secret (id, bytes) VALUES (1, ?1) ON CONFLICT (id) DO NOTHING", [&drawn[..]])?;
     connection.query_row("SELECT bytes FROM secret WHERE id = 1", [], |row| row.get(0)).map(Ok)
+}
+
+/// The secret that is kept with the locks of a directory; `None` if there are no locks yet. Makes nothing.
+pub fn handle_secret(directory: &Path) -> Result<Option<[u8; 32]>, Fault> {
+    let path = directory.join(LOCKS_FILE);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let connection = super::open_reader(&path, &schema::LOCKS)?;
+    let read = connection.query_row("SELECT bytes FROM secret WHERE id = 1", [], |row| row.get(0)).optional();
+    read.map_err(|error| fault(&error, format!("cannot read {}", path.display())))
+}
+
+/// Keeps a secret with the locks of a directory, unless there is one.
+pub fn keep_handle_secret(directory: &Path, secret: &[u8; 32]) -> Result<(), Fault> {
+    make_private(directory).map_err(|error| io_fault(&error, format!("cannot make {}", directory.display())))?;
+    let (connection, _) = connect(directory, LockDurability::Durable)?;
+    let keep = "INSERT INTO secret (id, bytes) VALUES (1, ?1) ON CONFLICT (id) DO NOTHING";
+    let kept = connection.execute(keep, [&secret[..]]);
+    kept.map(drop).map_err(|error| fault(&error, "cannot keep the secret of handles"))
 }
 
 fn try_connect(path: &Path, durability: LockDurability) -> rusqlite::Result<Result<Connection, Fault>> {

@@ -15,6 +15,7 @@
 
 mod archive;
 mod archive_market;
+mod archive_room;
 mod coupon;
 mod faults;
 mod lock;
@@ -25,9 +26,8 @@ mod verify;
 mod verify_market;
 mod verify_room;
 
-pub use archive::{Archive, ArchivedClaim, ArchivedCoupon, ImportError, Importer, IncomingClaim};
-pub use archive_market::{ArchivedBid, ArchivedListing, ArchivedRecord};
-pub use lock::{LOCKS_FILE, LockDurability, SqliteLocks, verify_locks};
+pub use archive::{Archive, Importer};
+pub use lock::{LOCKS_FILE, LockDurability, SqliteLocks, handle_secret, keep_handle_secret, verify_locks};
 pub use verify::verify;
 
 use crate::edge::{Clock, draw_hasher};

@@ -228,16 +228,34 @@ pub(super) fn for_each_ticket(
     connection: &Connection,
     mut visit: impl FnMut(TicketRow<'_>) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    let query = "SELECT id, user, gone, request_key, request_body FROM ticket ORDER BY id";
+    walk_tickets(connection, [i64::MIN, i64::MAX], |row, _| visit(row))
+}
+
+/// Walks over the tickets of one room, by their numbers, each with when it was drawn.
+pub(super) fn for_each_ticket_of(
+    connection: &Connection,
+    id: RoomId,
+    visit: impl FnMut(TicketRow<'_>, Timestamp) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    walk_tickets(connection, range(id), visit)
+}
+
+fn walk_tickets(
+    connection: &Connection,
+    range: [i64; 2],
+    mut visit: impl FnMut(TicketRow<'_>, Timestamp) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let query = "SELECT id, user, gone, request_key, request_body, joined_at FROM ticket WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
     let broken = |error: &rusqlite::Error| fault(error, "cannot read the tickets");
     let mut statement = connection.prepare(query).map_err(|error| broken(&error))?;
-    let mut rows = statement.query([]).map_err(|error| broken(&error))?;
+    let mut rows = statement.query(range).map_err(|error| broken(&error))?;
     while let Some(row) = rows.next().map_err(|error| broken(&error))? {
         let read = || -> rusqlite::Result<_> {
             let user = row.get_ref(1)?.as_str_or_null()?;
-            Ok((row.get::<_, i64>(0)?, user, row.get::<_, Option<i64>>(2)?, request_of(row, 3)?))
+            let (gone, joined_at) = (row.get::<_, Option<i64>>(2)?, row.get::<_, i64>(5)?);
+            Ok((row.get::<_, i64>(0)?, user, gone, request_of(row, 3)?, joined_at))
         };
-        let (key, user, gone, request) = read().map_err(|error| broken(&error))?;
+        let (key, user, gone, request, joined_at) = read().map_err(|error| broken(&error))?;
         let (room, number) = key_of(key)?;
         let gone = match gone {
             None => None,
@@ -245,9 +263,17 @@ pub(super) fn for_each_ticket(
             Some(EXPIRED) => Some(Departure::Expired),
             Some(other) => return Err(damaged(format!("ticket {}: {other} is no way to go", number.get()))),
         };
-        visit(TicketRow { room, number, user, gone, request })?;
+        visit(TicketRow { room, number, user, gone, request }, instant(joined_at)?)?;
     }
     Ok(())
+}
+
+/// The last number that a room has drawn, if its tickets are not void.
+pub(super) fn last_number(connection: &Connection, id: RoomId) -> Result<Option<u32>, Fault> {
+    let query = "SELECT max(id) FROM ticket WHERE id BETWEEN ?1 AND ?2";
+    let last = connection.query_row(query, range(id), |row| row.get::<_, Option<i64>>(0));
+    let last = last.map_err(|error| fault(&error, "cannot read the tickets"))?;
+    Ok(last.map(key_of).transpose()?.map(|(_, number)| number.get()))
 }
 
 /// Walks over slots in key order.

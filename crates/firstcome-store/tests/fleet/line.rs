@@ -13,6 +13,8 @@ pub(crate) enum Point {
     Script(&'static str),
     /// A commit of a transaction.
     Commit,
+    /// Whatever has this text.
+    Text(&'static str),
 }
 
 /// What a line does at a point, once.
@@ -74,6 +76,7 @@ impl Line {
         let bytes = match point {
             Point::Script(source) => redis::Script::new(source).get_hash().as_bytes().to_vec(),
             Point::Commit => b"COMMIT".to_vec(),
+            Point::Text(text) => text.as_bytes().to_vec(),
         };
         self.rule.send_modify(|rule| rule.at = Some((bytes, after, what)));
     }

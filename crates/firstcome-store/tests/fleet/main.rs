@@ -1,8 +1,10 @@
 //! Many nodes over Redis and databases, on servers of the tests' own.
 #![cfg(unix)]
 
+mod checks;
 mod clocks;
 mod conformance;
+mod copies;
 mod crowds;
 mod deployment;
 mod drainers;

@@ -5,13 +5,22 @@ pub(crate) const SETTLE: &str = include_str!("../../src/fleet/lua/settle.lua");
 pub(crate) const FILL: &str = include_str!("../../src/fleet/lua/fill.lua");
 pub(crate) const OPEN: &str = include_str!("../../src/fleet/lua/open.lua");
 pub(crate) const ADJUST: &str = include_str!("../../src/fleet/lua/adjust.lua");
+pub(crate) const APPEND: &str = include_str!("../../src/fleet/lua/append.lua");
+pub(crate) const LOG_OPEN: &str = include_str!("../../src/fleet/lua/log_open.lua");
+pub(crate) const LOG_IMAGE: &str = include_str!("../../src/fleet/lua/log_image.lua");
 
-pub(crate) const ALL: [&str; 12] = [
+pub(crate) const ALL: [&str; 18] = [
     CLAIM,
     SETTLE,
     FILL,
     OPEN,
     ADJUST,
+    APPEND,
+    LOG_OPEN,
+    LOG_IMAGE,
+    include_str!("../../src/fleet/lua/log_load.lua"),
+    include_str!("../../src/fleet/lua/log_probe.lua"),
+    include_str!("../../src/fleet/lua/log_resume.lua"),
     include_str!("../../src/fleet/lua/belongs.lua"),
     include_str!("../../src/fleet/lua/clear.lua"),
     include_str!("../../src/fleet/lua/forget.lua"),

@@ -5,12 +5,13 @@ use super::bidders::Bidders;
 use super::plan::{HOT, Plan};
 use super::record::{Balance, Bid, History, Look, Lot, Movement, Names};
 use super::wire::{BidPage, Reader, RecordPage};
-use crate::drill::chaos::{SharedServer, kill_at, moments_us};
+use crate::drill::chaos::{Place, kill_at, moments_us};
 use crate::drill::client::{connection, dispatch};
 use crate::drill::clock::RunClock;
 use crate::drill::crowd::Crowd;
 use crate::drill::sampler::{STEP_MS, line};
-use crate::drill::server::{Server, call_on};
+use crate::drill::server::call_on;
+use crate::drill::spread::Spread;
 use crate::drill::wire::Request;
 use crate::output::grouped;
 use anyhow::{Context, bail};
@@ -18,7 +19,6 @@ use serde_json::json;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::{JoinHandle, spawn_local};
@@ -47,23 +47,22 @@ pub(crate) struct Played {
 }
 
 /// Plays the event to its end.
-pub(crate) async fn play(setting: &Setting, address: SocketAddr, server: Option<Server>) -> anyhow::Result<Played> {
-    let server: Option<SharedServer> = server.map(|server| Arc::new(Mutex::new(server)));
+pub(crate) async fn play(setting: &Setting, place: Rc<Place>) -> anyhow::Result<Played> {
     let names = Names { prefix: setting.prefix.clone(), members: setting.size.people, lots: setting.size.stock };
     let plan = Plan::of(setting.size);
     let clock = RunClock::start();
     let reader = Reader { names, clock };
-    put_listings(setting, address, &reader, &plan.lots).await?;
-    let apart_us = Desk::open(address, &reader, &setting.keys.service).await?.clocks_apart_us().await?;
+    put_listings(setting, &place, &reader, &plan.lots).await?;
+    let apart_us = Desk::open(place.addresses[0], &reader, &setting.keys.service).await?.clocks_apart_us().await?;
     let (mut bidders, agenda) = Bidders::new(reader.clone(), setting.size.seed, setting.keys.service.clone(), plan);
     bidders.history.reading_us += apart_us;
-    let crowd = Rc::new(Crowd::new(clock, bidders, agenda, setting.ends_us()));
+    let spread = Spread::over(place.addresses.len(), setting.size.seed);
+    let crowd = Rc::new(Crowd::new(clock, bidders, agenda, setting.ends_us(), spread));
     let rss_max = Rc::new(Cell::new(0));
-    event(setting, address, &crowd, server.as_ref(), &rss_max).await?;
+    event(setting, &place, &crowd, &rss_max).await?;
     let (took_us, latest_us) = (clock.now_us(), crowd.latest_us());
     let mut bidders = Rc::try_unwrap(crowd).ok().context("a connection still runs")?.into_people();
-    look_at_everything(address, &reader, &setting.keys.service, &mut bidders.history).await?;
-    drop(server);
+    look_at_everything(&place, &reader, &setting.keys.service, &mut bidders.history).await?;
     Ok(Played { bidders, took_us, latest_us, rss_max: rss_max.get(), started_at: clock.text_of(0) })
 }
 
@@ -90,12 +89,13 @@ fn settings(reader: &Reader, lot: &Lot) -> String {
     body.to_string()
 }
 
-async fn put_listings(setting: &Setting, address: SocketAddr, reader: &Reader, lots: &[Lot]) -> anyhow::Result<()> {
+async fn put_listings(setting: &Setting, place: &Place, reader: &Reader, lots: &[Lot]) -> anyhow::Result<()> {
     let mut tasks = Vec::new();
     for first in 0..READERS as usize {
         let some = (0..).zip(lots).skip(first).step_by(READERS as usize);
         let some: Vec<_> = some.map(|(at, lot)| (reader.names.lot(at), settings(reader, lot))).collect();
         let key = setting.keys.service.clone();
+        let address = place.addresses[first % place.addresses.len()];
         tasks.push(spawn_local(async move {
             let mut stream = TcpStream::connect(address).await.context("cannot connect")?;
             for (listing, body) in &some {
@@ -118,21 +118,19 @@ async fn put_listings(setting: &Setting, address: SocketAddr, reader: &Reader, l
 /// The crowd and the kills, until everything is told.
 async fn event(
     setting: &Setting,
-    address: SocketAddr,
+    place: &Rc<Place>,
     crowd: &Rc<Crowd<Bidders>>,
-    server: Option<&SharedServer>,
     rss_max: &Rc<Cell<u64>>,
 ) -> anyhow::Result<()> {
-    let connections = (0..setting.connections).map(|_| spawn_local(connection(Rc::clone(crowd), address)));
+    let connection = |_| spawn_local(connection(Rc::clone(crowd), Rc::clone(&place.addresses)));
+    let connections = (0..setting.connections).map(connection);
     let mut tasks: Vec<JoinHandle<()>> = connections.collect();
-    tasks.push(spawn_local(watch(Rc::clone(crowd), server.cloned(), Rc::clone(rss_max), setting.size.seconds)));
+    tasks.push(spawn_local(watch(Rc::clone(crowd), Rc::clone(place), Rc::clone(rss_max), setting.size.seconds)));
     let kills = async {
-        if let Some(server) = server {
-            let (opens_us, ends_us) = (setting.opens_us(), setting.ends_us());
-            // Also while auctions end, which is later than when a sale is at its height.
-            let moments = moments_us(setting.size.seed, setting.kills, opens_us, 2 * ends_us - opens_us);
-            kill_at(Rc::clone(crowd), Arc::clone(server), moments).await?;
-        }
+        let (opens_us, ends_us) = (setting.opens_us(), setting.ends_us());
+        // Also while auctions end, which is later than when a sale is at its height.
+        let moments = moments_us(setting.size.seed, setting.kills, opens_us, 2 * ends_us - opens_us);
+        kill_at(Rc::clone(crowd), place, setting.size.seed, moments).await?;
         // The kills are over; the crowd is not.
         std::future::pending::<anyhow::Result<()>>().await
     };
@@ -151,16 +149,13 @@ async fn event(
 }
 
 /// Shows how far it is, and looks how much memory the server takes; for ever.
-async fn watch(crowd: Rc<Crowd<Bidders>>, server: Option<SharedServer>, rss_max: Rc<Cell<u64>>, seconds: u64) {
+async fn watch(crowd: Rc<Crowd<Bidders>>, place: Rc<Place>, rss_max: Rc<Cell<u64>>, seconds: u64) {
     let bar = line(seconds);
     let mut ticks = interval(Duration::from_millis(STEP_MS));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         ticks.tick().await;
-        // A restart holds the lock; there is no memory to read then.
-        if let Some(Ok(server)) = server.as_ref().map(|server| server.try_lock()) {
-            rss_max.set(rss_max.get().max(server.rss().unwrap_or(0)));
-        }
+        rss_max.set(rss_max.get().max(place.rss()));
         bar.set_position(crowd.clock.now_us() / 1_000_000);
         let bidders = crowd.people();
         let (accepted, sold) = (grouped(bidders.accepted), grouped(bidders.sold));
@@ -305,13 +300,9 @@ impl Desk {
 }
 
 /// Reads everything that there is, after time has done what it does by itself.
-async fn look_at_everything(
-    address: SocketAddr,
-    reader: &Reader,
-    key: &str,
-    history: &mut History,
-) -> anyhow::Result<()> {
-    let mut desk = Desk::open(address, reader, key).await?;
+async fn look_at_everything(place: &Place, reader: &Reader, key: &str, history: &mut History) -> anyhow::Result<()> {
+    let node = |at: u32| place.addresses[at as usize % place.addresses.len()];
+    let mut desk = Desk::open(node(0), reader, key).await?;
     for (at, lot) in (HOT..).zip(&history.lots) {
         history.last.push(desk.settled(at, lot).await?);
         history.bids.push(desk.bids(at).await?);
@@ -319,7 +310,7 @@ async fn look_at_everything(
     let members = reader.names.members;
     let mut tasks = Vec::new();
     for first in 0..READERS {
-        let mut desk = Desk::open(address, reader, key).await?;
+        let mut desk = Desk::open(node(first), reader, key).await?;
         tasks.push(spawn_local(async move {
             let mut found = Vec::new();
             for member in (first..members).step_by(READERS as usize) {

@@ -8,16 +8,18 @@ pub(crate) mod record;
 mod wire;
 
 use super::EventArgs;
+use super::chaos::Place;
 use super::facts::Facts;
-use super::server::{KeyPair, Server};
+use super::nodes::{Backing, market_sound};
+use super::server::{KeyPair, Server, Stores};
 use super::{Scratch, address_of, draw_key};
 use crate::Failure;
 use crate::bench::told_to_stop;
 use crate::database::{Named, OwnDatabase};
 use anyhow::anyhow;
-use firstcome::sql::verify_market;
 use plan::{OPENS, Size};
 use std::path::Path;
+use std::rc::Rc;
 
 /// Everything that is settled before the event.
 pub(crate) struct Setting {
@@ -65,8 +67,12 @@ pub(crate) fn run(args: &EventArgs) -> Result<Facts, Failure> {
     let local = tokio::task::LocalSet::new();
     if let Some(url) = &args.url {
         let address = address_of(url).map_err(Failure::Usage)?;
-        let played = local.block_on(&runtime, event::play(&setting, address, None))?;
+        let played = local.block_on(&runtime, event::play(&setting, Rc::new(Place::at(address))))?;
         return Ok(outcome::facts(&setting, &played, Vec::new()));
+    }
+    if args.nodes.is_some() {
+        let scratch = Scratch::new(&args.data)?;
+        return local.block_on(&runtime, on_nodes(args, &mut setting, &scratch.0));
     }
     if let Some(sql) = &args.sql {
         let named = Named::parse(sql).map_err(Failure::Usage)?;
@@ -74,9 +80,8 @@ pub(crate) fn run(args: &EventArgs) -> Result<Facts, Failure> {
         return local.block_on(&runtime, on_database(&mut setting, &named, &scratch.0));
     }
     let scratch = Scratch::new(&args.data)?;
-    let server = Server::start(&scratch.0, &setting.keys, false, None)?;
-    let address = server.address;
-    let played = local.block_on(&runtime, event::play(&setting, address, Some(server)))?;
+    let server = Server::start(&scratch.0, &setting.keys, false, &Stores::Directory)?;
+    let played = local.block_on(&runtime, event::play(&setting, Rc::new(Place::alone(server))))?;
     let stored = firstcome::sqlite::verify(&scratch.0).map_err(Failure::Store)?;
     Ok(outcome::facts(&setting, &played, stored))
 }
@@ -86,11 +91,9 @@ async fn on_database(setting: &mut Setting, named: &Named, scratch: &Path) -> Re
     let database = OwnDatabase::open(named, scratch).await.map_err(Failure::Unreachable)?;
     let playing = async {
         setting.store = database.version().await?;
-        let server = Server::start(scratch, &setting.keys, false, Some(&database.url))?;
-        let address = server.address;
-        let played = event::play(setting, address, Some(server)).await?;
-        let stored = verify_market(&database.url).await.map_err(|error| Failure::Unreachable(error.into()))?;
-        Ok(outcome::facts(setting, &played, stored))
+        let server = Server::start(scratch, &setting.keys, false, &Stores::Market(database.url.clone()))?;
+        let played = event::play(setting, Rc::new(Place::alone(server))).await?;
+        Ok(outcome::facts(setting, &played, market_sound(&database.url).await?))
     };
     // Whoever stops the drill also stops what it has started: that is dropped here.
     let facts = tokio::select! {
@@ -98,6 +101,28 @@ async fn on_database(setting: &mut Setting, named: &Named, scratch: &Path) -> Re
         () = told_to_stop() => Err(Failure::Refused(anyhow!("stopped before it was done"))),
     };
     let ended = database.end().await;
+    let facts = facts?;
+    ended?;
+    Ok(facts)
+}
+
+/// The same over many nodes.
+async fn on_nodes(args: &EventArgs, setting: &mut Setting, scratch: &Path) -> Result<Facts, Failure> {
+    let mut backing = Backing::open(args, scratch).await?;
+    let playing = async {
+        setting.store = backing.store();
+        let place = Rc::new(backing.start_nodes(scratch, &setting.keys, false)?);
+        let played = event::play(setting, Rc::clone(&place)).await?;
+        let mut facts = outcome::facts(setting, &played, backing.sound().await?);
+        facts.conditions.push(backing.nodes());
+        Ok(facts)
+    };
+    // Whoever stops the drill also stops what it has started: that is dropped here.
+    let facts = tokio::select! {
+        facts = playing => facts,
+        () = told_to_stop() => Err(Failure::Refused(anyhow!("stopped before it was done"))),
+    };
+    let ended = backing.end().await;
     let facts = facts?;
     ended?;
     Ok(facts)

@@ -25,7 +25,8 @@ pub(super) fn facts(setting: &Setting, played: &Played, stored: Vec<Check>) -> F
     let seconds = played.took_us as f64 / 1e6;
     let market = market(played);
     let kill = |restart: &crate::drill::record::Restart| Kill {
-        target: "server",
+        target: restart.target.name(),
+        loses: restart.loses,
         at_s: restart.killed_us as f64 / 1e6,
         in_flight: restart.in_flight,
         down_ms: (restart.ready_us - restart.killed_us) / 1_000,

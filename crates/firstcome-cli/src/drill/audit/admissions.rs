@@ -63,9 +63,13 @@ fn passed_too_fast(tickets: &Tickets<'_>, admissions: &[Admission], tally: &mut 
     let at = |us: u64| rate * us as f64 / 1e6;
     // As above; a window begins with one look and ends with another, both taken as far out as they may have been.
     let (mut lowest, mut from_us, mut silent) = (f64::INFINITY, 0, 0);
+    // A line that was made anew may have to go some way again: whoever it reaches a second time is no other person.
+    let mut reached = 0;
     for (before, seen) in (0..).zip(&tickets.history.rooms) {
         if 0 < before {
-            silent += silently_admitted(tickets, &tickets.history.rooms[before - 1], seen);
+            let last = &tickets.history.rooms[before - 1];
+            reached = last.serving.max(reached);
+            silent += silently_admitted(tickets, &RoomSeen { serving: reached, ..*last }, seen);
             let known = admissions.partition_point(|one| one.admitted_us <= seen.received_us);
             let excess = (known + silent) as f64 - at(seen.received_us) - lowest - slice - at(2 * reading_us);
             tally.check(excess <= 1e-6, || {
@@ -165,7 +169,9 @@ fn silently_admitted(tickets: &Tickets<'_>, before: &RoomSeen, after: &RoomSeen)
         if !life.is_told() || life.admitted_us != NEVER || life.over_sent_us < after.received_us {
             return false;
         }
-        let known = |record: &&Record| record.is_contact() && record.received_us() <= before.about_us;
+        let is_heard = |record: &Record| !tickets.history.may_be_unheard(record.sent_us, record.received_us());
+        let known =
+            |record: &&Record| record.is_contact() && record.received_us() <= before.about_us && is_heard(record);
         tickets.records(*number).filter(known).max_by_key(|record| record.sent_us).is_some_and(|contact| {
             let stays_us = PRESENT_US.max(3_000 * u64::from(contact.poll_after_ms));
             after.received_us < contact.sent_us + stays_us

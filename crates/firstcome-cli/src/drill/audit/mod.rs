@@ -5,6 +5,7 @@ mod admissions;
 mod answers;
 mod claims;
 mod fenwick;
+pub(crate) mod in_sql;
 pub(crate) mod market;
 mod numbers;
 mod order;
@@ -18,6 +19,7 @@ use super::facts::AuditCheck;
 use super::record::History;
 pub(crate) use admissions::admission_speed;
 use firstcome::Check;
+pub(crate) use in_sql::Recorded;
 use tickets::Tickets;
 
 /// Examples that a check keeps.

@@ -1,15 +1,27 @@
 //! Numbers: each once, in the order of arrival.
 
 use super::super::facts::AuditCheck;
-use super::super::record::{Call, History};
+use super::super::record::{Call, History, Restart, Target};
 use super::tickets::Tickets;
 use super::{Tally, seconds};
 use std::collections::HashMap;
+
+/// Numbers that may be left out at a loss of Redis: those up to the ceiling that is in SQL are not drawn again. It is raised by
+/// 65 536 when fewer than 16 384 are left below it.
+const LEFT_OUT_MAX: u32 = 65_536 + 16_384;
+
+/// The highest number that anybody can have: everybody draws one at most.
+pub(crate) fn highest(history: &History) -> u32 {
+    let is_loss = |restart: &&Restart| restart.target == Target::Redis && restart.loses;
+    let losses = history.restarts.iter().filter(is_loss).count() as u32;
+    history.rules.people.saturating_add(losses.saturating_mul(LEFT_OUT_MAX))
+}
 
 /// Nobody is told another's number, nobody is told two, and none is higher than there were people to ask.
 pub(crate) fn number_once(history: &History) -> AuditCheck {
     let mut tally =
         Tally::new("number_once", "no number is told to two people, and repeats of one person give the same number");
+    let most = highest(history);
     let mut people: HashMap<u32, u32> = HashMap::new();
     let mut numbers: HashMap<u32, u32> = HashMap::new();
     for record in history.records.iter().filter(|record| record.call == Call::Join && 0 < record.number) {
@@ -18,8 +30,7 @@ pub(crate) fn number_once(history: &History) -> AuditCheck {
         tally.check(holder == person, || format!("number {number} was told to person {holder} and to {person}"));
         let first = *numbers.entry(person).or_insert(number);
         tally.check(first == number, || format!("person {person} was told number {first} and then {number}"));
-        let most = history.rules.people;
-        tally.check(number <= most, || format!("number {number} was told, but only {most} people can have joined"));
+        tally.check(number <= most, || format!("number {number} was told, but {most} is the highest there can be"));
     }
     tally.done()
 }

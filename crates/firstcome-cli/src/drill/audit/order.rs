@@ -47,11 +47,12 @@ pub(crate) fn absent_not_admitted(tickets: &Tickets<'_>) -> AuditCheck {
         let so_far = tickets.records(number).filter(asks).filter(|record| record.sent_us <= admitted_us);
         let Some(last) = so_far.max_by_key(|record| record.received_us()) else { continue };
         // A request without an answer may have been told another pause.
-        if !last.is_contact() || history.restarted_within(last.sent_us, admitted_us) {
+        if !last.is_contact() || history.forgotten_within(last.sent_us, admitted_us) {
             continue;
         }
         let silent_us = admitted_us.saturating_sub(last.received_us());
         let most_us = PRESENT_US.max(3_000 * u64::from(last.poll_after_ms)) + GRACE_US;
+        let most_us = most_us + history.unheard_us(last.sent_us, admitted_us);
         tally.check(silent_us <= most_us, || {
             let (silent, at) = (seconds(silent_us), seconds(admitted_us));
             format!("number {number} was admitted at {at} after a silence of {silent}")

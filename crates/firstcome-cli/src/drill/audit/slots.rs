@@ -12,12 +12,14 @@ const END_GRACE_US: u64 = 1_000_000;
 pub(crate) fn one_state(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "a ticket with a pass neither waits nor is admitted anew, and ends only by leave, release or time";
     let mut tally = Tally::new("one_state", says);
+    // A node answers from its copy, which may not have heard yet what another one has told.
+    let stale_us = tickets.history.rules.stale_us;
     for (number, life) in tickets.lives() {
         let mut admitted: Option<(u64, &Record)> = None;
         let mut ended = false;
         for record in tickets.records(number).filter(|record| record.call == Call::Poll) {
             // Answers that overlap say nothing about their order.
-            let after = admitted.is_some_and(|(_, first)| first.received_us() <= record.sent_us);
+            let after = admitted.is_some_and(|(_, first)| first.received_us() + stale_us <= record.sent_us);
             let fine = match record.reply {
                 Reply::Waiting => !after && !ended,
                 Reply::Admitted => {
@@ -28,7 +30,10 @@ pub(crate) fn one_state(tickets: &Tickets<'_>) -> AuditCheck {
                     same && !ended
                 }
                 Reply::Left => life.over_sent_us <= record.received_us(),
-                Reply::Expired => life.expires_first_us <= record.received_us().saturating_add(END_GRACE_US),
+                Reply::Expired => {
+                    let end_us = record.received_us().saturating_add(END_GRACE_US);
+                    life.expires_first_us <= end_us || unheard_end_us(tickets, number, life) <= end_us
+                }
                 _ => continue,
             };
             ended |= matches!(record.reply, Reply::Left | Reply::Expired);
@@ -39,6 +44,15 @@ pub(crate) fn one_state(tickets: &Tickets<'_>) -> AuditCheck {
     }
     room_sums(tickets, &mut tally);
     tally.done()
+}
+
+/// When a slot may have ended of which its holder was never told, since the poll that took it was not answered.
+fn unheard_end_us(tickets: &Tickets<'_>, number: u32, life: &Life) -> u64 {
+    if life.pass_us != NEVER {
+        return NEVER;
+    }
+    let unheard = tickets.records(number).filter(|record| record.call == Call::Poll && record.reply.is_undecided());
+    unheard.map(|record| record.sent_us + tickets.history.rules.active_ttl_us).min().unwrap_or(NEVER)
 }
 
 /// Nobody is counted who cannot have joined yet or has gone.
@@ -96,9 +110,11 @@ pub(crate) fn pass_lives_with_slot(tickets: &Tickets<'_>) -> AuditCheck {
 pub(crate) fn pass_dies_with_slot(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "after release, leave or the slot's end its pass is invalid to verify and to claim";
     let mut tally = Tally::new("pass_dies_with_slot", says);
+    // Another node judges a pass by its copy of the room.
+    let stale_us = tickets.history.rules.stale_us;
     check_passes(tickets, &mut tally, |life, record| {
         let dead_us = life.over_us.min(life.expires_last_us.saturating_add(END_GRACE_US)).min(life.ended_us);
-        (dead_us < record.sent_us).then_some(false)
+        (dead_us.saturating_add(stale_us) < record.sent_us).then_some(false)
     });
     tally.done()
 }
@@ -155,6 +171,22 @@ mod tests {
             }
             story.says(Call::Poll, reply, 1, sent_us, sent_us + 5);
             assert_eq!(one_state(&Tickets::of(&story.history)).breaches, breaches, "{reply:?} {sent_us}");
+        }
+    }
+
+    #[test]
+    fn a_slot_of_which_nobody_was_told_ends_too() {
+        for (reply, end_us, breaches) in [
+            (Reply::Lost, 50_000_000, 0),
+            (Reply::OutcomeUnknown, 50_000_000, 0),
+            (Reply::Lost, 30_000_000, 1),
+            (Reply::Waiting, 50_000_000, 1),
+        ] {
+            let mut story = Story::new();
+            story.join(0, 1, 0, 1);
+            story.says(Call::Poll, reply, 1, 9_000_000, 9_000_010);
+            story.says(Call::Poll, Reply::Expired, 1, end_us, end_us + 5);
+            assert_eq!(one_state(&Tickets::of(&story.history)).breaches, breaches, "{reply:?} {end_us}");
         }
     }
 

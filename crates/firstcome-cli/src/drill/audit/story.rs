@@ -1,6 +1,8 @@
 //! Small histories for the tests of the audit. Times are in microseconds unless a test says otherwise.
 
-use super::super::record::{Admission, Call, History, Holder, ListedClaim, Record, Reply, Restart, Rules, ToldClaim};
+use super::super::record::{
+    Admission, Call, History, Holder, ListedClaim, Record, Reply, Restart, Rules, Target, ToldClaim,
+};
 
 pub(crate) struct Story {
     pub(crate) history: History,
@@ -16,7 +18,10 @@ impl Story {
             slice: 2.5,
             active_max: 2,
             claim_window_us: 5_000_000,
+            active_ttl_us: 40_000_000,
             reading_us: 0,
+            is_shared: false,
+            stale_us: 0,
         };
         Self { history: History { rules, ..History::default() } }
     }
@@ -81,7 +86,20 @@ impl Story {
     }
 
     pub(crate) fn restart(&mut self, killed_us: u64, ready_us: u64) -> &mut Self {
-        self.history.restarts.push(Restart { killed_us, ready_us, in_flight: 1 });
+        let (target, loses, forgets) = (Target::Server, false, true);
+        self.history.restarts.push(Restart { target, loses, forgets, killed_us, ready_us, in_flight: 1 });
+        self
+    }
+
+    /// Many nodes share the room, and answer from copies that may be so old.
+    pub(crate) fn shared(&mut self, stale_us: u64) -> &mut Self {
+        (self.history.rules.is_shared, self.history.rules.stale_us) = (true, stale_us);
+        self
+    }
+
+    /// One of the servers below them, or a node, was down.
+    pub(crate) fn restart_of(&mut self, target: Target, loses: bool, killed_us: u64, ready_us: u64) -> &mut Self {
+        self.history.restarts.push(Restart { target, loses, forgets: loses, killed_us, ready_us, in_flight: 1 });
         self
     }
 

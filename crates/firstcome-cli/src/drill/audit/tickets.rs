@@ -68,7 +68,7 @@ pub(crate) struct Tickets<'a> {
 impl<'a> Tickets<'a> {
     pub(crate) fn of(history: &'a History) -> Self {
         // A number that nobody can have is judged elsewhere; it must not cost memory here.
-        let most = history.rules.people.saturating_mul(4).saturating_add(1_000);
+        let most = super::numbers::highest(history).saturating_mul(4).saturating_add(1_000);
         let known = |record: &&Record| 0 < record.number && record.number <= most;
         let highest = history.records.iter().filter(known).map(|record| record.number).max().unwrap_or(0);
         let mut starts = vec![0_u32; highest as usize + 2];
@@ -98,6 +98,12 @@ impl<'a> Tickets<'a> {
         let mut tickets = Self { history, starts, order, lives: Vec::new(), first_join_us };
         tickets.lives = (0..=highest).map(|number| tickets.life_of(number)).collect();
         tickets
+    }
+
+    /// How many asked for a ticket and were told of none: each may have one.
+    pub(crate) fn untold(&self) -> u32 {
+        let asked = self.first_join_us.iter().filter(|at_us| **at_us != NEVER).count() as u32;
+        asked.saturating_sub(self.lives().count() as u32)
     }
 
     pub(crate) const fn highest(&self) -> u32 {
@@ -166,13 +172,18 @@ impl<'a> Tickets<'a> {
     }
 
     /// Follows the ticket as long as it was in line without a break. A slot that came and was lost between two polls
-    /// would show as position 0 after a pause of at least the claim window.
+    /// would show as position 0 after a pause of at least the claim window. Where many nodes share a room, one that was not
+    /// durable yet may have been lost with Redis: positions of others rest on it, and only its holder's answer waits for it.
     fn follow(&self, number: u32, life: &mut Life) {
-        let window_us = self.history.rules.claim_window_us;
+        let (history, window_us) = (self.history, self.history.rules.claim_window_us);
         let mut before: Option<&Record> = None;
-        for record in self.records(number).filter(|record| record.is_contact()) {
+        let is_heard = |record: &&Record| !history.may_be_unheard(record.sent_us, record.received_us());
+        for record in self.records(number).filter(|record| record.is_contact()).filter(is_heard) {
             let gap_us = before.map_or(0, |before| record.received_us().saturating_sub(before.sent_us));
-            if PRESENT_US <= gap_us {
+            let is_undone = |before: &Record| {
+                history.rules.is_shared && history.forgotten_within(before.about_us(), record.received_us())
+            };
+            if PRESENT_US <= gap_us || before.is_some_and(is_undone) {
                 return;
             }
             match record.reply {

@@ -143,7 +143,7 @@ fn positions(facts: &Facts) -> Plot {
         _ => String::new(),
     };
     let reading = format!(
-        "How many stood ahead of one person; a line may rise only where the server was killed, and its dot is \
+        "How many stood ahead of one person; a line may rise only where that was lost with a kill, and its dot is \
         the admission.{shown}"
     );
     over_time(facts, "positions", "The way through the line", "people ahead").with(lines, None, reading)

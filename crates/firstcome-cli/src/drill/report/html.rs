@@ -155,13 +155,7 @@ fn outcome_rows(facts: &Facts) -> Vec<OutcomeRow<'_>> {
 fn kill_rows(facts: &Facts) -> Vec<[String; 5]> {
     let row = |(at, kill): (usize, &Kill)| {
         let down = figure(kill.down_ms as f64);
-        [
-            (at + 1).to_string(),
-            kill.target.into(),
-            duration(kill.at_s),
-            whole(kill.in_flight as f64),
-            format!("{down} ms"),
-        ]
+        [(at + 1).to_string(), kill.what(), duration(kill.at_s), whole(kill.in_flight as f64), format!("{down} ms")]
     };
     facts.kills.iter().enumerate().map(row).collect()
 }

@@ -19,9 +19,12 @@ pub(super) fn report(facts: &Facts) -> Value {
             "breaches": check.breaches, "examples": check.examples,
         })
     });
-    let kills = facts.kills.iter().map(
-        |kill| json!({"target": kill.target, "at_s": kill.at_s, "in_flight": kill.in_flight, "down_ms": kill.down_ms}),
-    );
+    let kills = facts.kills.iter().map(|kill| {
+        json!({
+            "target": kill.target, "data_lost": kill.loses, "at_s": kill.at_s, "in_flight": kill.in_flight,
+            "down_ms": kill.down_ms,
+        })
+    });
     let outcomes = facts.outcomes.iter().map(|(outcome, people)| json!({"outcome": outcome, "people": people}));
     let mut report = json!({
         "version": env!("CARGO_PKG_VERSION"),

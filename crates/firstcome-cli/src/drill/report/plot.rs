@@ -15,6 +15,9 @@ const DIGIT_WIDTH: f64 = 7.2;
 /// Closer than this two numbers above kills would touch.
 const MARK_GAP: f64 = 16.0;
 
+/// What can be killed, as the style knows it.
+const TARGETS: [&str; 3] = ["server", "sql", "redis"];
+
 /// One plot.
 pub(super) struct Plot {
     /// Unique on the page.
@@ -46,6 +49,8 @@ pub(super) struct Line {
 /// A kill, numbered as in the table of kills.
 pub(super) struct Mark {
     number: usize,
+    /// What was killed; the style has a look for each.
+    target: &'static str,
     from_s: f64,
     to_s: f64,
     says: String,
@@ -74,8 +79,10 @@ pub(super) fn marks(kills: &[Kill]) -> Vec<Mark> {
     let mark = |(at, kill): (usize, &Kill)| {
         let from_s = sane(kill.at_s)?;
         let to_s = from_s + kill.down_ms as f64 / 1_000.0;
-        let says = format!("{} killed, {} requests in flight", kill.target, whole(kill.in_flight as f64));
-        Some(Mark { number: at + 1, from_s, to_s, says })
+        let lost = if kill.loses { ", with its data" } else { "" };
+        let says = format!("{} killed{lost}, {} requests in flight", kill.target, whole(kill.in_flight as f64));
+        let target = TARGETS.into_iter().find(|target| *target == kill.target).unwrap_or(TARGETS[0]);
+        Some(Mark { number: at + 1, target, from_s, to_s, says })
     };
     kills.iter().enumerate().filter_map(mark).collect()
 }
@@ -170,8 +177,8 @@ impl Plot {
         for (label, _) in &self.limits {
             entry("limit", label);
         }
-        if !self.kills.is_empty() {
-            entry("kill", "kill (number as in the table), tinted while down");
+        for target in TARGETS.into_iter().filter(|target| self.kills.iter().any(|mark| mark.target == *target)) {
+            entry(&format!("kill {target}"), &format!("{target} killed (number as in the table), tinted while down"));
         }
         html.push_str("</ul>");
     }
@@ -241,20 +248,23 @@ impl Plot {
         let mut free_from = f64::MIN;
         for mark in &self.kills {
             let (from, to) = (self.x(frame, mark.from_s), self.x(frame, mark.to_s));
-            let (top, height) = (frame.top, frame.bottom - frame.top);
+            let (top, height, target) = (frame.top, frame.bottom - frame.top, mark.target);
             put(html, format_args!("<g><title>{}: {}</title>", mark.number, escaped(&mark.says)));
             let width = (to - from).max(1.0);
             put(
                 html,
                 format_args!(
-                    "<rect class=\"down\" x=\"{from:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>\
-                     <path class=\"kill\" d=\"M{from:.1} {top:.1}V{:.1}\"/>",
+                    "<rect class=\"down {target}\" x=\"{from:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>\
+                     <path class=\"kill {target}\" d=\"M{from:.1} {top:.1}V{:.1}\"/>",
                     frame.bottom
                 ),
             );
             if free_from <= from {
                 let y = top - 5.0;
-                put(html, format_args!("<text x=\"{from:.1}\" y=\"{y:.1}\" class=\"mark\">{}</text>", mark.number));
+                put(
+                    html,
+                    format_args!("<text x=\"{from:.1}\" y=\"{y:.1}\" class=\"mark {target}\">{}</text>", mark.number),
+                );
                 free_from = from + MARK_GAP;
             }
             html.push_str("</g>");

@@ -78,7 +78,7 @@ fn kills(facts: &Facts, text: &mut String) {
     for kill in &facts.kills {
         let after = scale::duration(kill.at_s);
         let (in_flight, down) = (grouped(kill.in_flight), grouped(kill.down_ms));
-        table.add_row([Cell::new(kill.target), Cell::new(after), Cell::new(in_flight), Cell::new(down)]);
+        table.add_row([Cell::new(kill.what()), Cell::new(after), Cell::new(in_flight), Cell::new(down)]);
     }
     text.push_str(&format!("{table}\n"));
 }

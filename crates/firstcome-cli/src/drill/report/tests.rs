@@ -109,8 +109,8 @@ fn good() -> Facts {
             check("left_is_final", "Who left is never admitted", 0),
         ],
         kills: vec![
-            Kill { target: "server", at_s: 18.0, in_flight: 214, down_ms: 1_180 },
-            Kill { target: "server", at_s: 40.1, in_flight: 96, down_ms: 840 },
+            Kill { target: "server", loses: false, at_s: 18.0, in_flight: 214, down_ms: 1_180 },
+            Kill { target: "server", loses: false, at_s: 40.1, in_flight: 96, down_ms: 840 },
         ],
         latencies: vec![
             latency("join", 34_900, 1.1),
@@ -140,7 +140,7 @@ fn broken_run() -> Facts {
     facts.conditions.push(("</dd><script>".into(), "\"quoted\" & 'more'".into()));
     facts.sample_people[1].label = "<script>".into();
     facts.latencies[0].call = "<script>join".into();
-    facts.kills.push(Kill { target: "<script>", at_s: 40.6, in_flight: 1, down_ms: 2 });
+    facts.kills.push(Kill { target: "<script>", loses: false, at_s: 40.6, in_flight: 1, down_ms: 2 });
     facts.outcomes.push(("<script>".into(), 1));
     facts
 }
@@ -181,8 +181,9 @@ fn monstrous() -> Facts {
     (facts.people, facts.stock, facts.issued, facts.seconds) = (u64::MAX, u64::MAX, u64::MAX, f64::MAX);
     facts.outcomes = vec![("all".into(), u64::MAX), ("all again".into(), u64::MAX), ("one".into(), 1)];
     facts.checks[0].checked = u64::MAX;
-    facts.kills = vec![Kill { target: "sql", at_s: f64::NAN, in_flight: u64::MAX, down_ms: u64::MAX }];
-    facts.kills.extend((0..40).map(|at| Kill { target: "redis", at_s: f64::from(at) * 1e6, in_flight: 0, down_ms: 1 }));
+    facts.kills = vec![Kill { target: "sql", loses: false, at_s: f64::NAN, in_flight: u64::MAX, down_ms: u64::MAX }];
+    let redis = |at| Kill { target: "redis", loses: true, at_s: f64::from(at) * 1e6, in_flight: 0, down_ms: 1 };
+    facts.kills.extend((0..40).map(redis));
     facts.series.step_s = 1e300;
     facts.series.arrivals_per_s = vec![f64::NAN, f64::INFINITY, -1.0, f64::MAX, 0.0];
     facts.series.waiting = vec![1e9; 100_000];
@@ -297,10 +298,30 @@ fn a_sentence_names_a_limit_only_where_there_is_one() {
 fn every_plot_over_time_shows_every_kill() {
     let page = html::page(&good()).expect("renders");
     // Six plots, each wide and narrow, two kills.
-    assert_eq!(page.matches("class=\"down\"").count(), 6 * 2 * 2);
-    assert_eq!(page.matches("kill (number as in the table)").count(), 6);
+    assert_eq!(page.matches("class=\"down ").count(), 6 * 2 * 2);
+    assert_eq!(page.matches("server killed (number as in the table)").count(), 6);
     let page = html::page(&empty()).expect("renders");
     assert!(page.contains("nothing was killed"));
+}
+
+#[test]
+fn what_was_killed_shows_by_its_look_and_in_words() {
+    let mut facts = good();
+    facts.kills.push(Kill { target: "redis", loses: true, at_s: 30.0, in_flight: 9, down_ms: 400 });
+    facts.kills.push(Kill { target: "redis", loses: false, at_s: 31.0, in_flight: 8, down_ms: 400 });
+    facts.kills.push(Kill { target: "sql", loses: false, at_s: 50.0, in_flight: 7, down_ms: 2_400 });
+    let page = html::page(&facts).expect("renders");
+    // In six plots, each wide and narrow; and one sample of each in the legend of each plot.
+    for (target, kills) in [("server", 2), ("redis", 2), ("sql", 1)] {
+        assert_eq!(page.matches(&format!("class=\"kill {target}\"")).count(), 6 * (2 * kills + 1), "{target}");
+        assert_eq!(page.matches(&format!("class=\"down {target}\"")).count(), 6 * 2 * kills, "{target}");
+    }
+    assert_eq!(page.matches("redis killed, with its data, 9 requests in flight").count(), 6 * 2);
+    assert_eq!(page.matches("<td>redis, with its data</td>").count(), 1);
+    assert_eq!(table::text(&facts).matches("redis, with its data").count(), 1);
+    let report = json::report(&facts);
+    let lost: Vec<_> = (0..5).map(|kill| report["kills"][kill]["data_lost"].as_bool()).collect();
+    assert_eq!(lost, [false, false, true, false, false].map(Some));
 }
 
 #[test]
@@ -312,7 +333,7 @@ fn auctions_have_plots_and_fields_of_their_own() {
     }
     assert!(!page.contains("id=\"waiting\"") && page.contains("What became of orders"));
     // Five plots, each wide and narrow, two kills.
-    assert_eq!(page.matches("class=\"down\"").count(), 5 * 2 * 2);
+    assert_eq!(page.matches("class=\"down ").count(), 5 * 2 * 2);
     let report = json::report(&facts);
     assert_eq!(
         (report["bids"].as_u64(), report["sales"].as_u64(), report["issued"].as_u64()),
@@ -357,7 +378,8 @@ fn programs_find_the_stable_fields() {
     );
     assert!(violations[0]["says"].is_string());
     let kill = &report["kills"][0];
-    let expected = serde_json::json!({"target": "server", "at_s": 18.0, "in_flight": 214, "down_ms": 1_180});
+    let expected =
+        serde_json::json!({"target": "server", "data_lost": false, "at_s": 18.0, "in_flight": 214, "down_ms": 1_180});
     assert_eq!(*kill, expected);
 }
 

@@ -73,6 +73,12 @@ pub(crate) fn run_for(command: &mut Command, patience: Duration) -> Ended {
     }
 }
 
+/// The lines of exported data, without the first and the last and without secrets of the service.
+pub(crate) fn rows(exported: &str) -> Vec<String> {
+    let frame = ["export", "secret", "end"].map(|kind| format!("{{\"kind\":\"{kind}\""));
+    exported.lines().filter(|line| !frame.iter().any(|kind| line.starts_with(kind))).map(str::to_owned).collect()
+}
+
 /// Runs firstcome in a directory.
 #[track_caller]
 pub(crate) fn firstcome(directory: &Path, arguments: &[&str]) -> Ended {

@@ -16,14 +16,14 @@ fn without(bits: &Bits, others: &Bits) -> Bits {
     std::array::from_fn(|word| bits[word] & !others[word])
 }
 
-fn each(bits: &Bits) -> impl Iterator<Item = usize> + use<> {
+pub(super) fn each(bits: &Bits) -> impl Iterator<Item = usize> + use<> {
     let bits = *bits;
     (0..WORDS * 64).filter(move |at| bits[at / 64] & (1 << (at % 64)) != 0)
 }
 
 impl Segment {
     /// Those who live, given who is drawn.
-    fn living(&self) -> Bits {
+    pub(super) fn living(&self) -> Bits {
         let known = without(&first_bits(self.drawn), &self.gone);
         self.unknown.as_deref().map_or(known, |unknown| without(&known, unknown))
     }

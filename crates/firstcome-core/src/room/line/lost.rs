@@ -2,7 +2,8 @@
 //!
 //! An unknown number costs its bits. Only once somebody comes back are there columns for their segment.
 
-use super::{Columns, Departure, Line, Place, SEGMENT, TOLD_MS, bit};
+use super::image::each;
+use super::{Columns, Departure, Line, Place, SEGMENT, TOLD_MS, WORDS, bit};
 use crate::id::{RequestId, UserId};
 use crate::room::bytes::first_bits;
 use crate::time::Steady;
@@ -26,10 +27,37 @@ impl Line {
         line
     }
 
+    /// Numbers up to this one that are not drawn here may have been drawn elsewhere: nothing is known of them any more, and the
+    /// next one drawn comes after them.
+    pub(in crate::room) fn lose(&mut self, ceiling: u32) {
+        while self.next <= ceiling {
+            let (segment, at) = self.spot(self.next);
+            if segment == self.segments.len() {
+                self.add_segment();
+            }
+            let drawn = (SEGMENT - at as u32).min(ceiling - self.next + 1);
+            let page = &mut self.segments[segment];
+            let unknown = page.unknown.get_or_insert_with(|| Box::new([0; WORDS]));
+            for at in at..at + drawn as usize {
+                let (word, mask) = bit(at);
+                unknown[word] |= mask;
+            }
+            page.drawn += drawn;
+            if page.living_count == 0 && page.drawn == SEGMENT {
+                page.columns = None;
+            }
+            self.next += drawn;
+            self.unknown += drawn;
+        }
+    }
+
     /// Everybody who has a ticket was here, and asks again as they were told last.
     pub(in crate::room) fn all_seen(&mut self, now: Steady) {
-        for columns in self.segments.iter_mut().filter_map(|page| page.columns.as_deref_mut()) {
-            for at in 0..columns.seen.len() {
+        for page in &mut self.segments {
+            // Of who is gone an image keeps nothing: they must leave no trace.
+            let living = page.living();
+            let Some(columns) = page.columns.as_deref_mut() else { continue };
+            for at in each(&living) {
                 let told_ms = u32::from(columns.told[at]) * TOLD_MS;
                 columns.touch(at, now, told_ms);
             }

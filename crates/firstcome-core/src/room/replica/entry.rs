@@ -2,6 +2,7 @@
 
 use super::record::{put_join, read_join, read_ticket};
 use crate::id::UserId;
+use crate::limits::ROOM_NUMBER_MAX;
 use crate::room::bytes::{ImageError, Reader, put_bits, put_number, put_rising, put_user};
 use crate::room::image::{put_settings, read_settings};
 use crate::room::{Join, Number, RoomSettings};
@@ -95,6 +96,17 @@ pub enum Entry {
         /// For which request.
         tag: u64,
     },
+    /// Whatever followed in the log may be lost: the server is another one, or has started anew. Nothing of it was told but
+    /// numbers up to a ceiling, which are unknown from now on ([`Room::lose_end`](crate::room::Room::lose_end)). Whoever
+    /// appends it makes sure that it stands there once.
+    Lost {
+        /// The highest number that may have been drawn.
+        ceiling: u32,
+        /// Nobody is admitted for so long.
+        grace_ms: u64,
+        /// Another one each time, so that the copies of those who saw what is lost never agree with those of others.
+        branch: u64,
+    },
     /// All up to this position is durable. A second one says nothing new.
     Durable {
         /// Which.
@@ -121,6 +133,7 @@ const CEILING: u8 = 10;
 const READMIT: u8 = 11;
 const DURABLE: u8 = 12;
 const RESUMED: u8 = 13;
+const LOST: u8 = 14;
 
 const ALL: [u64; 64] = [u64::MAX; 64];
 const SEGMENT_MAX: u32 = u32::MAX / 4_096;
@@ -149,6 +162,7 @@ impl Entry {
             | Self::Tick
             | Self::Resumed
             | Self::Ceiling(_)
+            | Self::Lost { .. }
             | Self::Durable { .. } => None,
         }
     }
@@ -211,6 +225,12 @@ impl Entry {
                 ticket(out, READMIT, *number);
                 put_user(out, user.as_ref().map(UserId::as_str));
             }
+            Self::Lost { ceiling, grace_ms, branch } => {
+                out.push(head(LOST));
+                put_number(out, *ceiling);
+                put_number(out, *grace_ms);
+                out.extend_from_slice(&branch.to_le_bytes());
+            }
             Self::Durable { position, digest } => {
                 out.push(head(DURABLE));
                 put_number(out, *position);
@@ -260,6 +280,13 @@ impl Entry {
             CLOSE => Self::Close { tag: reader.fixed_u64()? },
             CEILING => Self::Ceiling(reader.number_u32()?),
             READMIT => Self::Readmit { number: read_ticket(reader)?, user: reader.user()?, tag: reader.fixed_u64()? },
+            LOST => {
+                let ceiling = reader.number_u32()?;
+                if ROOM_NUMBER_MAX < ceiling {
+                    return Err(ImageError::Value("ceiling"));
+                }
+                Self::Lost { ceiling, grace_ms: reader.number()?, branch: reader.fixed_u64()? }
+            }
             DURABLE => Self::Durable { position: reader.number()?, digest: reader.fixed_u64()? },
             _ => return Err(ImageError::Value("entry")),
         })

@@ -1,9 +1,9 @@
 //! A copy as bytes and back, so that a process that comes later need not read the log from its beginning.
 
 use super::record::{Record, read_ticket};
-use super::{DIGESTS_MAX, Replica, TAGS_MAX, Tags};
-use crate::room::Room;
+use super::{DIGESTS_MAX, Drawn, Replica, TAGS_MAX, Tags};
 use crate::room::bytes::{ImageError, Reader, put_number, put_option, put_signed, put_steady};
+use crate::room::{Number, Room};
 use crate::time::{Now, Timestamp};
 use hashbrown::HashMap;
 use std::collections::VecDeque;
@@ -26,7 +26,10 @@ impl Replica {
         put_number(&mut out, self.tags.order.len() as u64);
         for tag in &self.tags.order {
             out.extend_from_slice(&tag.to_le_bytes());
-            put_option(&mut out, self.tags.find(*tag).flatten(), |out, number| put_number(out, number.0));
+            put_option(&mut out, self.tags.find(*tag).flatten(), |out, (number, drawn)| {
+                put_number(out, number.0);
+                out.push(drawn as u8);
+            });
         }
         put_number(&mut out, self.digests.len() as u64);
         self.digests.iter().for_each(|digest| out.extend_from_slice(&digest.to_le_bytes()));
@@ -90,6 +93,14 @@ impl Replica {
     }
 }
 
+fn read_drawn(reader: &mut Reader<'_>) -> Result<(Number, Drawn), ImageError> {
+    let number = read_ticket(reader)?;
+    let known = [Drawn::New, Drawn::SameRequest, Drawn::SameUser];
+    let kind = reader.byte()?;
+    let drawn = known.into_iter().find(|drawn| *drawn as u8 == kind);
+    Ok((number, drawn.ok_or(ImageError::Value("tag"))?))
+}
+
 fn read_tags(reader: &mut Reader<'_>, hasher: RandomState) -> Result<Tags, ImageError> {
     let mut tags = Tags::new(hasher);
     let count = reader.count()?;
@@ -98,7 +109,7 @@ fn read_tags(reader: &mut Reader<'_>, hasher: RandomState) -> Result<Tags, Image
     }
     for _ in 0..count {
         let tag = reader.fixed_u64()?;
-        let number = reader.option(read_ticket)?;
+        let number = reader.option(read_drawn)?;
         if tags.find(tag).is_some() {
             return Err(ImageError::Value("tag"));
         }

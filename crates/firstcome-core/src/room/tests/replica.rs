@@ -5,7 +5,7 @@ mod entries;
 mod logs;
 
 use super::*;
-use crate::room::replica::{Applied, DIGESTS_MAX, Entry, Gap, Outcome, Record, Replica, TAGS_MAX};
+use crate::room::replica::{Applied, DIGESTS_MAX, Drawn, Entry, Gap, Outcome, Record, Replica, TAGS_MAX};
 
 /// A copy that gets one entry after the other.
 struct Follower {
@@ -238,7 +238,7 @@ fn what_stands_in_the_log_twice_has_one_effect() {
     first.iter().for_each(|entry| assert!(matches!(it.say(entry).outcome, Outcome::Joined(Ok(Joined::New(_))))));
     assert!(matches!(it.say(&join(anonymous(), 4)).outcome, Outcome::Joined(Err(Rejection::Full { .. }))));
     it.say(&Entry::Leave { number: number(1), tag: 5 });
-    let repeated = |number: Option<u32>| Outcome::Repeated(number.map(super::number));
+    let repeated = |number: Option<u32>| Outcome::Repeated(number.map(|it| (super::number(it), Drawn::New)));
     let again = [(1, Some(1), 45), (2, Some(2), 42), (3, Some(3), 43), (4, None, 0)];
     for (tag, known, rests_on) in again {
         let applied = it.say(&join(anonymous(), tag));
@@ -260,6 +260,65 @@ fn what_stands_in_the_log_twice_has_one_effect() {
 }
 
 #[test]
+fn a_join_that_stands_there_twice_tells_how_the_first_one_led_to_its_number() {
+    let mut it = Follower::new(ten_per_second());
+    it.say(&join(named("ann"), 1));
+    it.say(&join(keyed(anonymous(), 7, 7), 2));
+    it.say(&join(named("ann"), 3));
+    it.say(&join(keyed(anonymous(), 7, 7), 4));
+    let mut again = Follower::of(Replica::from_image(&it.replica.image(), hasher()).unwrap());
+    let rows = [(1, 1, Drawn::New), (2, 2, Drawn::New), (3, 1, Drawn::SameUser), (4, 2, Drawn::SameRequest)];
+    for (tag, ticket, drawn) in rows {
+        let told = again.say(&join(anonymous(), tag)).outcome;
+        assert_eq!(told, Outcome::Repeated(Some((number(ticket), drawn))), "tag {tag}");
+    }
+}
+
+#[test]
+fn numbers_that_may_have_been_drawn_elsewhere_are_unknown_and_drawn_by_nobody() {
+    let settings = RoomSettings { max_waiting: 10_000, ..RoomSettings::with_slots(1) };
+    let mut it = Follower::new(settings);
+    (1..=90).for_each(|ticket| assert_eq!(it.joins(anonymous()).0, ticket));
+    let mut other = Follower::of(Replica::from_image(&it.replica.image(), hasher()).unwrap());
+    let lost = |branch| Entry::Lost { ceiling: 9_000, grace_ms: 5_000, branch };
+    assert_eq!(it.say(&lost(1)), Applied { outcome: Outcome::Done, rests_on: 0 });
+    other.say(&lost(2));
+    assert_ne!(it.replica.digest(), other.replica.digest(), "whoever saw another end is told apart");
+    assert_eq!((it.replica.room().drawn(), it.replica.room().view(it.now).waiting), (9_000, 90));
+    // They were told these, and come back by their tickets; whoever comes now is behind all of them.
+    assert!(it.replica.room().is_unknown(number(91)) && !it.replica.room().is_unknown(number(90)));
+    for ticket in [9_000, 91, 4_097, 4_096] {
+        let tag = it.next_tag();
+        it.say(&Entry::Readmit { number: number(ticket), user: None, tag });
+    }
+    assert_eq!(it.joins(anonymous()).0, 9_001);
+    assert_eq!(it.look(4_097).0, "waiting 92");
+    assert_eq!(it.look(9_001).0, "waiting 94");
+    // Those in front have the time to come back.
+    it.say(&Entry::Tick);
+    assert_eq!(it.look(1).0, "waiting 0");
+    it.now.steady = it.now.steady.plus_ms(5_000);
+    it.say(&Entry::Tick);
+    assert_eq!(it.look(1).0, "admitted");
+    let again = Replica::from_image(&it.replica.image(), hasher()).unwrap();
+    assert!(again.image() == it.replica.image());
+}
+
+#[test]
+fn an_earlier_digest_is_known_while_it_is_not_durable() {
+    let mut it = Follower::new(ten_per_second());
+    let digests: Vec<u64> = (0..5)
+        .map(|_| {
+            it.joins(anonymous());
+            it.replica.digest()
+        })
+        .collect();
+    let known: Vec<Option<u64>> = (40..=46).map(|position| it.replica.digest_at(position)).collect();
+    let wanted: Vec<Option<u64>> = [None].into_iter().chain(digests.into_iter().map(Some)).chain([None]).collect();
+    assert_eq!(known, wanted);
+}
+
+#[test]
 fn so_many_tags_are_remembered() {
     let mut it = Follower::new(RoomSettings { max_waiting: 1_000_000, ..RoomSettings::with_slots(1) });
     let apply = |it: &mut Follower, tag| {
@@ -267,9 +326,9 @@ fn so_many_tags_are_remembered() {
         it.replica.apply(position, it.now, &join(anonymous(), tag), &mut it.changes).unwrap().outcome
     };
     (0..TAGS_MAX as u64).for_each(|tag| assert!(matches!(apply(&mut it, tag), Outcome::Joined(Ok(_)))));
-    assert_eq!(apply(&mut it, 0), Outcome::Repeated(Some(number(1))));
+    assert_eq!(apply(&mut it, 0), Outcome::Repeated(Some((number(1), Drawn::New))));
     assert!(matches!(apply(&mut it, TAGS_MAX as u64), Outcome::Joined(Ok(_))));
-    assert_eq!(apply(&mut it, 1), Outcome::Repeated(Some(number(2))));
+    assert_eq!(apply(&mut it, 1), Outcome::Repeated(Some((number(2), Drawn::New))));
     assert!(matches!(apply(&mut it, 0), Outcome::Joined(Ok(_))), "the oldest one is forgotten");
     let again = Replica::from_image(&it.replica.image(), hasher()).unwrap();
     assert!(again.image() == it.replica.image());

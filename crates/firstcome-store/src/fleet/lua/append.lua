@@ -1,11 +1,14 @@
 -- Appends entries to the log of a room, and gives all that the caller has not seen.
 -- KEYS log, entries, nodes
 -- ARGV generation, position seen, node, wall or '', steady or '', steady as the caller expects it or '', lease_ms,
---      items_max, tick as bytes, when to tick (0 no, 1 if it is time, 2 now), position that is durable or '', count, entries,
---      whether somebody waits until they are durable, word that nobody was heard as bytes
+--      items_max, tick as bytes, when to tick ('' no, 'now', or so long after the last one), position that is durable or '',
+--      count, entries, whether somebody waits until they are durable, word that nobody was heard as bytes, branch, whether
+--      the caller can write to SQL
 local log = redis.call('HMGET', KEYS[1], 'generation', 'position', 'wall', 'steady', 'offset', 'ticked', 'node', 'until',
-  'durable')
+  'durable', 'run', 'branch')
 if log[1] ~= ARGV[1] then return {'lost'} end
+-- Another server, or this one after a new start, may have forgotten the end; whoever has seen that end follows another branch.
+if log[10] ~= string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or log[11] ~= ARGV[16] then return {'lost'} end
 local position, seen = tonumber(log[2]), tonumber(ARGV[2])
 if position < seen then
   -- The caller has seen more than there is: this is an old state.
@@ -33,8 +36,8 @@ local count, entries, ticked = tonumber(ARGV[12]), ARGV[13], tonumber(log[6])
 if 5000000 < steady - tonumber(log[4]) and (ARGV[4] == '' or redis.call('HEXISTS', KEYS[3], ARGV[3]) == 0) then
   count, entries = count + 1, ARGV[15] .. entries
 end
--- Several times in each slice of a quarter of a second, however many ask.
-if ARGV[10] == '2' or (ARGV[10] == '1' and (45000 <= steady - ticked or steady < ticked)) then
+local after = tonumber(ARGV[10])
+if ARGV[10] == 'now' or (after and (after <= steady - ticked or steady < ticked)) then
   count, entries, ticked = count + 1, entries .. ARGV[9], steady
 end
 local text_wall, text_steady = string.format('%.0f', wall), string.format('%.0f', steady)
@@ -44,12 +47,14 @@ if 0 < count then
   position = position + count
 end
 local drains, lease, ends = 0, tonumber(ARGV[7]), tonumber(log[8])
--- A lease that ends later than any can is one from before somebody set the clock back.
-if log[7] == ARGV[3] or ends <= ms or ms + lease < ends then
+-- A lease that ends later than any can is one from before somebody set the clock back. Whoever cannot write gives it up.
+if ARGV[17] == '0' then
+  if log[7] == ARGV[3] then redis.call('HSET', KEYS[1], 'node', '', 'until', 0) end
+elseif log[7] == ARGV[3] or ends <= ms or ms + lease < ends then
   drains = 1
   redis.call('HSET', KEYS[1], 'node', ARGV[3], 'until', string.format('%.0f', ms + lease))
 end
-if drains == 0 and ARGV[14] == '1' then redis.call('PUBLISH', 'fc:node:' .. log[7], 'room ' .. KEYS[1]) end
+if drains == 0 and ARGV[14] == '1' and log[7] ~= '' then redis.call('PUBLISH', 'fc:node:' .. log[7], 'room ' .. KEYS[1]) end
 local durable = log[9]
 if ARGV[11] ~= '' and tonumber(durable) < tonumber(ARGV[11]) then durable = ARGV[11] end
 redis.call('HSET', KEYS[1], 'position', position, 'wall', text_wall, 'steady', text_steady, 'offset',

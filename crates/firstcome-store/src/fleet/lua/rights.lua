@@ -7,6 +7,7 @@ local function try(...)
   if type(told) == 'table' and told.err then failed = failed or told end
 end
 try('TIME')
+try('INFO', 'server')
 try('HSET', KEYS[1], 'a', 1)
 try('HGET', KEYS[1], 'a')
 try('HMGET', KEYS[1], 'a')

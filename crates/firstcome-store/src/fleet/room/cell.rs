@@ -24,19 +24,52 @@ const NEAR_MS: u64 = 120_000;
 const NEAR_PEOPLE: u32 = 256;
 /// How many times in the time-out of those who wait it is passed on that they are alive.
 const ALIVE_SHARES: u64 = 8;
+/// But at least so often: whoever asks as they were told is present three times as long as that at most, and must not be
+/// passed over because the log hears of it late. 512 bytes for 4 096 people.
+const ALIVE_MS_MAX: u64 = 25_000;
 /// How many times in the idle time-out of a slot its contacts are passed on.
 const IDLE_SHARES: u64 = 8;
 
+/// After so long without a write that SQL takes, others may try; and after so long this node may again.
+const REFUSED_MIN: Duration = Duration::from_secs(1);
+/// See [`REFUSED_MIN`].
+const REFUSED_MAX: Duration = Duration::from_secs(4);
 /// So often a copy is made anew from the image before the log is held to be wrong.
 const BROKEN_MAX: u32 = 2;
 
+/// What an order led to: the generation of the log, and what its entry led to there.
+pub(super) type Told = Option<(i64, Applied)>;
+
 /// What somebody wants of the log.
 pub(super) struct Order {
-    /// Nothing but to see all that came before.
-    pub(super) entry: Option<Entry>,
-    /// Whether time is to do what is due, whoever has just let it.
-    pub(super) with_tick: bool,
-    pub(super) tell: oneshot::Sender<Result<Option<Applied>, StoreError>>,
+    pub(super) want: Want,
+    pub(super) tell: oneshot::Sender<Result<Told, StoreError>>,
+}
+
+/// What is wanted.
+pub(super) enum Want {
+    /// To see all that came before.
+    See,
+    /// The same; and time is to do what is due, whoever has just let it.
+    Tick,
+    /// To append this.
+    Append(Entry),
+    /// To say what SQL holds.
+    Say(Said),
+}
+
+/// What SQL holds of a generation.
+#[derive(Clone)]
+pub(super) struct Said {
+    pub(super) generation: i64,
+    pub(super) position: u64,
+    pub(super) entries: Vec<Entry>,
+}
+
+impl Want {
+    pub(super) const fn entry(&self) -> Option<&Entry> {
+        if let Self::Append(entry) = self { Some(entry) } else { None }
+    }
 }
 
 /// Who was here, and the log does not know it yet.
@@ -53,16 +86,23 @@ struct Contacts {
 /// The copy, and how new it is.
 pub(super) struct Copy {
     pub(super) generation: i64,
+    /// Another one each time that the server was found to be another: see [`super::mend`].
+    pub(super) branch: u64,
     pub(super) replica: Replica,
+    /// Whether the log has answered: an image's time may be long ago.
+    is_heard: bool,
     /// What the log's clocks showed when it last answered, and the time since then.
     now: Now,
     since: Stopwatch,
+    /// When it was asked for that.
+    asked_at: Stopwatch,
     contacts: Contacts,
     /// Requests whose entries are on their way.
-    pub(super) asked: HashMap<u64, oneshot::Sender<Applied>, RandomState>,
+    pub(super) asked: HashMap<u64, oneshot::Sender<(i64, Applied)>, RandomState>,
     changes: Vec<Change>,
-    /// Bytes of entries since the last image.
+    /// Bytes of entries since the last image, and of that image.
     pub(super) bytes: usize,
+    pub(super) image_bytes: usize,
 }
 
 /// How far this copy is, for those who wait.
@@ -70,6 +110,8 @@ pub(super) struct Copy {
 pub(super) struct Progress {
     pub(super) generation: i64,
     pub(super) durable: u64,
+    /// Whether a number may be drawn.
+    pub(super) has_number: bool,
 }
 
 /// Why items could not be applied.
@@ -109,23 +151,29 @@ pub(in crate::fleet) struct RoomCell {
     pub(super) is_beating: AtomicBool,
     pub(super) is_writing: AtomicBool,
     pub(super) is_drainer: AtomicBool,
+    /// Since when SQL takes nothing from this node.
+    pub(super) refused_since: Mutex<Option<Stopwatch>>,
     /// The room as it was last seen in SQL; held by whoever writes.
     pub(super) row: tokio::sync::Mutex<RoomRow>,
 }
 
 impl Copy {
-    pub(super) fn new(generation: i64, replica: Replica) -> Self {
+    pub(super) fn new(generation: i64, branch: u64, replica: Replica, image_bytes: usize) -> Self {
         let contacts = Contacts { slots: HashMap::with_hasher(draw_hasher()), ..Contacts::default() };
         let now = replica.now();
         Self {
             generation,
+            branch,
             replica,
+            is_heard: false,
             now,
             since: Stopwatch::start(),
+            asked_at: Stopwatch::start(),
             contacts,
             asked: HashMap::with_hasher(draw_hasher()),
             changes: Vec::new(),
             bytes: 0,
+            image_bytes,
         }
     }
 
@@ -134,20 +182,38 @@ impl Copy {
         if let Some(now) = given {
             return now;
         }
-        let elapsed_us = i64::try_from(self.since.elapsed().as_micros()).unwrap_or(i64::MAX);
+        let elapsed = if self.is_heard { self.since.elapsed() } else { Duration::ZERO };
+        let elapsed_us = i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX);
         let wall = Timestamp::clamped_us(self.now.wall.as_us().saturating_add(elapsed_us));
         Now { wall, steady: Steady::from_us(self.now.steady.as_us().saturating_add(elapsed_us)) }
     }
 
-    /// Time since the log has answered.
+    /// Time since the log was asked for what is here. For ever, while all that is here is an image.
     pub(super) fn age(&self) -> Duration {
-        self.since.elapsed()
+        if self.is_heard { self.asked_at.elapsed() } else { Duration::MAX }
     }
 
-    /// The log has answered: all that it has is here.
-    pub(super) fn refresh(&mut self, now: Now) {
+    /// Whether the log has been asked since this copy was made.
+    pub(super) const fn is_read(&self) -> bool {
+        self.is_heard
+    }
+
+    /// What the log's clocks should show, if that is known here and not given: an image says nothing of the time since then.
+    pub(super) fn expected(&self, given: Option<Now>) -> Option<Steady> {
+        (self.is_heard && given.is_none()).then(|| self.now(given).steady)
+    }
+
+    /// The log has answered: all that it had when it was asked is here.
+    pub(super) fn refresh(&mut self, now: Now, asked_at: Stopwatch) {
         self.now = now;
         self.since = Stopwatch::start();
+        self.asked_at = asked_at;
+        self.is_heard = true;
+    }
+
+    /// Whether there is anything that SQL is to hold before anybody is told.
+    pub(super) fn is_pending(&self) -> bool {
+        self.replica.pending_changes_after(self.replica.durable()).next().is_some()
     }
 
     /// Applies what came. An error if it does not follow, or the copy turns out to be wrong.
@@ -165,7 +231,7 @@ impl Copy {
                 }
                 if let Some(tell) = entry.tag().and_then(|tag| self.asked.remove(&tag)) {
                     // Whoever has gone does not hear it.
-                    let _ = tell.send(applied);
+                    let _ = tell.send((self.generation, applied));
                 }
             }
         }
@@ -194,7 +260,7 @@ impl Copy {
         match view.state {
             TicketState::Waiting { position, wait_ms } => {
                 // Whoever was passed over is next.
-                if position < NEAR_PEOPLE || wait_ms.is_none_or(|wait_ms| wait_ms <= NEAR_MS) {
+                if position < NEAR_PEOPLE || wait_ms.is_some_and(|wait_ms| wait_ms <= NEAR_MS) {
                     self.contacts.near.insert(number);
                 } else {
                     let (segment, at) = ((number - 1) / 4_096, (number - 1) % 4_096);
@@ -222,7 +288,7 @@ impl Copy {
     /// What the log is to hear of contacts; of those far back now and then, or at once if `all`.
     pub(super) fn contacts(&mut self, now: Now, all: bool) -> Vec<Entry> {
         let mut entries = Vec::new();
-        let share_us = self.replica.room().settings().waiting_ttl_ms * 1_000 / ALIVE_SHARES;
+        let share_us = (self.replica.room().settings().waiting_ttl_ms / ALIVE_SHARES).min(ALIVE_MS_MAX) * 1_000;
         let far_is_due = self.contacts.far_since.is_some_and(|since| share_us <= now.steady.since_us(since));
         if all {
             for (segment, bits) in std::mem::take(&mut self.contacts.far) {
@@ -247,13 +313,15 @@ impl Copy {
 
     /// How far it is.
     pub(super) fn progress(&self) -> Progress {
-        Progress { generation: self.generation, durable: self.replica.durable() }
+        let replica = &self.replica;
+        let has_number = replica.room().drawn() < replica.ceiling();
+        Progress { generation: self.generation, durable: replica.durable(), has_number }
     }
 }
 
 impl RoomCell {
     pub(in crate::fleet) fn new(row: RoomRow) -> Self {
-        let (progress, _) = watch::channel(Progress { generation: 0, durable: 0 });
+        let (progress, _) = watch::channel(Progress { generation: 0, durable: 0, has_number: false });
         Self {
             keys: Keys { room: row.id },
             ticket_key: row.ticket_key.clone(),
@@ -266,7 +334,26 @@ impl RoomCell {
             is_beating: AtomicBool::new(false),
             is_writing: AtomicBool::new(false),
             is_drainer: AtomicBool::new(false),
+            refused_since: Mutex::default(),
             row: tokio::sync::Mutex::new(row),
+        }
+    }
+
+    /// Whether this node may be the one to write to SQL: not while others may reach it and this one cannot.
+    pub(super) fn may_write(&self) -> bool {
+        self.refused_since.lock().as_ref().is_none_or(|since| {
+            let elapsed = since.elapsed();
+            elapsed < REFUSED_MIN || REFUSED_MAX <= elapsed
+        })
+    }
+
+    /// Notes whether SQL took what was to be written.
+    pub(super) fn note_write(&self, is_written: bool) {
+        let mut since = self.refused_since.lock();
+        match &*since {
+            _ if is_written => *since = None,
+            Some(known) if known.elapsed() < REFUSED_MAX => {}
+            _ => *since = Some(Stopwatch::start()),
         }
     }
 
@@ -276,10 +363,27 @@ impl RoomCell {
         *broken = if broken.0 == generation { (generation, broken.1 + 1) } else { (generation, 1) };
     }
 
+    /// Holds the log of a generation to be wrong: whoever looks next makes it anew.
+    pub(in crate::fleet) fn distrust(&self, generation: i64) {
+        *self.broken.lock() = (generation, BROKEN_MAX);
+    }
+
+    /// Notes that the log fits the copy.
+    pub(super) fn mended(&self) {
+        *self.broken.lock() = (0, 0);
+    }
+
     /// Whether a copy that was made anew did not fit either: then the log itself is wrong.
     pub(super) fn distrusts(&self, generation: i64) -> bool {
         let (of, times) = *self.broken.lock();
         of == generation && BROKEN_MAX <= times
+    }
+
+    /// Waits until a number may be drawn in a generation's log, or another generation has begun.
+    pub(super) async fn has_number(&self, generation: i64) {
+        let there = |now: &Progress| now.generation != generation || now.has_number;
+        // It is there as long as the room is.
+        let _ = self.progress.subscribe().wait_for(there).await;
     }
 
     /// Waits until all up to a position of a generation's log is durable. False if another generation has begun.

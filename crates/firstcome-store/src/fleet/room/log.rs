@@ -2,7 +2,7 @@
 //!
 //! | key | what |
 //! |---|---|
-//! | `fc:{rN}:log` | generation, position, time, who writes to SQL |
+//! | `fc:{rN}:log` | generation, position, time, who writes to SQL, which run of the server it is, and the branch |
 //! | `fc:{rN}:entries:G` | the stream of entries; an item holds those of one call, and has the position of the last |
 //! | `fc:{rN}:image:G` | the room as of a position; entries up to it are forgotten |
 //! | `fc:{rN}:nodes` | who was heard of, and when |
@@ -10,7 +10,7 @@
 
 use crate::fleet::gate::{Gate, LEASE_MS, number, parts_of, unreadable};
 use crate::fleet::outbox::bytes_of;
-use crate::redis::{LinkError, Script};
+use crate::redis::{Invocation, LinkError, Script};
 use firstcome_core::room::replica::Entry;
 use firstcome_core::time::{Now, Steady, Timestamp};
 use redis::Value;
@@ -22,10 +22,12 @@ static SEIZE: Script = Script::new(include_str!("../lua/seize.lua"));
 static UNSEIZE: Script = Script::new(include_str!("../lua/unseize.lua"));
 static OPEN: Script = Script::new(include_str!("../lua/log_open.lua"));
 static IMAGE: Script = Script::new(include_str!("../lua/log_image.lua"));
+static READ: Script = Script::new(include_str!("../lua/log_read.lua"));
+static RESUME: Script = Script::new(include_str!("../lua/log_resume.lua"));
 static LOAD: Script = Script::new(include_str!("../lua/log_load.lua"));
 
 /// Items in one answer.
-pub(super) const ITEMS_MAX: usize = 256;
+pub(in crate::fleet) const ITEMS_MAX: usize = 256;
 /// Bytes of one part of an image: what a server takes in at once without holding up others for long.
 const PART_BYTES: usize = 512 * 1024;
 
@@ -36,11 +38,11 @@ pub(in crate::fleet) struct Keys {
 }
 
 impl Keys {
-    fn key(self, name: &'static str) -> impl fmt::Display {
+    pub(in crate::fleet) fn key(self, name: &'static str) -> impl fmt::Display {
         fmt::from_fn(move |f| write!(f, "fc:{{r{}}}:{name}", self.room))
     }
 
-    fn of(self, name: &'static str, generation: i64) -> impl fmt::Display {
+    pub(in crate::fleet) fn of(self, name: &'static str, generation: i64) -> impl fmt::Display {
         fmt::from_fn(move |f| write!(f, "fc:{{r{}}}:{name}:{generation}", self.room))
     }
 
@@ -52,25 +54,27 @@ impl Keys {
 }
 
 /// Entries of one call, in their order, with the position of the first.
-pub(super) struct Item {
-    pub(super) first: u64,
-    pub(super) now: Now,
-    pub(super) entries: Vec<Entry>,
-    pub(super) bytes: usize,
+pub(in crate::fleet) struct Item {
+    pub(in crate::fleet) first: u64,
+    pub(in crate::fleet) now: Now,
+    pub(in crate::fleet) entries: Vec<Entry>,
+    pub(in crate::fleet) bytes: usize,
 }
 
 /// Whether time is to do what is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tick {
     No,
-    /// If nobody has just let it.
-    Due,
+    /// If nobody has let it for so many microseconds.
+    After(u64),
     Now,
 }
 
 /// What one call appends.
 pub(super) struct Append<'a> {
     pub(super) generation: i64,
+    /// The branch that the caller's copy follows.
+    pub(super) branch: u64,
     /// The position up to which the caller has applied entries.
     pub(super) seen: u64,
     /// The time, if it is given.
@@ -80,6 +84,8 @@ pub(super) struct Append<'a> {
     pub(super) tick: Tick,
     /// The position that an entry among these says is durable.
     pub(super) durable: Option<u64>,
+    /// Whether this node can write to SQL.
+    pub(super) may_write: bool,
     pub(super) entries: &'a [Entry],
 }
 
@@ -100,6 +106,40 @@ pub(super) struct Probe {
     pub(super) image: Option<u64>,
     /// The server's clock.
     pub(super) clock: Timestamp,
+    /// Whether it was written to by this run of this server, and by no other before that has not been noticed.
+    pub(super) is_same_run: bool,
+}
+
+/// An image, and the branch of the log that it belongs to.
+pub(in crate::fleet) struct Image {
+    pub(super) branch: u64,
+    pub(in crate::fleet) bytes: Vec<u8>,
+}
+
+/// What goes on in a log of which the end may be lost.
+pub(super) struct Resume {
+    pub(super) generation: i64,
+    /// The log has gone at least so far.
+    pub(super) position: u64,
+    pub(super) now: Option<Now>,
+    pub(super) expected: Option<Steady>,
+    pub(super) branch: u64,
+    /// See [`Entry::Lost`].
+    pub(super) ceiling: u32,
+    pub(super) grace_ms: u64,
+}
+
+/// An image as a new log begins with.
+pub(super) struct Opening<'a> {
+    pub(super) generation: i64,
+    pub(super) branch: u64,
+    pub(super) position: u64,
+    pub(super) now: Now,
+    /// What the server's clock showed then: what has passed since has passed in the room too.
+    pub(super) clock: Timestamp,
+    pub(super) image: &'a [u8],
+    /// Generations whose keys are thrown away.
+    pub(super) before: &'a [i64],
 }
 
 fn put(out: &mut Vec<u8>, entry: &Entry) {
@@ -120,7 +160,8 @@ fn read(mut bytes: &[u8]) -> Option<Vec<Entry>> {
     bytes.is_empty().then_some(entries)
 }
 
-fn item(value: Value) -> Option<Item> {
+/// An item as the server gives it; `None` if it is none of ours.
+pub(in crate::fleet) fn item(value: Value) -> Option<Item> {
     let Value::Array(parts) = value else { return None };
     let [_, Value::Array(fields)] = <[Value; 2]>::try_from(parts).ok()? else { return None };
     let fields: Vec<Vec<u8>> = fields.into_iter().map(bytes_of).collect::<Option<_>>()?;
@@ -132,24 +173,33 @@ fn item(value: Value) -> Option<Item> {
     Some(Item { first, now, entries: read(bytes)?, bytes: bytes.len() })
 }
 
+fn add_time(run: &mut Invocation, now: Option<Now>, expected: Option<Steady>) {
+    match now {
+        Some(now) => run.add(now.wall.as_us()).add(now.steady.as_us()),
+        None => run.add("").add(""),
+    };
+    match expected {
+        Some(steady) => run.add(steady.as_us()),
+        None => run.add(""),
+    };
+}
+
 impl Gate {
-    /// Appends entries, and reads all that came before and after. One round trip. `None` if there is no such log, or it is
-    /// behind what the caller has seen.
+    /// Appends entries, and reads all that came before and after. One round trip. `None` if there is no such log, it is
+    /// behind what the caller has seen or of another branch, or the server is another one than that which wrote it.
     pub(super) async fn append(&self, keys: Keys, append: &Append<'_>) -> Result<Option<Appended>, LinkError> {
         let mut run = APPEND.with_keys(3);
         run.add(keys.key("log")).add(keys.of("entries", append.generation)).add(keys.key("nodes"));
         run.add(append.generation).add(append.seen).add(&self.node);
-        match append.now {
-            Some(now) => run.add(now.wall.as_us()).add(now.steady.as_us()),
-            None => run.add("").add(""),
-        };
-        match append.expected {
-            Some(steady) => run.add(steady.as_us()),
-            None => run.add(""),
-        };
+        add_time(&mut run, append.now, append.expected);
         let mut tick = Vec::new();
         put(&mut tick, &Entry::Tick);
-        run.add(LEASE_MS).add(ITEMS_MAX).add_bytes(&tick).add(append.tick as u8);
+        run.add(LEASE_MS).add(ITEMS_MAX).add_bytes(&tick);
+        match append.tick {
+            Tick::No => run.add(""),
+            Tick::After(us) => run.add(us),
+            Tick::Now => run.add("now"),
+        };
         match append.durable {
             Some(position) => run.add(position),
             None => run.add(""),
@@ -161,7 +211,7 @@ impl Gate {
         run.add(append.entries.len()).add_bytes(&entries).add(u8::from(is_awaited));
         let mut resumed = Vec::new();
         put(&mut resumed, &Entry::Resumed);
-        run.add_bytes(&resumed);
+        run.add_bytes(&resumed).add(format_args!("{:016x}", append.branch)).add(u8::from(append.may_write));
         let mut parts = parts_of(self.link.invoke(&run).await?).ok_or_else(unreadable)?;
         if parts.len() == 1 {
             return Ok(None);
@@ -182,7 +232,8 @@ impl Gate {
         let mut run = PROBE.with_keys(2);
         let run = run.add(keys.key("log")).add(keys.of("image", generation));
         let parts = parts_of(self.link.invoke(run).await?).ok_or_else(unreadable)?;
-        let [generation, position, image, time] = <[Value; 4]>::try_from(parts).map_err(|_| unreadable())?;
+        let [generation, position, image, time, is_same_run] =
+            <[Value; 5]>::try_from(parts).map_err(|_| unreadable())?;
         let time: Vec<i64> = parts_of(time).ok_or_else(unreadable)?.into_iter().filter_map(number).collect();
         let [seconds, us] = time[..] else { return Err(unreadable()) };
         let count = |value| number(value).and_then(|count| u64::try_from(count).ok());
@@ -191,6 +242,7 @@ impl Gate {
             position: count(position),
             image: count(image),
             clock: Timestamp::clamped_us(seconds * 1_000_000 + us),
+            is_same_run: number(is_same_run) == Some(1),
         })
     }
 
@@ -208,15 +260,8 @@ impl Gate {
     }
 
     /// Opens the log of a generation with an image of the room; false if the lease is over.
-    pub(super) async fn open_log(
-        &self,
-        keys: Keys,
-        generation: i64,
-        position: u64,
-        now: Now,
-        image: &[u8],
-        before: &[i64],
-    ) -> Result<bool, LinkError> {
+    pub(super) async fn open_log(&self, keys: Keys, opening: &Opening<'_>) -> Result<bool, LinkError> {
+        let Opening { generation, branch, position, now, clock, image, before } = *opening;
         let mut run = OPEN.with_keys(5 + 2 * before.len());
         run.add(keys.key("lease")).add(keys.key("log")).add(keys.of("entries", generation));
         run.add(keys.of("image", generation)).add(keys.key("nodes"));
@@ -224,9 +269,24 @@ impl Gate {
             run.add(keys.of("entries", *generation)).add(keys.of("image", *generation));
         }
         run.add(&self.node).add(generation).add(position).add(now.wall.as_us()).add(now.steady.as_us());
+        run.add(format_args!("{branch:016x}")).add(clock.as_us() - now.steady.as_us());
         for part in image.chunks(PART_BYTES) {
             run.add_bytes(part);
         }
+        Ok(number(self.link.invoke(&run).await?) == Some(1))
+    }
+
+    /// Says in a log that another server, or another run of it, goes on with it. False, and nothing is said, if that was said
+    /// already, or it is another log or shorter.
+    pub(super) async fn resume_log(&self, keys: Keys, resume: &Resume) -> Result<bool, LinkError> {
+        let mut run = RESUME.with_keys(2);
+        run.add(keys.key("log")).add(keys.of("entries", resume.generation));
+        run.add(resume.generation).add(resume.position);
+        add_time(&mut run, resume.now, resume.expected);
+        let Resume { branch, ceiling, grace_ms, .. } = *resume;
+        let mut lost = Vec::new();
+        put(&mut lost, &Entry::Lost { ceiling, grace_ms, branch });
+        run.add(format_args!("{branch:016x}")).add_bytes(&lost);
         Ok(number(self.link.invoke(&run).await?) == Some(1))
     }
 
@@ -236,22 +296,38 @@ impl Gate {
         keys: Keys,
         generation: i64,
         position: u64,
-        image: &[u8],
+        image: &Image,
     ) -> Result<(), LinkError> {
         let mut run = IMAGE.with_keys(3);
         run.add(keys.key("log")).add(keys.of("entries", generation)).add(keys.of("image", generation));
-        run.add(generation).add(position);
-        for part in image.chunks(PART_BYTES) {
+        run.add(generation).add(position).add(format_args!("{:016x}", image.branch));
+        for part in image.bytes.chunks(PART_BYTES) {
             run.add_bytes(part);
         }
         self.link.invoke(&run).await.map(drop)
     }
 
-    /// The image; empty if there is none.
-    pub(super) async fn load_image(&self, keys: Keys, generation: i64) -> Result<Vec<u8>, LinkError> {
+    /// Entries after a position, without taking part in anything: at most [`ITEMS_MAX`] items. `None` if something among them is
+    /// no item of ours.
+    pub(super) async fn read_log(
+        &self,
+        keys: Keys,
+        generation: i64,
+        seen: u64,
+    ) -> Result<Option<Vec<Item>>, LinkError> {
+        let mut run = READ.with_keys(2);
+        run.add(keys.key("log")).add(keys.of("entries", generation)).add(generation).add(seen).add(ITEMS_MAX);
+        let items = parts_of(self.link.invoke(&run).await?).ok_or_else(unreadable)?;
+        Ok(items.into_iter().map(item).collect())
+    }
+
+    /// The image, and the branch of the log now; empty if there is none.
+    pub(in crate::fleet) async fn load_image(&self, keys: Keys, generation: i64) -> Result<Image, LinkError> {
         let mut run = LOAD.with_keys(2);
         let run = run.add(keys.key("log")).add(keys.of("image", generation)).add(generation);
-        let parts = parts_of(self.link.invoke(run).await?).ok_or_else(unreadable)?;
-        Ok(parts.into_iter().filter_map(bytes_of).flatten().collect())
+        let mut parts = parts_of(self.link.invoke(run).await?).ok_or_else(unreadable)?.into_iter().map(bytes_of);
+        let branch = parts.next().flatten().and_then(|word| u64::from_str_radix(str::from_utf8(&word).ok()?, 16).ok());
+        // Without an image the branch does not matter.
+        Ok(Image { branch: branch.unwrap_or_default(), bytes: parts.flatten().flatten().collect() })
     }
 }

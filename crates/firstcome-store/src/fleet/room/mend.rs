@@ -4,25 +4,34 @@
 //! A log is whole if it is of the generation that SQL names, has gone at least as far as SQL has written it, and has an
 //! image. What SQL wrote is told apart from another log's past by its digest: every copy compares it when it is said to be
 //! durable. After a loss the next generation begins with what SQL holds; everybody else comes back by their tickets.
+//!
+//! A server that is another one, or has started anew, may have forgotten the end of a log that is whole all the same. SQL has
+//! not written that end, so nothing of it was told but numbers without user and key below the ceiling in SQL: the log goes on
+//! as another *branch*, in which all of them are unknown ([`Entry::Lost`](firstcome_core::room::replica::Entry::Lost)). A copy
+//! that saw the end is of the old branch, and may neither append nor keep an image.
 
 use super::cell::{Copy, RoomCell};
-use super::log::Probe;
+use super::log::{Keys, Opening, Probe, Resume};
 use super::orders::unavailable;
+use super::tag;
 use crate::edge::draw_hasher;
 use crate::error::StoreError;
 use crate::fleet::Node;
 use crate::fleet::truth::{Held, RoomRow};
 use crate::sql::SqlError;
-use firstcome_core::room::Room;
 use firstcome_core::room::replica::Replica;
+use firstcome_core::room::{Damage, Room};
 use firstcome_core::time::{Now, Steady};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 /// Between two looks at a log that another node makes anew.
 const PAUSE: Duration = Duration::from_millis(10);
+/// How often a lease is renewed: several times in its length.
+const RENEWED_EVERY: Duration = Duration::from_millis(500);
 /// After a loss nobody is admitted for so long, so that those in front can come back first: they ask every few seconds.
 const GRACE_MS: u64 = 5_000;
 
@@ -32,9 +41,18 @@ fn is_whole(probe: &Probe, row: &RoomRow) -> bool {
         && probe.position.is_some_and(|position| row.position <= position)
 }
 
+/// Keeps a lease while a log is made anew, until it is dropped.
+struct Renewal(JoinHandle<()>);
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 impl<D: Held> Node<D> {
     /// Returns when the log is whole, and this node has a copy.
-    pub(super) async fn mend_room(&self, cell: &Arc<RoomCell>) -> Result<(), StoreError> {
+    pub(in crate::fleet) async fn mend_room(self: &Arc<Self>, cell: &Arc<RoomCell>) -> Result<(), StoreError> {
         let doubts = self.doubts();
         let _one_at_a_time = cell.mending.lock().await;
         let until = Instant::now() + self.options.patience;
@@ -42,6 +60,11 @@ impl<D: Held> Node<D> {
         loop {
             let probe = self.gate.probe_log(cell.keys, row.generation).await?;
             if is_whole(&probe, &row) && !cell.distrusts(row.generation) {
+                if !probe.is_same_run {
+                    self.resume_log(cell, &row).await?;
+                    row = self.truth.room_again(cell.keys.room).await?;
+                    continue;
+                }
                 if self.copy_log(cell, &row).await? {
                     cell.trusted.store(doubts, Ordering::Relaxed);
                     return Ok(());
@@ -64,7 +87,23 @@ impl<D: Held> Node<D> {
         }
     }
 
-    /// Makes sure that this node has a copy of this log; false if its image is not there any more.
+    /// Goes on with a log whose end may be lost, unless another node has just done so.
+    ///
+    /// Numbers above the ceiling that was read here are drawn by nobody who has not raised it in SQL, and whoever raises it
+    /// there finds position and digest of one branch: the other one learns of it when it writes next, and is thrown away.
+    async fn resume_log(&self, cell: &RoomCell, row: &RoomRow) -> Result<(), StoreError> {
+        let now = self.truth.time.both();
+        let expected = cell.copy.lock().as_ref().and_then(|copy| copy.expected(now));
+        let (generation, position) = (row.generation, row.position);
+        let (branch, ceiling, grace_ms) = (tag()?, row.ceiling, GRACE_MS);
+        let resume = Resume { generation, position, now, expected, branch, ceiling, grace_ms };
+        if self.gate.resume_log(cell.keys, &resume).await? {
+            self.counters.resumed.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Makes sure that this node has a copy of this log; false if its image is not there any more, or is none.
     async fn copy_log(&self, cell: &RoomCell, row: &RoomRow) -> Result<bool, StoreError> {
         let is_there =
             |copy: &Copy| copy.generation == row.generation && cell.trusted.load(Ordering::Relaxed) != u64::MAX;
@@ -72,9 +111,13 @@ impl<D: Held> Node<D> {
             return Ok(true);
         }
         let image = self.gate.load_image(cell.keys, row.generation).await?;
-        let Ok(replica) = Replica::from_image(&image, draw_hasher()) else { return Ok(false) };
+        let Ok(replica) = Replica::from_image(&image.bytes, draw_hasher()) else {
+            // One that nobody can read is not going to be another.
+            cell.break_off(row.generation);
+            return Ok(false);
+        };
         let mut copy = cell.copy.lock();
-        let mut fresh = Copy::new(row.generation, replica);
+        let mut fresh = Copy::new(row.generation, image.branch, replica, image.bytes.len());
         if let Some(old) = copy.take() {
             // Their entries are appended again, with the same tags.
             fresh.asked = old.asked;
@@ -83,11 +126,24 @@ impl<D: Held> Node<D> {
         Ok(true)
     }
 
+    fn keep_lease(self: &Arc<Self>, keys: Keys) -> Renewal {
+        let node = Arc::clone(self);
+        Renewal(tokio::spawn(async move {
+            loop {
+                sleep(RENEWED_EVERY).await;
+                // Without the lease the log is not opened.
+                let _ = node.gate.seize_log(keys).await;
+            }
+        }))
+    }
+
     /// Makes a log anew. False, and nothing is open, if another node does, or Redis was lost again.
-    async fn rebuild_log(&self, cell: &RoomCell, row: &RoomRow, probe: &Probe) -> Result<bool, StoreError> {
+    async fn rebuild_log(self: &Arc<Self>, cell: &RoomCell, row: &RoomRow, probe: &Probe) -> Result<bool, StoreError> {
         if !self.gate.seize_log(cell.keys).await? {
             return Ok(false);
         }
+        // A large room takes longer than the lease.
+        let _renewal = self.keep_lease(cell.keys);
         // Whoever had the lease before may just have opened it: to begin yet another would lose who has come back.
         let is_right = !cell.distrusts(row.generation);
         if is_right && is_whole(&self.gate.probe_log(cell.keys, row.generation).await?, row) {
@@ -96,27 +152,36 @@ impl<D: Held> Node<D> {
         }
         let before = row.generation;
         let Some(row) = self.truth.next_log(row.id, before).await? else { return Ok(false) };
-        let now = self.truth.time.both().unwrap_or_else(|| {
+        let mut known = self.truth.known_room(&row, self.options.rows_max).await?;
+        // To read all that may have taken seconds.
+        let clock = self.gate.probe_log(cell.keys, row.generation).await?.clock;
+        let given = self.truth.time.both();
+        let now = given.unwrap_or_else(|| {
             // The steady clock goes on by what has passed on the wall since SQL was last told.
-            let elapsed_us = probe.clock.as_us().saturating_sub(row.now.wall.as_us()).max(0);
+            let elapsed_us = clock.as_us().saturating_sub(row.now.wall.as_us()).max(0);
             let steady = Steady::from_us(row.now.steady.as_us().saturating_add(elapsed_us));
-            Now { wall: probe.clock.max(row.now.wall), steady }
+            Now { wall: clock.max(row.now.wall), steady }
         });
         // A new room has nobody who could come back.
-        let grace_until = (0 < before).then(|| now.steady.plus_ms(GRACE_MS));
-        let mut known = self.truth.known_room(&row, grace_until).await?;
+        known.grace_until = (0 < before).then(|| now.steady.plus_ms(GRACE_MS));
         if before == 0 {
             known.ceiling = known.first - 1;
         }
-        let damaged = |damage: firstcome_core::room::Damage| SqlError::broken(damage.as_str());
-        let room = Room::rebuilt(&known, draw_hasher(), now).map_err(damaged)?;
-        let replica = Replica::new(room, row.position, row.ceiling, draw_hasher(), now);
+        let (position, ceiling) = (row.position, row.ceiling);
+        // Of a large room this takes seconds.
+        let made = tokio::task::spawn_blocking(move || {
+            let room = Room::rebuilt(&known, draw_hasher(), now)?;
+            Ok::<_, Damage>(Replica::new(room, position, ceiling, draw_hasher(), now).image())
+        });
+        let damaged = |damage: Damage| SqlError::broken(damage.as_str());
+        let image = made.await.map_err(|_| unavailable("the node ends"))?.map_err(damaged)?;
         let old: Vec<i64> = [Some(before), probe.generation.filter(|old| *old != before && *old != row.generation)]
             .into_iter()
             .flatten()
             .collect();
-        let image = replica.image();
-        let is_open = self.gate.open_log(cell.keys, row.generation, row.position, now, &image, &old).await?;
+        let (generation, branch) = (row.generation, tag()?);
+        let opening = Opening { generation, branch, position, now, clock, image: &image, before: &old };
+        let is_open = self.gate.open_log(cell.keys, &opening).await?;
         if is_open && 0 < before {
             self.counters.rebuilt.fetch_add(1, Ordering::Relaxed);
         }

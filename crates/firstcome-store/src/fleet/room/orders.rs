@@ -1,8 +1,9 @@
 //! What this node wants of a room: appended to its log together with whatever else is wanted meanwhile, and applied here.
 
-use super::cell::{Broken, Order, RoomCell};
+use super::cell::{Broken, Copy, Order, RoomCell, Told, Want};
 use super::log::{Append, ITEMS_MAX, Tick};
 use super::scribe;
+use crate::edge::Stopwatch;
 use crate::error::{Fault, FaultKind, StoreError};
 use crate::fleet::Node;
 use crate::fleet::lane::Service;
@@ -15,6 +16,9 @@ use tokio::sync::oneshot;
 
 /// Orders in one call.
 const ORDERS_MAX: usize = 512;
+/// Time goes on several times in each slice of a quarter of a second, however many nodes ask; sooner where a slow rate has
+/// somebody due sooner.
+const TICK_US_MAX: u64 = 45_000;
 /// How often one call is tried again, with the same tags, before its callers are told.
 const TRIES_MAX: u32 = 4;
 
@@ -23,16 +27,24 @@ pub(super) fn unavailable(says: &str) -> StoreError {
 }
 
 impl<D: Held> Node<D> {
-    /// Appends an entry, or nothing, and returns when this node has applied it and all before it. One round trip, shared
-    /// with others.
-    pub(super) async fn order(
+    /// Appends an entry, and returns when this node has applied it and all before it. One round trip, shared with others.
+    pub(super) async fn append(
         self: &Arc<Self>,
         cell: &Arc<RoomCell>,
-        entry: Option<Entry>,
-        with_tick: bool,
-    ) -> Result<Option<Applied>, StoreError> {
+        entry: Entry,
+    ) -> Result<(i64, Applied), StoreError> {
+        self.order(cell, Want::Append(entry)).await?.ok_or(StoreError::Unknown)
+    }
+
+    /// Applies all that others have appended. One round trip, shared with others.
+    pub(in crate::fleet) async fn see(self: &Arc<Self>, cell: &Arc<RoomCell>) -> Result<(), StoreError> {
+        self.order(cell, Want::See).await.map(drop)
+    }
+
+    /// The same of anything that may be wanted; what it led to, if it was an entry.
+    pub(super) async fn order(self: &Arc<Self>, cell: &Arc<RoomCell>, want: Want) -> Result<Told, StoreError> {
         let (tell, told) = oneshot::channel();
-        if cell.orders.push(Order { entry, with_tick, tell })? == Service::Wanted {
+        if cell.orders.push(Order { want, tell })? == Service::Wanted {
             tokio::spawn(serve(Arc::clone(self), Arc::clone(cell)));
         }
         told.await.unwrap_or(Err(StoreError::Unknown))
@@ -67,21 +79,33 @@ impl<D: Held> Node<D> {
     /// One call, and those that bring what did not fit into its answer. False if the log or the copy is not to be trusted.
     async fn append_once(self: &Arc<Self>, cell: &Arc<RoomCell>, orders: &[Order]) -> Result<bool, StoreError> {
         let given = self.truth.time.both();
-        let with_tick = orders.iter().any(|order| order.with_tick);
+        let with_tick = orders.iter().any(|order| matches!(order.want, Want::Tick));
         let mut entries: Vec<Entry> = Vec::new();
-        let (generation, mut seen, expected) = {
+        let mut durable = None;
+        let (generation, branch, mut seen, expected, tick_us) = {
             let mut copy = cell.copy.lock();
             let Some(copy) = &mut *copy else { return Ok(false) };
-            let now = copy.now(given);
             // Those who were here before came before.
-            entries.extend(copy.contacts(now, with_tick));
-            entries.extend(orders.iter().filter_map(|order| order.entry.clone()));
-            (copy.generation, copy.replica.position(), now.steady)
+            entries.extend(copy.contacts(copy.now(given), with_tick));
+            for order in orders {
+                match &order.want {
+                    Want::Append(entry) => entries.push(entry.clone()),
+                    Want::Say(said) if said.generation == copy.generation => {
+                        entries.extend(said.entries.iter().cloned());
+                        durable = durable.max(Some(said.position));
+                    }
+                    Want::Say(_) | Want::See | Want::Tick => {}
+                }
+            }
+            let tick_us = copy.replica.room().next_tick_us().unwrap_or(TICK_US_MAX).min(TICK_US_MAX);
+            (copy.generation, copy.branch, copy.replica.position(), copy.expected(given), tick_us)
         };
-        let tick = if with_tick { Tick::Now } else { Tick::Due };
-        let expected = given.is_none().then_some(expected);
-        let mut append = Append { generation, seen, now: given, expected, tick, durable: None, entries: &entries };
+        let tick = if with_tick { Tick::Now } else { Tick::After(tick_us) };
+        let may_write = cell.may_write();
+        let mut append =
+            Append { generation, branch, seen, now: given, expected, tick, durable, may_write, entries: &entries };
         loop {
+            let asked_at = Stopwatch::start();
             let Some(appended) = self.gate.append(cell.keys, &append).await? else { return Ok(false) };
             let Some(items) = appended.items else {
                 cell.break_off(generation);
@@ -90,13 +114,14 @@ impl<D: Held> Node<D> {
             let is_all = items.len() < ITEMS_MAX;
             {
                 let mut copy = cell.copy.lock();
-                let Some(copy) = copy.as_mut().filter(|copy| copy.generation == generation) else { return Ok(false) };
+                let is_same = |copy: &&mut Copy| (copy.generation, copy.branch) == (generation, branch);
+                let Some(copy) = copy.as_mut().filter(is_same) else { return Ok(false) };
                 if let Err(Broken) = copy.apply(items) {
                     cell.break_off(generation);
                     return Ok(false);
                 }
                 if is_all {
-                    copy.refresh(appended.now);
+                    copy.refresh(appended.now, asked_at);
                 }
                 seen = copy.replica.position();
                 cell.progress.send_replace(copy.progress());
@@ -106,9 +131,11 @@ impl<D: Held> Node<D> {
                 scribe::call(self, cell);
             }
             if is_all {
+                // Whoever falls behind an image now and then has still a log that is right.
+                cell.mended();
                 return Ok(true);
             }
-            append = Append { seen, tick: Tick::No, entries: &[], ..append };
+            append = Append { seen, tick: Tick::No, durable: None, entries: &[], ..append };
         }
     }
 }
@@ -134,11 +161,7 @@ async fn serve<D: Held>(node: Arc<Node<D>>, cell: Arc<RoomCell>) {
 }
 
 impl<D: Held> Node<D> {
-    async fn served(
-        self: &Arc<Self>,
-        cell: &Arc<RoomCell>,
-        batch: &[Order],
-    ) -> Vec<Result<Option<Applied>, StoreError>> {
+    async fn served(self: &Arc<Self>, cell: &Arc<RoomCell>, batch: &[Order]) -> Vec<Result<Told, StoreError>> {
         // A copy that is made anew in the middle takes over who waits.
         let mut hopes = Vec::with_capacity(batch.len());
         if cell.copy.lock().is_none()
@@ -149,7 +172,7 @@ impl<D: Held> Node<D> {
         {
             let mut copy = cell.copy.lock();
             for order in batch {
-                let tag = order.entry.as_ref().and_then(Entry::tag);
+                let tag = order.want.entry().and_then(Entry::tag);
                 hopes.push(tag.zip(copy.as_mut()).map(|(tag, copy)| {
                     let (tell, told) = oneshot::channel();
                     copy.asked.insert(tag, tell);

@@ -1,14 +1,14 @@
 //! Writes down in SQL what has to outlive the log of a room, one node at a time, and says in the log how far it has come.
 
-use super::cell::RoomCell;
-use super::log::{Append, Tick};
+use super::cell::{Copy, RoomCell, Said, Want};
+use super::log::Image;
 use crate::edge::draw_pause;
 use crate::error::StoreError;
 use crate::fleet::Node;
-use crate::fleet::truth::{CEILING_BLOCK, Held, Page};
+use crate::fleet::truth::{CEILING_BLOCK, Held, Page, RoomRow};
+use crate::sql::SqlError;
 use firstcome_core::limits::ROOM_NUMBER_MAX;
-use firstcome_core::room::Change;
-use firstcome_core::room::replica::{Entry, Record};
+use firstcome_core::room::replica::{Entry, Record, Replica};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,8 +16,6 @@ use tokio::time::sleep;
 
 /// The ceiling is raised when fewer numbers than this are left below it.
 const NUMBERS_LEFT: u32 = 16_384;
-/// An image is kept when the entries since the last one have more bytes than this, and than the last one.
-const IMAGE_BYTES_MIN: usize = 1 << 20;
 /// The first pause after a failure, and the longest. A random part of it is taken.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 /// See [`PAUSE_MIN`].
@@ -25,30 +23,55 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// Begins to write, in a task of its own, if this node does not and there is anything to write.
 pub(super) fn call<D: Held>(node: &Arc<Node<D>>, cell: &Arc<RoomCell>) {
-    let is_wanted = cell.copy.lock().as_ref().is_some_and(|copy| {
-        let replica = &copy.replica;
-        replica.pending_changes_after(replica.durable()).next().is_some() || needs_numbers(replica) || is_long(copy)
-    });
+    let is_wanted = cell.copy.lock().as_ref().is_some_and(|copy| is_due(copy, node.options.image_bytes_min));
     if is_wanted && !cell.is_writing.swap(true, Ordering::SeqCst) {
         tokio::spawn(write(Arc::downgrade(node), Arc::clone(cell)));
     }
 }
 
-fn needs_numbers(replica: &firstcome_core::room::replica::Replica) -> bool {
+/// Whether there is anything to do for whoever writes.
+fn is_due(copy: &Copy, image_bytes_min: usize) -> bool {
+    copy.is_pending() || needs_numbers(&copy.replica) || is_long(copy, image_bytes_min)
+}
+
+fn needs_numbers(replica: &Replica) -> bool {
     replica.ceiling() < ROOM_NUMBER_MAX && replica.ceiling() < replica.room().drawn().saturating_add(NUMBERS_LEFT)
 }
 
-const fn is_long(copy: &super::cell::Copy) -> bool {
-    IMAGE_BYTES_MIN < copy.bytes
+fn is_long(copy: &Copy, image_bytes_min: usize) -> bool {
+    image_bytes_min.max(copy.image_bytes) < copy.bytes
+}
+
+/// What there is to do next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    /// Perhaps more.
+    More,
+    /// Nothing.
+    Nothing,
+    /// This is not the log that counts.
+    Other,
+}
+
+/// Lets another one write when it is dropped.
+struct Writing(Arc<RoomCell>);
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.is_writing.store(false, Ordering::SeqCst);
+    }
 }
 
 async fn write<D: Held>(node: Weak<Node<D>>, cell: Arc<RoomCell>) {
+    let writing = Writing(Arc::clone(&cell));
     let mut pause = PAUSE_MIN;
+    let mut next = Next::More;
     // It ends with the node: another one goes on.
-    while let Some(node) = node.upgrade() {
+    while next == Next::More
+        && let Some(node) = node.upgrade()
+    {
         match node.write_page(&cell).await {
-            Ok(true) => pause = PAUSE_MIN,
-            Ok(false) => break,
+            Ok(told) => (next, pause) = (told, PAUSE_MIN),
             Err(_) => {
                 drop(node);
                 sleep(draw_pause(pause)).await;
@@ -59,102 +82,110 @@ async fn write<D: Held>(node: Weak<Node<D>>, cell: Arc<RoomCell>) {
             }
         }
     }
-    cell.is_writing.store(false, Ordering::SeqCst);
+    drop(writing);
+    // Something may have come just before that, and whoever brought it found that somebody writes.
+    if let Some(node) = node.upgrade().filter(|_| next == Next::Nothing) {
+        call(&node, &cell);
+    }
 }
 
 impl<D: Held> Node<D> {
-    /// Writes what is pending. False if nothing is, or it is another node's. Four round trips.
-    async fn write_page(self: &Arc<Self>, cell: &Arc<RoomCell>) -> Result<bool, StoreError> {
+    /// Writes what is pending. Three round trips.
+    async fn write_page(self: &Arc<Self>, cell: &Arc<RoomCell>) -> Result<Next, StoreError> {
         let mut row = cell.row.lock().await;
-        let Some((generation, page)) = pending(cell) else { return Ok(false) };
-        if row.generation != generation || page.position <= row.position {
+        let standing =
+            |cell: &RoomCell| cell.copy.lock().as_ref().map(|copy| (copy.generation, copy.replica.durable()));
+        let Some((generation, durable)) = standing(cell) else { return Ok(Next::Nothing) };
+        if row.generation != generation || row.position < durable {
             *row = self.truth.room_again(row.id).await?;
         }
         if row.generation != generation {
-            return Ok(false);
+            return Ok(Next::Other);
         }
-        // Another node has written further, and perhaps died before it said so.
-        let is_behind = page.position <= row.position;
-        let ceiling = page.ceiling;
-        if !is_behind {
-            if !self.truth.write_room(&row, &page).await? {
-                *row = self.truth.room_again(row.id).await?;
-                return Ok(row.generation == generation);
+        if row.position < durable {
+            return Err(SqlError::broken("a room that lacks what was durable").into());
+        }
+        match due(cell, &row, self.options.rows_max as usize) {
+            Due::Nothing => {
+                drop(row);
+                self.keep_image_if_long(cell).await?;
+                return Ok(Next::Nothing);
             }
-            for record in &page.records {
-                match record {
-                    Record::Change(Change::Admitted { slot, .. }) => {
-                        row.admissions = row.admissions.max(slot.admission);
-                    }
-                    Record::Change(Change::Reached(reached)) => row.reached = row.reached.max(*reached),
-                    Record::Closed { first } => row.reached = *first,
-                    _ => {}
+            // Another node has written it, or this one, and perhaps died before it said so.
+            Due::Say => {}
+            Due::Write(page) => {
+                let written = self.truth.write_room(&row, &page).await;
+                cell.note_write(written.is_ok());
+                if !written? {
+                    *row = self.truth.room_again(row.id).await?;
+                    return Ok(if row.generation == generation { Next::More } else { Next::Other });
                 }
+                (row.admissions, row.reached) = page.further(&row);
+                (row.position, row.digest, row.now, row.ceiling) = (page.position, page.digest, page.now, page.ceiling);
             }
-            (row.position, row.digest, row.now, row.ceiling) = (page.position, page.digest, page.now, ceiling);
         }
         let mut entries = vec![Entry::Durable { position: row.position, digest: row.digest }];
         let known = cell.copy.lock().as_ref().map_or(0, |copy| copy.replica.ceiling());
         if known < row.ceiling {
             entries.push(Entry::Ceiling(row.ceiling));
         }
-        let (position, id) = (row.position, row.generation);
+        let said = Said { generation, position: row.position, entries };
         drop(row);
-        self.say_durable(cell, id, position, &entries).await?;
+        self.order(cell, Want::Say(said)).await?;
         self.keep_image_if_long(cell).await?;
-        Ok(true)
-    }
-
-    async fn say_durable(
-        self: &Arc<Self>,
-        cell: &Arc<RoomCell>,
-        generation: i64,
-        position: u64,
-        entries: &[Entry],
-    ) -> Result<(), StoreError> {
-        let given = self.truth.time.both();
-        let Some((seen, expected)) =
-            cell.copy.lock().as_ref().map(|copy| (copy.replica.position(), copy.now(given).steady))
-        else {
-            return Ok(());
-        };
-        let expected = given.is_none().then_some(expected);
-        let durable = Some(position);
-        let append = Append { generation, seen, now: given, expected, tick: Tick::No, durable, entries };
-        self.gate.append(cell.keys, &append).await?;
-        // What it gave is read again in its turn: two must not apply at once.
-        self.order(cell, None, false).await.map(drop)
+        Ok(Next::More)
     }
 
     async fn keep_image_if_long(&self, cell: &RoomCell) -> Result<(), StoreError> {
-        let image = {
+        let (generation, position, image) = {
             let mut copy = cell.copy.lock();
-            let Some(copy) = copy.as_mut().filter(|copy| is_long(copy)) else { return Ok(()) };
-            let image = copy.replica.image();
-            if copy.bytes < image.len() {
+            let Some(copy) = copy.as_mut().filter(|copy| is_long(copy, self.options.image_bytes_min)) else {
                 return Ok(());
-            }
-            copy.bytes = 0;
+            };
+            let image = Image { branch: copy.branch, bytes: copy.replica.image() };
+            (copy.bytes, copy.image_bytes) = (0, image.bytes.len());
             (copy.generation, copy.replica.position(), image)
         };
-        let (generation, position, image) = image;
         self.gate.keep_image(cell.keys, generation, position, &image).await.map_err(StoreError::from)
     }
 }
 
-/// All that is to be written down next.
-fn pending(cell: &RoomCell) -> Option<(i64, Page)> {
+/// What is to be done about SQL.
+enum Due {
+    Nothing,
+    /// SQL holds more than the log says.
+    Say,
+    Write(Page),
+}
+
+/// What is to be done next, by what SQL holds. A page ends with an entry, and has no more records than it may unless that
+/// entry alone has.
+fn due(cell: &RoomCell, row: &RoomRow, records_max: usize) -> Due {
     let copy = cell.copy.lock();
-    let copy = copy.as_ref()?;
-    let replica = &copy.replica;
-    let records: Vec<Record> =
-        replica.pending_changes_after(replica.durable()).map(|(_, record)| record.clone()).collect();
-    let raise = needs_numbers(replica);
-    if records.is_empty() && !raise {
-        return None;
+    let Some(replica) = copy.as_ref().filter(|copy| copy.generation == row.generation).map(|copy| &copy.replica) else {
+        return Due::Nothing;
+    };
+    let is_raised = replica.ceiling() < row.ceiling;
+    if replica.durable() < row.position || is_raised {
+        return Due::Say;
     }
+    let raise = needs_numbers(replica);
+    let pending = || replica.pending_changes_after(row.position);
+    if pending().next().is_none() && !raise {
+        return Due::Nothing;
+    }
+    if replica.position() <= row.position {
+        // The entry that says so is one that can be written.
+        return Due::Say;
+    }
+    // The entry of the first record that is too many is left out, unless it is the first entry.
+    let first = pending().next().map(|(position, _)| position);
+    let over = pending().nth(records_max).map(|(position, _)| position);
+    let end = over.filter(|over| first.is_some_and(|first| first < *over)).map_or(replica.position(), |over| over - 1);
+    let (position, digest) = replica.digest_at(end).map_or((replica.position(), replica.digest()), |at| (end, at));
+    let records: Vec<Record> =
+        pending().take_while(|(at, _)| *at <= position).map(|(_, record)| record.clone()).collect();
     let raised = replica.ceiling().saturating_add(CEILING_BLOCK).min(ROOM_NUMBER_MAX);
     let ceiling = if raise { raised } else { replica.ceiling() };
-    let page = Page { position: replica.position(), digest: replica.digest(), now: replica.now(), ceiling, records };
-    Some((copy.generation, page))
+    Due::Write(Page { position, digest, now: replica.now(), ceiling, records })
 }

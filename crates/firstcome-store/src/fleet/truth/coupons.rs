@@ -12,6 +12,7 @@ use crate::voucher::VoucherKey;
 use firstcome_core::coupon::{Acknowledge, CouponLimit, CouponSettings, Rejection, Standing, Title};
 use firstcome_core::id::{CouponName, RoomName};
 use firstcome_core::time::Timestamp;
+use std::fmt;
 use tokio::time::Instant;
 
 /// The columns of a coupon, in the order in which they are read.
@@ -57,20 +58,22 @@ impl CouponRow {
     }
 }
 
-fn place(name: &CouponName) -> String {
+/// For what the secret of its codes is wrapped.
+pub(in crate::fleet) fn place(name: impl fmt::Display) -> String {
     format!("coupon:{name}:code_key")
 }
 
 /// `SELECT` of a coupon, up to the condition.
-fn select() -> String {
+pub(super) fn select() -> String {
     format!("SELECT {},{COLUMNS} FROM firstcome_coupon WHERE ", tag::COUPON)
 }
 
 /// The columns of the settings.
-const SETTINGS: [&str; 7] = ["limit_count", "opens_at", "expires_at", "redeem_until", "title", "room", "acknowledge"];
+pub(super) const SETTINGS: [&str; 7] =
+    ["limit_count", "opens_at", "expires_at", "redeem_until", "title", "room", "acknowledge"];
 
 /// The values of [`SETTINGS`].
-fn values<D: Held>(settings: &CouponSettings) -> [String; 7] {
+pub(super) fn values<D: Held>(settings: &CouponSettings) -> [String; 7] {
     let instant = |instant: Option<Timestamp>| instant.map_or("NULL".to_owned(), |at| at.as_us().to_string());
     let [mut title, mut room] = [const { String::new() }; 2];
     match &settings.title {
@@ -97,6 +100,27 @@ fn values<D: Held>(settings: &CouponSettings) -> [String; 7] {
     ]
 }
 
+/// The columns of the settings, as [`settings_of`] reads them.
+pub(in crate::fleet) fn settings_columns() -> String {
+    SETTINGS.join(",")
+}
+
+/// Reads the settings.
+pub(in crate::fleet) fn settings_of<R: Cells>(cells: &mut Reader<'_, R>) -> Result<CouponSettings, SqlError> {
+    let limit = CouponLimit::new(cells.small()?).ok_or_else(|| wrong("a limit out of its range"))?;
+    let (opens_at, expires_at) = (cells.maybe_instant()?, cells.maybe_instant()?);
+    let redeem_until = cells.maybe_instant()?;
+    let title = cells.maybe_blob()?.map(|title| String::from_utf8(title).ok().and_then(|title| Title::new(&title)));
+    let title = title.map(|title| title.ok_or_else(|| wrong("a title that is none"))).transpose()?;
+    let room = cells.maybe_text()?.map(|room| RoomName::parse(&room).map_err(|_| wrong("a room's name that is none")));
+    let acknowledge = match cells.integer()? {
+        0 => Acknowledge::Stored,
+        _ => Acknowledge::Placed,
+    };
+    let room = room.transpose()?;
+    Ok(CouponSettings { limit, opens_at, expires_at, redeem_until, title, room, acknowledge })
+}
+
 impl<D: Held> Truth<D> {
     /// Reads a coupon from the columns after the tag.
     pub(super) fn coupon_of<R: Cells>(&self, row: &R) -> Result<CouponRow, SqlError> {
@@ -104,19 +128,7 @@ impl<D: Held> Truth<D> {
         let id = cells.integer()?;
         let name = cells.maybe_text()?.unwrap_or_default();
         let name = CouponName::parse(&name).map_err(|_| wrong("a coupon's name that is none"))?;
-        let limit = CouponLimit::new(cells.small()?).ok_or_else(|| wrong("a limit out of its range"))?;
-        let (opens_at, expires_at) = (cells.maybe_instant()?, cells.maybe_instant()?);
-        let redeem_until = cells.maybe_instant()?;
-        let title = cells.maybe_blob()?.map(|title| String::from_utf8(title).ok().and_then(|title| Title::new(&title)));
-        let title = title.map(|title| title.ok_or_else(|| wrong("a title that is none"))).transpose()?;
-        let room =
-            cells.maybe_text()?.map(|room| RoomName::parse(&room).map_err(|_| wrong("a room's name that is none")));
-        let acknowledge = match cells.integer()? {
-            0 => Acknowledge::Stored,
-            _ => Acknowledge::Placed,
-        };
-        let settings =
-            CouponSettings { limit, opens_at, expires_at, redeem_until, title, room: room.transpose()?, acknowledge };
+        let settings = settings_of(&mut cells)?;
         let deleted_at = cells.maybe_instant()?;
         let wrapped = cells.maybe_blob()?.unwrap_or_default();
         let secret = self.secret.unwrap(&wrapped, &place(&name));
@@ -125,7 +137,7 @@ impl<D: Held> Truth<D> {
         let issued = cells.small()?;
         let last_at = cells.instant()?;
         let (generation, position, anchor) = (cells.integer()?, cells.count()?, cells.integer()?);
-        if position < issued.into() || limit.get() < issued {
+        if position < issued.into() || settings.limit.get() < issued {
             return Err(wrong("more claims than tickets, or than the limit"));
         }
         Ok(CouponRow {

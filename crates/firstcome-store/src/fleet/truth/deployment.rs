@@ -10,9 +10,9 @@ use crate::sql::reader::Reader;
 use tokio::time::Instant;
 
 /// Where the probe stands, for which it is wrapped.
-const PLACE: &str = "deployment";
+pub(in crate::fleet) const PLACE: &str = "deployment";
 /// What the probe holds: nothing of worth.
-const PROBE: [u8; 32] = [0; 32];
+pub(in crate::fleet) const PROBE: [u8; 32] = [0; 32];
 
 impl<D: Held> Truth<D> {
     /// The number of this deployment. The first node draws it. Another secret than that node's is refused.

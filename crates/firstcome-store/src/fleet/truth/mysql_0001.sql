@@ -137,7 +137,8 @@ CREATE TABLE IF NOT EXISTS firstcome_slot (
   until_steady bigint NOT NULL,
   ended bigint NOT NULL DEFAULT 0 CHECK (ended IN (0, 1)),
   PRIMARY KEY (room, admission),
-  KEY firstcome_slot_number (room, number)
+  -- Whoever is inside is few among all who were.
+  KEY firstcome_slot_number (room, ended, number)
 ) ENGINE = InnoDB;
 
 -- Tickets that are gone: 1 left, 2 expired.

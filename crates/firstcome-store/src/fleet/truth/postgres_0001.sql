@@ -139,7 +139,8 @@ CREATE TABLE firstcome_slot (
   PRIMARY KEY (room, admission)
 );
 
-CREATE INDEX firstcome_slot_number ON firstcome_slot (room, number);
+-- Whoever is inside is few among all who were.
+CREATE INDEX firstcome_slot_number ON firstcome_slot (room, ended, number);
 
 -- Tickets that are gone: 1 left, 2 expired.
 CREATE TABLE firstcome_gone (

@@ -8,21 +8,18 @@ use crate::sql::base::ROLL_BACK;
 use crate::sql::dialect::{Cells, list, quoted};
 use crate::sql::reader::{Reader, wrong};
 use crate::ticket::TicketKey;
-use firstcome_core::id::{RequestId, RoomName, UserId};
+use firstcome_core::id::RoomName;
 use firstcome_core::room::replica::Record;
-use firstcome_core::room::{
-    Admit, Change, Departure, GoneNumbers, Hold, Join, Known, Number, RoomSettings, Slot, Standing,
-};
+use firstcome_core::room::{Admit, Change, Departure, Hold, RoomSettings, Standing};
 use firstcome_core::time::{Now, Steady, Timestamp};
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use tokio::time::Instant;
 
 /// Numbers by which the ceiling is raised.
 pub(in crate::fleet) const CEILING_BLOCK: u32 = 65_536;
 
 /// The columns of the settings.
-const SETTINGS: [&str; 12] = [
+pub(super) const SETTINGS: [&str; 12] = [
     "admit_count",
     "admit_every_ms",
     "max_active",
@@ -38,6 +35,11 @@ const SETTINGS: [&str; 12] = [
 ];
 const COLUMNS: &str = "ticket_key,closed,first_number,reached,ceiling,admissions,clock_wall,clock_steady,generation,position,\
     digest";
+
+/// The columns of the settings, as [`settings_of`] reads them.
+pub(in crate::fleet) fn settings_columns() -> String {
+    SETTINGS.join(",")
+}
 
 /// A room as it stands in its table.
 #[derive(Clone, Debug)]
@@ -70,11 +72,30 @@ pub(in crate::fleet) struct Page {
     pub(in crate::fleet) records: Vec<Record>,
 }
 
-fn place(name: &RoomName) -> String {
+impl Page {
+    /// The highest admission, and how far the line is, after these records; neither ever falls.
+    pub(in crate::fleet) fn further(&self, row: &RoomRow) -> (u64, u32) {
+        self.records.iter().fold((row.admissions, row.reached), |(admissions, reached), record| match record {
+            Record::Change(Change::Admitted { slot, .. }) => (admissions.max(slot.admission), reached),
+            Record::Change(Change::Reached(number)) | Record::Closed { first: number } => {
+                (admissions, reached.max(*number))
+            }
+            _ => (admissions, reached),
+        })
+    }
+}
+
+/// For what the secret of its tickets is wrapped.
+pub(in crate::fleet) fn place(name: impl fmt::Display) -> String {
     format!("room:{name}:ticket_key")
 }
 
-fn values<D: Held>(settings: &RoomSettings) -> [String; 12] {
+/// For what a secret of passes is wrapped.
+pub(in crate::fleet) fn pass_place(id: i64) -> String {
+    format!("pass:{id}")
+}
+
+pub(super) fn values<D: Held>(settings: &RoomSettings) -> [String; 12] {
     let maybe = |number: Option<i64>| number.map_or("NULL".to_owned(), |number| number.to_string());
     let text = |text: &Option<Box<str>>| {
         let mut value = String::new();
@@ -101,7 +122,8 @@ fn values<D: Held>(settings: &RoomSettings) -> [String; 12] {
     ]
 }
 
-fn settings_of<R: Cells>(cells: &mut Reader<'_, R>) -> Result<RoomSettings, SqlError> {
+/// Reads the settings.
+pub(in crate::fleet) fn settings_of<R: Cells>(cells: &mut Reader<'_, R>) -> Result<RoomSettings, SqlError> {
     let small =
         |number: Option<u64>| number.map(|number| u32::try_from(number).map_err(|_| wrong("a number"))).transpose();
     let (admit_count, every_ms) = (small(cells.maybe_count()?)?, cells.maybe_count()?);
@@ -134,11 +156,11 @@ fn settings_of<R: Cells>(cells: &mut Reader<'_, R>) -> Result<RoomSettings, SqlE
 }
 
 impl<D: Held> Truth<D> {
-    fn select_room() -> String {
+    pub(super) fn select_room() -> String {
         format!("SELECT {},id,name,{},{COLUMNS} FROM firstcome_room WHERE ", tag::COUPON, SETTINGS.join(","))
     }
 
-    fn room_of<R: Cells>(&self, row: &R) -> Result<RoomRow, SqlError> {
+    pub(super) fn room_of<R: Cells>(&self, row: &R) -> Result<RoomRow, SqlError> {
         let mut cells = Reader::at(row, 1);
         let id = cells.integer()?;
         let name = RoomName::parse(&cells.maybe_text()?.unwrap_or_default());
@@ -222,7 +244,7 @@ impl<D: Held> Truth<D> {
         let mut session = self.base.session(until).await?;
         let is_new = session.run(text).await? == 1;
         let mut text = String::from("INSERT INTO firstcome_pass_secret (id,secret,created_at) SELECT 1,");
-        D::bytes(&mut text, &self.secret.wrap(&pass, "pass:1").map_err(broken)?);
+        D::bytes(&mut text, &self.secret.wrap(&pass, &pass_place(1)).map_err(broken)?);
         let _ = write!(
             text,
             ",{} FROM (SELECT 1 AS one) AS first_one WHERE NOT EXISTS (SELECT 1 FROM firstcome_pass_secret);",
@@ -257,82 +279,11 @@ impl<D: Held> Truth<D> {
         Ok(Some(row))
     }
 
-    /// All that outlived the log. Numbers that nobody wrote down are unknown.
-    pub(in crate::fleet) async fn known_room(
-        &self,
-        row: &RoomRow,
-        grace_until: Option<Steady>,
-    ) -> Result<Known, SqlError> {
-        let id = row.id;
-        let text = format!(
-            "SELECT 1,number,name,request,body FROM firstcome_ticket WHERE room={id} ORDER BY number;\
-             SELECT 2,number,admission,admitted_at,taken,until_steady FROM firstcome_slot WHERE room={id} AND ended=0 \
-             ORDER BY number;\
-             SELECT 3,number,how FROM firstcome_gone WHERE room={id} AND number>={};",
-            row.first
-        );
-        let (mut tickets, mut slots, mut gone) = (Vec::new(), Vec::new(), BTreeMap::<u32, GoneNumbers>::new());
-        for row in &self.base.read(text).await? {
-            let mut cells = Reader::at(row, 0);
-            let what = cells.integer()?;
-            let number = Number::new(cells.small()?).ok_or_else(|| wrong("a number out of its range"))?;
-            match what {
-                1 => {
-                    let user = cells
-                        .maybe_text()?
-                        .map(|user| UserId::parse(&user).map_err(|_| wrong("a user")))
-                        .transpose()?;
-                    let key =
-                        cells.maybe_blob()?.and_then(|key| <[u8; 16]>::try_from(key).ok()).map(u128::from_be_bytes);
-                    let body = cells.maybe_integer()?.map(i64::cast_unsigned);
-                    let request = key.zip(body).map(|(key, body)| RequestId { key, body });
-                    tickets.push((number, Join { user, request }));
-                }
-                2 => {
-                    let (admission, admitted_at) = (cells.count()?, cells.instant()?);
-                    let taken = cells.integer()? == 1;
-                    let until = Steady::from_us(cells.integer()?);
-                    let hold = if taken { Hold::Taken { until } } else { Hold::Offered { until } };
-                    slots.push((number, Slot { admission, admitted_at, hold }));
-                }
-                _ => {
-                    let segment = (number.get() - 1) / 4_096;
-                    let at = (number.get() - 1) % 4_096;
-                    let first_number = segment * 4_096 + 1;
-                    let row = gone.entry(segment).or_insert(GoneNumbers { first_number, gone: [0; 64], left: [0; 64] });
-                    row.gone[at as usize / 64] |= 1 << (at % 64);
-                    if cells.integer()? == 1 {
-                        row.left[at as usize / 64] |= 1 << (at % 64);
-                    }
-                }
-            }
-        }
-        Ok(Known {
-            settings: row.settings.clone(),
-            standing: row.standing,
-            first: row.first,
-            ceiling: row.ceiling,
-            reached: row.reached,
-            admissions: row.admissions,
-            tickets,
-            slots,
-            gone: gone.into_values().collect(),
-            grace_until,
-        })
-    }
-
     /// Writes down what has to outlive the log, if the room is as it was read. False, and nothing, if it is not.
     ///
     /// [`SqlError::Unknown`]: it may be written. The room as it is then tells.
     pub(in crate::fleet) async fn write_room(&self, row: &RoomRow, page: &Page) -> Result<bool, SqlError> {
-        let admissions = page.records.iter().filter_map(|record| match record {
-            Record::Change(Change::Admitted { slot, .. }) => Some(slot.admission),
-            _ => None,
-        });
-        let reached = page.records.iter().filter_map(|record| match record {
-            Record::Change(Change::Reached(reached)) => Some(*reached),
-            _ => None,
-        });
+        let (admissions, reached) = page.further(row);
         let text = format!(
             "{}UPDATE firstcome_room SET position={},digest={},clock_wall={},clock_steady={},ceiling={},admissions={},\
              reached={} WHERE id={} AND generation={} AND position={} AND digest={};",
@@ -342,8 +293,8 @@ impl<D: Held> Truth<D> {
             page.now.wall.as_us(),
             page.now.steady.as_us(),
             page.ceiling,
-            admissions.max().unwrap_or(0).max(row.admissions),
-            reached.max().unwrap_or(0).max(row.reached),
+            admissions,
+            reached,
             row.id,
             row.generation,
             row.position,
@@ -369,11 +320,11 @@ impl<D: Held> Truth<D> {
         rows.iter().map(|row| self.pass_secret_of(row)).collect()
     }
 
-    fn pass_secret_of<R: Cells>(&self, row: &R) -> Result<PassSecret, SqlError> {
+    pub(super) fn pass_secret_of<R: Cells>(&self, row: &R) -> Result<PassSecret, SqlError> {
         let mut cells = Reader::at(row, 0);
         let id = cells.small()?;
         let wrapped = cells.maybe_blob()?.unwrap_or_default();
-        let bytes = self.secret.unwrap(&wrapped, &format!("pass:{id}")).ok_or_else(super::deployment::other_secret)?;
+        let bytes = self.secret.unwrap(&wrapped, &pass_place(id.into())).ok_or_else(super::deployment::other_secret)?;
         Ok(PassSecret { id, bytes, created_at: cells.instant()? })
     }
 
@@ -393,7 +344,7 @@ impl<D: Held> Truth<D> {
         let id = secrets.last().map_or(0, |last| last.id) + 1;
         let bytes = draw_secret().map_err(broken)?;
         let mut text = format!("INSERT INTO firstcome_pass_secret (id,secret,created_at) VALUES ({id},");
-        D::bytes(&mut text, &self.secret.wrap(&bytes, &format!("pass:{id}")).map_err(broken)?);
+        D::bytes(&mut text, &self.secret.wrap(&bytes, &pass_place(id.into())).map_err(broken)?);
         let _ = write!(text, ",{});", now.as_us());
         // A secret was in use until the next one came; its last pass ends at most one longest slot after that.
         let ended = |next: &&PassSecret| next.created_at.as_us().saturating_add(alive_us) < now.as_us();
@@ -432,9 +383,10 @@ impl Writing {
     }
 }
 
-const TICKETS: &str = "INSERT INTO firstcome_ticket (room,number,name,joined_at,request,body) VALUES ";
-const SLOTS: &str = "INSERT INTO firstcome_slot (room,admission,number,admitted_at,taken,until_steady) VALUES ";
-const GONE: &str = "INSERT INTO firstcome_gone (room,number,how) VALUES ";
+pub(super) const TICKETS: &str = "INSERT INTO firstcome_ticket (room,number,name,joined_at,request,body) VALUES ";
+pub(super) const SLOTS: &str =
+    "INSERT INTO firstcome_slot (room,admission,number,admitted_at,taken,until_steady) VALUES ";
+pub(super) const GONE: &str = "INSERT INTO firstcome_gone (room,number,how) VALUES ";
 
 /// The statements that write records down, in their order.
 fn records<D: Held>(room: i64, records: &[Record]) -> String {
@@ -455,7 +407,7 @@ fn records<D: Held>(room: i64, records: &[Record]) -> String {
                 departed.clear();
                 let _ = write!(
                     writing.text,
-                    "UPDATE firstcome_room SET closed=1,first_number={first},reached={first} WHERE id={room};\
+                    "UPDATE firstcome_room SET closed=1,first_number={first} WHERE id={room};\
                      UPDATE firstcome_slot SET ended=1 WHERE room={room} AND ended=0;\
                      DELETE FROM firstcome_ticket WHERE room={room};DELETE FROM firstcome_gone WHERE room={room};"
                 );

@@ -8,7 +8,8 @@ use crate::sql::reader::Reader;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-fn place(name: &str) -> String {
+/// For what a secret is wrapped.
+pub(in crate::fleet) fn place(name: &str) -> String {
     format!("secret:{name}")
 }
 

@@ -6,45 +6,13 @@ use super::tongue::{LISTING_COLUMNS, Tongue};
 use crate::check::Check;
 use crate::check::market::Replay;
 use crate::sql::reader::Reader;
+use crate::sql::snapshot::{PAGE, Reading, Snapshot};
 use crate::sql::{Address, SqlError, SqlOptions, connect};
 use firstcome_core::auction::Bid;
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::Wallet;
-use sqlx::{Connection, MySql, Postgres};
+use sqlx::{MySql, Postgres};
 use std::collections::BTreeMap;
-use std::time::Duration;
-use tokio::time::timeout;
-
-/// Rows that are asked for at once.
-const PAGE: usize = 8_192;
-/// How long a page may take: a server that is loaded meanwhile is slow.
-const ANSWER: Duration = Duration::from_secs(60);
-
-/// What the two kinds say differently to read one state of all tables.
-trait Snapshot: Tongue {
-    /// Begins a transaction that writes nothing, and sees one state.
-    const READ_ONLY: &'static str;
-    /// The condition on the two columns of a key to come after these values, in a form that its index serves.
-    fn after(columns: [&str; 2], first: i64, second: &str) -> String;
-}
-
-impl Snapshot for Postgres {
-    const READ_ONLY: &'static str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;";
-
-    fn after([one, two]: [&str; 2], first: i64, second: &str) -> String {
-        format!("({one},{two})>({first},{second})")
-    }
-}
-
-impl Snapshot for MySql {
-    const READ_ONLY: &'static str =
-        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY;";
-
-    // It reads a comparison of rows as a filter, and two ranges of one index as what they are.
-    fn after([one, two]: [&str; 2], first: i64, second: &str) -> String {
-        format!("(({one}={first} AND {two}>{second}) OR {one}>{first})")
-    }
-}
 
 /// Re-checks every invariant of the market in a database, also beside services that use it: it reads one consistent state.
 /// The checks are those of [`crate::sqlite::verify`] for a market. Memory: about 100 bytes per bid, and what members and
@@ -59,10 +27,10 @@ pub async fn verify_market(url: &str) -> Result<Vec<Check>, SqlError> {
     }
 }
 
-async fn verify<D: Snapshot>(connection: D::Connection) -> Result<Vec<Check>, SqlError> {
-    let mut reading = Reading::<D> { connection };
-    reading.is_ours().await?;
-    reading.ask(D::READ_ONLY.to_owned()).await?;
+async fn verify<D: Tongue + Snapshot>(connection: D::Connection) -> Result<Vec<Check>, SqlError> {
+    let mut reading = Reading::<D>::new(connection);
+    reading.is_ours(D::PART.steps.len() as i64).await?;
+    reading.begin().await?;
     let mut replay = Replay::new();
     let listings = reading.listings().await?;
     let names = listings.iter().map(|(id, listing)| (*id, listing.standing.name.clone())).collect();
@@ -82,26 +50,13 @@ async fn verify<D: Snapshot>(connection: D::Connection) -> Result<Vec<Check>, Sq
         replay.repeated(*id, standing.highest.as_ref(), bidder && is(*owner, &standing.owner));
     }
     reading.keys(&mut replay).await?;
-    // Nothing is left to be lost with it.
-    let _ = reading.connection.close().await;
+    reading.close().await;
     Ok(replay.finish())
 }
 
-/// One state of the tables, read page by page.
-struct Reading<D: Snapshot> {
-    connection: D::Connection,
-}
-
 impl<D: Snapshot> Reading<D> {
-    async fn ask(&mut self, text: String) -> Result<Vec<D::Row>, SqlError> {
-        match timeout(ANSWER, D::ask(&mut self.connection, text)).await {
-            Ok(rows) => rows.map_err(|error| SqlError::in_transaction(&error)),
-            Err(_) => Err(SqlError::late_in_transaction()),
-        }
-    }
-
-    /// Refuses what is no market, and one of another version.
-    async fn is_ours(&mut self) -> Result<(), SqlError> {
+    /// Refuses what is no market, and one of another version than the one known.
+    async fn is_ours(&mut self, known: i64) -> Result<(), SqlError> {
         let foreign = || SqlError::broken("this database has no tables of a market of firstcome");
         let rows = self.ask(D::HAS_SCHEMA.to_owned()).await?;
         let there = rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?;
@@ -110,57 +65,12 @@ impl<D: Snapshot> Reading<D> {
         }
         let rows = self.ask("SELECT version FROM firstcome_schema WHERE part='market';".to_owned()).await?;
         let version = rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?.ok_or_else(foreign)?;
-        let known = D::PART.steps.len() as i64;
         let advice = match version {
             version if known < version => "use the version of firstcome that made them, or a later one",
             version if version < known => "start the service on them once, which brings them to this version",
             _ => return Ok(()),
         };
         Err(SqlError::broken(format!("the tables have version {version}, and this program reads {known}: {advice}")))
-    }
-
-    /// All rows of a table with a number of its own, by it. The first column is that number.
-    async fn numbered(
-        &mut self,
-        what: &str,
-        mut visit: impl FnMut(i64, &D::Row) -> Result<(), SqlError>,
-    ) -> Result<(), SqlError> {
-        let mut after = i64::MIN;
-        loop {
-            let rows = self.ask(format!("{what} WHERE id>{after} ORDER BY id LIMIT {PAGE};")).await?;
-            for row in &rows {
-                after = Reader::at(row, 0).integer()?;
-                visit(after, row)?;
-            }
-            if rows.len() < PAGE {
-                return Ok(());
-            }
-        }
-    }
-
-    /// All rows of a table whose key is two numbers, by it. These are the first columns.
-    async fn paired(
-        &mut self,
-        what: &str,
-        key: [&str; 2],
-        mut visit: impl FnMut(i64, &mut Reader<'_, D::Row>) -> Result<(), SqlError>,
-    ) -> Result<(), SqlError> {
-        let (mut first, mut second) = (i64::MIN, i64::MIN);
-        let [one, two] = key;
-        loop {
-            let after = D::after(key, first, &second.to_string());
-            let rows =
-                self.ask(format!("SELECT {one},{what} WHERE {after} ORDER BY {one},{two} LIMIT {PAGE};")).await?;
-            for row in &rows {
-                let mut cells = Reader::at(row, 0);
-                first = cells.integer()?;
-                second = Reader::at(row, 1).integer()?;
-                visit(first, &mut cells)?;
-            }
-            if rows.len() < PAGE {
-                return Ok(());
-            }
-        }
     }
 
     async fn listings(&mut self) -> Result<BTreeMap<i64, Columns>, SqlError> {

@@ -41,6 +41,8 @@ fn any_entry() -> impl Strategy<Value = Entry> {
         any::<u64>().prop_map(|tag| Entry::Close { tag }),
         any::<u32>().prop_map(Entry::Ceiling),
         (ticket(), any_user()).prop_map(|((number, tag), user)| Entry::Readmit { number, user, tag }),
+        (0..=crate::limits::ROOM_NUMBER_MAX, any::<u64>(), any::<u64>())
+            .prop_map(|(ceiling, grace_ms, branch)| Entry::Lost { ceiling, grace_ms, branch }),
         (any::<u64>(), any::<u64>()).prop_map(|(position, digest)| Entry::Durable { position, digest }),
     ]
 }

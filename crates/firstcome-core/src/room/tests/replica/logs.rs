@@ -13,6 +13,8 @@ enum Say {
     Durable(u64),
     /// An earlier entry stands there again.
     Again(u32),
+    /// The end of the log may be lost, and so many numbers with it.
+    Lost(u32),
 }
 
 fn any_say() -> impl Strategy<Value = Say> {
@@ -20,6 +22,7 @@ fn any_say() -> impl Strategy<Value = Say> {
         10 => any_step().prop_map(Say::Step),
         1 => (0..20_u64).prop_map(Say::Durable),
         1 => any::<u32>().prop_map(Say::Again),
+        1 => (0..90_u32).prop_map(Say::Lost),
     ]
 }
 
@@ -65,6 +68,10 @@ impl Log {
                 let position = (self.digests.len() as u64).saturating_sub(*back).max(1);
                 Some(Entry::Durable { position, digest: *self.digests.get(position as usize - 1)? })
             }
+            Say::Lost(count) => {
+                let (ceiling, branch) = (self.plain.room.drawn() + count, self.entries.len() as u64);
+                Some(Entry::Lost { ceiling, grace_ms: 1_000, branch })
+            }
             Say::Again(pick) => self.entries.get(*pick as usize % self.entries.len().max(1)).cloned(),
         }
     }
@@ -90,6 +97,9 @@ impl Log {
                     Entry::EndOver { number, .. } => room.end_over(*number, now, changes),
                     Entry::Contacts { numbers } => numbers.iter().for_each(|it| room.contact(*it, now)),
                     Entry::Alive { bits, .. } => room.alive(1, bits, now),
+                    Entry::Lost { ceiling, grace_ms, .. } => {
+                        room.lose_end(*ceiling, now.steady.plus_ms(*grace_ms), now);
+                    }
                     Entry::Tick => room.tick(now, changes),
                     Entry::Put { settings, .. } => room.replace_settings((**settings).clone(), now),
                     Entry::Close { .. } if room.state(now.wall) != RoomState::Closed => room.close(),

@@ -1,0 +1,114 @@
+//! Where data comes from: a directory, or a deployment.
+
+use crate::Failure;
+use crate::fleet::Servers;
+use crate::keys;
+use anyhow::Context;
+use firstcome::archive::{
+    ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedRecord, ArchivedSecret,
+};
+use firstcome::embedded::journal::PassSecret;
+use firstcome::fleet::{FleetArchive, HANDLES, TransferError};
+use firstcome::sql::SqlError;
+use firstcome::sqlite::{Archive, handle_secret};
+use std::path::{Path, PathBuf};
+use tokio::runtime::Runtime;
+
+/// One state of everything.
+pub(super) enum Source<'a> {
+    Directory { archive: Archive, data: PathBuf },
+    Deployment { archive: Box<FleetArchive>, runtime: &'a Runtime },
+}
+
+/// An answer of either.
+macro_rules! from {
+    ($source:expr, $archive:ident => $what:expr, $ask:expr) => {
+        match $source {
+            Source::Directory { archive: $archive, .. } => Ok($what?),
+            Source::Deployment { archive: $archive, runtime } => Ok(runtime.block_on($ask)?),
+        }
+    };
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn directory(data: &Path) -> Result<Self, Failure> {
+        Ok(Self::Directory { archive: Archive::open(data).map_err(Failure::Store)?, data: data.to_owned() })
+    }
+
+    pub(super) fn deployment(servers: &Servers, runtime: &'a Runtime) -> Result<Self, Failure> {
+        let fleet = servers.open_for_transfer(runtime)?;
+        let archive = runtime.block_on(fleet.archive()).map_err(anyhow::Error::from)?;
+        Ok(Self::Deployment { archive: Box::new(archive), runtime })
+    }
+
+    pub(super) fn secrets(&mut self) -> anyhow::Result<Vec<ArchivedSecret>> {
+        match self {
+            Self::Directory { data, .. } => {
+                let mut secrets = keys::archived(data)?;
+                let handles = handle_secret(data).context("the secret of lock handles")?;
+                secrets.extend(handles.map(|bytes| ArchivedSecret { name: HANDLES.to_owned(), bytes }));
+                Ok(secrets)
+            }
+            Self::Deployment { archive, runtime } => Ok(runtime.block_on(archive.secrets())?),
+        }
+    }
+
+    pub(super) fn coupons(&mut self) -> anyhow::Result<Vec<(ArchivedCoupon, u64)>> {
+        from!(self, archive => archive.coupons(), archive.coupons())
+    }
+
+    pub(super) fn for_each_claim(
+        &mut self,
+        visit: impl FnMut(ArchivedClaim) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Directory { archive, .. } => archive.for_each_claim(visit),
+            Self::Deployment { archive, runtime } => runtime.block_on(archive.for_each_claim(visit)),
+        }
+    }
+
+    pub(super) fn pass_secrets(&mut self) -> anyhow::Result<Vec<PassSecret>> {
+        from!(self, archive => archive.pass_secrets(), archive.pass_secrets())
+    }
+
+    pub(super) fn for_each_ticket(
+        &mut self,
+        visit: impl FnMut(ArchivedLine) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Directory { archive, .. } => archive.for_each_ticket(visit),
+            Self::Deployment { archive, runtime } => runtime.block_on(archive.for_each_ticket(visit)),
+        }
+    }
+
+    pub(super) fn listings(&mut self) -> anyhow::Result<Vec<ArchivedListing>> {
+        from!(self, archive => archive.listings(), archive.listings())
+    }
+
+    pub(super) fn for_each_record(
+        &mut self,
+        visit: impl FnMut(ArchivedRecord) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Directory { archive, .. } => archive.for_each_record(visit),
+            Self::Deployment { archive, runtime } => runtime.block_on(archive.for_each_record(visit)),
+        }
+    }
+
+    pub(super) fn for_each_bid(&mut self, visit: impl FnMut(ArchivedBid) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        match self {
+            Self::Directory { archive, .. } => archive.for_each_bid(visit),
+            Self::Deployment { archive, runtime } => runtime.block_on(archive.for_each_bid(visit)),
+        }
+    }
+}
+
+/// Whether the servers gave no answer, so that it is not the data that is refused.
+pub(crate) fn is_unreachable(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(TransferError::Sql(_) | TransferError::Fleet(_)))
+}
+
+/// Whether it is not known if all of it came in.
+pub(super) fn is_unknown(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(TransferError::Sql(SqlError::Unknown { .. })))
+}

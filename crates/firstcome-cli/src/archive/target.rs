@@ -1,0 +1,78 @@
+//! Where data goes: into a directory, or into a deployment. All of it, or nothing.
+
+use crate::Failure;
+use crate::fleet::Servers;
+use crate::keys;
+use anyhow::bail;
+use firstcome::archive::Incoming;
+use firstcome::core::coupon::CouponSettings;
+use firstcome::core::id::CouponName;
+use firstcome::core::time::Timestamp;
+use firstcome::fleet::{Fleet, FleetImporter, HANDLES};
+use firstcome::sqlite::{Importer, keep_handle_secret};
+use std::path::{Path, PathBuf};
+use tokio::runtime::Runtime;
+
+/// What takes rows.
+pub(super) enum Target<'a> {
+    Directory { importer: Box<Importer>, data: PathBuf },
+    Deployment { importer: Box<FleetImporter>, runtime: &'a Runtime, _fleet: Fleet },
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn directory(data: &Path, now: Timestamp) -> Result<Self, Failure> {
+        let importer = Importer::open(data, now).map_err(Failure::Store)?;
+        Ok(Self::Directory { importer: Box::new(importer), data: data.to_owned() })
+    }
+
+    pub(super) fn deployment(servers: &Servers, runtime: &'a Runtime) -> Result<Self, Failure> {
+        let fleet = servers.open_for_transfer(runtime)?;
+        let importer = runtime.block_on(fleet.import()).map_err(anyhow::Error::from)?;
+        Ok(Self::Deployment { importer: Box::new(importer), runtime, _fleet: fleet })
+    }
+
+    pub(super) fn new_coupon(&mut self, name: CouponName, settings: CouponSettings) -> anyhow::Result<()> {
+        match self {
+            Self::Directory { importer, .. } => Ok(importer.new_coupon(name, settings)?),
+            Self::Deployment { importer, runtime, .. } => Ok(runtime.block_on(importer.new_coupon(name, settings))?),
+        }
+    }
+
+    pub(super) fn take(&mut self, row: Incoming) -> anyhow::Result<()> {
+        match self {
+            Self::Directory { importer, data } => {
+                if let Incoming::Secret(secret) = &row {
+                    keys::check_archived(data, secret)?;
+                }
+                Ok(importer.take(row)?)
+            }
+            Self::Deployment { importer, runtime, .. } => {
+                if let Incoming::Secret(secret) = &row
+                    && keys::is_further(&secret.name)
+                {
+                    bail!(
+                        "the keys of the directory have more than one for services, and a deployment keeps one: give all keys to each \
+                         node (FIRSTCOME_ADMIN_KEY, FIRSTCOME_SERVICE_KEYS), and export without keys.toml"
+                    );
+                }
+                Ok(runtime.block_on(importer.take(row))?)
+            }
+        }
+    }
+
+    /// Keeps all of it. Secrets of the service that lie in files of their own are kept just before: a process that is killed
+    /// there leaves them alone, and the same import again goes on.
+    pub(super) fn finish(self) -> anyhow::Result<()> {
+        match self {
+            Self::Directory { mut importer, data } => {
+                importer.check()?;
+                keys::keep_archived(&data, importer.secrets())?;
+                if let Some(secret) = importer.secrets().get(HANDLES) {
+                    keep_handle_secret(&data, secret)?;
+                }
+                Ok(importer.finish()?)
+            }
+            Self::Deployment { importer, runtime, .. } => Ok(runtime.block_on(importer.finish())?),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! `firstcome reconcile`: how gates, outboxes and logs stand to the database, and what was repaired.
+
+use crate::output::{grouped, table, wants_table, write_out};
+use crate::{Failure, Outcome, fleet};
+use anyhow::anyhow;
+use clap::Args;
+use comfy_table::{Cell, Color};
+use firstcome::fleet::{Finding, FleetOptions, Object, Reconciled, Repair, reconcile, repair};
+use firstcome::sql::{Address, Tables};
+use serde_json::json;
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub(crate) struct ReconcileArgs {
+    /// Redis or Valkey of the service
+    #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true)]
+    redis: String,
+    /// Its database, as postgres://… or mysql://…
+    #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true)]
+    sql: String,
+    /// Repair what is safe, as a node would: drain, make anew from the database, bring in, forget
+    #[arg(long)]
+    fix: bool,
+    /// File with the secret of the deployment, for --fix [default: FIRSTCOME_SECRET]
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// Print JSON also on a terminal
+    #[arg(long)]
+    json: bool,
+}
+
+/// Compares, repairs if that was said, and prints; refuses if something is left to be done.
+pub(crate) fn run(args: &ReconcileArgs) -> Outcome {
+    let ReconcileArgs { redis, sql, .. } = args;
+    Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
+    let secret = if args.fix { Some(fleet::secret(args.secret_file.as_deref(), None)?) } else { None };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let reconciled = match secret {
+        Some(secret) => {
+            let mut options = FleetOptions::default();
+            options.database.tables = Tables::Require;
+            runtime.block_on(repair(redis, sql, secret, options))
+        }
+        None => runtime.block_on(reconcile(redis, sql)),
+    };
+    let reconciled = reconciled.map_err(fleet::failure)?;
+    let left = reconciled.findings.iter().filter(|finding| finding.needs_repair()).count();
+    if wants_table(args.json) {
+        print_table(&reconciled)?;
+    } else {
+        print_json(&reconciled, left)?;
+    }
+    if left == 0 { Ok(()) } else { Err(Failure::Refused(anyhow!("{left} findings need a repair"))) }
+}
+
+const fn kind_and_name(object: &Object) -> (&'static str, &str) {
+    match object {
+        Object::Coupon(name) => ("coupon", name.as_str()),
+        Object::Room(name) => ("room", name.as_str()),
+        Object::Keys(tag) => ("keys", tag.as_str()),
+        _ => ("other", ""),
+    }
+}
+
+const fn repaired(finding: &Finding) -> (&'static str, Option<&str>) {
+    match &finding.repair {
+        Repair::Done(what) => ("done", Some(what.as_str())),
+        Repair::Advice(what) => ("advice", Some(what.as_str())),
+        Repair::Failed(why) => ("failed", Some(why.as_str())),
+        _ => ("none", None),
+    }
+}
+
+fn print_json(reconciled: &Reconciled, left: usize) -> Outcome {
+    let entry = |finding: &Finding| {
+        let (kind, name) = kind_and_name(&finding.object);
+        let (repair, what) = repaired(finding);
+        json!({
+            "kind": kind, "name": name, "state": finding.state.code(), "count": finding.count, "says": finding.says,
+            "needs_repair": finding.needs_repair(), "repair": repair, "repair_says": what,
+        })
+    };
+    let findings: Vec<_> = reconciled.findings.iter().map(entry).collect();
+    let report = json!({"needs_repair": left, "findings": findings, "not_looked": reconciled.not_looked});
+    write_out(format!("{report:#}\n").as_bytes())?;
+    Ok(())
+}
+
+fn print_table(reconciled: &Reconciled) -> Outcome {
+    let mut table = table(&["Of", "Name", "State", ">Count", "What", "Repair"]);
+    for finding in &reconciled.findings {
+        let (kind, name) = kind_and_name(&finding.object);
+        let (repair, what) = repaired(finding);
+        let colour = match (finding.needs_repair(), finding.state.needs_repair()) {
+            (true, _) => Color::Red,
+            (false, true) => Color::Yellow,
+            (false, false) => Color::Green,
+        };
+        let state = Cell::new(finding.state.code()).fg(colour);
+        let repair = what.map_or_else(String::new, |what| format!("{repair}: {what}"));
+        let count = Cell::new(grouped(finding.count));
+        table.add_row([Cell::new(kind), Cell::new(name), state, count, Cell::new(&finding.says), Cell::new(repair)]);
+    }
+    let mut text = format!("{table}\n");
+    for what in &reconciled.not_looked {
+        text.push_str(&format!("\nnot looked at: {what}\n"));
+    }
+    write_out(text.as_bytes())?;
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! The rules by which rows come in, whatever keeps them then. Coupons and claims; the rest lies beside it.
+
+use super::market::IncomingMarket;
+use super::rooms::{IncomingRooms, RoomsBefore};
+use super::{ArchivedCoupon, ArchivedSecret, ImportError, Incoming, IncomingClaim};
+use crate::edge::{draw_hasher, draw_secret};
+use crate::embedded::StoredCoupon;
+use crate::embedded::journal::{Change, CouponId, CouponPut};
+use crate::voucher::VoucherKey;
+use firstcome_core::coupon::{Claim, Coupon, CouponSettings, Issued, Redeemed, Serial};
+use firstcome_core::id::CouponName;
+use firstcome_core::time::Now;
+#[cfg(all(feature = "redis", feature = "sql"))]
+use firstcome_core::time::Timestamp;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::RandomState;
+
+/// Where the numbers of an import go on, and what there is already.
+#[derive(Default)]
+pub(crate) struct Before {
+    pub(crate) coupons: Vec<StoredCoupon>,
+    pub(crate) rooms: RoomsBefore,
+    pub(crate) has_market: bool,
+}
+
+/// Takes rows by the rules, and says what they change. Keeps names and users of all that came: about 50 bytes a claim or
+/// ticket and 100 a bid.
+///
+/// Ids are those of the directory that it goes into; elsewhere they count what came, from 1.
+pub(crate) struct Intake {
+    pub(super) now: Now,
+    pub(super) hasher: RandomState,
+    coupons: HashMap<CouponName, StoredCoupon, RandomState>,
+    next_coupon: u32,
+    pub(super) rooms: IncomingRooms,
+    pub(super) market: IncomingMarket,
+    secrets: BTreeMap<String, [u8; 32]>,
+    changes: Vec<Change>,
+}
+
+impl Intake {
+    /// Begins. Slots that come in end by the clocks that `now` shows.
+    pub(crate) fn new(before: Before, now: Now) -> Self {
+        let hasher = draw_hasher();
+        let next_coupon = before.coupons.iter().map(|stored| stored.id.0 + 1).max().unwrap_or(1);
+        let mut coupons = HashMap::with_hasher(hasher.clone());
+        coupons.extend(before.coupons.into_iter().map(|stored| (stored.name.clone(), stored)));
+        let rooms = IncomingRooms::new(before.rooms, &hasher);
+        let market = IncomingMarket::new(before.has_market, &hasher);
+        let (secrets, changes) = (BTreeMap::new(), Vec::new());
+        Self { now, hasher, coupons, next_coupon, rooms, market, secrets, changes }
+    }
+
+    /// Takes one row.
+    pub(crate) fn take(&mut self, row: Incoming) -> Result<(), ImportError> {
+        match row {
+            Incoming::Coupon(coupon) => self.coupon(*coupon),
+            Incoming::Claim(claim) => self.claim(*claim),
+            Incoming::Room(room) => self.room(*room),
+            Incoming::Ticket(ticket) => self.ticket(*ticket),
+            Incoming::PassSecret(secret) => self.pass_secret(secret),
+            Incoming::Listing(listing) => self.listing(*listing),
+            Incoming::Record(record) => self.record(*record),
+            Incoming::Bid(bid) => self.bid(*bid),
+            Incoming::Secret(secret) => self.secret(secret),
+        }
+    }
+
+    /// What has changed since this was asked last.
+    pub(crate) fn changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// How many changes wait to be written.
+    pub(crate) const fn pending(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Secrets of the service that came, by their names.
+    pub(crate) const fn secrets(&self) -> &BTreeMap<String, [u8; 32]> {
+        &self.secrets
+    }
+
+    /// Everything has come: checks what can be said only now. What is left to write is among [`Self::changes`] then.
+    pub(crate) fn finish(&mut self) -> Result<(), ImportError> {
+        self.finish_rooms()?;
+        let balances: Vec<Change> = self.market.balances().collect();
+        self.changes.extend(balances);
+        Ok(())
+    }
+
+    pub(super) fn change(&mut self, change: Change) {
+        self.changes.push(change);
+    }
+
+    fn secret(&mut self, secret: ArchivedSecret) -> Result<(), ImportError> {
+        let ArchivedSecret { name, bytes } = secret;
+        match self.secrets.insert(name.clone(), bytes) {
+            Some(known) if known != bytes => Err(ImportError::SecretDiffers(name)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a coupon. One of the same name may be there if it is the same and has no claims.
+    fn coupon(&mut self, archived: ArchivedCoupon) -> Result<(), ImportError> {
+        if let Some(known) = self.coupons.get(&archived.name) {
+            let same = *known.coupon.settings() == archived.settings
+                && known.voucher_key == archived.voucher_key
+                && known.coupon.is_deleted() == archived.deleted_at.is_some()
+                && known.coupon.issued() == 0;
+            return if same { Ok(()) } else { Err(ImportError::CouponDiffers(archived.name)) };
+        }
+        let id = CouponId(self.next_coupon);
+        self.next_coupon += 1;
+        let ArchivedCoupon { name, settings, voucher_key, deleted_at } = archived;
+        let mut coupon = Coupon::new(settings.clone(), self.hasher.clone());
+        let put = CouponPut { id, name: name.clone(), settings, voucher_key: voucher_key.clone(), at: self.now.wall };
+        self.change(Change::CouponPut(Box::new(put)));
+        if let Some(at) = deleted_at {
+            coupon.delete();
+            self.change(Change::CouponDeleted { id, at });
+        }
+        self.coupons.insert(name.clone(), StoredCoupon { id, name, voucher_key, coupon });
+        Ok(())
+    }
+
+    /// Makes a coupon with a secret of its own, for claims that come without one.
+    pub(crate) fn new_coupon(&mut self, name: CouponName, settings: CouponSettings) -> Result<(), ImportError> {
+        let voucher_key = VoucherKey::new(draw_secret()?);
+        self.coupon(ArchivedCoupon { name, settings, voucher_key, deleted_at: None })
+    }
+
+    /// Takes a claim. It must be the next of its coupon; every rule of a live claim but the window holds.
+    fn claim(&mut self, incoming: IncomingClaim) -> Result<(), ImportError> {
+        let IncomingClaim { coupon, serial, issued_at, user, attributes, request, redeemed, code } = incoming;
+        let Some(stored) = self.coupons.get_mut(&coupon) else { return Err(ImportError::UnknownCoupon(coupon)) };
+        let next = Serial::new(stored.coupon.issued() + 1).or(serial);
+        let Some(serial) = serial.or(next) else { return Err(ImportError::UnknownCoupon(coupon)) };
+        let broken = |damage| ImportError::Broken { coupon: coupon.clone(), serial, damage };
+        if code.is_some_and(|code| stored.voucher_key.serial(&code) != Some(serial)) {
+            return Err(ImportError::OtherCode { coupon, serial });
+        }
+        if redeemed.is_some_and(|(redeemed_at, _)| redeemed_at < issued_at) {
+            return Err(ImportError::RedeemedTooEarly { coupon, serial });
+        }
+        let issued = Issued { serial, issued_at };
+        stored.coupon.restore_claim(issued, &user, request).map_err(broken)?;
+        let id = stored.id;
+        let redemption = match redeemed {
+            None => None,
+            Some((redeemed_at, request)) => {
+                let redeemed = Redeemed { serial, redeemed_at };
+                stored.coupon.restore_redemption(redeemed, request).map_err(broken)?;
+                Some(Change::Redeemed { id, redeemed, request })
+            }
+        };
+        self.change(Change::Claimed { id, issued, claim: Claim { user, attributes, request } });
+        self.changes.extend(redemption);
+        Ok(())
+    }
+
+    /// Of all coupons that have claims: the number, how many, and the instant of the last.
+    #[cfg(all(feature = "redis", feature = "sql"))]
+    pub(crate) fn last_claims(&self) -> impl Iterator<Item = (u32, u32, Timestamp)> {
+        self.coupons.values().filter_map(|stored| {
+            let last = Serial::new(stored.coupon.issued())?;
+            let Issued { issued_at, .. } = stored.coupon.issued_as(last);
+            Some((stored.id.0, last.get(), issued_at))
+        })
+    }
+
+    /// What the clocks showed when it began.
+    #[cfg(all(feature = "redis", feature = "sql"))]
+    pub(crate) const fn now(&self) -> Now {
+        self.now
+    }
+}
