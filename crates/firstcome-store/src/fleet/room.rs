@@ -135,6 +135,8 @@ impl<D: Held> Node<D> {
                 }
             } else {
                 is_applied = true;
+                // Whoever saw to it that time goes on may have found nobody here just before this.
+                self.wake(cell);
                 let is_durable = rests_on == 0 || {
                     let waited = timeout_at(until, cell.durable(generation, rests_on)).await;
                     waited.map_err(|_| StoreError::Unknown)?

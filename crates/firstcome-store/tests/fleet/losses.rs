@@ -334,6 +334,8 @@ async fn a_node_that_is_late_with_its_gate_does_not_open_it_over_another() {
         let (told, mut keeper) = (Told::default(), place.keeper().await);
         put(&node, limit(9)).await;
         told.crowd(std::slice::from_ref(&node), 0..3).await;
+        // Whoever writes would find out by itself otherwise.
+        wait_for("a gate that knows", async || (keeper.gate("node").await.as_deref() == Some("")).then_some(())).await;
         let _: String = keeper.ask(&["FLUSHDB"]).await;
         line.set(&Point::Script(script), 0, What::Hold);
         let late = tokio::spawn({
