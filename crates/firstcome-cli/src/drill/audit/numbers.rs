@@ -6,15 +6,15 @@ use super::tickets::Tickets;
 use super::{Tally, seconds};
 use std::collections::HashMap;
 
-/// Numbers that may be left out at a loss of Redis: those up to the ceiling that is in SQL are not drawn again. It is raised by
-/// 65 536 when fewer than 16 384 are left below it.
+/// Numbers that may be left out when Redis starts again, with its data or without: the end of its log may be lost, and those up to
+/// the ceiling that is in SQL are not drawn again. It is raised by 65 536 when fewer than 16 384 are left below it.
 const LEFT_OUT_MAX: u32 = 65_536 + 16_384;
 
 /// The highest number that anybody can have: everybody draws one at most.
 pub(crate) fn highest(history: &History) -> u32 {
-    let is_loss = |restart: &&Restart| restart.target == Target::Redis && restart.loses;
-    let losses = history.restarts.iter().filter(is_loss).count() as u32;
-    history.rules.people.saturating_add(losses.saturating_mul(LEFT_OUT_MAX))
+    let is_of_redis = |restart: &&Restart| restart.target == Target::Redis;
+    let starts = history.restarts.iter().filter(is_of_redis).count() as u32;
+    history.rules.people.saturating_add(starts.saturating_mul(LEFT_OUT_MAX))
 }
 
 /// Nobody is told another's number, nobody is told two, and none is higher than there were people to ask.
