@@ -18,6 +18,7 @@ mod plan;
 mod reconcile;
 mod serve;
 mod settings;
+mod stop;
 mod verify;
 
 use clap::{CommandFactory, Parser, Subcommand};

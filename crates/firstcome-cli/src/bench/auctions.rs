@@ -11,11 +11,11 @@ mod plot;
 
 use super::conditions::Conditions;
 use super::coupons::Scratch;
-use super::locks::told_to_stop;
 use super::plot::check;
 use super::report::{Target, target_table};
 use crate::output::{grouped, progress, table, wants_table, write_out};
 use crate::settings::duration;
+use crate::stop::unless_stopped;
 use crate::{Failure, Outcome};
 use anyhow::{Context, anyhow};
 use clap::{Args, value_parser};
@@ -159,13 +159,7 @@ pub(crate) fn run(args: &AuctionsArgs) -> Outcome {
     database::check(&args.stores).map_err(Failure::Usage)?;
     let conditions = Conditions::measure(&args.data).map_err(Failure::Usage)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        // Whoever stops the benchmark also stops the servers that it has started: they are dropped here.
-        tokio::select! {
-            outcome = measure_and_tell(args, &conditions) => outcome,
-            () = told_to_stop() => Err(Failure::Refused(anyhow!("stopped before it was done"))),
-        }
-    })
+    runtime.block_on(unless_stopped(measure_and_tell(args, &conditions)))
 }
 
 async fn measure_and_tell(args: &AuctionsArgs, conditions: &Conditions) -> Outcome {

@@ -20,6 +20,7 @@ use super::coupons::Scratch;
 use super::plot::check;
 use super::report::{Target, figure, target_table};
 use crate::output::{grouped, progress, table, wants_table, write_out};
+use crate::stop::unless_stopped;
 use crate::{Failure, Outcome};
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, value_parser};
@@ -32,7 +33,6 @@ use server::Server;
 use std::path::PathBuf;
 use std::time::Duration;
 use strategy::{ALL, Strategy};
-use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Args)]
 pub(crate) struct LocksArgs {
@@ -179,25 +179,7 @@ pub(crate) fn run(args: &LocksArgs) -> Outcome {
     let conditions = Conditions::measure(&args.data).map_err(Failure::Usage)?;
     // One thread: the workers and the server need the processors.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        // Whoever stops the benchmark also stops what it has started: it is dropped here.
-        tokio::select! {
-            outcome = measure_and_tell(args, &conditions) => outcome,
-            () = told_to_stop() => Err(Failure::Refused(anyhow!("stopped before it was done"))),
-        }
-    })
-}
-
-/// Until somebody asks this process to end.
-pub(crate) async fn told_to_stop() {
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    runtime.block_on(unless_stopped(measure_and_tell(args, &conditions)))
 }
 
 async fn measure_and_tell(args: &LocksArgs, conditions: &Conditions) -> Outcome {

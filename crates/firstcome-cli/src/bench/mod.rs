@@ -15,7 +15,6 @@ mod rooms;
 use crate::Outcome;
 use clap::Subcommand;
 pub(crate) use conditions::file_system;
-pub(crate) use locks::told_to_stop;
 
 #[derive(Subcommand)]
 pub(crate) enum BenchCommand {

@@ -12,6 +12,7 @@ use super::report::{Report, Row, Target};
 use crate::database::Named;
 use crate::output::{progress, wants_table};
 use crate::settings::duration;
+use crate::stop::unless_stopped;
 use crate::{Failure, Outcome};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
@@ -85,7 +86,7 @@ pub(crate) fn run(args: &RoomsArgs) -> Outcome {
     let mut report = Report { conditions, rows: Vec::new(), targets: Vec::new() };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     if let Some(named) = named {
-        runtime.block_on(many::measure(args, &named, &mut report))?;
+        runtime.block_on(unless_stopped(async { Ok(many::measure(args, &named, &mut report).await?) }))?;
         return finish(args, &report);
     }
     let bar = progress(5, "");

@@ -24,8 +24,8 @@ mod server;
 mod spread;
 mod wire;
 
-use crate::bench::told_to_stop;
 use crate::output::{wants_table, write_out};
+use crate::stop::unless_stopped;
 use crate::{Failure, Outcome};
 use anyhow::{Context, anyhow};
 use chaos::Place;
@@ -263,16 +263,14 @@ async fn on_nodes(args: &EventArgs, setting: &Setting, scratch: &Path) -> Result
     let playing = async {
         let place = Rc::new(backing.start_nodes(scratch, &setting.keys, setting.room.is_some())?);
         let played = event::play(setting, Rc::clone(&place)).await?;
-        let mut facts = outcome::facts(setting, &played, backing.sound().await?);
+        let (stored, not_checked) = backing.sound().await?;
+        let mut facts = outcome::facts(setting, &played, stored);
+        facts.conditions.extend(not_checked);
         facts.checks.extend(in_sql::all(&backing.sql, setting, &played.people.history).await?);
         facts.conditions.extend([backing.nodes(), ("store".to_owned(), backing.store())]);
         Ok(facts)
     };
-    // Whoever stops the drill also stops what it has started: that is dropped here.
-    let facts = tokio::select! {
-        facts = playing => facts,
-        () = told_to_stop() => Err(Failure::Refused(anyhow!("stopped before it was done"))),
-    };
+    let facts = unless_stopped(playing).await;
     let ended = backing.end().await;
     let facts = facts?;
     ended?;

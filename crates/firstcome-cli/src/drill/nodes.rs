@@ -3,11 +3,11 @@
 use super::chaos::Place;
 use super::server::{KeyPair, Server, Stores};
 use super::{EventArgs, draw_key};
-use crate::Failure;
 use crate::database::{Named, OwnDatabase};
+use crate::{Failure, fleet};
 use anyhow::{Context, anyhow};
 use firstcome::Check;
-use firstcome::fleet::migrate;
+use firstcome::fleet::{DeploymentSecret, Verified, migrate, verify};
 use firstcome::sql::{DatabaseOptions, verify_market};
 use firstcome_servers::{Durability, Kind, Options, Server as StoreServer};
 use redis::aio::MultiplexedConnection;
@@ -79,12 +79,14 @@ impl Backing {
         format!("{} and {redis}", self.version)
     }
 
-    /// What the servers hold, looked at by the checks that the library has. The one place where a drill over many nodes calls them.
-    pub(crate) async fn sound(&self) -> Result<Vec<Check>, Failure> {
-        let mut checks = market_sound(&self.sql).await?;
+    /// What the servers hold, looked at by the checks that the library has, and what these could not look at.
+    pub(crate) async fn sound(&self) -> Result<(Vec<Check>, Vec<(String, String)>), Failure> {
+        let secret = DeploymentSecret::new(&self.secret);
+        let Verified { mut checks, not_checked, .. } =
+            verify(&self.sql, Some(&self.redis), secret).await.map_err(fleet::failure)?;
         // A sale without members has no history to play again.
         checks.retain(|check| 0 < check.checked || 0 < check.breaches);
-        Ok(checks)
+        Ok((checks, not_checked.into_iter().map(|what| ("not checked".to_owned(), what)).collect()))
     }
 
     /// Drops what is the drill's own on servers that run.

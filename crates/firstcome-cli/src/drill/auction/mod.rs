@@ -14,8 +14,8 @@ use super::nodes::{Backing, market_sound};
 use super::server::{KeyPair, Server, Stores};
 use super::{Scratch, address_of, draw_key};
 use crate::Failure;
-use crate::bench::told_to_stop;
 use crate::database::{Named, OwnDatabase};
+use crate::stop::unless_stopped;
 use anyhow::anyhow;
 use plan::{OPENS, Size};
 use std::path::Path;
@@ -95,11 +95,7 @@ async fn on_database(setting: &mut Setting, named: &Named, scratch: &Path) -> Re
         let played = event::play(setting, Rc::new(Place::alone(server))).await?;
         Ok(outcome::facts(setting, &played, market_sound(&database.url).await?))
     };
-    // Whoever stops the drill also stops what it has started: that is dropped here.
-    let facts = tokio::select! {
-        facts = playing => facts,
-        () = told_to_stop() => Err(Failure::Refused(anyhow!("stopped before it was done"))),
-    };
+    let facts = unless_stopped(playing).await;
     let ended = database.end().await;
     let facts = facts?;
     ended?;
@@ -113,15 +109,13 @@ async fn on_nodes(args: &EventArgs, setting: &mut Setting, scratch: &Path) -> Re
         setting.store = backing.store();
         let place = Rc::new(backing.start_nodes(scratch, &setting.keys, false)?);
         let played = event::play(setting, Rc::clone(&place)).await?;
-        let mut facts = outcome::facts(setting, &played, backing.sound().await?);
+        let (stored, not_checked) = backing.sound().await?;
+        let mut facts = outcome::facts(setting, &played, stored);
+        facts.conditions.extend(not_checked);
         facts.conditions.push(backing.nodes());
         Ok(facts)
     };
-    // Whoever stops the drill also stops what it has started: that is dropped here.
-    let facts = tokio::select! {
-        facts = playing => facts,
-        () = told_to_stop() => Err(Failure::Refused(anyhow!("stopped before it was done"))),
-    };
+    let facts = unless_stopped(playing).await;
     let ended = backing.end().await;
     let facts = facts?;
     ended?;

@@ -1,0 +1,25 @@
+//! The end of what takes long, and has started servers, when somebody asks for it.
+
+use crate::Failure;
+use anyhow::anyhow;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What this comes to, unless somebody stops the program before: then it is dropped, and with it whatever it has started.
+pub(crate) async fn unless_stopped<T>(doing: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::select! {
+        done = doing => done,
+        () = told_to_stop() => Err(Failure::Refused(anyhow!("stopped before it was done"))),
+    }
+}
+
+/// Until somebody asks this process to end.
+async fn told_to_stop() {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}
