@@ -220,21 +220,43 @@ fn figure(printed: &str, name: &str) -> Option<u64> {
 fn many() -> Result<String, String> {
     release()?;
     let kinds = ["--sql", "postgres", "--sql", "mariadb", "--time", "10s", "--data", "target", "--table"];
-    shell::output("target/release/firstcome", &[&["bench", "coupons"], &kinds[..]].concat())
+    on_target(shell::output("target/release/firstcome", &[&["bench", "coupons"], &kinds[..]].concat())?)
+}
+
+/// What was printed, unless a target was missed.
+fn on_target(printed: String) -> Result<String, String> {
+    let missed = |line: &str| line.rsplit('┆').next().is_some_and(|cell| cell.trim_matches(['│', ' ']) == "no");
+    if printed.lines().any(missed) { Err(printed) } else { Ok(printed) }
 }
 
 /// And here.
 fn waiting() -> Result<String, String> {
     release()?;
     let kind = ["--sql", "postgres", "--nodes", "3", "--data", "target", "--table"];
-    shell::output("target/release/firstcome", &[&["bench", "rooms"], &kind[..]].concat())
+    on_target(shell::output("target/release/firstcome", &[&["bench", "rooms"], &kind[..]].concat())?)
 }
 
 fn nodes() -> Result<String, String> {
+    const KILLS: usize = 10;
     release()?;
     let size = ["--nodes", "3", "--people", "100000", "--stock", "20000", "--kill", "10"];
     let out = ["--data", "target", "--report", "target/nodes", "--table"];
-    shell::output("target/release/firstcome", &[&["drill", "concert"], &size[..], &out[..]].concat())
+    let printed = shell::output("target/release/firstcome", &[&["drill", "concert"], &size[..], &out[..]].concat())?;
+    let kills = ["server", "redis", "sql"].map(|what| kills_of(&printed, what));
+    let sold = figure(&printed, "people: got one");
+    if kills.contains(&0) || kills.iter().sum::<usize>() != KILLS || sold != Some(20_000) {
+        return Err(format!("{printed}\nnot sold, or not killed as often as it should be: {sold:?}, {kills:?}"));
+    }
+    Ok(printed)
+}
+
+/// Rows of a printed table of kills, which has four columns, that are about this.
+fn kills_of(printed: &str, what: &str) -> usize {
+    let is_of = |line: &&str| {
+        let first = line.trim_start_matches(['│', ' ']).strip_prefix(what);
+        first.is_some_and(|rest| rest.starts_with([' ', ','])) && line.matches('┆').count() == 3
+    };
+    printed.lines().filter(is_of).count()
 }
 
 fn concert() -> Result<String, String> {
@@ -251,5 +273,18 @@ mod tests {
         let printed = "│ bids sent per second ┆ 3 030 │\n│ bids sent            ┆ 121 258 │\n";
         assert_eq!(super::figure(printed, "bids sent"), Some(121_258));
         assert_eq!(super::figure(printed, "bids"), None);
+    }
+
+    #[test]
+    fn kills_are_counted_by_what_was_killed() {
+        let printed = "│ server memory ┆ 7 MB │\n│ server ┆ 1 s ┆ 1 ┆ 9 │\n│ redis, with its data ┆ 2 s ┆ 2 ┆ 9 │\n";
+        assert_eq!(["server", "redis", "sql"].map(|what| super::kills_of(printed, what)), [1, 1, 0]);
+    }
+
+    #[test]
+    fn a_missed_target_is_seen() {
+        let printed = |met: &str| format!("│ Target ┆ Met │\n│ at half load, no worse ┆ {met} │\n");
+        assert!(super::on_target(printed("yes")).is_ok());
+        assert!(super::on_target(printed("no ")).is_err());
     }
 }

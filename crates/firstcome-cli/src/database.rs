@@ -93,6 +93,8 @@ impl OwnDatabase {
     /// Drops it again.
     pub(crate) async fn end(self) -> anyhow::Result<()> {
         match &self.made {
+            // Whoever was killed may still seem to be connected to it.
+            Some((at, name)) if is_postgres(at) => say(at, format!("DROP DATABASE {name} WITH (FORCE)")).await,
             Some((at, name)) => say(at, format!("DROP DATABASE {name}")).await,
             None => Ok(()),
         }

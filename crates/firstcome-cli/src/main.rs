@@ -14,6 +14,7 @@ mod keys;
 mod lock;
 mod markup;
 mod output;
+mod own_redis;
 mod plan;
 mod reconcile;
 mod serve;

@@ -12,6 +12,19 @@ pub(crate) async fn unless_stopped<T>(doing: impl Future<Output = Result<T, Fail
     }
 }
 
+/// What was done, once everything that it rested on has ended too. Somebody who asks once more does not wait for that.
+pub(crate) async fn when_ended<T>(
+    done: Result<T, Failure>,
+    end: impl Future<Output = anyhow::Result<()>>,
+) -> Result<T, Failure> {
+    // Tasks of what was dropped are told to end, and do so when it is their turn.
+    tokio::task::yield_now().await;
+    let ended = unless_stopped(async { Ok(end.await?) }).await;
+    let done = done?;
+    ended?;
+    Ok(done)
+}
+
 /// Until somebody asks this process to end.
 async fn told_to_stop() {
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))

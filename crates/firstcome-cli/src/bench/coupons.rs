@@ -8,7 +8,6 @@ use super::{bare, http, redis_set};
 use crate::database::Named;
 use crate::output::{progress, wants_table};
 use crate::settings::duration;
-use crate::stop::unless_stopped;
 use crate::{Failure, Outcome};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
@@ -109,16 +108,13 @@ fn run_many(args: &CouponsArgs) -> Outcome {
     let bar = progress(each * named.len() as u64, "");
     let mut report = Report { conditions, rows: Vec::new(), targets: Vec::new() };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(unless_stopped(async {
-        for named in &named {
-            let done = |doing| {
-                bar.set_message(doing);
-                bar.inc(1);
-            };
-            many::measure(args, named, &mut report, done).await?;
-        }
-        Ok(())
-    }))?;
+    for named in &named {
+        let done = |doing| {
+            bar.set_message(doing);
+            bar.inc(1);
+        };
+        runtime.block_on(many::measure(args, named, &mut report, done))?;
+    }
     bar.finish_and_clear();
     report.print(args.table || wants_table(args.json))?;
     if report.rows.iter().any(|row| row.correct == Some(false)) {

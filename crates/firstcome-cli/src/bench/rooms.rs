@@ -12,7 +12,6 @@ use super::report::{Report, Row, Target};
 use crate::database::Named;
 use crate::output::{progress, wants_table};
 use crate::settings::duration;
-use crate::stop::unless_stopped;
 use crate::{Failure, Outcome};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
@@ -48,12 +47,15 @@ pub(crate) struct RoomsArgs {
     /// started, or the address of one on this machine
     #[arg(long, value_name = "KIND|URL")]
     sql: Option<String>,
-    /// An empty Redis on this machine that nobody else uses, instead of one that is started; with --sql
+    /// A Redis that runs, instead of one that is started: an empty database of it is used and emptied; with --sql
     #[arg(long, value_name = "redis://…", requires = "sql")]
     redis: Option<String>,
     /// Nodes that people are spread over, all in this process; with --sql
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=16))]
     nodes: u32,
+    /// How long people wait before anything is measured: longer than a minute, or else some have not asked yet
+    #[arg(long, value_parser = duration, default_value = "65s", hide = true)]
+    warm_up: Duration,
     /// Print JSON also on a terminal
     #[arg(long, conflicts_with = "table")]
     json: bool,
@@ -84,11 +86,11 @@ pub(crate) fn run(args: &RoomsArgs) -> Outcome {
     let named = args.sql.as_deref().map(Named::parse).transpose().map_err(Failure::Usage)?;
     let conditions = Conditions::measure(&args.data).map_err(Failure::Usage)?;
     let mut report = Report { conditions, rows: Vec::new(), targets: Vec::new() };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     if let Some(named) = named {
-        runtime.block_on(unless_stopped(async { Ok(many::measure(args, &named, &mut report).await?) }))?;
+        many::measure(args, &named, &mut report)?;
         return finish(args, &report);
     }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let bar = progress(5, "");
     let step = |doing: &'static str| {
         bar.set_message(doing);

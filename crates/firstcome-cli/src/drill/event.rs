@@ -15,7 +15,7 @@ use anyhow::{Context, bail};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::task::{JoinHandle, spawn_local};
+use tokio::task::JoinSet;
 use tokio::time::interval;
 
 /// Tickets and passes of the other room.
@@ -234,9 +234,11 @@ fn gather(setting: &Setting, place: &Place, clock: RunClock, foreign: Vec<(Strin
 
 /// The crowd, the sampler and the kills, until everybody is home.
 async fn event(setting: &Setting, place: &Rc<Place>, crowd: &Rc<Crowd>, rss_max: &Rc<Cell<u64>>) -> anyhow::Result<()> {
-    let connection = |_| spawn_local(connection(Rc::clone(crowd), Rc::clone(&place.addresses)));
-    let connections = (0..setting.connections).map(connection);
-    let mut tasks: Vec<JoinHandle<()>> = connections.collect();
+    // All of them end when this does, or is dropped.
+    let mut tasks = JoinSet::new();
+    for _ in 0..setting.connections {
+        tasks.spawn_local(connection(Rc::clone(crowd), Rc::clone(&place.addresses)));
+    }
     let sampler = Sampler {
         crowd: Rc::clone(crowd),
         place: Rc::clone(place),
@@ -245,7 +247,7 @@ async fn event(setting: &Setting, place: &Rc<Place>, crowd: &Rc<Crowd>, rss_max:
         rss_max: Rc::clone(rss_max),
         seconds: setting.seconds,
     };
-    tasks.push(spawn_local(sampler.run()));
+    tasks.spawn_local(sampler.run());
     let kills = async {
         let moments = moments_us(setting.seed, setting.kills, setting.opens_us, setting.seconds * 1_000_000);
         kill_at(Rc::clone(crowd), place, setting.seed, moments).await?;
@@ -256,12 +258,6 @@ async fn event(setting: &Setting, place: &Rc<Place>, crowd: &Rc<Crowd>, rss_max:
         failed = kills => failed,
         () = dispatch(crowd) => Ok(()),
     };
-    for task in &tasks {
-        task.abort();
-    }
-    for task in tasks {
-        // Every one of them was told to stop.
-        let _ = task.await;
-    }
+    tasks.shutdown().await;
     outcome
 }

@@ -25,7 +25,7 @@ mod spread;
 mod wire;
 
 use crate::output::{wants_table, write_out};
-use crate::stop::unless_stopped;
+use crate::stop::{unless_stopped, when_ended};
 use crate::{Failure, Outcome};
 use anyhow::{Context, anyhow};
 use chaos::Place;
@@ -128,6 +128,11 @@ impl EventArgs {
         self.stock.unwrap_or(100)
     }
 
+    /// Of the service that runs elsewhere.
+    fn address(&self) -> Result<SocketAddr, Failure> {
+        address_of(self.url.as_deref().unwrap_or_default()).map_err(Failure::Usage)
+    }
+
     /// So many people per second are what two processors play besides the service.
     fn seconds(&self) -> u64 {
         self.seconds.unwrap_or_else(|| u64::from(self.people.max(self.bids.unwrap_or(0)) / 1_800).max(60))
@@ -142,6 +147,11 @@ impl Scratch {
         let path = parent.join(format!("firstcome-drill-{}", std::process::id()));
         std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Self(path))
+    }
+
+    /// None for a service that runs elsewhere. To be made before whatever starts servers: they end before their files then.
+    fn unless_elsewhere(args: &EventArgs) -> anyhow::Result<Option<Self>> {
+        args.url.is_none().then(|| Self::new(&args.data)).transpose()
     }
 }
 
@@ -240,20 +250,20 @@ fn address_of(url: &str) -> anyhow::Result<SocketAddr> {
 }
 
 fn play(args: &EventArgs, setting: &Setting) -> Result<Facts, Failure> {
+    let scratch = Scratch::unless_elsewhere(args)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    if let Some(url) = &args.url {
-        let address = address_of(url).map_err(Failure::Usage)?;
-        let played = local.block_on(&runtime, event::play(setting, Rc::new(Place::at(address))))?;
+    let Some(Scratch(directory)) = &scratch else {
+        let place = Rc::new(Place::at(args.address()?));
+        let played = local.block_on(&runtime, event::play(setting, place))?;
         return Ok(outcome::facts(setting, &played, Vec::new()));
-    }
-    let scratch = Scratch::new(&args.data)?;
+    };
     if args.nodes.is_some() {
-        return local.block_on(&runtime, on_nodes(args, setting, &scratch.0));
+        return local.block_on(&runtime, on_nodes(args, setting, directory));
     }
-    let server = Server::start(&scratch.0, &setting.keys, setting.room.is_some(), &Stores::Directory)?;
+    let server = Server::start(directory, &setting.keys, setting.room.is_some(), &Stores::Directory)?;
     let played = local.block_on(&runtime, event::play(setting, Rc::new(Place::alone(server))))?;
-    let stored = firstcome::sqlite::verify(&scratch.0).map_err(Failure::Store)?;
+    let stored = firstcome::sqlite::verify(directory).map_err(Failure::Store)?;
     Ok(outcome::facts(setting, &played, stored))
 }
 
@@ -266,15 +276,12 @@ async fn on_nodes(args: &EventArgs, setting: &Setting, scratch: &Path) -> Result
         let (stored, not_checked) = backing.sound().await?;
         let mut facts = outcome::facts(setting, &played, stored);
         facts.conditions.extend(not_checked);
-        facts.checks.extend(in_sql::all(&backing.sql, setting, &played.people.history).await?);
+        facts.checks.extend(in_sql::all(backing.sql(), setting, &played.people.history).await?);
         facts.conditions.extend([backing.nodes(), ("store".to_owned(), backing.store())]);
         Ok(facts)
     };
     let facts = unless_stopped(playing).await;
-    let ended = backing.end().await;
-    let facts = facts?;
-    ended?;
-    Ok(facts)
+    when_ended(facts, backing.end()).await
 }
 
 /// What programs need most: the stable part of `report.json`.

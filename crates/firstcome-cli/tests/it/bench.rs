@@ -2,6 +2,7 @@
 
 use crate::support::program::{PROGRAM, command, firstcome, is_installed, run, run_for};
 use crate::support::{machine_has, wait_for};
+use firstcome_servers::{Durability, Kind, Options, Server};
 use serde_json::Value;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -84,6 +85,58 @@ fn a_room_under_measurement_is_exact() {
         assert_eq!(target.map(|target| &target["met"]), Some(&Value::Bool(true)), "{exact}: {report}");
     }
     assert!(report["rows"].as_array().is_some_and(|rows| rows.iter().all(|row| row["correct"] != false)), "{report}");
+}
+
+/// A directory on a disk where a Redis and a PostgreSQL may run, if this machine has all that.
+fn room_for_nodes() -> Option<tempfile::TempDir> {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    // Root runs PostgreSQL as somebody else, who must be able to get there.
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("it is ours");
+    let on_disk = machine_has("a build directory on a disk", file_system(directory.path()) != "tmpfs");
+    let servers = [Kind::Redis, Kind::Postgres];
+    let all = on_disk && servers.iter().all(|kind| machine_has(&kind.to_string(), Server::is_installed(*kind)));
+    all.then_some(directory)
+}
+
+#[test]
+fn coupons_of_many_nodes_under_measurement_are_exact() {
+    let Some(directory) = room_for_nodes() else { return };
+    let short = ["--time", "200ms", "--half-load", "200ms", "--tasks", "32", "--connections", "4", "--claims", "2000"];
+    let arguments = [&["bench", "coupons", "--json", "--sql", "postgres"], short.as_slice()].concat();
+    let report: Value = serde_json::from_str(&firstcome(directory.path(), &arguments).well()).expect("a report");
+    let rows = report["rows"].as_array().expect("rows");
+    assert!(rows.iter().all(|row| 0.0 < row["per_second"].as_f64().expect("a rate")), "{report}");
+    for exact in ["durability gate", "durability sql"] {
+        let is_it = |row: &&Value| {
+            row["strategy"].as_str().is_some_and(|strategy| strategy.ends_with(exact) && !strategy.contains("HTTP"))
+        };
+        assert_eq!(rows.iter().find(is_it).map(|row| &row["correct"]), Some(&Value::Bool(true)), "{exact}: {report}");
+    }
+    let over_http = |row: &&Value| row["strategy"].as_str().is_some_and(|strategy| strategy.contains("HTTP"));
+    assert_eq!(rows.iter().filter(over_http).count(), 3, "{report}");
+    assert_eq!(report["targets"].as_array().map(Vec::len), Some(5), "{report}");
+}
+
+#[test]
+fn a_room_of_many_nodes_under_measurement_is_exact_and_lets_people_in() {
+    let Some(directory) = room_for_nodes() else { return };
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let options = Options::new(Durability::Quick).within(directory.path());
+    let redis = runtime.block_on(Server::start(Kind::Redis, &options)).expect("it starts");
+    let client = redis::Client::open(redis.url()).expect("an address");
+    let mut keeper = client.get_connection().expect("it answers");
+    redis::cmd("SET").arg("mine").arg(7).exec(&mut keeper).expect("it is set");
+    let short = ["--people", "1000", "--watched", "3s", "--warm-up", "3s", "--nodes", "2", "--redis", redis.url()];
+    let arguments = [&["bench", "rooms", "--json", "--sql", "postgres"], short.as_slice()].concat();
+    let report: Value = serde_json::from_str(&firstcome(directory.path(), &arguments).well()).expect("a report");
+    let rows = report["rows"].as_array().expect("rows");
+    let judged: Vec<&Value> = rows.iter().map(|row| &row["correct"]).filter(|correct| correct.is_boolean()).collect();
+    assert_eq!(judged, [&Value::Bool(true); 2], "{report}");
+    assert_eq!(report["targets"].as_array().map(Vec::len), Some(4), "{report}");
+    let let_in = rows.iter().find(|row| row["strategy"] == "let in of 1000").expect("it is counted");
+    assert!(0.0 < let_in["per_second"].as_f64().expect("a rate"), "{report}");
+    let keys: String = redis::cmd("INFO").arg("keyspace").query(&mut keeper).expect("it says");
+    assert!(keys.contains("db0:keys=1,") && keys.matches("db").count() == 1, "it leaves or takes something: {keys}");
 }
 
 /// Somebody else's lock, as far as the benchmark can tell: each of two processes has it once, after a second of waiting.

@@ -1,9 +1,10 @@
 //! `firstcome drill`: events against a real service, killed under load; and bugs that the audit must see.
 
-use crate::support::machine_has;
-use crate::support::program::{Ended, PROGRAM, command, firstcome, run_for};
+use crate::support::program::{Ended, PROGRAM, command, firstcome, run_for, signal, wait};
+use crate::support::{machine_has, wait_for};
 use firstcome_servers::{Durability, Kind, Options};
 use serde_json::Value;
+use sqlx::Connection;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -197,6 +198,44 @@ fn auctions_on_many_nodes_hold_every_promise_on_a_redis_that_runs() {
 }
 
 #[test]
+fn a_drill_that_is_stopped_leaves_nothing_on_servers_that_run() {
+    let Some(directory) = room_for_nodes(Kind::Postgres) else { return };
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let mut options = Options::new(Durability::Quick).within(directory.path());
+    let redis = runtime.block_on(firstcome_servers::Server::start(Kind::Redis, &options)).expect("it starts");
+    options.settings.push("max_connections=300".into());
+    let sql = runtime.block_on(firstcome_servers::Server::start(Kind::Postgres, &options)).expect("it starts");
+    let client = redis::Client::open(redis.url()).expect("an address");
+    let mut keeper = client.get_connection().expect("it answers");
+    let mut keys = || -> String { redis::cmd("INFO").arg("keyspace").query(&mut keeper).expect("it says") };
+    let databases = || {
+        let asked = async {
+            let mut connection = sqlx::PgConnection::connect(sql.url()).await?;
+            let count = sqlx::query_scalar("SELECT count(*) FROM pg_database WHERE datname LIKE 'firstcome_drill%'");
+            count.fetch_one(&mut connection).await
+        };
+        runtime.block_on(asked).unwrap_or_else(|error: sqlx::Error| panic!("{error}"))
+    };
+    let arguments =
+        ["drill", "concert", "--people", "2000", "--nodes", "2", "--redis", redis.url(), "--sql", sql.url()];
+    let mut child = command(PROGRAM, directory.path()).args(arguments).spawn().expect("it starts");
+    // Besides the marks of the drill and of the deployment there is a room: people are about to come.
+    wait_for("the drill to be at work", || {
+        let said = keys();
+        let count = said.split("keys=").nth(1)?.split(',').next()?.parse::<u32>().ok()?;
+        (2 < count).then_some(())
+    });
+    let made: i64 = databases();
+    signal(child.id(), "INT");
+    assert_eq!((made, wait(&mut child).code()), (1, Some(1)));
+    assert_eq!((keys().contains("keys="), databases()), (false, 0), "the drill leaves something");
+    let left = std::fs::read_dir(directory.path()).expect("a directory").flatten();
+    let left: Vec<_> =
+        left.map(|entry| entry.file_name()).filter(|name| name.to_string_lossy().contains("drill")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
 fn a_drill_that_cannot_be_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     for arguments in [
@@ -215,6 +254,7 @@ fn a_drill_that_cannot_be_is_refused() {
         &["coupon", "--redis", "redis://127.0.0.1:1"],
         &["coupon", "--nodes", "2", "--redis", "redis+cluster://127.0.0.1:1"],
         &["coupon", "--nodes", "2", "--redis", "redis://127.0.0.1:1/3"],
+        &["coupon", "--nodes", "2", "--redis", "rediss://127.0.0.1:1"],
         &["coupon", "--nodes", "2", "--sql", "sqlite"],
         &["auction", "--url", "http://127.0.0.1:1", "--sql", "postgres://localhost/none"],
     ] {

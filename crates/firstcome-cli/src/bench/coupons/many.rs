@@ -1,21 +1,25 @@
 //! Coupons over Redis and a database, as many nodes have them, beside a bare script and beside the way of O5.
 
 use super::{CouponsArgs, Scratch, claim_by, closed_loop, contest, name, open_loop, put};
+use crate::Failure;
 use crate::bench::conditions::micros;
 use crate::bench::http::{self, Service};
 use crate::bench::load::{Aim, Shot, fire};
 use crate::bench::redis_set;
 use crate::bench::report::{Latencies, Report, Row, Target, latencies};
 use crate::database::{Named, OwnDatabase, is_postgres};
+use crate::stop::{unless_stopped, when_ended};
 use anyhow::{Context, anyhow, bail};
 use firstcome::CouponStore;
 use firstcome::core::coupon::{Acknowledge, CouponLimit, CouponSettings};
 use firstcome::edge::Stopwatch;
-use firstcome::fleet::{DeploymentSecret, Fleet, FleetOptions};
+use firstcome::fleet::{DeploymentSecret, Fleet, FleetOptions, migrate};
+use firstcome::sql::DatabaseOptions;
 use firstcome_servers::{Durability, Kind, Options, Server};
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{MySqlPool, PgPool};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,27 +44,21 @@ pub(in crate::bench) fn secret() -> anyhow::Result<DeploymentSecret> {
 }
 
 /// Where the claims of one measurement go.
-struct Place {
-    redis: String,
-    sql: String,
-    _redis: Server,
-    database: OwnDatabase,
+struct Place<'a> {
+    redis: &'a str,
+    sql: &'a str,
+    /// What the database is.
+    store: String,
+    scratch: &'a Path,
 }
 
-impl Place {
-    async fn open(named: &Named, scratch: &Scratch) -> anyhow::Result<Self> {
-        let options = Options::new(Durability::Durable).within(&scratch.0);
-        let server = Server::start(Kind::Redis, &options).await?;
-        let database = OwnDatabase::open(named, &scratch.0).await?;
-        Ok(Self { redis: server.url().to_owned(), sql: database.url.clone(), _redis: server, database })
-    }
-
+impl Place<'_> {
     async fn node(&self) -> anyhow::Result<Fleet> {
         self.node_with(FleetOptions::default()).await
     }
 
     async fn node_with(&self, options: FleetOptions) -> anyhow::Result<Fleet> {
-        Ok(Fleet::open(&self.redis, &self.sql, secret()?, options).await?)
+        Ok(Fleet::open(self.redis, self.sql, secret()?, options).await?)
     }
 }
 
@@ -70,16 +68,44 @@ pub(super) async fn measure(
     named: &Named,
     report: &mut Report,
     done: impl Fn(&'static str),
-) -> anyhow::Result<()> {
+) -> Result<(), Failure> {
     let scratch = Scratch::new(&args.data, "many")?;
-    let place = Place::open(named, &scratch).await?;
-    let store = place.database.version().await?;
-    let bare = redis_set::bare(&place.redis, args.tasks, args.time).await?;
+    let options = Options::new(Durability::Durable).within(&scratch.0);
+    let redis = Server::start(Kind::Redis, &options).await.map_err(|error| Failure::Unreachable(error.into()))?;
+    let database = OwnDatabase::open(named, &scratch.0).await.map_err(Failure::Unreachable)?;
+    let measured = unless_stopped(async {
+        let store = database.version().await?;
+        let place = Place { redis: redis.url(), sql: &database.url, store, scratch: &scratch.0 };
+        Ok(strategies(args, &place, report, &done).await?)
+    });
+    let measured = measured.await;
+    when_ended(measured, database.end()).await?;
+    if 0 == args.claims {
+        return Ok(());
+    }
+    let database = OwnDatabase::open(named, &scratch.0).await.map_err(Failure::Unreachable)?;
+    let open = unless_stopped(async { Ok(reopened(args, &database.url, &scratch.0).await?) }).await;
+    let names = if is_postgres(&database.url) { POSTGRES } else { MARIADB };
+    let open = when_ended(open, database.end()).await?;
+    let wanted_s = REOPENED_S * (f64::from(args.claims) / 1e6).max(1.0);
+    report.targets.push(Target::at_most(names[4], open.as_secs_f64(), wanted_s));
+    done("an empty Redis");
+    Ok(())
+}
+
+async fn strategies(
+    args: &CouponsArgs,
+    place: &Place<'_>,
+    report: &mut Report,
+    done: &impl Fn(&'static str),
+) -> anyhow::Result<()> {
+    let store = &place.store;
+    let bare = redis_set::bare(place.redis, args.tasks, args.time).await?;
     let bare = Row { strategy: format!("{store}: beside it a bare script, set if below limit"), ..bare };
     done("bare script");
-    let by_hand = by_hand(&place, args.tasks, args.time).await?;
+    let by_hand = by_hand(place, args.tasks, args.time).await?;
     done("script, then one insert per claim");
-    let placed = placed(&place, args.tasks, args.time).await?;
+    let placed = placed(place, args.tasks, args.time).await?;
     let placed = Row { strategy: format!("{store}: durability gate"), ..placed };
     done("durability gate");
     let node = place.node().await?;
@@ -92,7 +118,7 @@ pub(super) async fn measure(
     let half = open_loop(&node, row.per_second / 2.0, args.half_load).await?;
     done("half load");
     let (wanted, names) =
-        if is_postgres(&place.sql) { (POSTGRES_PER_SECOND, POSTGRES) } else { (MARIADB_PER_SECOND, MARIADB) };
+        if is_postgres(place.sql) { (POSTGRES_PER_SECOND, POSTGRES) } else { (MARIADB_PER_SECOND, MARIADB) };
     report.targets.push(Target::at_least(names[3], placed.per_second / bare.per_second, GATE_SHARE));
     report.targets.push(Target::at_least(names[0], row.per_second, wanted));
     report.targets.push(Target::at_most(names[1], half.value_at_quantile(0.99) as f64 / 1e3, HALF_LOAD_P99_MS));
@@ -101,16 +127,8 @@ pub(super) async fn measure(
     report.rows.extend([bare, placed, row.per_commit(per_commit).correct(correct), half]);
     report.rows.push(Row { strategy: format!("{store}: {}", by_hand.strategy), ..by_hand });
     if 0 < args.connections {
-        report.rows.extend(over_http(args, &place, &store, &scratch).await?);
+        report.rows.extend(over_http(args, place).await?);
         done("HTTP");
-    }
-    drop(node);
-    place.database.end().await?;
-    if 0 < args.claims {
-        let open = reopened(args, named, &scratch).await?;
-        let wanted_s = REOPENED_S * (f64::from(args.claims) / 1e6).max(1.0);
-        report.targets.push(Target::at_most(names[4], open.as_secs_f64(), wanted_s));
-        done("an empty Redis");
     }
     Ok(())
 }
@@ -133,8 +151,10 @@ const MARIADB: [&str; 5] = [
 const REOPENED_S: f64 = 5.0;
 
 /// The three over HTTP: what a service does that only runs the bare script, and a node with either durability.
-async fn over_http(args: &CouponsArgs, place: &Place, store: &str, scratch: &Scratch) -> anyhow::Result<Vec<Row>> {
-    let secret = scratch.0.join("secret");
+async fn over_http(args: &CouponsArgs, place: &Place<'_>) -> anyhow::Result<Vec<Row>> {
+    let (store, secret) = (&place.store, place.scratch.join("secret"));
+    // A service serves members and listings too.
+    migrate(place.sql, DatabaseOptions::default()).await?;
     std::fs::write(&secret, SECRET)?;
     let secret = secret.to_str().context("the directory's name is not text")?;
     let node = place.node().await?;
@@ -143,8 +163,8 @@ async fn over_http(args: &CouponsArgs, place: &Place, store: &str, scratch: &Scr
         let settings = CouponSettings { acknowledge, ..CouponSettings::with_limit(limit) };
         node.put_coupon(&name(coupon)?, settings).await?.map_err(|refused| anyhow!("{}", refused.rejection.code()))?;
     }
-    let bare = Service::start(&["bench", "empty-route", "--redis", &place.redis])?;
-    let servers = ["--redis", &place.redis, "--sql", &place.sql, "--secret-file", secret];
+    let bare = Service::start(&["bench", "empty-route", "--redis", place.redis])?;
+    let servers = ["--redis", place.redis, "--sql", place.sql, "--secret-file", secret];
     let service = Service::start(&[&["serve", "--listen", "127.0.0.1:0"], &servers[..]].concat())?;
     let mut rows = Vec::new();
     for (what, address, path) in [
@@ -164,12 +184,11 @@ async fn over_http(args: &CouponsArgs, place: &Place, store: &str, scratch: &Scr
 }
 
 /// How long a coupon with so many claims is shut when Redis is killed and comes back with nothing.
-async fn reopened(args: &CouponsArgs, named: &Named, scratch: &Scratch) -> anyhow::Result<Duration> {
+async fn reopened(args: &CouponsArgs, sql: &str, scratch: &Path) -> anyhow::Result<Duration> {
     // What it has is in memory alone.
-    let options = Options::new(Durability::Quick).within(&scratch.0);
+    let options = Options::new(Durability::Quick).within(scratch);
     let mut server = Server::start(Kind::Redis, &options).await?;
-    let database = OwnDatabase::open(named, &scratch.0).await?;
-    let node = Fleet::open(server.url(), &database.url, secret()?, FleetOptions::default()).await?;
+    let node = Fleet::open(server.url(), sql, secret()?, FleetOptions::default()).await?;
     let coupon = name("full")?;
     put(&node, &coupon, 100_000_000).await?;
     let (claims, tasks) = (args.claims, u32::try_from(args.tasks)?);
@@ -197,8 +216,9 @@ async fn reopened(args: &CouponsArgs, named: &Named, scratch: &Scratch) -> anyho
                 if claimed.issued.serial.get() <= claims {
                     bail!("serial {} was issued twice", claimed.issued.serial.get());
                 }
-                drop(node);
-                database.end().await?;
+                if node.counts().rebuilt == 0 {
+                    bail!("Redis came back with what it had");
+                }
                 return Ok(took);
             }
             Err(error) if PATIENCE < watch.elapsed() => return Err(error.into()),
@@ -209,7 +229,7 @@ async fn reopened(args: &CouponsArgs, named: &Named, scratch: &Scratch) -> anyho
 }
 
 /// Claims that are acknowledged at the gate, while SQL takes over what it can; and waits until it has all of them.
-async fn placed(place: &Place, tasks: usize, time: Duration) -> anyhow::Result<Row> {
+async fn placed(place: &Place<'_>, tasks: usize, time: Duration) -> anyhow::Result<Row> {
     let mut options = FleetOptions::default();
     options.backlog_max = BACKLOG;
     let node = place.node_with(options).await?;
@@ -292,9 +312,9 @@ impl Table {
 }
 
 /// The way of O5: the script decides, then one row is inserted. Whoever dies in between has a claim that nobody knows of.
-async fn by_hand(place: &Place, tasks: usize, time: Duration) -> anyhow::Result<Row> {
-    let table = Table::make(&place.sql).await?;
-    let set = Arc::new(redis_set::Set::open(&place.redis, "firstcome:bench:o5").await?);
+async fn by_hand(place: &Place<'_>, tasks: usize, time: Duration) -> anyhow::Result<Row> {
+    let table = Table::make(place.sql).await?;
+    let set = Arc::new(redis_set::Set::open(place.redis, "firstcome:bench:o5").await?);
     let watch = Stopwatch::start();
     let claimants = (0..tasks).map(|task| {
         let (table, set) = (table.clone(), Arc::clone(&set));

@@ -4,17 +4,20 @@ use super::super::coupons::Scratch;
 use super::super::coupons::many::secret;
 use super::super::report::{Report, Row, Target};
 use super::{RoomsArgs, name, user};
+use crate::Failure;
 use crate::database::{Named, OwnDatabase};
 use crate::output::progress;
-use anyhow::{Context, anyhow};
+use crate::own_redis::OwnRedis;
+use crate::stop::{unless_stopped, when_ended};
+use anyhow::{Context, anyhow, bail};
 use firstcome::RoomStore;
 use firstcome::core::id::RoomName;
 use firstcome::core::room::{Join, RoomSettings, TicketState};
 use firstcome::edge::Stopwatch;
 use firstcome::fleet::{Fleet, FleetOptions};
-use firstcome_servers::{Durability, Kind, Options, Server};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -27,8 +30,10 @@ const PER_SECOND: u32 = 100;
 /// How often each of those who wait is told to be alive within the measured time, whatever time that is: in the midst of a line
 /// nodes say so an eighth of this apart.
 const WAITING_TTL_IN_WINDOWS: u64 = 8;
-/// Everybody has asked once before anything is measured, and the burst of joins is over.
-const WARM_UP: Duration = Duration::from_secs(65);
+/// Of those who could be let in meanwhile so many are at least: otherwise nodes or Redis are not at work.
+const ADMITTED_SHARE: f64 = 0.8;
+/// How long tasks of the nodes may take to end.
+const ENDING: Duration = Duration::from_secs(10);
 /// Who joins at once.
 const JOINERS: u32 = 512;
 
@@ -67,6 +72,8 @@ struct Line {
     nodes: Vec<Fleet>,
     room: RoomName,
     time: Duration,
+    /// Everybody has asked once before anything is measured, and the burst of joins is over.
+    warm_up: Duration,
 }
 
 /// Somebody who asks whenever told to.
@@ -76,44 +83,63 @@ struct Person {
     node: usize,
 }
 
-/// What came of a question: when to ask again, or that it is over. And who has come.
+/// What came of a question: when to ask again, that it is over, or that nobody answered. And who has come.
 enum Told {
     Again { person: u32, after_ms: u32 },
-    Over { person: u32 },
+    Admitted { person: u32 },
+    Failed(anyhow::Error),
     New { person: Person, after_ms: u32 },
 }
 
-pub(super) async fn measure(args: &RoomsArgs, named: &Named, report: &mut Report) -> anyhow::Result<()> {
+/// What there was while it was measured.
+struct Watched {
+    redis: Done,
+    polls: u64,
+    admitted: u64,
+    time: Duration,
+}
+
+pub(super) fn measure(args: &RoomsArgs, named: &Named, report: &mut Report) -> Result<(), Failure> {
     let scratch = Scratch::new(&args.data, "rooms-many")?;
-    let few = one(args, named, &scratch, FEW.min(args.people), report).await?;
-    let many = one(args, named, &scratch, args.people, report).await?;
+    let few = one(args, named, &scratch.0, FEW.min(args.people), report)?;
+    let many = one(args, named, &scratch.0, args.people, report)?;
+    let share = |watched: &Watched| watched.admitted as f64 / watched.time.as_secs_f64() / f64::from(PER_SECOND);
+    let (few, many, share) = (few.redis, many.redis, share(&few).min(share(&many)));
     report.targets.extend([
         Target::at_most("Redis: commands, many waiting ÷ few", many.commands / few.commands, 1.1),
         Target::at_most("Redis: bytes, many waiting ÷ few", many.bytes / few.bytes, 2.0),
         Target::at_most("Redis: CPU, many waiting ÷ few", many.cpu_s / few.cpu_s, 2.0),
+        Target::at_least("let in meanwhile ÷ the room's rate", share, ADMITTED_SHARE),
     ]);
     Ok(())
 }
 
-/// Servers of its own, so many in line, and what Redis has to do while they wait.
-async fn one(
-    args: &RoomsArgs,
-    named: &Named,
-    scratch: &Scratch,
-    people: u32,
-    report: &mut Report,
-) -> anyhow::Result<Done> {
-    let started = match &args.redis {
-        None => Some(Server::start(Kind::Redis, &Options::new(Durability::Durable).within(&scratch.0)).await?),
-        Some(_) => None,
+/// Servers of its own, and what Redis has to do while so many wait.
+fn one(args: &RoomsArgs, named: &Named, scratch: &Path, people: u32, report: &mut Report) -> Result<Watched, Failure> {
+    let keeper = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let redis = keeper.block_on(OwnRedis::open(args.redis.as_deref(), scratch))?;
+    let database = match keeper.block_on(OwnDatabase::open(named, scratch)) {
+        Ok(database) => database,
+        Err(error) => return keeper.block_on(when_ended(Err(Failure::Unreachable(error)), redis.end())),
     };
-    let url = started.as_ref().map(Server::url).or(args.redis.as_deref()).context("a Redis")?.to_owned();
-    let database = OwnDatabase::open(named, &scratch.0).await?;
+    // Of the nodes nothing runs on when what they use is emptied.
+    let nodes = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let over = async { Ok(over(args, people, &redis.url, &database.url, report).await?) };
+    let done = nodes.block_on(unless_stopped(over));
+    nodes.shutdown_timeout(ENDING);
+    keeper.block_on(async {
+        let done = when_ended(done, redis.end()).await;
+        when_ended(done, database.end()).await
+    })
+}
+
+/// Nodes over these two, and so many in line.
+async fn over(args: &RoomsArgs, people: u32, redis: &str, sql: &str, report: &mut Report) -> anyhow::Result<Watched> {
     let mut nodes = Vec::new();
     for _ in 0..args.nodes {
-        nodes.push(Fleet::open(&url, &database.url, secret()?, FleetOptions::default()).await?);
+        nodes.push(Fleet::open(redis, sql, secret()?, FleetOptions::default()).await?);
     }
-    let line = Line { nodes, room: name(&format!("line-{people}"))?, time: args.watched };
+    let line = Line { nodes, room: name(&format!("line-{people}"))?, time: args.watched, warm_up: args.warm_up };
     let mut settings =
         RoomSettings { paused: true, max_waiting: 10_000_000, ..RoomSettings::with_rate(PER_SECOND, 1_000) };
     let window_ms = u64::try_from(args.watched.as_millis())?;
@@ -125,19 +151,18 @@ async fn one(
     report.rows.push(row.correct(line.waiting().await? == people));
     settings.paused = false;
     put(&line, settings).await?;
-    let mut redis = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
-    let (done, polls) = line.watch(tickets, &mut redis).await?;
-    report.rows.push(Row::new(format!("polls of {people}"), polls, args.watched));
+    let mut redis = redis::Client::open(redis)?.get_multiplexed_async_connection().await?;
+    let watched = line.watch(tickets, &mut redis).await?;
+    let done = watched.redis;
+    report.rows.extend([
+        Row::new(format!("polls of {people}"), watched.polls, watched.time),
+        Row::new(format!("let in of {people}"), watched.admitted, watched.time),
+    ]);
     for (what, per_second) in [("commands", done.commands), ("bytes", done.bytes), ("CPU, µs", done.cpu_s * 1e6)] {
         let what = format!("Redis: {what}, {people} waiting");
         report.rows.push(Row::new(what, per_second as u64, Duration::from_secs(1)));
     }
-    drop(line);
-    if args.redis.is_some() {
-        let _: () = redis::cmd("FLUSHDB").query_async(&mut redis).await?;
-    }
-    database.end().await?;
-    Ok(done)
+    Ok(watched)
 }
 
 async fn put(line: &Line, settings: RoomSettings) -> anyhow::Result<()> {
@@ -173,30 +198,29 @@ impl Line {
         Ok(tickets)
     }
 
-    /// Everybody asks as told, open loop, while as many come as go; what Redis did in a second, and how many questions there
-    /// were in the measured time.
+    /// Everybody asks as told, open loop, while as many come as go.
     async fn watch(
         &self,
         mut people: Vec<Person>,
         redis: &mut redis::aio::MultiplexedConnection,
-    ) -> anyhow::Result<(Done, u64)> {
-        let bar = progress((WARM_UP + self.time).as_secs(), "waiting");
+    ) -> anyhow::Result<Watched> {
+        let bar = progress((self.warm_up + self.time).as_secs(), "waiting");
         let watch = Stopwatch::start();
         let (tell, mut told) = mpsc::unbounded_channel();
         let from = u32::try_from(people.len())?;
         let _coming = Coming(tokio::spawn(come(self.nodes.clone(), self.room.clone(), from, tell.clone())));
-        // The first questions are spread over a minute, the longest time that anybody is told.
-        let count = people.len() as u64;
-        let mut due: BinaryHeap<_> = (0..count).map(|at| Reverse((at * 60_000 / count, at as u32))).collect();
-        let (mut before, mut polls) = (None, 0);
+        // The first questions are spread over the time before, as those are that follow.
+        let (count, spread_ms) = (people.len() as u64, u64::try_from(self.warm_up.as_millis())? * 12 / 13);
+        let mut due: BinaryHeap<_> = (0..count).map(|at| Reverse((at * spread_ms / count, at as u32))).collect();
+        let (mut before, mut polls, mut admitted) = (None, 0, 0);
         let mut ticks = interval(Duration::from_millis(1));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        while watch.elapsed() < WARM_UP + self.time {
+        while watch.elapsed() < self.warm_up + self.time {
             ticks.tick().await;
             let now_ms = u64::try_from(watch.elapsed().as_millis())?;
             bar.set_position(now_ms / 1_000);
-            if before.is_none() && WARM_UP <= watch.elapsed() {
-                (before, polls) = (Some((Done::read(redis).await?, watch.elapsed())), 0);
+            if before.is_none() && self.warm_up <= watch.elapsed() {
+                (before, polls, admitted) = (Some((Done::read(redis).await?, watch.elapsed())), 0, 0);
             }
             while let Some(&Reverse((_, at))) = due.peek().filter(|next| next.0.0 <= now_ms) {
                 due.pop();
@@ -206,7 +230,11 @@ impl Line {
             while let Ok(told) = told.try_recv() {
                 match told {
                     Told::Again { person, after_ms } => due.push(Reverse((now_ms + u64::from(after_ms), person))),
-                    Told::Over { person } => people[person as usize].ticket = Arc::from(""),
+                    Told::Admitted { person } => {
+                        people[person as usize].ticket = Arc::from("");
+                        admitted += 1;
+                    }
+                    Told::Failed(error) => return Err(error.context("somebody in line was not served")),
                     Told::New { person, after_ms } => {
                         due.push(Reverse((now_ms + u64::from(after_ms), u32::try_from(people.len())?)));
                         people.push(person);
@@ -215,9 +243,10 @@ impl Line {
             }
         }
         let (before, since) = before.context("nothing was measured")?;
-        let done = Done::read(redis).await?.since(before, watch.elapsed().saturating_sub(since));
+        let time = watch.elapsed().saturating_sub(since);
+        let redis = Done::read(redis).await?.since(before, time);
         bar.finish_and_clear();
-        Ok((done, polls))
+        Ok(Watched { redis, polls, admitted, time })
     }
 
     /// Asks for one person: at once if the node knows the answer. Whoever is let in gives the slot up.
@@ -232,21 +261,27 @@ impl Line {
         }
         let (node, room, tell, ticket) = (node.clone(), room.clone(), tell.clone(), Arc::clone(&who.ticket));
         tokio::spawn(async move {
-            let told = match node.poll(&room, &ticket).await {
-                Ok(Ok(answer)) if matches!(answer.state, TicketState::Waiting { .. }) => {
-                    Told::Again { person, after_ms: answer.poll_after_ms }
-                }
-                Ok(Ok(_)) => {
-                    // It ends by itself otherwise.
-                    let _ = node.leave(&room, &ticket).await;
-                    Told::Over { person }
-                }
-                Ok(Err(_)) => Told::Over { person },
-                Err(_) => Told::Again { person, after_ms: 1_000 },
+            let told = match poll(&node, &room, &ticket).await {
+                Ok(Some(after_ms)) => Told::Again { person, after_ms },
+                Ok(None) => Told::Admitted { person },
+                Err(error) => Told::Failed(error),
             };
             let _ = tell.send(told);
         });
     }
+}
+
+/// When to ask again; `None` for somebody who was let in, and has given the slot up.
+async fn poll(node: &Fleet, room: &RoomName, ticket: &str) -> anyhow::Result<Option<u32>> {
+    let answer = node.poll(room, ticket).await?.map_err(|refused| anyhow!("{}", refused.code()))?;
+    match answer.state {
+        TicketState::Waiting { .. } => return Ok(Some(answer.poll_after_ms)),
+        TicketState::Admitted { .. } => {}
+        other => bail!("{other:?}"),
+    }
+    // It ends by itself otherwise.
+    let _ = node.leave(room, ticket).await;
+    Ok(None)
 }
 
 /// A task that ends with its owner.

@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::task::{JoinHandle, spawn_local};
+use tokio::task::{JoinSet, spawn_local};
 use tokio::time::{MissedTickBehavior, interval};
 
 /// Connections that put the listings, and that read everything at the end.
@@ -122,10 +122,12 @@ async fn event(
     crowd: &Rc<Crowd<Bidders>>,
     rss_max: &Rc<Cell<u64>>,
 ) -> anyhow::Result<()> {
-    let connection = |_| spawn_local(connection(Rc::clone(crowd), Rc::clone(&place.addresses)));
-    let connections = (0..setting.connections).map(connection);
-    let mut tasks: Vec<JoinHandle<()>> = connections.collect();
-    tasks.push(spawn_local(watch(Rc::clone(crowd), Rc::clone(place), Rc::clone(rss_max), setting.size.seconds)));
+    // All of them end when this does, or is dropped.
+    let mut tasks = JoinSet::new();
+    for _ in 0..setting.connections {
+        tasks.spawn_local(connection(Rc::clone(crowd), Rc::clone(&place.addresses)));
+    }
+    tasks.spawn_local(watch(Rc::clone(crowd), Rc::clone(place), Rc::clone(rss_max), setting.size.seconds));
     let kills = async {
         let (opens_us, ends_us) = (setting.opens_us(), setting.ends_us());
         // Also while auctions end, which is later than when a sale is at its height.
@@ -138,13 +140,7 @@ async fn event(
         failed = kills => failed,
         () = dispatch(crowd) => Ok(()),
     };
-    for task in &tasks {
-        task.abort();
-    }
-    for task in tasks {
-        // Every one of them was told to stop.
-        let _ = task.await;
-    }
+    tasks.shutdown().await;
     outcome
 }
 

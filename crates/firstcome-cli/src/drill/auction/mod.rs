@@ -12,10 +12,10 @@ use super::chaos::Place;
 use super::facts::Facts;
 use super::nodes::{Backing, market_sound};
 use super::server::{KeyPair, Server, Stores};
-use super::{Scratch, address_of, draw_key};
+use super::{Scratch, draw_key};
 use crate::Failure;
 use crate::database::{Named, OwnDatabase};
-use crate::stop::unless_stopped;
+use crate::stop::{unless_stopped, when_ended};
 use anyhow::anyhow;
 use plan::{OPENS, Size};
 use std::path::Path;
@@ -63,26 +63,24 @@ pub(crate) fn run(args: &EventArgs) -> Result<Facts, Failure> {
         return Err(Failure::Usage(anyhow!("--rate is for drill concert: nobody is admitted to an auction")));
     }
     let mut setting = settle(args)?;
+    let named = args.sql.as_deref().map(Named::parse).transpose().map_err(Failure::Usage)?;
+    let scratch = Scratch::unless_elsewhere(args)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    if let Some(url) = &args.url {
-        let address = address_of(url).map_err(Failure::Usage)?;
-        let played = local.block_on(&runtime, event::play(&setting, Rc::new(Place::at(address))))?;
+    let Some(Scratch(directory)) = &scratch else {
+        let place = Rc::new(Place::at(args.address()?));
+        let played = local.block_on(&runtime, event::play(&setting, place))?;
         return Ok(outcome::facts(&setting, &played, Vec::new()));
-    }
+    };
     if args.nodes.is_some() {
-        let scratch = Scratch::new(&args.data)?;
-        return local.block_on(&runtime, on_nodes(args, &mut setting, &scratch.0));
+        return local.block_on(&runtime, on_nodes(args, &mut setting, directory));
     }
-    if let Some(sql) = &args.sql {
-        let named = Named::parse(sql).map_err(Failure::Usage)?;
-        let scratch = Scratch::new(&args.data)?;
-        return local.block_on(&runtime, on_database(&mut setting, &named, &scratch.0));
+    if let Some(named) = &named {
+        return local.block_on(&runtime, on_database(&mut setting, named, directory));
     }
-    let scratch = Scratch::new(&args.data)?;
-    let server = Server::start(&scratch.0, &setting.keys, false, &Stores::Directory)?;
+    let server = Server::start(directory, &setting.keys, false, &Stores::Directory)?;
     let played = local.block_on(&runtime, event::play(&setting, Rc::new(Place::alone(server))))?;
-    let stored = firstcome::sqlite::verify(&scratch.0).map_err(Failure::Store)?;
+    let stored = firstcome::sqlite::verify(directory).map_err(Failure::Store)?;
     Ok(outcome::facts(&setting, &played, stored))
 }
 
@@ -96,10 +94,7 @@ async fn on_database(setting: &mut Setting, named: &Named, scratch: &Path) -> Re
         Ok(outcome::facts(setting, &played, market_sound(&database.url).await?))
     };
     let facts = unless_stopped(playing).await;
-    let ended = database.end().await;
-    let facts = facts?;
-    ended?;
-    Ok(facts)
+    when_ended(facts, database.end()).await
 }
 
 /// The same over many nodes.
@@ -116,8 +111,5 @@ async fn on_nodes(args: &EventArgs, setting: &mut Setting, scratch: &Path) -> Re
         Ok(facts)
     };
     let facts = unless_stopped(playing).await;
-    let ended = backing.end().await;
-    let facts = facts?;
-    ended?;
-    Ok(facts)
+    when_ended(facts, backing.end()).await
 }
