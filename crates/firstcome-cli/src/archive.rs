@@ -3,7 +3,8 @@
 //!
 //! JSON lines carry everything that lasts: settings, secrets, redemptions, idempotency keys, people in line, points, digests of
 //! callers' keys; what is imported from them is the same store again. CSV carries the claims, for people and spreadsheets;
-//! imported into a coupon that exists, or that `--coupon` makes, it takes over winners from elsewhere.
+//! imported into a coupon of a directory, or into one that `--coupon` makes, it takes over winners from elsewhere. Into a coupon
+//! that a deployment has nothing comes in: its gate would not know of it.
 
 mod csv_rows;
 mod json_lines;
@@ -21,7 +22,8 @@ use crate::{Failure, Outcome};
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use firstcome::archive::{
-    ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedRecord, ArchivedSecret, Incoming,
+    ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedRecord, ArchivedSecret,
+    ArchivedTicket, Incoming, TicketState,
 };
 use firstcome::core::coupon::{Attributes, CouponLimit, CouponSettings};
 use firstcome::core::id::CouponName;
@@ -159,6 +161,8 @@ struct Count {
     claims: u64,
     rooms: u64,
     tickets: u64,
+    /// Numbers of which nothing is known.
+    lost: u64,
     listings: u64,
     records: u64,
     bids: u64,
@@ -167,10 +171,13 @@ struct Count {
 impl std::fmt::Display for Count {
     /// Of rooms and the market nothing where there is nothing.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { coupons, claims, rooms, tickets, listings, records, bids } = self;
+        let Self { coupons, claims, rooms, tickets, lost, listings, records, bids } = self;
         write!(f, "{coupons} coupons and {claims} claims")?;
         if 0 < *rooms {
             write!(f, ", {rooms} rooms with {tickets} tickets")?;
+        }
+        if 0 < *lost {
+            write!(f, " ({lost} numbers as lost: perhaps drawn, and whoever has one keeps the place)")?;
         }
         if 0 < *listings + *records {
             write!(f, ", {listings} listings, {bids} bids and {records} movements of points")?;
@@ -180,19 +187,26 @@ impl std::fmt::Display for Count {
 }
 
 impl Count {
-    const fn line(&mut self, line: &ArchivedLine) {
+    fn line(&mut self, line: &ArchivedLine) {
         match line {
             ArchivedLine::Room(_) => self.rooms += 1,
-            ArchivedLine::Ticket(_) => self.tickets += 1,
+            ArchivedLine::Ticket(ticket) => self.ticket(ticket),
         }
     }
 
-    const fn row(&mut self, row: &Incoming) {
+    fn ticket(&mut self, ticket: &ArchivedTicket) {
+        match ticket.state {
+            TicketState::Lost(last) => self.lost += u64::from(last.get().saturating_sub(ticket.number.get())) + 1,
+            _ => self.tickets += 1,
+        }
+    }
+
+    fn row(&mut self, row: &Incoming) {
         match row {
             Incoming::Coupon(_) => self.coupons += 1,
             Incoming::Claim(_) => self.claims += 1,
             Incoming::Room(_) => self.rooms += 1,
-            Incoming::Ticket(_) => self.tickets += 1,
+            Incoming::Ticket(ticket) => self.ticket(ticket),
             Incoming::Listing(_) => self.listings += 1,
             Incoming::Record(_) => self.records += 1,
             Incoming::Bid(_) => self.bids += 1,

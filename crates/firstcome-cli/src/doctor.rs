@@ -156,7 +156,10 @@ async fn of_servers(
     let number = found.deployment.and_then(|deployment| deployment.number);
     let (is, verdict) = match (mark, number) {
         (None, None) => ("none yet", Verdict::Fine),
-        (None, Some(_)) => ("not on Redis: it is empty, and is filled from the database", Verdict::Note("nothing")),
+        (None, Some(_)) => (
+            "not on Redis",
+            Verdict::Note("it is empty, and is filled from the database; unless it is another one than before"),
+        ),
         (Some(mark), Some(number)) if mark == number => ("the same on both", Verdict::Fine),
         (Some(_), _) => {
             ("another one on Redis", Verdict::Unsafe("name the Redis and the database that belong together"))

@@ -3,7 +3,9 @@
 use crate::output::{grouped, table, wants_table, write_out};
 use crate::{Failure, Outcome, fleet};
 use anyhow::anyhow;
-use clap::Args;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use comfy_table::{Cell, Color};
 use firstcome::sql::Address;
 use firstcome::sqlite::{DATABASE_FILE, LOCKS_FILE, verify, verify_locks};
@@ -11,13 +13,16 @@ use firstcome::{Check, Fault};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
+/// [`Given`], of which one place is left.
+pub(crate) struct VerifyArgs(Given);
+
 #[derive(Args)]
-pub(crate) struct VerifyArgs {
+struct Given {
     /// Directory of the embedded store
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR", default_value = "./firstcome-data")]
     data: PathBuf,
     /// Database of a service, as postgres://… or mysql://…, instead of the directory
-    #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true, conflicts_with = "data")]
+    #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true)]
     sql: Option<String>,
     /// Redis or Valkey of a service over many nodes, which is then held against the database; with --sql
     #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true, requires = "sql")]
@@ -30,8 +35,40 @@ pub(crate) struct VerifyArgs {
     json: bool,
 }
 
+impl FromArgMatches for VerifyArgs {
+    /// What stands in the command decides where the environment names both places: the same environment serves all commands.
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut given = Given::from_arg_matches(matches)?;
+        let is_said = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
+        match (is_said("data"), is_said("sql")) {
+            (true, true) => {
+                let says = "the argument '--sql <URL>' cannot be used with '--data <DIR>'";
+                return Err(clap::Error::raw(ErrorKind::ArgumentConflict, says));
+            }
+            (true, false) => given.sql = None,
+            _ => {}
+        }
+        Ok(Self(given))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for VerifyArgs {
+    fn augment_args(command: Command) -> Command {
+        Given::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Given::augment_args_for_update(command)
+    }
+}
+
 /// Checks and prints; refuses if anything is broken.
-pub(crate) fn run(args: &VerifyArgs) -> Outcome {
+pub(crate) fn run(VerifyArgs(args): &VerifyArgs) -> Outcome {
     let (checks, not_checked) = match &args.sql {
         Some(url) => of_servers(args, url)?,
         None => (of_directory(&args.data).map_err(Failure::Store)?, Vec::new()),
@@ -67,7 +104,7 @@ fn of_directory(data: &Path) -> Result<Vec<Check>, Fault> {
 }
 
 /// The checks, and what could not be checked.
-fn of_servers(args: &VerifyArgs, sql: &str) -> Result<(Vec<Check>, Vec<String>), Failure> {
+fn of_servers(args: &Given, sql: &str) -> Result<(Vec<Check>, Vec<String>), Failure> {
     Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
     let secret = fleet::maybe_secret(args.secret_file.as_deref())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

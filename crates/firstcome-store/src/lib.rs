@@ -11,6 +11,8 @@
 
 #[cfg(any(feature = "sqlite", all(feature = "redis", feature = "sql")))]
 pub mod archive;
+#[cfg(feature = "sql")]
+mod boxed;
 #[cfg(any(feature = "sql", feature = "sqlite"))]
 mod check;
 #[cfg(feature = "conformance")]

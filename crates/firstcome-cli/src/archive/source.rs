@@ -20,11 +20,11 @@ pub(super) enum Source<'a> {
     Deployment { archive: Box<FleetArchive>, runtime: &'a Runtime },
 }
 
-/// An answer of either.
+/// An answer of either, whose questions look the same.
 macro_rules! from {
-    ($source:expr, $archive:ident => $what:expr, $ask:expr) => {
+    ($source:expr, $archive:ident => $ask:expr) => {
         match $source {
-            Source::Directory { archive: $archive, .. } => Ok($what?),
+            Source::Directory { archive: $archive, .. } => Ok($ask?),
             Source::Deployment { archive: $archive, runtime } => Ok(runtime.block_on($ask)?),
         }
     };
@@ -54,52 +54,40 @@ impl<'a> Source<'a> {
     }
 
     pub(super) fn coupons(&mut self) -> anyhow::Result<Vec<(ArchivedCoupon, u64)>> {
-        from!(self, archive => archive.coupons(), archive.coupons())
+        from!(self, archive => archive.coupons())
     }
 
     pub(super) fn for_each_claim(
         &mut self,
         visit: impl FnMut(ArchivedClaim) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        match self {
-            Self::Directory { archive, .. } => archive.for_each_claim(visit),
-            Self::Deployment { archive, runtime } => runtime.block_on(archive.for_each_claim(visit)),
-        }
+        from!(self, archive => archive.for_each_claim(visit))
     }
 
     pub(super) fn pass_secrets(&mut self) -> anyhow::Result<Vec<PassSecret>> {
-        from!(self, archive => archive.pass_secrets(), archive.pass_secrets())
+        from!(self, archive => archive.pass_secrets())
     }
 
     pub(super) fn for_each_ticket(
         &mut self,
         visit: impl FnMut(ArchivedLine) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        match self {
-            Self::Directory { archive, .. } => archive.for_each_ticket(visit),
-            Self::Deployment { archive, runtime } => runtime.block_on(archive.for_each_ticket(visit)),
-        }
+        from!(self, archive => archive.for_each_ticket(visit))
     }
 
     pub(super) fn listings(&mut self) -> anyhow::Result<Vec<ArchivedListing>> {
-        from!(self, archive => archive.listings(), archive.listings())
+        from!(self, archive => archive.listings())
     }
 
     pub(super) fn for_each_record(
         &mut self,
         visit: impl FnMut(ArchivedRecord) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        match self {
-            Self::Directory { archive, .. } => archive.for_each_record(visit),
-            Self::Deployment { archive, runtime } => runtime.block_on(archive.for_each_record(visit)),
-        }
+        from!(self, archive => archive.for_each_record(visit))
     }
 
     pub(super) fn for_each_bid(&mut self, visit: impl FnMut(ArchivedBid) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        match self {
-            Self::Directory { archive, .. } => archive.for_each_bid(visit),
-            Self::Deployment { archive, runtime } => runtime.block_on(archive.for_each_bid(visit)),
-        }
+        from!(self, archive => archive.for_each_bid(visit))
     }
 }
 

@@ -285,10 +285,12 @@ fn people_without_a_name_come_along_and_whoever_redis_has_forgotten_comes_back_b
     let tickets = [join(json!({})), join(json!({"user": "ann"})), join(json!({}))];
     node.stop();
     let export = |name: &str| {
-        run(&mut over(&world, &["export", "-o", &format!("{name}.jsonl")])).well();
+        let exported = run(&mut over(&world, &["export", "-o", &format!("{name}.jsonl")]));
+        let said = exported.stderr.clone();
+        exported.well();
         beside(here, &["import", "--data", name, &format!("{name}.jsonl")]).well();
         firstcome(here, &["verify", "--data", name]).well();
-        std::fs::read_to_string(here.join(format!("{name}.jsonl"))).expect("a file")
+        (std::fs::read_to_string(here.join(format!("{name}.jsonl"))).expect("a file"), said)
     };
     let look = |name: &str| {
         let server = serve(here, name);
@@ -303,11 +305,13 @@ fn people_without_a_name_come_along_and_whoever_redis_has_forgotten_comes_back_b
             .collect::<Vec<_>>()
     };
     let place = |number: u32| (json!(number), json!("waiting"), json!(number - 1));
-    let whole = export("whole");
+    let (whole, said) = export("whole");
+    assert!(said.contains("1 rooms with 3 tickets\n"), "{said}");
     assert!(whole.contains("\"drawn\":3") && !whole.contains("lost_to"), "{whole}");
     assert_eq!(look("whole"), [place(1), place(2), place(3)]);
     world.redis(&["FLUSHALL"]);
-    let forgotten = export("forgotten");
+    let (forgotten, said) = export("forgotten");
+    assert!(said.contains("with 1 tickets (65535 numbers as lost"), "{said}");
     assert!(
         forgotten.contains("\"number\":1,\"lost_to\":1") && forgotten.contains("\"number\":3,\"lost_to\":65536"),
         "{forgotten}"

@@ -61,6 +61,11 @@ fn good_servers_are_fine_and_bad_ones_are_not() {
     is(&said(&doctor(redis, None))("database", "secret"), "not compared", "note");
     is(&said(&doctor(redis, Some(&SECRET.replace('a', "b"))))("database", "secret"), "another one", "unsafe");
 
+    world.redis(&["DEL", "fc:deployment"]);
+    let ended = doctor(redis, Some(SECRET));
+    is(&said(&ended)("both", "deployment"), "not on Redis", "note");
+    assert!(!ended.stdout.contains("\"nothing\"") && ended.stdout.contains("filled from the database"), "{ended:?}");
+
     world.redis(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     world.redis(&["CONFIG", "SET", "appendfsync", "everysec"]);
     world.redis(&["SET", "fc:deployment", "7"]);

@@ -1,7 +1,7 @@
 //! `firstcome verify --sql`: what it refuses to look at, and its exit code for a market that is sound and one that is not.
 
 use crate::support::machine_has;
-use crate::support::program::{PROGRAM, command, firstcome};
+use crate::support::program::{PROGRAM, command, firstcome, run};
 use crate::support::server::Server;
 use firstcome_servers::{Durability, Kind, Options, Server as Database};
 use serde_json::{Value, json};
@@ -34,6 +34,16 @@ fn an_address_that_is_none_or_leads_nowhere_is_refused_without_its_password() {
     }
     let both = ["verify", "--data", "data", "--sql", "postgres://127.0.0.1:1/shop"];
     assert!(firstcome(here, &both).with(2).contains("cannot be used with"));
+    // The same environment may serve all commands: what stands in the command decides, else the servers.
+    let by_environment = |arguments: &[&str]| {
+        let mut verify = command(PROGRAM, here);
+        verify.args(["verify"]).args(arguments);
+        verify.env("FIRSTCOME_DATA", "data").env("FIRSTCOME_SQL", "postgres://127.0.0.1:1/shop");
+        run(&mut verify).with(3)
+    };
+    assert!(by_environment(&[]).contains("cannot be used now"));
+    assert!(by_environment(&["--sql", "mysql://127.0.0.1:1/shop"]).contains("cannot be used now"));
+    assert!(!by_environment(&["--data", "other"]).contains("cannot be used now"));
 }
 
 #[test]

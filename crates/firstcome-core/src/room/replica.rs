@@ -30,8 +30,6 @@ use std::hash::RandomState;
 
 /// Joins, settings and closings whose tags are remembered: an append is repeated within seconds. Protects memory.
 pub const TAGS_MAX: usize = 65_536;
-/// Positions whose digests are kept until they are durable. What is durable only after so many more is not compared.
-pub const DIGESTS_MAX: usize = 16_384;
 
 /// How a join led to its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,8 +94,8 @@ pub struct Replica {
     settings_at: u64,
     closed_at: u64,
     tags: Tags,
-    /// Those of the last positions that are not durable, the last one's at the end.
-    digests: VecDeque<u64>,
+    /// Positions that are not durable and can be said to be, with their digests: see [`Self::mark_up_to`].
+    marks: VecDeque<(u64, u64)>,
     /// What is to be made durable, with its position.
     pending: VecDeque<(u64, Record)>,
     /// Tickets in `pending`, with the last position about each.
@@ -119,7 +117,7 @@ impl Replica {
             settings_at: 0,
             closed_at: 0,
             tags: Tags::new(hasher.clone()),
-            digests: VecDeque::new(),
+            marks: VecDeque::new(),
             pending: VecDeque::new(),
             unsettled: HashMap::with_hasher(hasher),
         }
@@ -168,15 +166,18 @@ impl Replica {
         self.unsettled.get(&number.0).map_or(voided_at, |&position| position.max(voided_at))
     }
 
-    /// The digest at an earlier position. `None` if it is not kept any more, or that is none.
-    pub fn digest_at(&self, position: u64) -> Option<u64> {
-        let behind = usize::try_from(self.position.checked_sub(position)?).ok()?;
-        self.digests.iter().rev().nth(behind).copied()
+    /// The last position up to `end` that can be said to be durable, and the digest there. Those are the positions of which
+    /// something has to be made durable, and those of [`Entry::Durable`], until that or a later one is durable. All others
+    /// are refused: of as many as there are no copy could keep the digests.
+    pub fn mark_up_to(&self, end: u64) -> Option<(u64, u64)> {
+        let count = self.marks.partition_point(|(position, _)| *position <= end);
+        self.marks.get(count.checked_sub(1)?).copied()
     }
 
     /// What has to be made durable next, with the positions, in order: all that is not, of entries after `after`.
     ///
-    /// Whoever writes it down must write all of an entry or nothing of it, with the position and the digest.
+    /// Whoever writes it down must write all of an entry or nothing of it, with position and digest: see
+    /// [`Self::mark_up_to`].
     pub fn pending_changes_after(&self, after: u64) -> impl Iterator<Item = (u64, &Record)> {
         let first = self.pending.partition_point(|(position, _)| *position <= after);
         self.pending.range(first..).map(|(position, record)| (*position, record))
@@ -198,10 +199,10 @@ impl Replica {
         let outcome = self.run(entry, changes);
         changes[before..].iter().for_each(|change| self.note(change));
         let rests_on = self.rests_on(entry, &outcome);
-        if self.digests.len() == DIGESTS_MAX {
-            self.digests.pop_front();
+        let is_pending = self.pending.back().is_some_and(|(last, _)| *last == position);
+        if is_pending || matches!(entry, Entry::Durable { .. }) {
+            self.marks.push_back((position, self.digest()));
         }
-        self.digests.push_back(self.digest());
         assert!(self.room.drawn() <= self.ceiling, "no number above the ceiling is drawn");
         Ok(Applied { outcome, rests_on })
     }
@@ -238,7 +239,8 @@ impl Replica {
             Entry::Lost { ceiling, grace_ms, branch } => {
                 self.story = mixed(mixed(self.story, self.position), *branch);
                 self.ceiling = self.ceiling.max(*ceiling);
-                self.room.lose_end(*ceiling, now.steady.plus_ms(*grace_ms), now);
+                // What is lost may have drawn up to whatever was durable.
+                self.room.lose_end(self.ceiling, now.steady.plus_ms(*grace_ms), now);
             }
             Entry::Put { settings, tag } => {
                 self.tags.remember(*tag, None);
@@ -311,11 +313,8 @@ impl Replica {
         if position <= self.durable {
             return Outcome::Done;
         }
-        // This entry's own position has none yet.
-        let behind = (self.position - 1).checked_sub(position);
-        let Some(behind) = behind else { return Outcome::Diverged };
-        let known = usize::try_from(behind).ok().and_then(|behind| self.digests.iter().rev().nth(behind));
-        if known.is_some_and(|known| *known != digest) {
+        // Whoever follows this log says so of no other position.
+        if self.mark_up_to(position) != Some((position, digest)) {
             return Outcome::Diverged;
         }
         self.durable = position;
@@ -325,8 +324,7 @@ impl Replica {
                 self.unsettled.remove(&number.0);
             }
         }
-        let kept = usize::try_from(behind).unwrap_or(usize::MAX).min(self.digests.len());
-        self.digests.drain(..self.digests.len() - kept);
+        while self.marks.pop_front_if(|(at, _)| *at <= position).is_some() {}
         Outcome::Done
     }
 }

@@ -27,6 +27,8 @@ struct Coming {
 #[derive(Default)]
 pub(crate) struct RoomsBefore {
     pub(crate) names: Vec<RoomName>,
+    /// Whether there are others beside those, whose names somebody else looks for.
+    pub(crate) has_rooms: bool,
     /// The number after the highest.
     pub(crate) next: u32,
     pub(crate) pass_secrets: Vec<PassSecret>,
@@ -37,6 +39,8 @@ pub(crate) struct RoomsBefore {
 /// What has come in of rooms so far.
 pub(crate) struct IncomingRooms {
     there: HashSet<RoomName, RandomState>,
+    /// Whether there is any.
+    has_rooms: bool,
     coming: HashMap<RoomName, Coming, RandomState>,
     next: u32,
     pass_secrets: Vec<PassSecret>,
@@ -46,10 +50,12 @@ pub(crate) struct IncomingRooms {
 
 impl IncomingRooms {
     pub(super) fn new(before: RoomsBefore, hasher: &RandomState) -> Self {
-        let RoomsBefore { names, next, pass_secrets, lost_wait } = before;
+        let RoomsBefore { names, has_rooms, next, pass_secrets, lost_wait } = before;
         let mut there = HashSet::with_hasher(hasher.clone());
         there.extend(names);
-        Self { there, coming: HashMap::with_hasher(hasher.clone()), next: next.max(1), pass_secrets, lost_wait }
+        let has_rooms = has_rooms || !there.is_empty();
+        let coming = HashMap::with_hasher(hasher.clone());
+        Self { there, has_rooms, coming, next: next.max(1), pass_secrets, lost_wait }
     }
 }
 
@@ -159,7 +165,7 @@ impl Intake {
         let follows = self.rooms.pass_secrets.last().is_none_or(|last| last.id < secret.id);
         match known {
             Some(known) if known.bytes == secret.bytes => Ok(()),
-            None if follows && self.rooms.there.is_empty() => {
+            None if follows && !self.rooms.has_rooms => {
                 let oldest_kept = self.rooms.pass_secrets.first().map_or(secret.id, |first| first.id);
                 self.rooms.pass_secrets.push(secret);
                 self.change(Change::PassSecret { fresh: secret, oldest_kept });

@@ -37,6 +37,9 @@ const ROWS_MAX: usize = 1_024;
 const STATEMENTS_MAX: usize = 512;
 /// How long an import or an export may take.
 const LASTS_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// How many times as long as to other calls a server may take to answer: 60 s by default. A page is large, and nobody waits for
+/// it as for a claim.
+const ANSWER_TIMES: u32 = 30;
 /// How long the commit of an import may take.
 const COMMIT_MAX: Duration = Duration::from_secs(120);
 
@@ -114,6 +117,14 @@ impl<D: Held> Node<D> {
     }
 }
 
+/// A connection for all of an import or an export. A server that no longer answers ends it much sooner than the longest may
+/// take.
+async fn session<D: Held>(node: &Node<D>) -> Result<Session<D>, SqlError> {
+    let (now, answer_max) = (Instant::now(), node.truth.base.options.connections.answer_timeout * ANSWER_TIMES);
+    let session = node.truth.base.session(now + answer_max).await?;
+    Ok(session.lasting(now + LASTS_MAX, answer_max))
+}
+
 /// One import on one kind of database.
 struct Import<D: Held> {
     node: Arc<Node<D>>,
@@ -139,7 +150,7 @@ struct Rows {
 impl<D: Held> Import<D> {
     async fn begin(node: Arc<Node<D>>) -> Result<Self, TransferError> {
         node.market_is_ready().await?;
-        let mut session = node.truth.base.session(Instant::now() + LASTS_MAX).await?;
+        let mut session = session(&node).await?;
         let text = format!("{}SELECT {};", D::BEGIN, D::CLOCK);
         let rows = session.ask(text).await?;
         let wall = rows.first().map(|row| Reader::at(row, 0).instant()).transpose()?;
@@ -149,7 +160,8 @@ impl<D: Held> Import<D> {
         let pass_secrets = pass_secrets.iter().map(|row| node.truth.old_pass_secret(row)).collect::<Result<_, _>>()?;
         let text = "SELECT id FROM firstcome_member LIMIT 1;SELECT id FROM firstcome_listing LIMIT 1;";
         let has_market = !session.ask(text.to_owned()).await?.is_empty();
-        let rooms = RoomsBefore { pass_secrets, ..RoomsBefore::default() };
+        let has_rooms = !session.ask("SELECT id FROM firstcome_room LIMIT 1;".to_owned()).await?.is_empty();
+        let rooms = RoomsBefore { pass_secrets, has_rooms, ..RoomsBefore::default() };
         // Ends by the steady clock of a room that comes in are those by the wall's.
         let now = Now { wall, steady: Steady::from_us(wall.as_us()) };
         let intake = Intake::new(Before { rooms, has_market, coupons: Vec::new() }, now);
@@ -178,7 +190,15 @@ impl<D: Held> Import<D> {
                 self.secret(secret).await
             }
             row => {
-                self.intake.take(row)?;
+                match self.intake.take(row) {
+                    // A gate would not know of claims that come into a coupon that it serves.
+                    Err(ImportError::UnknownCoupon(name))
+                        if self.id_of("firstcome_coupon", name.as_str()).await?.is_some() =>
+                    {
+                        return Err(ImportError::CouponThere(name).into());
+                    }
+                    taken => taken?,
+                }
                 if CHANGES_MAX <= self.intake.pending() { self.flush().await } else { Ok(()) }
             }
         }
@@ -203,8 +223,24 @@ impl<D: Held> Import<D> {
         rows.first().map(|row| Reader::at(row, 0).integer()).transpose()
     }
 
-    async fn id(&mut self, table: &str, name: &str) -> Result<i64, SqlError> {
-        self.id_of(table, name).await?.ok_or_else(|| wrong("a row that was just made is not there"))
+    /// Makes a coupon or a room, and gives its number.
+    async fn make(
+        &mut self,
+        table: &str,
+        name: &str,
+        text: String,
+        is_there: ImportError,
+    ) -> Result<i64, TransferError> {
+        match self.session.run(text).await {
+            // A node has made one meanwhile. This transaction answers no more.
+            Err(SqlError::Serialization { .. })
+                if !self.node.truth.base.read(rows::id_of(table, name)).await?.is_empty() =>
+            {
+                return Err(is_there.into());
+            }
+            made => made?,
+        };
+        Ok(self.id_of(table, name).await?.ok_or_else(|| wrong("a row that was just made is not there"))?)
     }
 
     /// Makes the room that was taken last. Its number here is the highest.
@@ -212,8 +248,8 @@ impl<D: Held> Import<D> {
         let changes = self.intake.changes();
         let put = changes.iter().find_map(|change| if let Change::RoomPut(put) = change { Some(put.id) } else { None });
         let text = self.node.truth.make_archived_room(room, self.intake.now())?;
-        self.session.run(text).await?;
-        let id = self.id("firstcome_room", room.name.as_str()).await?;
+        let is_there = ImportError::RoomThere(room.name.clone());
+        let id = self.make("firstcome_room", room.name.as_str(), text, is_there).await?;
         self.rooms.extend(put.map(|put| (put.0, id)));
         Ok(())
     }
@@ -238,8 +274,8 @@ impl<D: Held> Import<D> {
 
     async fn coupon(&mut self, put: &CouponPut, deleted_at: Option<Timestamp>) -> Result<(), TransferError> {
         let text = self.node.truth.make_coupon(put, deleted_at)?;
-        self.session.run(text).await?;
-        let id = self.id("firstcome_coupon", put.name.as_str()).await?;
+        let is_there = ImportError::CouponThere(put.name.clone());
+        let id = self.make("firstcome_coupon", put.name.as_str(), text, is_there).await?;
         self.coupons.insert(put.id.0, id);
         Ok(())
     }

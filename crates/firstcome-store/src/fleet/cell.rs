@@ -5,6 +5,7 @@ use super::gate::Keys;
 use super::lane::Lane;
 use super::outbox::{Entrant, Notice, Tag, Verdict};
 use super::truth::{ClaimRow, CouponRow};
+use super::turn::Turn;
 use crate::edge::draw_hasher;
 use crate::error::StoreError;
 use crate::port::Claimed;
@@ -17,6 +18,7 @@ use std::collections::HashMap;
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// Claims that may wait for the gate in one node, for one coupon. Protects memory.
 const CLAIMS_WAITING_MAX: usize = 65_536;
@@ -60,6 +62,8 @@ pub(super) struct Cell {
     /// How many times the gate has said that this node drains.
     called: AtomicU64,
     is_draining: AtomicBool,
+    /// How its writes to SQL go.
+    turn: Mutex<Turn>,
     /// A generation, and the last ticket of it that somebody here was told of before SQL has it.
     placed: Mutex<Option<(i64, u64)>>,
     /// Held while the gate is looked at or made anew.
@@ -81,6 +85,25 @@ impl Drop for Place<'_> {
     }
 }
 
+/// A write to SQL under way. One that is dropped has failed.
+pub(super) struct Writing<'a> {
+    cell: &'a Cell,
+    is_taken: bool,
+}
+
+impl Writing<'_> {
+    /// SQL has taken it, or has said what it holds instead.
+    pub(super) fn taken(mut self) {
+        self.is_taken = true;
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.cell.turn.lock().end(self.is_taken);
+    }
+}
+
 impl Cell {
     pub(super) fn new(row: CouponRow) -> Self {
         Self {
@@ -92,6 +115,7 @@ impl Cell {
             waiting: Mutex::new(HashMap::with_hasher(draw_hasher())),
             called: AtomicU64::new(0),
             is_draining: AtomicBool::new(false),
+            turn: Mutex::default(),
             placed: Mutex::default(),
             mending: tokio::sync::Mutex::default(),
             trusted: AtomicU64::new(u64::MAX),
@@ -188,6 +212,17 @@ impl Cell {
             *placed = None;
         }
         is_over
+    }
+
+    /// Whether this node may be the one to write to SQL.
+    pub(super) fn may_write(&self) -> bool {
+        self.turn.lock().may_write(Instant::now())
+    }
+
+    /// Notes that this node begins to write.
+    pub(super) fn write(&self) -> Writing<'_> {
+        self.turn.lock().begin(Instant::now());
+        Writing { cell: self, is_taken: false }
     }
 
     /// Whoever drained has gone in the middle: the next call begins again.

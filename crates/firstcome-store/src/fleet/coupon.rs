@@ -1,12 +1,12 @@
 //! The port for coupons over many nodes.
 
 use super::cell::{Asking, Cell, Seen};
-use super::gate::{Asked, Judged, Stray, Word};
+use super::gate::{Asked, Judged, Question, Stray, Word};
 use super::lane::Service;
 use super::looks::Serving;
 use super::outbox::{Entrant, Tag, Verdict};
 use super::truth::{ClaimRow, CouponRow, Held, Used};
-use super::{Fleet, Node, drain, on};
+use super::{Fleet, Node, boxed_on, drain};
 use crate::edge::{draw_id, draw_pause};
 use crate::error::{Fault, FaultKind, StoreError};
 use crate::port::{
@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 
 /// Claims that go to the gate in one script.
-const ASK_MAX: usize = 256;
+pub(super) const ASK_MAX: usize = 256;
 /// After so long without a verdict SQL is looked at: the message may be lost, or its sender dead.
 const VERDICT_WAIT: Duration = Duration::from_millis(500);
 /// After so long without the ticket in SQL the gate is asked again: it finds out whether anybody still writes.
@@ -233,6 +233,11 @@ fn behind() -> StoreError {
     StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says)))
 }
 
+fn waits() -> StoreError {
+    let says = "the claim waits for the database";
+    StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says)))
+}
+
 fn late() -> StoreError {
     let says = "no answer in time";
     StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says)))
@@ -265,8 +270,10 @@ impl<D: Held> Node<D> {
                 self.mend(cell).await.map_err(|error| if is_begun { StoreError::Unknown } else { error })?;
             }
             let (generation, position) = cell.position();
-            let (now, backlog) = (self.truth.time.given(), self.options.backlog_max);
-            match self.gate.claim(cell.keys, generation, position, now, backlog, &entrants).await {
+            let (now, backlog_max) = (self.truth.time.given(), self.options.backlog_max);
+            let may_write = cell.may_write();
+            let question = Question { generation, position, now, backlog_max, may_write, entrants: &entrants };
+            match self.gate.claim(cell.keys, &question).await {
                 Ok(Asked::Told(judged)) => {
                     if judged.drains {
                         drain::call(self, cell);
@@ -352,8 +359,13 @@ impl<D: Held> Node<D> {
         }
         let seen = self.look(&cell, Some(user), None).await?;
         if seen.claim.is_none() && seen.row.settings.acknowledge == Acknowledge::Placed {
-            // It may be told already, by a node that has died since.
-            drain::look_after(self, &cell);
+            let (generation, position) = (seen.row.generation, seen.row.position);
+            let ticket = self.gate.ticket_of(cell.keys, generation, user).await?;
+            if ticket.is_some_and(|ticket| position < ticket) {
+                // It may be told already, by a node that has died since; and nobody knows serial and code yet.
+                drain::look_after(self, &cell);
+                return Err(waits());
+            }
         }
         Ok(Ok(seen.claim.map(|claim| record(&cell, claim))))
     }
@@ -424,44 +436,56 @@ impl CouponStore for Fleet {
         Durability::Sql
     }
 
-    async fn put_coupon(&self, coupon: &CouponName, settings: CouponSettings) -> Answer<Put> {
-        on!(self, node => node.put(coupon, &settings).await)
+    fn put_coupon(&self, coupon: &CouponName, settings: CouponSettings) -> impl Future<Output = Answer<Put>> + Send {
+        boxed_on!(self, node => node.put(coupon, &settings).await)
     }
 
-    async fn delete_coupon(&self, coupon: &CouponName) -> Answer<()> {
-        on!(self, node => node.delete(coupon).await)
+    fn delete_coupon(&self, coupon: &CouponName) -> impl Future<Output = Answer<()>> + Send {
+        boxed_on!(self, node => node.delete(coupon).await)
     }
 
-    async fn coupon(&self, coupon: &CouponName) -> Answer<CouponView> {
-        on!(self, node => node.view(coupon).await)
+    fn coupon(&self, coupon: &CouponName) -> impl Future<Output = Answer<CouponView>> + Send {
+        boxed_on!(self, node => node.view(coupon).await)
     }
 
-    async fn claim(&self, coupon: &CouponName, claim: Claim) -> Answer<Effect<Claimed>> {
-        let told = on!(self, node => node.claim(coupon, claim, Acknowledge::Stored).await)?;
-        let stored = |given| match given {
-            Given::Stored(claimed) => Ok(claimed),
-            Given::Placed(_) => Err(StoreError::Unknown),
-        };
-        Ok(match told {
-            Ok(Effect::New(given)) => Ok(Effect::New(stored(given)?)),
-            Ok(Effect::Again(given)) => Ok(Effect::Again(stored(given)?)),
-            Err(refused) => Err(refused),
+    fn claim(&self, coupon: &CouponName, claim: Claim) -> impl Future<Output = Answer<Effect<Claimed>>> + Send {
+        boxed_on!(self, node => {
+            let told = node.claim(coupon, claim, Acknowledge::Stored).await?;
+            let stored = |given| match given {
+                Given::Stored(claimed) => Ok(claimed),
+                Given::Placed(_) => Err(StoreError::Unknown),
+            };
+            Ok(match told {
+                Ok(Effect::New(given)) => Ok(Effect::New(stored(given)?)),
+                Ok(Effect::Again(given)) => Ok(Effect::Again(stored(given)?)),
+                Err(refused) => Err(refused),
+            })
         })
     }
 
-    async fn claim_early(&self, coupon: &CouponName, claim: Claim) -> Answer<Effect<Given>> {
-        on!(self, node => node.claim(coupon, claim, Acknowledge::Placed).await)
+    fn claim_early(&self, coupon: &CouponName, claim: Claim) -> impl Future<Output = Answer<Effect<Given>>> + Send {
+        boxed_on!(self, node => node.claim(coupon, claim, Acknowledge::Placed).await)
     }
 
-    async fn claim_of(&self, coupon: &CouponName, user: &str) -> Answer<Option<ClaimRecord>> {
-        on!(self, node => node.claim_of(coupon, user).await)
+    fn claim_of(&self, coupon: &CouponName, user: &str) -> impl Future<Output = Answer<Option<ClaimRecord>>> + Send {
+        let user = user.to_owned();
+        boxed_on!(self, node => node.claim_of(coupon, &user).await)
     }
 
-    async fn claims(&self, coupon: &CouponName, after: Option<Serial>, count: usize) -> Answer<Page<ClaimRecord>> {
-        on!(self, node => node.claims(coupon, after, count).await)
+    fn claims(
+        &self,
+        coupon: &CouponName,
+        after: Option<Serial>,
+        count: usize,
+    ) -> impl Future<Output = Answer<Page<ClaimRecord>>> + Send {
+        boxed_on!(self, node => node.claims(coupon, after, count).await)
     }
 
-    async fn redeem(&self, coupon: &CouponName, redeem: RedeemRequest) -> Answer<Effect<ClaimRecord>> {
-        on!(self, node => node.redeem(coupon, redeem).await)
+    fn redeem(
+        &self,
+        coupon: &CouponName,
+        redeem: RedeemRequest,
+    ) -> impl Future<Output = Answer<Effect<ClaimRecord>>> + Send {
+        boxed_on!(self, node => node.redeem(coupon, redeem).await)
     }
 }

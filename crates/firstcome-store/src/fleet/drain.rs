@@ -35,6 +35,8 @@ enum Round {
     On,
     /// Nothing is left, or another node writes.
     Over,
+    /// Something is left, which this node cannot write for now, and nobody else does.
+    Left,
 }
 
 /// The entries that follow the position without a gap. What comes after a gap was drawn by another gate.
@@ -98,7 +100,7 @@ async fn drain<D: Held>(node: Weak<Node<D>>, cell: Arc<Cell>) {
                     return;
                 }
             }
-            Err(_) => {
+            Ok(Round::Left) | Err(_) => {
                 drop(node);
                 sleep(draw_pause(pause)).await;
                 pause = (pause * 2).min(PAUSE_MAX);
@@ -108,14 +110,19 @@ async fn drain<D: Held>(node: Weak<Node<D>>, cell: Arc<Cell>) {
 }
 
 impl<D: Held> Node<D> {
-    /// Drains until the database has every ticket that was drawn. False if another node does so, and takes longer than a
-    /// claim would wait.
+    /// Drains until the database has every ticket that was drawn. False if that takes longer than a claim would wait: another
+    /// node does so, or ever more are drawn.
     pub(super) async fn drain_all(&self, cell: &Arc<Cell>) -> Result<bool, StoreError> {
         let until = Instant::now() + self.options.patience;
         let mut outgoing = Outgoing::default();
         loop {
             if matches!(self.round(cell, &mut outgoing).await?, Round::On) {
-                continue;
+                if Instant::now() < until {
+                    continue;
+                }
+                // Others are to hear what was written, and may go on at once.
+                self.report(cell, &mut outgoing, false).await?;
+                return Ok(false);
             }
             let row = self.truth.coupon_again(cell.keys.coupon).await?;
             let probe = self.gate.probe(cell.keys, row.generation, row.position).await?;
@@ -131,22 +138,53 @@ impl<D: Held> Node<D> {
 
     /// Reports what was written, and writes what is next. Three round trips, in which up to some thousand claims are written.
     async fn round(&self, cell: &Arc<Cell>, outgoing: &mut Outgoing) -> Result<Round, StoreError> {
+        let (row, settled) = self.report(cell, outgoing, cell.may_write()).await?;
+        match settled {
+            Asked::Told(Settled::Done | Settled::Other) => return Ok(Round::Over),
+            Asked::Told(Settled::Left) => return Ok(Round::Left),
+            _ => {}
+        }
+        let writing = cell.write();
+        let round = self.go_on(cell, &row, settled, outgoing).await?;
+        writing.taken();
+        Ok(round)
+    }
+
+    /// Reports what was written, and asks what is next; and the coupon as it was reported.
+    async fn report(
+        &self,
+        cell: &Cell,
+        outgoing: &mut Outgoing,
+        may_write: bool,
+    ) -> Result<(CouponRow, Asked<Settled>), StoreError> {
         let row = cell.row();
         let report = Report {
             generation: row.generation,
             position: row.position,
             issued: row.issued,
+            may_write,
             forget: &outgoing.forget,
             notices: &outgoing.notices,
         };
         let settled = self.gate.settle(cell.keys, &report).await?;
         *outgoing = Outgoing::default();
+        Ok((row, settled))
+    }
+
+    /// Writes what is next.
+    async fn go_on(
+        &self,
+        cell: &Arc<Cell>,
+        row: &CouponRow,
+        settled: Asked<Settled>,
+        outgoing: &mut Outgoing,
+    ) -> Result<Round, StoreError> {
         let (anchor, entries) = match settled {
             Asked::Told(Settled::Next { anchor, entries, ticket }) => {
                 // What has a higher number than any ticket is somebody else's.
                 (anchor, entries.into_iter().take_while(|entry| entry.last <= ticket).collect())
             }
-            Asked::Told(Settled::Done | Settled::Other) => return Ok(Round::Over),
+            Asked::Told(Settled::Done | Settled::Other | Settled::Left) => return Ok(Round::Over),
             Asked::Told(Settled::Behind) => {
                 let now = self.truth.coupon_again(row.id).await?;
                 // SQL has lost what it had: then no stream follows it.
@@ -157,11 +195,11 @@ impl<D: Held> Node<D> {
             Asked::Lost => return self.mend(cell).await.map(|()| Round::On),
         };
         let is_anchored = anchor.is_some_and(|anchor| anchor.anchor == row.anchor);
-        let entries = following(&row, entries);
+        let entries = following(row, entries);
         if !is_anchored || entries.is_empty() {
             return self.mend(cell).await.map(|()| Round::On);
         }
-        match self.truth.write(&row, &Batch { entries }).await? {
+        match self.truth.write(row, &Batch { entries }).await? {
             Written::Done(fresh) => *outgoing = self.tell(cell, *fresh),
             Written::Moved(row) => cell.adopt(&row),
         }

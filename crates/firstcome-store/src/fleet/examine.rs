@@ -51,7 +51,8 @@ async fn look<D: Held>(address: Address, secret: Option<DeploymentSecret>) -> Re
     let market = market_part(&address);
     let base = Base::<D>::unchecked(address, DatabaseOptions::default())?;
     let settings = schema::settings(&base).await?;
-    let unfit = D::judge(&settings, &base.options).err();
+    let unfit = [D::judge(&settings, &base.options).err(), D::judge_texts(&settings).err()];
+    let unfit = unfit.into_iter().flatten().reduce(|all, one| format!("{all}; {one}"));
     let now = schema::now(&base).await?;
     let (market, coupons) = (versions(&base, market).await?, versions(&base, D::PART).await?);
     let deployment = if coupons.from == coupons.to { Some(deployed(&base, secret.as_ref()).await?) } else { None };

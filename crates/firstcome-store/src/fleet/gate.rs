@@ -35,12 +35,13 @@ static OPEN: Script = Script::new(include_str!("lua/open.lua"));
 static ADJUST: Script = Script::new(include_str!("lua/adjust.lua"));
 static BELONGS: Script = Script::new(include_str!("lua/belongs.lua"));
 static FORGET: Script = Script::new(include_str!("lua/forget.lua"));
+static KNOWN: Script = Script::new(include_str!("lua/known.lua"));
 static RIGHTS: Script = Script::new(include_str!("lua/rights.lua"));
 
 /// How long a node drains without being heard of, and how long it may make a gate anew without.
 pub(super) const LEASE_MS: u32 = 2_000;
 /// Entries that are written in one transaction.
-const ENTRIES_MAX: u32 = 8;
+pub(super) const ENTRIES_MAX: u32 = 8;
 /// Pairs that one call brings in: a script takes some thousand arguments at most.
 pub(super) const FILL_PAIRS_MAX: usize = 2_000;
 
@@ -81,6 +82,19 @@ pub(super) enum Word {
     Backlog,
 }
 
+/// What a node asks of a gate.
+pub(super) struct Question<'a> {
+    pub(super) generation: i64,
+    /// The last ticket that it knows to be in SQL.
+    pub(super) position: u64,
+    /// The instant by which to judge; that of the server without it.
+    pub(super) now: Option<Timestamp>,
+    pub(super) backlog_max: u64,
+    /// Whether this node may be the one to write to SQL.
+    pub(super) may_write: bool,
+    pub(super) entrants: &'a [&'a Entrant],
+}
+
 /// An answer of the gate, if it is the gate of the generation that was asked.
 pub(super) enum Asked<T> {
     Told(T),
@@ -109,6 +123,8 @@ pub(super) enum Settled {
     Behind,
     /// Another node drains.
     Other,
+    /// Something waits, and this node has given up its turn, or has not taken one, since it cannot write.
+    Left,
 }
 
 /// What a gate is.
@@ -147,6 +163,8 @@ pub(super) struct Report<'a> {
     pub(super) generation: i64,
     pub(super) position: u64,
     pub(super) issued: u32,
+    /// Whether it may go on to write.
+    pub(super) may_write: bool,
     /// Tickets that SQL did not accept.
     pub(super) forget: &'a [Stray],
     /// Channel and message.
@@ -167,20 +185,13 @@ pub(super) fn channel(node: &str) -> String {
 
 impl Gate {
     /// Judges claims. One round trip; a repeat with the same tags is answered by the first one's tickets.
-    pub(super) async fn claim(
-        &self,
-        keys: Keys,
-        generation: i64,
-        position: u64,
-        now: Option<Timestamp>,
-        backlog_max: u64,
-        entrants: &[&Entrant],
-    ) -> Result<Asked<Judged>, LinkError> {
+    pub(super) async fn claim(&self, keys: Keys, question: &Question<'_>) -> Result<Asked<Judged>, LinkError> {
+        let Question { generation, position, now, backlog_max, may_write, entrants } = *question;
         let mut run = CLAIM.with_keys(4);
         run.add(keys.key("gate")).add(keys.of("users", generation));
         run.add(keys.of("keys", generation)).add(keys.of("outbox", generation));
         run.add(generation).add(position).add(fmt::from_fn(|f| now.map_or(Ok(()), |now| write!(f, "{}", now.as_us()))));
-        run.add(&self.node).add(LEASE_MS).add(backlog_max).add(entrants.len());
+        run.add(&self.node).add(LEASE_MS).add(backlog_max).add(entrants.len()).add(u8::from(may_write));
         let mut record = Vec::new();
         for entrant in entrants {
             run.add(&entrant.claim.user);
@@ -212,7 +223,7 @@ impl Gate {
 
     /// Says how far SQL is, and asks what is next. A second time has no effect, but that notices are sent again.
     pub(super) async fn settle(&self, keys: Keys, report: &Report<'_>) -> Result<Asked<Settled>, LinkError> {
-        let Report { generation, position, issued, forget, notices } = *report;
+        let Report { generation, position, issued, may_write, forget, notices } = *report;
         let mut run = SETTLE.with_keys(4);
         run.add(keys.key("gate")).add(keys.of("users", generation));
         run.add(keys.of("keys", generation)).add(keys.of("outbox", generation));
@@ -222,7 +233,8 @@ impl Gate {
             .add(issued)
             .add(LEASE_MS)
             .add(ENTRIES_MAX + 1)
-            .add(forget.len());
+            .add(forget.len())
+            .add(u8::from(may_write));
         for stray in forget {
             stray.add(&mut run);
         }
@@ -236,6 +248,7 @@ impl Gate {
             b"done" => Settled::Done,
             b"behind" => Settled::Behind,
             b"other" => Settled::Other,
+            b"left" => Settled::Left,
             b"ok" => {
                 let [ticket, Value::Array(entries)] = <[Value; 2]>::try_from(rest).map_err(|_| unreadable())? else {
                     return Err(unreadable());
@@ -327,14 +340,15 @@ impl Gate {
         run
     }
 
-    /// Opens the gate of a generation that has all that SQL holds; false if the lease is over.
-    pub(super) async fn open(&self, keys: Keys, row: &CouponRow) -> Result<bool, LinkError> {
+    /// Opens the gate of a generation that has all that SQL holds; false if the lease is over. By the time of SQL it is `now`,
+    /// and the gate judges nobody by an earlier one.
+    pub(super) async fn open(&self, keys: Keys, row: &CouponRow, now: Timestamp) -> Result<bool, LinkError> {
         let mut run = OPEN.with_keys(5);
         run.add(keys.key("lease")).add(keys.key("gate")).add(keys.of("users", row.generation));
         run.add(keys.of("keys", row.generation)).add(keys.of("outbox", row.generation));
         run.add(&self.node).add(row.generation).add(row.position).add(row.position - u64::from(row.issued));
         add_settings(&mut run, row.version, &row.settings, row.is_deleted());
-        run.add(row.last_at.as_us());
+        run.add(row.last_at.as_us()).add(row.last_at.max(now).as_us());
         Ok(number(self.link.invoke(&run).await?) == Some(1))
     }
 
@@ -352,6 +366,14 @@ impl Gate {
         run.add(keys.key("gate")).add(keys.of("users", generation)).add(keys.of("keys", generation)).add(generation);
         stray.add(&mut run);
         self.link.invoke(&run).await.map(drop)
+    }
+
+    /// The ticket of a user; `None` if there is none, or the gate is of another generation.
+    pub(super) async fn ticket_of(&self, keys: Keys, generation: i64, user: &str) -> Result<Option<u64>, LinkError> {
+        let mut run = KNOWN.with_keys(2);
+        let run = run.add(keys.key("gate")).add(keys.of("users", generation)).add(generation).add(user);
+        let told = parts_of(self.link.invoke(run).await?).ok_or_else(unreadable)?;
+        Ok(told.into_iter().next().and_then(number).and_then(|ticket| u64::try_from(ticket).ok()))
     }
 
     /// Makes sure that the user may do whatever the scripts do, before anything rests on it.

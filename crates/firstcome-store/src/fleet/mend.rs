@@ -84,7 +84,7 @@ impl<D: Held> Node<D> {
     async fn begin_anew(&self, cell: &Arc<Cell>, row: &CouponRow, probe: &Probe) -> Result<bool, StoreError> {
         let before = row.generation;
         // Another node may have had the lease before, and be slow: whatever it brings in is of a generation that is over.
-        let Some(row) = self.truth.next_generation(row.id, before).await? else { return Ok(false) };
+        let Some((row, now)) = self.truth.next_generation(row.id, before).await? else { return Ok(false) };
         // Nothing of the old gate counts any more, and nobody is to be let in there. What an attempt before this one has left
         // goes too, and what another history of this database had under the new number.
         let mut over = vec![before, row.generation];
@@ -92,7 +92,7 @@ impl<D: Held> Node<D> {
         if !self.gate.clear(cell.keys, &over).await? {
             return Ok(false);
         }
-        if !self.fill(cell, &row).await? || !self.gate.open(cell.keys, &row).await? {
+        if !self.fill(cell, &row).await? || !self.gate.open(cell.keys, &row, now).await? {
             return Ok(false);
         }
         cell.learn(&row);

@@ -36,7 +36,9 @@ mod outbox;
 mod reconcile;
 mod room;
 mod survey;
+mod sweep;
 mod truth;
+mod turn;
 mod verify;
 mod wrap;
 
@@ -51,6 +53,7 @@ pub use verify::{Verified, verify};
 pub use wrap::{DeploymentSecret, SECRET_BYTES_MIN};
 
 #[cfg(feature = "conformance")]
+use crate::boxed::boxed;
 use crate::edge::Clock;
 use crate::edge::{draw_hasher, draw_id};
 use crate::redis::{Inbox, InboxEvent, Link};
@@ -107,6 +110,23 @@ macro_rules! on {
     };
 }
 pub(crate) use on;
+
+/// The same for what is awaited, as a future of its own that callers know no more of: see [`crate::boxed`].
+macro_rules! boxed_on {
+    ($fleet:expr, $node:ident => $what:expr) => {
+        match &$fleet.kind {
+            $crate::fleet::Kind::Postgres($node) => {
+                let $node = ::std::sync::Arc::clone($node);
+                $crate::boxed::boxed(async move { $what })
+            }
+            $crate::fleet::Kind::MySql($node) => {
+                let $node = ::std::sync::Arc::clone($node);
+                $crate::boxed::boxed(async move { $what })
+            }
+        }
+    };
+}
+pub(crate) use boxed_on;
 
 /// What this node has done since it started.
 #[derive(Default)]
@@ -174,24 +194,28 @@ impl Fleet {
         Self::open_at(redis, sql, secret, options, Time::Given(clock)).await
     }
 
-    async fn open_at(
-        redis: &str,
-        sql: &str,
+    fn open_at<'a>(
+        redis: &'a str,
+        sql: &'a str,
         secret: DeploymentSecret,
         options: FleetOptions,
         time: Time,
-    ) -> Result<Self, FleetError> {
-        let (kind, ears) = match Address::parse(sql)? {
-            address @ Address::Postgres(_) => {
-                let (node, ears) = open_node(redis, address, secret, options, time).await?;
-                (Kind::Postgres(node), ears)
-            }
-            address @ Address::MySql(_) => {
-                let (node, ears) = open_node(redis, address, secret, options, time).await?;
-                (Kind::MySql(node), ears)
-            }
-        };
-        Ok(Self { kind, _ears: Arc::new(ears) })
+    ) -> impl Future<Output = Result<Self, FleetError>> + Send + use<'a> {
+        boxed(async move {
+            let (kind, ears) = match Address::parse(sql)? {
+                address @ Address::Postgres(_) => {
+                    let (node, ears) = open_node(redis, address, secret, options, time).await?;
+                    tokio::spawn(sweep::sweep(Arc::downgrade(&node)));
+                    (Kind::Postgres(node), ears)
+                }
+                address @ Address::MySql(_) => {
+                    let (node, ears) = open_node(redis, address, secret, options, time).await?;
+                    tokio::spawn(sweep::sweep(Arc::downgrade(&node)));
+                    (Kind::MySql(node), ears)
+                }
+            };
+            Ok(Self { kind, _ears: Arc::new(ears) })
+        })
     }
 
     /// What this node has done since it started.

@@ -6,7 +6,7 @@
 //! - It takes nothing that nodes would not take themselves: gates and logs are made anew under the lease, as the next
 //!   generation; outboxes are drained; users are brought in and forgotten by the scripts of nodes.
 //! - Where a coupon tells claims before the database has them, what waits in a stream that cannot be written may have been
-//!   told: that is left, and named.
+//!   told: that is left, and named. Nor is such a gate made anew for a wrong count or other settings.
 //!
 //! Beside nodes at work nothing is broken: at most something is done that a node has just done.
 
@@ -141,7 +141,8 @@ async fn of<D: Held + Snapshot>(
     is_ours(&mut reading).await?;
     let deployment = number(&mut reading).await?;
     let gate = survey::open(redis, deployment).await?.ok_or(FleetError::OtherDeployment)?;
-    let mut all = Comparison { survey: Survey { reading, gate }, hands: None, findings: Vec::new() };
+    let survey = Survey { reading, gate };
+    let mut all = Comparison { survey, hands: None, findings: Vec::new(), not_looked: Vec::new() };
     let letters = letters(&mut all.survey.reading).await?;
     let seen = all.look().await?;
     if let Some((secret, options)) = with.filter(|_| seen.needs_repair()) {
@@ -150,13 +151,27 @@ async fn of<D: Held + Snapshot>(
     }
     all.coupons(seen.coupons, &letters).await?;
     all.rooms(seen.rooms).await?;
-    let mut not_looked = Vec::new();
     match seen.leftovers {
         Some(leftovers) => all.leftovers(&leftovers).await?,
-        None => not_looked.push("keys that belong to nothing: the user of Redis may not SCAN".to_owned()),
+        None => all.not_looked.push("keys that belong to nothing: the user of Redis may not SCAN".to_owned()),
     }
     all.survey.reading.close().await;
-    Ok(Reconciled { findings: all.findings, not_looked })
+    Ok(Reconciled { findings: all.findings, not_looked: all.not_looked })
+}
+
+/// Throws away what is left of generations that are over, by the one that counts now: a repair may have begun another.
+async fn sweep<D: Held + Snapshot>(survey: &mut Survey<D>, leftover: &Leftover) -> Result<Repair, FleetError> {
+    let gone = match survey.generation(leftover).await? {
+        Some(generation) => survey.gate.sweep(leftover, generation, "UNLINK").await?,
+        None => 0,
+    };
+    Ok(if 0 < gone {
+        Repair::Done(format!("{gone} keys were deleted"))
+    } else if survey.gate.there(leftover).await? == 0 {
+        Repair::Done("a node has done it meanwhile".to_owned())
+    } else {
+        Repair::Failed("what they belong to is not open as the database names it: run it again".to_owned())
+    })
 }
 
 /// Entries that were put aside, by the number of their coupon.
@@ -191,6 +206,7 @@ struct Comparison<D: Held + Snapshot> {
     /// What repairs, if it is wanted.
     hands: Option<Hands<D>>,
     findings: Vec<Finding>,
+    not_looked: Vec<String>,
 }
 
 impl<D: Held + Snapshot> Comparison<D> {
@@ -218,7 +234,7 @@ impl<D: Held + Snapshot> Comparison<D> {
             let found = seen.found.clone();
             let repair = match &self.hands {
                 Some(hands) if found.iter().any(|found| found.state.needs_repair()) => {
-                    hands.gate(&mut self.survey, seen).await?
+                    hands.gate(&mut self.survey, seen.row.id).await?
                 }
                 _ => Repair::None,
             };
@@ -229,11 +245,12 @@ impl<D: Held + Snapshot> Comparison<D> {
 
     async fn rooms(&mut self, rooms: Vec<(i64, LogSeen)>) -> Result<(), FleetError> {
         for (id, seen) in rooms {
+            self.not_looked.extend(seen.not_compared.map(|why| format!("the room of the log of {}: {why}", seen.name)));
             let object = Object::Room(seen.name.clone());
             let found = seen.found.clone();
             let repair = match &self.hands {
                 Some(hands) if found.iter().any(|found| found.state.needs_repair()) => {
-                    hands.log(&mut self.survey, id, seen).await?
+                    hands.log(&mut self.survey, id).await?
                 }
                 _ => Repair::None,
             };
@@ -262,10 +279,7 @@ impl<D: Held + Snapshot> Comparison<D> {
                                   them";
                     (State::UnknownObject, Repair::Advice(advice.to_owned()))
                 }
-                (Some(generation), Some(_)) => {
-                    let gone = self.survey.gate.sweep(leftover, generation, "UNLINK").await?;
-                    (State::OldGeneration, Repair::Done(format!("{gone} keys were deleted")))
-                }
+                (Some(_), Some(_)) => (State::OldGeneration, sweep(&mut self.survey, leftover).await?),
                 (Some(_), None) => (State::OldGeneration, Repair::None),
             };
             self.findings.push(Finding::new(&object, &Found { state, count, says: names }, repair));

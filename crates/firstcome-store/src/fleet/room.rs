@@ -26,10 +26,11 @@ mod secrets;
 
 pub(super) use cell::RoomCell;
 pub use figures::RoomFigures;
+pub(super) use follow::Followed;
 pub(super) use secrets::Secrets;
 
 use super::truth::{Held, RoomRow};
-use super::{Fleet, Node, on};
+use super::{Fleet, Node, boxed_on, on};
 use crate::edge::{draw_id, draw_pause};
 use crate::embedded::journal::PassSecret;
 use crate::error::StoreError;
@@ -113,6 +114,9 @@ impl<D: Held> Node<D> {
     }
 
     /// Appends an entry until it is applied, and returns what it led to once that is durable. The same tag each time.
+    ///
+    /// If Redis loses the entry meanwhile, it is appended again to whatever follows. A log of another generation knows no tags of
+    /// before: a join that SQL holds is told there as [`Joining::SameUser`] or [`Joining::SameRequest`], though it was new.
     async fn settled(self: &Arc<Self>, cell: &Arc<RoomCell>, entry: Entry) -> Result<Outcome, StoreError> {
         let until = Instant::now() + self.options.patience;
         let waiting = cell.copy.lock().as_ref().map_or(0, |copy| copy.replica.pending_count());
@@ -124,13 +128,13 @@ impl<D: Held> Node<D> {
         // What was applied once may be in SQL, whatever becomes of that log.
         let mut is_applied = false;
         let fault = loop {
-            let (generation, Applied { outcome, rests_on }) = match self.append(cell, entry.clone()).await {
+            let (log, Applied { outcome, rests_on }) = match self.append(cell, entry.clone()).await {
                 Ok(applied) => applied,
                 Err(error) => break error,
             };
             if outcome == Outcome::NoNumber {
                 // Nothing was done. To ask again helps nobody before there are numbers.
-                if timeout_at(until, cell.has_number(generation)).await.is_err() {
+                if timeout_at(until, cell.has_number(log)).await.is_err() {
                     break unavailable("no number may be drawn before the database answers");
                 }
             } else {
@@ -138,10 +142,10 @@ impl<D: Held> Node<D> {
                 // Whoever saw to it that time goes on may have found nobody here just before this.
                 self.wake(cell);
                 let is_durable = rests_on == 0 || {
-                    let waited = timeout_at(until, cell.durable(generation, rests_on)).await;
+                    let waited = timeout_at(until, cell.durable(log, rests_on)).await;
                     waited.map_err(|_| StoreError::Unknown)?
                 };
-                // If the log was lost, nobody knows whether this was in SQL: the new one tells.
+                // If the log or its end was lost, nobody knows whether this was in SQL: the new one tells.
                 if is_durable {
                     return Ok(outcome);
                 }
@@ -372,18 +376,25 @@ impl<D: Held> Node<D> {
         let until = Instant::now() + self.options.patience;
         let cells: Vec<Arc<RoomCell>> = self.rooms.lock().values().map(Arc::clone).collect();
         for cell in cells {
-            self.order(&cell, Want::Tick).await?;
-            let pending = cell.copy.lock().as_ref().and_then(|copy| {
-                let replica = &copy.replica;
-                let last = replica.pending_changes_after(replica.durable()).last();
-                last.map(|(position, _)| (copy.generation, position))
-            });
-            if let Some((generation, position)) = pending {
-                // What a new log holds is durable.
-                timeout_at(until, cell.durable(generation, position)).await.map_err(|_| StoreError::Unknown)?;
-            }
+            while !self.ticked(&cell, until).await? {}
         }
         Ok(())
+    }
+
+    /// The same in one room. False if what was done may be lost: it is to be done again.
+    async fn ticked(self: &Arc<Self>, cell: &Arc<RoomCell>, until: Instant) -> Result<bool, StoreError> {
+        self.order(cell, Want::Tick).await?;
+        let pending = cell.copy.lock().as_ref().and_then(|copy| {
+            let replica = &copy.replica;
+            let last = replica.pending_changes_after(replica.durable()).last();
+            last.map(|(position, _)| (copy.log, position))
+        });
+        let Some((log, position)) = pending else { return Ok(true) };
+        let is_durable = timeout_at(until, cell.durable(log, position)).await.map_err(|_| StoreError::Unknown)?;
+        if !is_durable && until <= Instant::now() {
+            return Err(StoreError::Unknown);
+        }
+        Ok(is_durable)
     }
 }
 
@@ -425,40 +436,47 @@ impl Fleet {
 }
 
 impl RoomStore for Fleet {
-    async fn put_room(&self, room: &RoomName, settings: RoomSettings) -> RoomAnswer<Put> {
-        on!(self, node => node.put_room(room, settings).await)
+    fn put_room(&self, room: &RoomName, settings: RoomSettings) -> impl Future<Output = RoomAnswer<Put>> + Send {
+        boxed_on!(self, node => node.put_room(room, settings).await)
     }
 
-    async fn close_room(&self, room: &RoomName) -> RoomAnswer<()> {
-        on!(self, node => node.close_room(room).await)
+    fn close_room(&self, room: &RoomName) -> impl Future<Output = RoomAnswer<()>> + Send {
+        boxed_on!(self, node => node.close_room(room).await)
     }
 
-    async fn room(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
-        on!(self, node => node.room(room).await)
+    fn room(&self, room: &RoomName) -> impl Future<Output = RoomAnswer<RoomSummary>> + Send {
+        boxed_on!(self, node => node.room(room).await)
     }
 
-    async fn join(&self, room: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {
-        on!(self, node => node.join(room, join).await)
+    fn join(&self, room: &RoomName, join: Join) -> impl Future<Output = RoomAnswer<(Joining, TicketAnswer)>> + Send {
+        boxed_on!(self, node => node.join(room, join).await)
     }
 
-    async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
-        on!(self, node => node.poll(room, ticket).await)
+    fn poll(&self, room: &RoomName, ticket: &str) -> impl Future<Output = RoomAnswer<TicketAnswer>> + Send {
+        let ticket = ticket.to_owned();
+        boxed_on!(self, node => node.poll(room, &ticket).await)
     }
 
-    async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {
-        on!(self, node => node.leave(room, ticket).await)
+    fn leave(&self, room: &RoomName, ticket: &str) -> impl Future<Output = RoomAnswer<()>> + Send {
+        let ticket = ticket.to_owned();
+        boxed_on!(self, node => node.leave(room, &ticket).await)
     }
 
-    async fn release(&self, room: &RoomName, number: Number, admission: u64) -> RoomAnswer<()> {
-        on!(self, node => node.release(room, number, admission).await)
+    fn release(&self, room: &RoomName, number: Number, admission: u64) -> impl Future<Output = RoomAnswer<()>> + Send {
+        boxed_on!(self, node => node.release(room, number, admission).await)
     }
 
-    async fn check_pass(&self, room: &RoomName, number: Number, admission: u64) -> RoomAnswer<Option<PassCheck>> {
-        on!(self, node => node.check_pass(room, number, admission).await)
+    fn check_pass(
+        &self,
+        room: &RoomName,
+        number: Number,
+        admission: u64,
+    ) -> impl Future<Output = RoomAnswer<Option<PassCheck>>> + Send {
+        boxed_on!(self, node => node.check_pass(room, number, admission).await)
     }
 
-    async fn tick(&self) -> Result<(), StoreError> {
-        on!(self, node => node.tick().await)
+    fn tick(&self) -> impl Future<Output = Result<(), StoreError>> + Send {
+        boxed_on!(self, node => node.tick().await)
     }
 
     fn pass_secrets(&self) -> Vec<PassSecret> {

@@ -35,6 +35,7 @@ pub(super) use gate::{GateSeen, Users};
 pub(super) use log::LogSeen;
 
 static MARK: Script = Script::new("return redis.call('GET', KEYS[1])");
+static THERE: Script = Script::new("return redis.call('EXISTS', unpack(KEYS))");
 static SWEEP: Script = Script::new(include_str!("lua/sweep.lua"));
 
 /// How long something is looked at again that moves.
@@ -142,7 +143,11 @@ pub(super) async fn open(redis: &str, deployment: Option<i64>) -> Result<Option<
     let name = format!("{:016x}", crate::edge::draw_id().map_err(FleetError::Chance)?);
     let options = LinkOptions { allow_eviction: Eviction::Allow, ..LinkOptions::default() };
     let (link, _) = Link::open(redis, &gates::channel(&name), options).await?;
-    let mark = number(link.run(&MARK, &[b"fc:deployment"], &[]).await?);
+    let mark = match link.run(&MARK, &[b"fc:deployment"], &[]).await? {
+        Value::Nil => None,
+        // No deployment has a number below zero: what is not even a number is somebody else's.
+        told => Some(number(told).unwrap_or(-1)),
+    };
     let is_ours = mark.is_none() || mark == deployment;
     Ok(is_ours.then_some(Gate { link, node: name }))
 }
@@ -195,9 +200,9 @@ impl<D: Held + Snapshot> Survey<D> {
             self.reading.end().await?;
             match tried {
                 None => return Ok(None),
-                Some(Tried::Seen(seen)) => return Ok(Some(seen)),
-                Some(Tried::Moved(found)) if until < Instant::now() => return Ok(Some(LogSeen::moving(found))),
-                Some(Tried::Moved(_)) => sleep(PAUSE).await,
+                Some((seen, Tried::Seen(()))) => return Ok(Some(seen)),
+                Some((seen, Tried::Moved(found))) if until < Instant::now() => return Ok(Some(seen.moving(found))),
+                Some((_, Tried::Moved(_))) => sleep(PAUSE).await,
             }
         }
     }
@@ -224,14 +229,14 @@ impl<D: Held + Snapshot> Survey<D> {
         // Whatever has a key was in the database before.
         let mut leftovers = Vec::new();
         for ((sort, id), keys) in seen {
-            let table = if sort == b'c' { "firstcome_coupon" } else { "firstcome_room" };
-            let rows = self.reading.ask(format!("SELECT generation FROM {table} WHERE id={id};")).await?;
-            let generation = rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?;
+            let mut leftover = Leftover { sort, id, generation: None, keys: Vec::new() };
+            let generation = self.generation(&leftover).await?;
             let is_over = |key: &String| {
                 let of = key.rsplit_once(':').and_then(|(_, of)| of.parse::<i64>().ok());
                 generation.is_none_or(|generation| of.is_some_and(|of| of < generation))
             };
-            let mut leftover = Leftover { sort, id, generation, keys: keys.into_iter().filter(is_over).collect() };
+            leftover.generation = generation;
+            leftover.keys = keys.into_iter().filter(is_over).collect();
             if let Some(generation) = generation {
                 // What a node throws away just now is none.
                 if leftover.keys.is_empty() || self.gate.sweep(&leftover, generation, "EXISTS").await? == 0 {
@@ -243,6 +248,12 @@ impl<D: Held + Snapshot> Survey<D> {
             }
         }
         Ok(Some(leftovers))
+    }
+
+    /// The generation that the database names now; `None` if it does not know the object.
+    pub(super) async fn generation(&mut self, of: &Leftover) -> Result<Option<i64>, SqlError> {
+        let rows = self.reading.ask(format!("SELECT generation FROM {} WHERE id={};", of.table(), of.id)).await?;
+        rows.first().map(|row| Reader::at(row, 0).integer()).transpose()
     }
 }
 
@@ -260,6 +271,11 @@ pub(super) struct Leftover {
 }
 
 impl Leftover {
+    /// The table that has its object.
+    pub(super) const fn table(&self) -> &'static str {
+        if self.sort == b'c' { "firstcome_coupon" } else { "firstcome_room" }
+    }
+
     /// The beginning that all its keys share.
     pub(super) fn tag(&self) -> String {
         format!("fc:{{{}{}}}", char::from(self.sort), self.id)
@@ -274,6 +290,16 @@ fn object_of(key: &str) -> Option<((u8, i64), &str)> {
 }
 
 impl Gate {
+    /// How many of these keys are there.
+    pub(super) async fn there(&self, leftover: &Leftover) -> Result<i64, LinkError> {
+        let mut run = THERE.with_keys(leftover.keys.len());
+        let tag = leftover.tag();
+        for key in &leftover.keys {
+            run.add(format_args!("{tag}:{key}"));
+        }
+        number(self.link.invoke(&run).await?).ok_or_else(unreadable)
+    }
+
     /// Counts (`EXISTS`) or throws away (`UNLINK`) keys of generations that are over; 0 if this one is not open.
     pub(super) async fn sweep(&self, leftover: &Leftover, generation: i64, what: &str) -> Result<i64, LinkError> {
         let mut run = SWEEP.with_keys(1 + leftover.keys.len());

@@ -9,12 +9,12 @@ mod claims;
 pub(super) mod coupons;
 mod dead_letters;
 pub(super) mod deployment;
-mod known;
+pub(super) mod known;
 mod redemptions;
 pub(super) mod rooms;
 pub(super) mod secrets;
 
-pub(super) use claims::{Batch, ClaimRow, Fresh, Written};
+pub(super) use claims::{Batch, ClaimRow, Fresh, TEXT_BYTES_MAX, Written};
 pub(super) use coupons::CouponRow;
 pub(super) use dead_letters::{dead_letter_counts, early_coupon};
 pub(super) use deployment::deployed;
@@ -80,18 +80,35 @@ pub(super) trait Held: HasMarket {
     const WHOLE: &'static str;
     /// As [`Dialect::UNLESS_THERE`], of secrets, which go by their names.
     const SECRET_UNLESS_THERE: &'static str;
+
+    /// Says whether a server with these settings takes statements as long as ours.
+    fn judge_texts(settings: &[(String, String)]) -> Result<(), String>;
 }
 
 impl Held for Postgres {
     const PART: Part = part(&[include_str!("truth/postgres_0001.sql")]);
     const WHOLE: &'static str = "bigint";
     const SECRET_UNLESS_THERE: &'static str = Self::UNLESS_THERE;
+
+    fn judge_texts(_: &[(String, String)]) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 impl Held for MySql {
     const PART: Part = part(&[include_str!("truth/mysql_0001.sql")]);
     const WHOLE: &'static str = "SIGNED";
     const SECRET_UNLESS_THERE: &'static str = "ON DUPLICATE KEY UPDATE name=name";
+
+    fn judge_texts(settings: &[(String, String)]) -> Result<(), String> {
+        let set = settings.iter().find(|(name, _)| name == "max_allowed_packet");
+        match set.and_then(|(_, value)| value.parse::<usize>().ok()) {
+            Some(bytes) if bytes < TEXT_BYTES_MAX => Err(format!(
+                "max_allowed_packet is {bytes}, and a batch of claims may have {TEXT_BYTES_MAX} bytes: set max_allowed_packet=16M"
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Whose clock decides.
@@ -141,6 +158,7 @@ impl<D: Held> Truth<D> {
         time: Time,
     ) -> Result<Self, SqlError> {
         let truth = Self { base: Base::open(address, options).await?, secret, time };
+        D::judge_texts(&schema::settings(&truth.base).await?).map_err(SqlError::broken)?;
         schema::prepare(&truth.base, D::PART).await?;
         Ok(truth)
     }

@@ -180,6 +180,7 @@ async fn logs<D: Held + Snapshot>(survey: &mut Survey<D>, verified: &mut Verifie
             verified.not_checked.push(format!("the log of {of}: {}", says(found)));
             continue;
         }
+        verified.not_checked.extend(seen.not_compared.map(|why| format!("the room of the log of {of}: {why}")));
         if seen.is(&[State::Missing]) {
             continue;
         }

@@ -41,6 +41,8 @@ pub(crate) struct Flushes {
 pub(crate) struct Session<D: Dialect> {
     connection: PoolConnection<D>,
     until: Instant,
+    /// How long one answer may take, if not all the time that is left.
+    answer_max: Option<Duration>,
     clean: bool,
     in_use: Arc<AtomicUsize>,
 }
@@ -55,10 +57,21 @@ impl<D: Dialect> Drop for Session<D> {
 }
 
 impl<D: Dialect> Session<D> {
+    /// Goes on until then, while no answer takes longer than `answer_max`.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn lasting(mut self, until: Instant, answer_max: Duration) -> Self {
+        (self.until, self.answer_max) = (until, Some(answer_max));
+        self
+    }
+
+    fn deadline(&self) -> Instant {
+        self.answer_max.map_or(self.until, |answer_max| self.until.min(Instant::now() + answer_max))
+    }
+
     /// Runs statements before a commit, and gives their rows.
     pub(crate) async fn ask(&mut self, text: String) -> Result<Vec<D::Row>, SqlError> {
         self.clean = false;
-        match timeout_at(self.until, D::ask(&mut self.connection, text)).await {
+        match timeout_at(self.deadline(), D::ask(&mut self.connection, text)).await {
             Ok(rows) => rows.map_err(|error| conflict_or(&error)),
             Err(_) => Err(SqlError::late_in_transaction()),
         }
@@ -67,7 +80,7 @@ impl<D: Dialect> Session<D> {
     /// Runs statements before a commit, and says how many rows they have written.
     pub(crate) async fn run(&mut self, text: String) -> Result<u64, SqlError> {
         self.clean = false;
-        match timeout_at(self.until, D::run(&mut self.connection, text)).await {
+        match timeout_at(self.deadline(), D::run(&mut self.connection, text)).await {
             Ok(rows) => rows.map_err(|error| conflict_or(&error)),
             Err(_) => Err(SqlError::late_in_transaction()),
         }
@@ -152,7 +165,7 @@ impl<D: Dialect> Base<D> {
         match timeout_at(until, self.pool.acquire()).await {
             Ok(Ok(connection)) => {
                 self.in_use.fetch_add(1, Ordering::Relaxed);
-                Ok(Session { connection, until, clean: true, in_use: Arc::clone(&self.in_use) })
+                Ok(Session { connection, until, answer_max: None, clean: true, in_use: Arc::clone(&self.in_use) })
             }
             Err(_) | Ok(Err(sqlx::Error::PoolTimedOut)) if 0 < self.in_use.load(Ordering::Relaxed) => {
                 Err(SqlError::Overloaded { says: says() })

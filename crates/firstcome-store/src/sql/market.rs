@@ -39,6 +39,7 @@ pub use verify::verify_market;
 
 use super::base::Base;
 use super::{Address, DatabaseOptions, Migrated, SqlError, schema};
+use crate::boxed::boxed;
 use crate::error::StoreError;
 use crate::market::{Closings, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase};
 use crate::port::Put;
@@ -77,10 +78,26 @@ macro_rules! on {
     };
 }
 
+/// The same for what is awaited, as a future of its own that callers know no more of: see [`crate::boxed`].
+macro_rules! boxed_on {
+    ($market:expr, $shop:ident => $what:expr) => {
+        match &$market.kind {
+            Kind::Postgres($shop) => {
+                let $shop = Arc::clone($shop);
+                boxed(async move { $what })
+            }
+            Kind::MySql($shop) => {
+                let $shop = Arc::clone($shop);
+                boxed(async move { $what })
+            }
+        }
+    };
+}
+
 impl SqlMarket {
     /// Opens the market of a database with the default options: see [`Self::open_with`].
-    pub async fn open(url: &str) -> Result<Self, SqlError> {
-        Self::open_with(url, DatabaseOptions::default()).await
+    pub fn open(url: &str) -> impl Future<Output = Result<Self, SqlError>> + Send {
+        Self::open_with(url, DatabaseOptions::default())
     }
 
     /// Opens the market of a database, and makes its tables or brings them to this version. Must run within a runtime, which
@@ -88,27 +105,29 @@ impl SqlMarket {
     ///
     /// [`SqlError::Broken`]: a server that may lose what it acknowledges (unless [`DatabaseOptions::allow_volatile`] says
     /// that it may), that does not give the isolation it is asked for, or that is too old; and tables of a later version.
-    pub async fn open_with(url: &str, options: DatabaseOptions) -> Result<Self, SqlError> {
-        let address = Address::parse(url)?;
-        let (kind, closer) = match &address {
-            Address::Postgres(_) => {
-                let shop = Arc::new(Shop::open(address, options).await?);
-                let closer = tokio::spawn(closer::keep_closing(Arc::downgrade(&shop)));
-                (Kind::Postgres(shop), closer)
-            }
-            Address::MySql(_) => {
-                let shop = Arc::new(Shop::open(address, options).await?);
-                let closer = tokio::spawn(closer::keep_closing(Arc::downgrade(&shop)));
-                (Kind::MySql(shop), closer)
-            }
-        };
-        Ok(Self { kind, closer })
+    pub fn open_with(url: &str, options: DatabaseOptions) -> impl Future<Output = Result<Self, SqlError>> + Send {
+        boxed(async move {
+            let address = Address::parse(url)?;
+            let (kind, closer) = match &address {
+                Address::Postgres(_) => {
+                    let shop = Arc::new(Shop::open(address, options).await?);
+                    let closer = tokio::spawn(closer::keep_closing(Arc::downgrade(&shop)));
+                    (Kind::Postgres(shop), closer)
+                }
+                Address::MySql(_) => {
+                    let shop = Arc::new(Shop::open(address, options).await?);
+                    let closer = tokio::spawn(closer::keep_closing(Arc::downgrade(&shop)));
+                    (Kind::MySql(shop), closer)
+                }
+            };
+            Ok(Self { kind, closer })
+        })
     }
 
     /// Brings the tables to this version; opening does the same. A second time has no effect. Several at once wait for each
     /// other.
-    pub async fn migrate(&self) -> Result<(), SqlError> {
-        on!(self, shop => shop.migrate().await)
+    pub fn migrate(&self) -> impl Future<Output = Result<(), SqlError>> + Send {
+        boxed_on!(self, shop => shop.migrate().await)
     }
 
     /// How many batches were done again since the start, because others were served first or a connection broke.
@@ -116,8 +135,8 @@ impl SqlMarket {
         on!(self, shop => shop.counts.repeated.load(Ordering::Relaxed))
     }
 
-    async fn of_listing(&self, listing: &ListingName, command: Command) -> MarketAnswer<Answer> {
-        on!(self, shop => shop.command(Scope::Listing(listing.clone()), command).await)
+    fn command(&self, scope: Scope, command: Command) -> impl Future<Output = MarketAnswer<Answer>> + Send {
+        boxed_on!(self, shop => shop.command(scope, command).await)
     }
 }
 
@@ -129,29 +148,34 @@ impl Drop for SqlMarket {
 
 impl MarketStore for SqlMarket {
     async fn put_listing(&self, listing: &ListingName, settings: ListingSettings) -> MarketAnswer<Put> {
-        match self.of_listing(listing, Command::Put(settings)).await? {
+        match self.command(Scope::Listing(listing.clone()), Command::Put(settings)).await? {
             Ok(Answer::Put(put)) => Ok(Ok(put)),
             other => foreign(other),
         }
     }
 
-    async fn listing(&self, listing: &ListingName) -> MarketAnswer<ListingView> {
-        on!(self, shop => shop.listing(listing).await)
+    fn listing(&self, listing: &ListingName) -> impl Future<Output = MarketAnswer<ListingView>> + Send {
+        boxed_on!(self, shop => shop.listing(listing).await)
     }
 
-    async fn bids(&self, listing: &ListingName, after: Option<u64>, count: usize) -> MarketAnswer<Numbered<Bid>> {
-        on!(self, shop => shop.bids(listing, after, count).await)
+    fn bids(
+        &self,
+        listing: &ListingName,
+        after: Option<u64>,
+        count: usize,
+    ) -> impl Future<Output = MarketAnswer<Numbered<Bid>>> + Send {
+        boxed_on!(self, shop => shop.bids(listing, after, count).await)
     }
 
     async fn place_bid(&self, listing: &ListingName, bid: PlaceBid) -> MarketAnswer<Effect<PlacedBid>> {
-        match self.of_listing(listing, Command::Bid(bid)).await? {
+        match self.command(Scope::Listing(listing.clone()), Command::Bid(bid)).await? {
             Ok(Answer::Bid(placed)) => Ok(Ok(placed)),
             other => foreign(other),
         }
     }
 
     async fn purchase(&self, listing: &ListingName, purchase: Purchase) -> MarketAnswer<Effect<Sale>> {
-        match self.of_listing(listing, Command::Purchase(purchase)).await? {
+        match self.command(Scope::Listing(listing.clone()), Command::Purchase(purchase)).await? {
             Ok(Answer::Sale { sale, .. }) => Ok(Ok(sale)),
             other => foreign(other),
         }
@@ -159,27 +183,29 @@ impl MarketStore for SqlMarket {
 
     async fn move_points(&self, member: &MemberName, movement: MovePoints) -> MarketAnswer<Effect<Balance>> {
         let scope = Scope::Member(written(member));
-        match on!(self, shop => shop.command(scope, Command::Move(movement)).await)? {
+        match self.command(scope, Command::Move(movement)).await? {
             Ok(Answer::Moved(balance)) => Ok(Ok(balance)),
             other => foreign(other),
         }
     }
 
-    async fn balance(&self, member: &MemberName) -> Result<Balance, StoreError> {
-        on!(self, shop => shop.balance(&written(member)).await)
+    fn balance(&self, member: &MemberName) -> impl Future<Output = Result<Balance, StoreError>> + Send {
+        boxed_on!(self, shop => shop.balance(&written(member)).await)
     }
 
-    async fn records(
+    fn records(
         &self,
         member: &MemberName,
         after: Option<u64>,
         count: usize,
-    ) -> Result<Numbered<Record>, StoreError> {
-        on!(self, shop => shop.records(&written(member), after, count).await)
+    ) -> impl Future<Output = Result<Numbered<Record>, StoreError>> + Send {
+        boxed_on!(self, shop => shop.records(&written(member), after, count).await)
     }
 
-    async fn close_due(&self) -> Result<(), StoreError> {
-        on!(self, shop => shop.close_due(Duration::MAX).await).map(drop)
+    fn close_due(&self) -> impl Future<Output = Result<(), StoreError>> + Send {
+        boxed_on!(self, shop => {
+            shop.close_due(Duration::MAX).await.map(drop)
+        })
     }
 
     fn closings(&self) -> Closings {

@@ -11,6 +11,9 @@ use tokio::time::timeout;
 pub(crate) const PAGE: usize = 8_192;
 /// How long a page may take: a server that is loaded meanwhile is slow.
 const ANSWER: Duration = Duration::from_secs(60);
+/// How long an answer may take that goes through all rows of one coupon or room, whose index may be gone.
+#[cfg(feature = "redis")]
+const ANSWER_OF_ALL: Duration = Duration::from_secs(30 * 60);
 
 /// What the two kinds say differently to read one state of all tables.
 pub(crate) trait Snapshot: Dialect {
@@ -68,7 +71,17 @@ impl<D: Snapshot> Reading<D> {
 
     /// Asks, and waits for all rows.
     pub(crate) async fn ask(&mut self, text: String) -> Result<Vec<D::Row>, SqlError> {
-        match timeout(ANSWER, D::ask(&mut self.connection, text)).await {
+        self.ask_within(ANSWER, text).await
+    }
+
+    /// The same where the server has to go through all rows of one coupon or room.
+    #[cfg(feature = "redis")]
+    pub(crate) async fn ask_of_all(&mut self, text: String) -> Result<Vec<D::Row>, SqlError> {
+        self.ask_within(ANSWER_OF_ALL, text).await
+    }
+
+    async fn ask_within(&mut self, limit: Duration, text: String) -> Result<Vec<D::Row>, SqlError> {
+        match timeout(limit, D::ask(&mut self.connection, text)).await {
             Ok(rows) => rows.map_err(|error| SqlError::in_transaction(&error)),
             Err(_) => Err(SqlError::late_in_transaction()),
         }

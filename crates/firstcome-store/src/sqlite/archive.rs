@@ -61,29 +61,40 @@ impl Archive {
             Ok(())
         })?;
         for row in coupons(&self.connection)? {
-            let mut stopped = None;
-            let walked = for_each_claim(&self.connection, Some(row.id), |claim| {
-                let user = UserId::restore(claim.user).map_err(|error| coupon::damaged(format!("user {error}")))?;
-                let archived = ArchivedClaim {
-                    coupon: row.name.clone(),
-                    issued: claim.issued,
-                    user,
-                    attributes: claim.attributes.and_then(Attributes::new),
-                    request: claim.request,
-                    redeemed: redemptions.get(&(row.id, claim.issued.serial)).copied(),
-                    code: row.voucher_key.code(claim.issued.serial),
-                };
-                visit(archived).map_err(|error| {
-                    stopped = Some(error);
-                    coupon::damaged("stopped by the visitor")
+            stoppable(&mut visit, |visit| {
+                for_each_claim(&self.connection, Some(row.id), |claim| {
+                    let user = UserId::restore(claim.user).map_err(|error| coupon::damaged(format!("user {error}")))?;
+                    visit(ArchivedClaim {
+                        coupon: row.name.clone(),
+                        issued: claim.issued,
+                        user,
+                        attributes: claim.attributes.and_then(Attributes::new),
+                        request: claim.request,
+                        redeemed: redemptions.get(&(row.id, claim.issued.serial)).copied(),
+                        code: row.voucher_key.code(claim.issued.serial),
+                    })
                 })
-            });
-            if let Some(error) = stopped {
-                return Err(error);
-            }
-            walked?;
+            })?;
         }
         Ok(())
+    }
+}
+
+/// Walks over rows for a visitor whose errors are its own, and stop the walk.
+pub(super) fn stoppable<T, E: From<Fault>>(
+    visit: &mut impl FnMut(T) -> Result<(), E>,
+    walk: impl FnOnce(&mut dyn FnMut(T) -> Result<(), Fault>) -> Result<(), Fault>,
+) -> Result<(), E> {
+    let mut stopped = None;
+    let walked = walk(&mut |row| {
+        visit(row).map_err(|error| {
+            stopped = Some(error);
+            coupon::damaged("stopped by the visitor")
+        })
+    });
+    match stopped {
+        Some(error) => Err(error),
+        None => Ok(walked?),
     }
 }
 
@@ -111,7 +122,7 @@ impl Importer {
         let clock =
             room::clock(&connection)?.unwrap_or_else(|| Now { wall: now, steady: Steady::from_us(now.as_us()) });
         connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| fault(&error, "cannot write"))?;
-        let rooms = RoomsBefore { names, next, pass_secrets, lost_wait: true };
+        let rooms = RoomsBefore { names, has_rooms: false, next, pass_secrets, lost_wait: true };
         let intake = Intake::new(Before { coupons, rooms, has_market }, clock);
         Ok(Self { connection, intake, _lock: lock })
     }

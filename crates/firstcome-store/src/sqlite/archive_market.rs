@@ -1,6 +1,6 @@
 //! Members, listings and bids out of a directory.
 
-use super::archive::Archive;
+use super::archive::{Archive, stoppable};
 use super::market;
 use crate::archive::{ArchivedBid, ArchivedListing, ArchivedRecord};
 use crate::embedded::journal::ListingId;
@@ -21,18 +21,11 @@ impl Archive {
         mut visit: impl FnMut(ArchivedRecord) -> Result<(), E>,
     ) -> Result<(), E> {
         for member in market::members(&self.connection)? {
-            let mut stopped = None;
-            let walked =
+            stoppable(&mut visit, |visit| {
                 market::for_each_record(&self.connection, member.id, &member.wallet.member, |record, request| {
-                    visit(ArchivedRecord { record, request }).map_err(|error| {
-                        stopped = Some(error);
-                        super::coupon::damaged("stopped by the visitor")
-                    })
-                });
-            if let Some(error) = stopped {
-                return Err(error);
-            }
-            walked?;
+                    visit(ArchivedRecord { record, request })
+                })
+            })?;
         }
         Ok(())
     }
@@ -41,22 +34,13 @@ impl Archive {
     pub fn for_each_bid<E: From<Fault>>(&self, mut visit: impl FnMut(ArchivedBid) -> Result<(), E>) -> Result<(), E> {
         let names: HashMap<ListingId, ListingName> =
             market::listings(&self.connection)?.into_iter().map(|row| (row.id, row.standing.name)).collect();
-        let mut stopped = None;
-        let walked = market::for_each_bid(&self.connection, |row| {
-            let Some(listing) = names.get(&row.listing).cloned() else {
-                return Err(super::coupon::damaged(format!(
-                    "a bid of a listing {} that does not exist",
-                    row.listing.0
-                )));
-            };
-            visit(ArchivedBid { listing, placed: row.placed, request: row.request }).map_err(|error| {
-                stopped = Some(error);
-                super::coupon::damaged("stopped by the visitor")
+        stoppable(&mut visit, |visit| {
+            market::for_each_bid(&self.connection, |row| {
+                let missing = || format!("a bid of a listing {} that does not exist", row.listing.0);
+                let listing = names.get(&row.listing).cloned();
+                let listing = listing.ok_or_else(|| super::coupon::damaged(missing()))?;
+                visit(ArchivedBid { listing, placed: row.placed, request: row.request })
             })
-        });
-        match stopped {
-            Some(error) => Err(error),
-            None => Ok(walked?),
-        }
+        })
     }
 }

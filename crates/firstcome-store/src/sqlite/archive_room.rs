@@ -1,6 +1,6 @@
 //! Rooms out of a directory.
 
-use super::archive::Archive;
+use super::archive::{Archive, stoppable};
 use super::room::{self, for_each_slot, for_each_ticket_of};
 use crate::archive::{ArchivedLine, ArchivedRoom, ArchivedSlot, ArchivedTicket, TicketState};
 use crate::embedded::journal::{PassSecret, RoomId};
@@ -42,28 +42,22 @@ impl Archive {
                 admissions: slots.values().map(|slot| slot.admission).max().unwrap_or(0),
             };
             visit(ArchivedLine::Room(Box::new(room)))?;
-            let mut stopped = None;
-            let walked = for_each_ticket_of(&self.connection, row.id, |ticket, joined_at| {
-                let user = ticket.user.map(UserId::parse).transpose();
-                let user = user.map_err(|error| super::coupon::damaged(format!("user {error}")))?;
-                let state = match ticket.gone {
-                    Some(how) => TicketState::Gone(how),
-                    None => {
-                        let slot = slots.get(&ticket.number).map(|slot| archived(slot, clock));
-                        let join = Join { user, request: ticket.request };
-                        TicketState::Living { join, joined_at: Some(joined_at), slot }
-                    }
-                };
-                let ticket = ArchivedTicket { room: row.name.clone(), number: ticket.number, state };
-                visit(ArchivedLine::Ticket(Box::new(ticket))).map_err(|error| {
-                    stopped = Some(error);
-                    super::coupon::damaged("stopped by the visitor")
+            stoppable(&mut visit, |visit| {
+                for_each_ticket_of(&self.connection, row.id, |ticket, joined_at| {
+                    let user = ticket.user.map(UserId::parse).transpose();
+                    let user = user.map_err(|error| super::coupon::damaged(format!("user {error}")))?;
+                    let state = match ticket.gone {
+                        Some(how) => TicketState::Gone(how),
+                        None => {
+                            let slot = slots.get(&ticket.number).map(|slot| archived(slot, clock));
+                            let join = Join { user, request: ticket.request };
+                            TicketState::Living { join, joined_at: Some(joined_at), slot }
+                        }
+                    };
+                    let ticket = ArchivedTicket { room: row.name.clone(), number: ticket.number, state };
+                    visit(ArchivedLine::Ticket(Box::new(ticket)))
                 })
-            });
-            if let Some(error) = stopped {
-                return Err(error);
-            }
-            walked?;
+            })?;
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! What `verify` says of sound and of damaged deployments, and how `reconcile` sorts and repairs the damage.
 
+mod repairs;
+
 use crate::in_time;
 use crate::poison::append;
 use crate::told::{self, COUPON, Told, claim, coupon, keyed, limit, new, put};
@@ -154,11 +156,13 @@ async fn a_sound_one_is_sound(kind: Kind) {
         ["every secret opens with that of the deployment"]
     );
     // The keys of another deployment are not compared.
-    let _: String = place.keeper().await.ask(&["SET", "fc:deployment", "7"]).await;
-    let refused = verify(&place.sql, Some(&place.redis), None).await;
-    assert!(matches!(refused, Err(FleetError::OtherDeployment)), "{refused:?}");
-    let refused = reconcile(&place.redis, &place.sql).await;
-    assert!(matches!(refused, Err(FleetError::OtherDeployment)), "{refused:?}");
+    for mark in ["7", "somebody's"] {
+        let _: String = place.keeper().await.ask(&["SET", "fc:deployment", mark]).await;
+        let refused = verify(&place.sql, Some(&place.redis), None).await;
+        assert!(matches!(refused, Err(FleetError::OtherDeployment)), "{mark}: {refused:?}");
+        let refused = reconcile(&place.redis, &place.sql).await;
+        assert!(matches!(refused, Err(FleetError::OtherDeployment)), "{mark}: {refused:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -172,7 +176,7 @@ async fn a_sound_deployment_on_mariadb_has_no_breach() {
 }
 
 /// Damage to the tables, how it is undone, and the beginnings of the invariants that name it.
-const ROWS: [(&str, &str, &[&str]); 17] = [
+const ROWS: [(&str, &str, &[&str]); 20] = [
     (
         "UPDATE firstcome_claim SET serial=9 WHERE serial=4",
         "UPDATE firstcome_claim SET serial=4 WHERE serial=9",
@@ -204,6 +208,11 @@ const ROWS: [(&str, &str, &[&str]); 17] = [
         "UPDATE firstcome_coupon SET limit_count=9",
         &["names and settings of coupons"],
     ),
+    (
+        "UPDATE firstcome_coupon SET limit_count=3,issued=3",
+        "UPDATE firstcome_coupon SET limit_count=9,issued=4",
+        &["no oversell"],
+    ),
     ("UPDATE firstcome_redemption SET serial=8", "UPDATE firstcome_redemption SET serial=1", &["a redemption"]),
     ("UPDATE firstcome_redemption SET redeemed_at=5", "", &["a redemption"]),
     (
@@ -221,6 +230,18 @@ const ROWS: [(&str, &str, &[&str]); 17] = [
         "UPDATE firstcome_ticket SET name='ann' WHERE number=2",
         "UPDATE firstcome_ticket SET name='bob' WHERE number=2",
         &["one living place"],
+    ),
+    (
+        "UPDATE firstcome_room SET ceiling=ceiling-65535",
+        "UPDATE firstcome_room SET ceiling=ceiling+65535",
+        &["no number is above the ceiling"],
+    ),
+    (
+        "INSERT INTO firstcome_slot (room,admission,number,admitted_at,taken,until_steady,ended) \
+         SELECT room,admission+1,number,admitted_at,taken,until_steady,ended FROM firstcome_slot; \
+         UPDATE firstcome_room SET admissions=2",
+        "DELETE FROM firstcome_slot WHERE admission=2; UPDATE firstcome_room SET admissions=1",
+        &["an admission stands once"],
     ),
     ("UPDATE firstcome_gone SET number=1", "UPDATE firstcome_gone SET number=3", &["in line, in a slot or gone"]),
     ("UPDATE firstcome_room SET admissions=0", "UPDATE firstcome_room SET admissions=1", &["an admission stands once"]),
@@ -287,7 +308,7 @@ enum Harm {
 use Harm::{Entry, Redis, Sql};
 
 /// What is done, how it is sorted, and the beginning of the invariant that it breaks, if it does.
-const HARMS: [(&str, Harm, &[&str], &str); 18] = [
+const HARMS: [(&str, Harm, &[&str], &str); 19] = [
     ("a gate that is gone", Redis(&["DEL", "fc:{c1}:gate"]), &["missing"], ""),
     ("all is gone", Redis(&["FLUSHDB"]), &["missing"], ""),
     ("another generation", Redis(&["HSET", "fc:{c1}:gate", "generation", "7"]), &["other_generation"], "an open gate"),
@@ -305,6 +326,7 @@ const HARMS: [(&str, Harm, &[&str], &str); 18] = [
     ("a claim that waits", Entry(6, "eve"), &["undrained"], ""),
     ("what nobody can read", Entry(6, "-"), &["undrained", "unreadable_entry"], ""),
     ("the database went back", Sql("UPDATE firstcome_coupon SET anchor=anchor+1"), &["torn"], "a gate goes on"),
+    ("it went back to before a ticket", Sql("UPDATE firstcome_coupon SET position=4"), &["torn"], "a gate goes on"),
     ("keys of before", Redis(&["SET", "fc:{c1}:users:0", "1"]), &[], ""),
 ];
 

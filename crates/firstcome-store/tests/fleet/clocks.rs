@@ -78,6 +78,21 @@ async fn what_was_told_to_be_expired_stays_so_when_the_clock_is_set_back() {
     told::check_rows(&mut place.foreign().await, COUPON, 1).await;
 }
 
+/// A gate is lost with what it has told; the next one begins where the database is at least.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gate_that_is_made_anew_judges_nobody_by_an_instant_that_is_over() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let place = world.place().await;
+    let (node, mut keeper) = (place.node().await, place.keeper().await);
+    put(&node, limit(9)).await;
+    new(claim(&node, "ann").await);
+    let now_us = keeper.now_us().await;
+    let _: String = keeper.ask(&["FLUSHDB"]).await;
+    new(claim(&node, "bob").await);
+    let clock: i64 = keeper.gate("clock").await.and_then(|clock| clock.parse().ok()).expect("an instant");
+    assert!(now_us <= clock, "{clock}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn instants_of_claims_never_fall_along_the_serials() {
     let Some(world) = World::start(Kind::Postgres).await else { return };

@@ -3,11 +3,14 @@
 use crate::in_time;
 use crate::line::{Point, What};
 use crate::scripts::SETTLE;
-use crate::told::{self, COUPON, Told, claim, limit, new, put};
-use crate::world::{World, options, wait_for};
+use crate::told::{self, COUPON, Told, claim, claim_early, limit, new, put};
+use crate::world::{World, options, secret, wait_for};
 use firstcome_servers::Kind;
+use firstcome_store::core::coupon::{Acknowledge, CouponSettings};
+use firstcome_store::fleet::{Fleet, repair};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::task::JoinSet;
+use tokio::time::{interval, timeout};
 
 /// How long a lease lasts, and as long again for a slow machine.
 const LEASES: Duration = Duration::from_secs(4);
@@ -112,4 +115,78 @@ async fn another_node_goes_on_for_one_that_stands_still_on_postgres() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_node_goes_on_for_one_that_stands_still_on_mariadb() {
     stands_still(Kind::MariaDb).await;
+}
+
+/// Ever more claims come to a node, one after the other; how they end does not matter.
+async fn ask_on(node: Fleet) {
+    let (mut claims, mut next) = (JoinSet::new(), interval(Duration::from_millis(100)));
+    for number in 0.. {
+        next.tick().await;
+        let node = node.clone();
+        claims.spawn(async move { claim(&node, &format!("user-{number}")).await });
+    }
+}
+
+/// The node whose turn it is loses the database, which others reach: it stands still, or the connections break at once.
+async fn cannot_write(sql: Kind) {
+    let Some(world) = World::start(sql).await else { return };
+    for what in [What::Hold, What::CutAll] {
+        let place = world.place().await;
+        let (lined, line) = place.by_sql_line().await;
+        let (cut_off, node) = (lined.node().await, place.node().await);
+        put(&node, limit(1_000)).await;
+        line.set(&Point::Text("UPDATE firstcome_coupon SET issued"), 0, what);
+        // It goes on to ask the gate, and would so keep its turn.
+        let asking = tokio::spawn(ask_on(cut_off.clone()));
+        in_time(line.met(1)).await;
+        let told = Told::default();
+        for user in ["ann", "bob"] {
+            let is_told = timeout(Duration::from_secs(6), told.once(&node, user)).await;
+            assert_eq!(is_told, Ok(true), "{what:?}: {user}");
+        }
+        assert_eq!(told.new_count(), 2, "{what:?}");
+        asking.abort();
+        drop(node);
+        // Alone, and with the database again, it takes its turn.
+        line.pass();
+        told.crowd(std::slice::from_ref(&cut_off), 900..901).await;
+        let tickets = place.keeper().await.gate("ticket").await.and_then(|ticket| ticket.parse().ok());
+        told.check(&place, &[cut_off], tickets.expect("a number")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_cannot_write_to_postgres_lets_others() {
+    cannot_write(Kind::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_cannot_write_to_mariadb_lets_others() {
+    cannot_write(Kind::MariaDb).await;
+}
+
+/// More waits than it writes in the time that it has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repair_ends_and_lets_others_go_on() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let place = world.place().await;
+    let (lined, line) = place.by_sql_line().await;
+    let dying = lined.node().await;
+    put(&dying, CouponSettings { acknowledge: Acknowledge::Placed, ..limit(5_000) }).await;
+    line.set(&Point::Text("UPDATE firstcome_coupon SET issued"), 0, What::Hold);
+    for number in 0..4_000 {
+        claim_early(&dying, &format!("user-{number}")).await.expect("it answers").expect("there are some left");
+    }
+    in_time(line.met(1)).await;
+    drop((dying, line));
+    let mut hasty = options();
+    hasty.patience = Duration::from_millis(50);
+    let (mut foreign, mut keeper) = (place.foreign().await, place.keeper().await);
+    in_time(repair(&place.redis, &place.sql, secret(), hasty)).await.expect("it answers");
+    let issued = foreign.issued(COUPON).await;
+    assert!((1..4_000).contains(&issued), "{issued}");
+    assert_eq!(keeper.gate("position").await, Some(issued.to_string()), "it has said so");
+    assert_eq!(keeper.gate("node").await.as_deref(), Some(""), "whoever comes may write at once");
+    in_time(repair(&place.redis, &place.sql, secret(), options())).await.expect("it answers");
+    told::check_rows(&mut foreign, COUPON, 4_000).await;
 }

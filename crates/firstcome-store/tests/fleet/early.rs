@@ -8,6 +8,11 @@ use crate::world::{World, wait_for};
 use firstcome_servers::Kind;
 use firstcome_store::core::coupon::{Acknowledge, CouponSettings, Effect};
 use firstcome_store::{Answer, CouponStore, Given, StoreError};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a lease lasts, and a look at it, and as long again for a slow machine: less than until all coupons are looked at.
+const SOON: Duration = Duration::from_secs(6);
 
 fn early(count: u32) -> CouponSettings {
     CouponSettings { acknowledge: Acknowledge::Placed, ..limit(count) }
@@ -75,12 +80,57 @@ async fn what_was_told_early_is_written_by_whoever_told_it_or_is_asked() {
         }
         drop((dying, line));
         let mut foreign = place.foreign().await;
-        wait_for("the rows", async || {
+        let rows = wait_for("the rows", async || {
             if is_asked {
-                node.claim_of(&coupon(COUPON), "ann").await.expect("it answers").expect("it is there");
+                let told = node.claim_of(&coupon(COUPON), "ann").await;
+                assert!(matches!(told, Ok(Ok(Some(_))) | Err(StoreError::Unavailable(_))), "{told:?}");
             }
             (foreign.issued(COUPON).await == count).then_some(())
-        })
-        .await;
+        });
+        timeout(SOON, rows).await.expect("whoever is asked writes");
+    }
+}
+
+/// Nobody was let in under a name that nobody knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_was_told_early_is_not_told_that_there_is_no_claim() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let place = world.place().await;
+    let (lined, line) = place.by_sql_line().await;
+    let (slow, node) = (lined.node().await, place.node().await);
+    put(&node, early(9)).await;
+    line.set(&Point::Text("UPDATE firstcome_coupon SET issued"), 0, What::Hold);
+    assert!(is_placed(&in_time(claim_early(&slow, "ann")).await));
+    in_time(line.met(1)).await;
+    let ask = async |user: &str| node.claim_of(&coupon(COUPON), user).await;
+    let told = ask("ann").await;
+    assert!(matches!(told, Err(StoreError::Unavailable(_))), "{told:?}");
+    assert!(matches!(ask("eve").await, Ok(Ok(None))));
+    line.pass();
+    let record = wait_for("the claim", async || ask("ann").await.ok()).await.expect("it is there");
+    assert_eq!(record.expect("a claim").claimed.issued.serial.get(), 1);
+}
+
+/// All nodes have gone, or the one that told it alone; and nobody claims or asks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_told_early_is_written_by_whoever_is_there_or_comes_next() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    for is_there in [false, true] {
+        let place = world.place().await;
+        let (lined, line) = place.by_redis_line().await;
+        let dying = lined.node().await;
+        let there = if is_there { Some(place.node().await) } else { None };
+        put(&dying, early(9)).await;
+        line.set(&Point::Script(SETTLE), 0, What::Hold);
+        assert!(is_placed(&in_time(claim_early(&dying, "ann")).await));
+        in_time(line.met(1)).await;
+        drop((dying, line));
+        let node = match there {
+            Some(node) => node,
+            None => place.node().await,
+        };
+        let mut foreign = place.foreign().await;
+        wait_for("the row", async || (foreign.issued(COUPON).await == 1).then_some(())).await;
+        wait_for("its count", async || (node.counts().written == 1).then_some(())).await;
     }
 }

@@ -26,6 +26,8 @@ pub(crate) enum What {
     CutAnswer,
     /// Cuts the line, and passes nothing on.
     CutRequest,
+    /// The same, and of every line over which anybody sends from then on, until it is told to pass.
+    CutAll,
 }
 
 /// What a line is to do.
@@ -34,6 +36,8 @@ struct Rule {
     /// The point as bytes, how often it is passed over before, and what is done then.
     at: Option<(Vec<u8>, u32, What)>,
     stopped: bool,
+    /// Whether all lines are cut.
+    down: bool,
     /// How often something was done.
     met: u32,
 }
@@ -56,7 +60,7 @@ impl Line {
     pub(crate) async fn to(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let own = listener.local_addr().expect("an address").port();
-        let (rule, _) = watch::channel(Rule { at: None, stopped: false, met: 0 });
+        let (rule, _) = watch::channel(Rule { at: None, stopped: false, down: false, met: 0 });
         let own_rule = rule.clone();
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -83,7 +87,7 @@ impl Line {
 
     /// Passes everything on from now on.
     pub(crate) fn pass(&self) {
-        self.rule.send_modify(|rule| (rule.at, rule.stopped) = (None, false));
+        self.rule.send_modify(|rule| (rule.at, rule.stopped, rule.down) = (None, false, false));
     }
 
     /// Waits until something was done so often since the beginning.
@@ -102,6 +106,9 @@ fn contains(bytes: &[u8], point: &[u8]) -> bool {
 
 /// What is to be done with these bytes.
 fn judge(rule: &mut Rule, bytes: &[u8]) -> Option<What> {
+    if rule.down {
+        return Some(What::CutAll);
+    }
     let (point, after, what) = rule.at.as_mut()?;
     if !contains(bytes, point) {
         return None;
@@ -113,6 +120,7 @@ fn judge(rule: &mut Rule, bytes: &[u8]) -> Option<What> {
     let what = *what;
     rule.at = None;
     rule.stopped = what == What::Hold;
+    rule.down = what == What::CutAll;
     rule.met += 1;
     Some(what)
 }
@@ -123,10 +131,10 @@ async fn forth(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, rule: watch::Sen
         let mut what = None;
         rule.send_modify(|rule| what = judge(rule, &bytes[..count]));
         let _ = rule.subscribe().wait_for(|rule| !rule.stopped).await;
-        if matches!(what, Some(What::CutAnswer | What::CutRequest)) {
+        if matches!(what, Some(What::CutAnswer | What::CutRequest | What::CutAll)) {
             cut.send_replace(true);
         }
-        if what == Some(What::CutRequest) || to.write_all(&bytes[..count]).await.is_err() {
+        if matches!(what, Some(What::CutRequest | What::CutAll)) || to.write_all(&bytes[..count]).await.is_err() {
             return;
         }
     }

@@ -21,6 +21,7 @@ mod settings;
 mod sql_faults;
 mod told;
 mod topologies;
+mod transfer;
 mod world;
 
 use std::future::Future;

@@ -3,7 +3,7 @@
 use crate::told::{limit, put};
 use crate::world::{Place, World, options};
 use firstcome_servers::Kind;
-use firstcome_store::fleet::{DeploymentSecret, Fleet, FleetError};
+use firstcome_store::fleet::{DeploymentSecret, Fleet, FleetError, examine};
 use firstcome_store::redis::OpenError;
 use firstcome_store::sql::SqlError;
 
@@ -74,6 +74,21 @@ async fn what_cannot_be_reached_is_named() {
     let (head, _) = place.sql.rsplit_once('/').expect("a database");
     let error = refused(&sql(&format!("{head}/no_such_database"))).await;
     says(&error, "no_such_database");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_takes_short_statements_alone_is_refused() {
+    let Some(world) = World::start(Kind::MariaDb).await else { return };
+    let place = world.place().await;
+    let mut foreign = place.foreign().await;
+    foreign.say("SET GLOBAL max_allowed_packet=4194304").await;
+    let error = refused(&place).await;
+    says(&error, "max_allowed_packet is 4194304");
+    says(&error, "set max_allowed_packet=16M");
+    let examined = examine(&place.sql, None).await.expect("it answers");
+    assert!(examined.unfit.is_some_and(|why| why.contains("max_allowed_packet")));
+    foreign.say("SET GLOBAL max_allowed_packet=16777216").await;
+    place.node().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

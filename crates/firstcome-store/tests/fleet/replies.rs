@@ -2,7 +2,7 @@
 
 use crate::in_time;
 use crate::line::{Line, Point, What};
-use crate::scripts::{ADJUST, CLAIM, FILL, OPEN, SETTLE};
+use crate::scripts::{ADJUST, CLAIM, CLEAR, FILL, OPEN, SEIZE, SETTLE};
 use crate::told::{self, COUPON, claim, coupon, keyed, limit, new, put};
 use crate::world::{Place, World, wait_for};
 use firstcome_servers::Kind;
@@ -80,7 +80,7 @@ async fn a_report_that_is_lost_is_given_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gate_that_is_made_anew_in_pieces_is_whole_before_it_is_open() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
-    for script in [FILL, OPEN] {
+    for script in [SEIZE, CLEAR, FILL, OPEN] {
         for what in CUTS {
             let (place, line, nodes) = set_up(&world).await;
             let _: String = place.keeper().await.ask(&["FLUSHDB"]).await;

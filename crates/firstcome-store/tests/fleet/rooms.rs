@@ -1,8 +1,10 @@
 //! One room at several nodes, by the servers' own clocks.
 
+mod branches;
 mod faults;
 mod lost;
 mod pace;
+mod secrets;
 mod written;
 
 use crate::in_time;

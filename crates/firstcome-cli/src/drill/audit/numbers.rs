@@ -9,12 +9,18 @@ use std::collections::HashMap;
 /// Numbers that may be left out when Redis starts again, with its data or without: the end of its log may be lost, and those up to
 /// the ceiling that is in SQL are not drawn again. It is raised by 65 536 when fewer than 16 384 are left below it.
 const LEFT_OUT_MAX: u32 = 65_536 + 16_384;
+/// And where many nodes share the room, at whatever ends: whoever raises the ceiling may not come to say so, and another node
+/// that only finds it leaves those numbers out.
+const UNSAID_MAX: u32 = 65_536;
 
 /// The highest number that anybody can have: everybody draws one at most.
 pub(crate) fn highest(history: &History) -> u32 {
-    let is_of_redis = |restart: &&Restart| restart.target == Target::Redis;
-    let starts = history.restarts.iter().filter(is_of_redis).count() as u32;
-    history.rules.people.saturating_add(starts.saturating_mul(LEFT_OUT_MAX))
+    let left_out = |restart: &Restart| match restart.target {
+        Target::Redis => LEFT_OUT_MAX + UNSAID_MAX,
+        _ if history.rules.is_shared => UNSAID_MAX,
+        _ => 0,
+    };
+    history.restarts.iter().map(left_out).fold(history.rules.people, u32::saturating_add)
 }
 
 /// Nobody is told another's number, nobody is told two, and none is higher than there were people to ask.

@@ -96,11 +96,12 @@ pub enum Entry {
         /// For which request.
         tag: u64,
     },
-    /// Whatever followed in the log may be lost: the server is another one, or has started anew. Nothing of it was told but
-    /// numbers up to a ceiling, which are unknown from now on ([`Room::lose_end`](crate::room::Room::lose_end)). Whoever
-    /// appends it makes sure that it stands there once.
+    /// Whatever followed in the log may be lost: the server is another one, or has started anew; or others may have drawn
+    /// numbers who go on with what was lost. Nothing of it was told but numbers up to a ceiling, which are unknown from now
+    /// on ([`Room::lose_end`](crate::room::Room::lose_end)). A second one finds them unknown, and tells copies apart once
+    /// more.
     Lost {
-        /// The highest number that may have been drawn.
+        /// The highest number that may have been drawn. Where the ceiling is higher in the log, that counts.
         ceiling: u32,
         /// Nobody is admitted for so long.
         grace_ms: u64,
@@ -109,7 +110,7 @@ pub enum Entry {
     },
     /// All up to this position is durable. A second one says nothing new.
     Durable {
-        /// Which.
+        /// Which: one of [`Replica::mark_up_to`](super::Replica::mark_up_to).
         position: u64,
         /// The digest of the copy at that position from which it was written.
         digest: u64,

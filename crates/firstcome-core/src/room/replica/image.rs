@@ -1,7 +1,7 @@
 //! A copy as bytes and back, so that a process that comes later need not read the log from its beginning.
 
 use super::record::{Record, read_ticket};
-use super::{DIGESTS_MAX, Drawn, Replica, TAGS_MAX, Tags};
+use super::{Drawn, Replica, TAGS_MAX, Tags};
 use crate::room::bytes::{ImageError, Reader, put_number, put_option, put_signed, put_steady};
 use crate::room::{Number, Room};
 use crate::time::{Now, Timestamp};
@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::hash::RandomState;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 impl Replica {
     /// All that this copy is, as bytes: see [`Room::image`]. Copies at one position have equal images.
@@ -31,8 +31,11 @@ impl Replica {
                 out.push(drawn as u8);
             });
         }
-        put_number(&mut out, self.digests.len() as u64);
-        self.digests.iter().for_each(|digest| out.extend_from_slice(&digest.to_le_bytes()));
+        put_number(&mut out, self.marks.len() as u64);
+        for (position, digest) in &self.marks {
+            put_number(&mut out, position - self.durable);
+            out.extend_from_slice(&digest.to_le_bytes());
+        }
         put_number(&mut out, self.pending.len() as u64);
         for (position, record) in &self.pending {
             put_number(&mut out, position - self.durable);
@@ -60,12 +63,13 @@ impl Replica {
             return Err(ImageError::Value("position"));
         }
         let tags = read_tags(&mut reader, hasher.clone())?;
-        let digest_count = reader.count()?;
-        if digest_count as u64 != (position - durable).min(DIGESTS_MAX as u64) {
+        let marks = read_marks(&mut reader, durable, position)?;
+        let pending = read_pending(&mut reader, durable, position)?;
+        // Else it could never be said to be durable.
+        let is_marked = |at: &u64| marks.binary_search_by_key(at, |mark| mark.0).is_ok();
+        if !pending.iter().all(|(at, _)| is_marked(at)) {
             return Err(ImageError::Value("digest"));
         }
-        let digests = (0..digest_count).map(|_| reader.fixed_u64()).collect::<Result<VecDeque<u64>, _>>()?;
-        let pending = read_pending(&mut reader, durable, position)?;
         let room = Room::read_image(&mut reader, hasher.clone())?;
         reader.end()?;
         if ceiling < room.drawn() {
@@ -86,7 +90,7 @@ impl Replica {
             settings_at,
             closed_at,
             tags,
-            digests,
+            marks,
             pending,
             unsettled,
         })
@@ -116,6 +120,19 @@ fn read_tags(reader: &mut Reader<'_>, hasher: RandomState) -> Result<Tags, Image
         tags.remember(tag, number);
     }
     Ok(tags)
+}
+
+fn read_marks(reader: &mut Reader<'_>, durable: u64, position: u64) -> Result<VecDeque<(u64, u64)>, ImageError> {
+    let mut marks: VecDeque<(u64, u64)> = VecDeque::new();
+    for _ in 0..reader.count()? {
+        let at = durable.saturating_add(reader.number()?);
+        let last = marks.back().map_or(durable, |(last, _)| *last);
+        if at <= last || position < at {
+            return Err(ImageError::Value("digest"));
+        }
+        marks.push_back((at, reader.fixed_u64()?));
+    }
+    Ok(marks)
 }
 
 fn read_pending(reader: &mut Reader<'_>, durable: u64, position: u64) -> Result<VecDeque<(u64, Record)>, ImageError> {

@@ -5,7 +5,7 @@ mod entries;
 mod logs;
 
 use super::*;
-use crate::room::replica::{Applied, DIGESTS_MAX, Drawn, Entry, Gap, Outcome, Record, Replica, TAGS_MAX};
+use crate::room::replica::{Applied, Drawn, Entry, Gap, Outcome, Record, Replica, TAGS_MAX};
 
 /// A copy that gets one entry after the other.
 struct Follower {
@@ -68,9 +68,9 @@ impl Follower {
         self.say(&Entry::Put { settings: Box::new(settings.clone()), tag })
     }
 
-    /// All up to now is durable.
+    /// All that is to be made durable is.
     fn durable(&mut self) {
-        let (position, digest) = (self.replica.position(), self.replica.digest());
+        let (position, digest) = self.replica.mark_up_to(u64::MAX).expect("something is to be");
         assert_eq!(self.say(&Entry::Durable { position, digest }).outcome, Outcome::Done);
         assert_eq!(self.replica.durable(), position);
     }
@@ -197,15 +197,20 @@ fn who_was_admitted_makes_a_difference_for_ever() {
 }
 
 #[test]
-fn a_copy_keeps_so_many_digests_and_compares_no_older_ones() {
-    let mut it = Follower::new(RoomSettings::with_slots(1));
+fn a_digest_is_compared_however_much_came_since() {
+    let mut it = Follower::new(RoomSettings { paused: true, ..RoomSettings::with_slots(1) });
     it.joins(named("ann"));
-    (0..DIGESTS_MAX - 1)
-        .for_each(|_| drop(it.replica.apply(it.replica.position() + 1, it.now, &Entry::Tick, &mut it.changes)));
-    let oldest = Entry::Durable { position: 41, digest: 0 };
-    assert_eq!(it.say(&oldest).outcome, Outcome::Diverged, "the oldest that is kept");
-    assert_eq!(it.say(&oldest).outcome, Outcome::Done, "one more entry came");
-    assert_eq!(it.replica.durable(), 41);
+    let digest = it.replica.digest();
+    (0..40_000).for_each(|_| drop(it.replica.apply(it.replica.position() + 1, it.now, &Entry::Tick, &mut it.changes)));
+    assert!(it.replica.image().len() < 1_000, "ticks leave no trace");
+    let wrong = Entry::Durable { position: 41, digest: digest ^ 1 };
+    assert_eq!(it.say(&wrong).outcome, Outcome::Diverged);
+    let mut again = Follower::of(Replica::from_image(&it.replica.image(), hasher()).unwrap());
+    assert_eq!(again.say(&wrong).outcome, Outcome::Diverged);
+    for copy in [&mut it, &mut again] {
+        assert_eq!(copy.say(&Entry::Durable { position: 41, digest }).outcome, Outcome::Done);
+        assert_eq!(copy.replica.durable(), 41);
+    }
 }
 
 #[test]
@@ -277,10 +282,12 @@ fn a_join_that_stands_there_twice_tells_how_the_first_one_led_to_its_number() {
 #[test]
 fn numbers_that_may_have_been_drawn_elsewhere_are_unknown_and_drawn_by_nobody() {
     let settings = RoomSettings { max_waiting: 10_000, ..RoomSettings::with_slots(1) };
-    let mut it = Follower::new(settings);
+    let room = Room::new(settings, hasher(), start());
+    let mut it = Follower::of(Replica::new(room, 40, 90, hasher(), start()));
     (1..=90).for_each(|ticket| assert_eq!(it.joins(anonymous()).0, ticket));
     let mut other = Follower::of(Replica::from_image(&it.replica.image(), hasher()).unwrap());
     let lost = |branch| Entry::Lost { ceiling: 9_000, grace_ms: 5_000, branch };
+    assert_eq!((it.replica.ceiling(), other.replica.ceiling()), (90, 90), "all of them are drawn");
     assert_eq!(it.say(&lost(1)), Applied { outcome: Outcome::Done, rests_on: 0 });
     other.say(&lost(2));
     assert_ne!(it.replica.digest(), other.replica.digest(), "whoever saw another end is told apart");
@@ -291,6 +298,7 @@ fn numbers_that_may_have_been_drawn_elsewhere_are_unknown_and_drawn_by_nobody() 
         let tag = it.next_tag();
         it.say(&Entry::Readmit { number: number(ticket), user: None, tag });
     }
+    it.say(&Entry::Ceiling(20_000));
     assert_eq!(it.joins(anonymous()).0, 9_001);
     assert_eq!(it.look(4_097).0, "waiting 92");
     assert_eq!(it.look(9_001).0, "waiting 94");
@@ -305,17 +313,60 @@ fn numbers_that_may_have_been_drawn_elsewhere_are_unknown_and_drawn_by_nobody() 
 }
 
 #[test]
-fn an_earlier_digest_is_known_while_it_is_not_durable() {
+fn a_ceiling_of_another_branch_leaves_no_number_between_to_draw() {
+    let mut it = Follower::new(RoomSettings { max_waiting: 10_000, ..RoomSettings::with_slots(1) });
+    it.joins(anonymous());
+    // The ceiling here is higher than whoever resumed has read: whatever is lost may have drawn up to it.
+    let ceiling = it.replica.ceiling();
+    it.say(&Entry::Lost { ceiling: 90, grace_ms: 0, branch: 1 });
+    assert_eq!((it.replica.ceiling(), it.replica.room().drawn()), (ceiling, ceiling));
+    assert!(it.replica.room().is_unknown(number(91)) && it.replica.room().is_unknown(number(ceiling)));
+    assert_eq!(it.say(&join(anonymous(), 1)).outcome, Outcome::NoNumber);
+    it.say(&Entry::Ceiling(ceiling + 1));
+    assert_eq!(it.joins(anonymous()).0, ceiling + 1);
+    assert!(Replica::from_image(&it.replica.image(), hasher()).unwrap().image() == it.replica.image());
+}
+
+#[test]
+fn what_can_be_durable_is_what_has_to_be_and_the_word_that_it_is() {
     let mut it = Follower::new(ten_per_second());
-    let digests: Vec<u64> = (0..5)
-        .map(|_| {
-            it.joins(anonymous());
-            it.replica.digest()
-        })
-        .collect();
-    let known: Vec<Option<u64>> = (40..=46).map(|position| it.replica.digest_at(position)).collect();
-    let wanted: Vec<Option<u64>> = [None].into_iter().chain(digests.into_iter().map(Some)).chain([None]).collect();
-    assert_eq!(known, wanted);
+    assert_eq!(it.replica.mark_up_to(u64::MAX), None);
+    it.joins(anonymous());
+    assert_eq!(it.replica.mark_up_to(u64::MAX), None, "of a stranger nothing is kept");
+    it.joins(named("ann"));
+    let ann = (42, it.replica.digest());
+    it.say(&Entry::Contacts { numbers: vec![number(1)] });
+    it.joins(named("bob"));
+    let bob = (44, it.replica.digest());
+    let marks = |it: &Follower| [41, 42, 43, 44, 99].map(|end| it.replica.mark_up_to(end));
+    assert_eq!(marks(&it), [None, Some(ann), Some(ann), Some(bob), Some(bob)]);
+    let again = Follower::of(Replica::from_image(&it.replica.image(), hasher()).unwrap());
+    assert_eq!(marks(&again), marks(&it));
+    let digest = it.replica.digest();
+    assert_eq!(it.say(&Entry::Durable { position: 43, digest }).outcome, Outcome::Diverged, "nobody says so");
+    it.say(&Entry::Durable { position: ann.0, digest: ann.1 });
+    // With its own position a page can end that has nothing but a ceiling.
+    let said = Some((46, it.replica.digest()));
+    assert_eq!(
+        [42, 44, 45, 46].map(|end| it.replica.mark_up_to(end).map(|mark| mark.0)),
+        [None, Some(44), Some(45), Some(46)]
+    );
+    it.durable();
+    assert_eq!((it.replica.durable(), it.pending().as_str()), (46, ""));
+    assert_ne!(it.replica.mark_up_to(u64::MAX), said);
+}
+
+#[test]
+fn an_image_in_which_something_could_never_be_durable_is_none() {
+    let mut it = Follower::new(ten_per_second());
+    it.joins(named("ann"));
+    let digest = it.replica.digest().to_le_bytes();
+    it.say(&Entry::Tick);
+    let mut image = it.replica.image();
+    let at = image.windows(8).position(|bytes| bytes == digest).expect("it is kept");
+    assert_eq!(image[at - 1], 1, "so far behind what is durable");
+    image[at - 1] = 2;
+    assert_eq!(Replica::from_image(&image, hasher()).err(), Some(ImageError::Value("digest")));
 }
 
 #[test]

@@ -1,23 +1,23 @@
 //! Data out of a deployment: one state of its database, page by page; and from Redis whatever of it stands nowhere else.
 
-use super::{LASTS_MAX, TransferError, archived};
+use super::{TransferError, archived, session};
 use crate::archive::{
     ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedRecord, ArchivedSecret,
 };
 use crate::embedded::journal::PassSecret;
-use crate::fleet::truth::archive::{self as rows, Snapshot};
-use crate::fleet::{Fleet, Kind, Node};
+use crate::fleet::truth::{Held, archive as rows};
+use crate::fleet::{self, Fleet, Node};
 use crate::sql::SqlError;
 use crate::sql::base::{ROLL_BACK, Session};
 use crate::sql::market::archive as market;
 use crate::sql::reader::{Reader, wrong};
+use crate::sql::snapshot::Snapshot;
 use firstcome_core::auction::{Bid, PlacedBid};
 use firstcome_core::coupon::Serial;
 use firstcome_core::id::{ListingName, MemberName, RequestId};
 use sqlx::{MySql, Postgres};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokio::time::Instant;
 
 /// Rows that are asked for at once. Each page of rows with keys looks through those of one coupon, listing or member.
 pub(super) const PAGE: usize = 32_768;
@@ -26,10 +26,10 @@ pub(super) const PAGE: usize = 32_768;
 ///
 /// Memory: names of coupons, members and listings, and a page of everything else; while a room goes out, its line.
 pub struct FleetArchive {
-    kind: Reading,
+    kind: Kind,
 }
 
-enum Reading {
+enum Kind {
     Postgres(Box<Export<Postgres>>),
     MySql(Box<Export<MySql>>),
 }
@@ -38,8 +38,8 @@ enum Reading {
 macro_rules! on {
     ($archive:expr, $export:ident => $what:expr) => {
         match &mut $archive.kind {
-            Reading::Postgres($export) => $what,
-            Reading::MySql($export) => $what,
+            Kind::Postgres($export) => $what,
+            Kind::MySql($export) => $what,
         }
     };
 }
@@ -48,8 +48,8 @@ impl Fleet {
     /// Begins to read one state of everything.
     pub async fn archive(&self) -> Result<FleetArchive, TransferError> {
         let kind = match &self.kind {
-            Kind::Postgres(node) => Reading::Postgres(Box::new(Export::begin(Arc::clone(node)).await?)),
-            Kind::MySql(node) => Reading::MySql(Box::new(Export::begin(Arc::clone(node)).await?)),
+            fleet::Kind::Postgres(node) => Kind::Postgres(Box::new(Export::begin(Arc::clone(node)).await?)),
+            fleet::Kind::MySql(node) => Kind::MySql(Box::new(Export::begin(Arc::clone(node)).await?)),
         };
         Ok(FleetArchive { kind })
     }
@@ -82,7 +82,8 @@ impl FleetArchive {
 
     /// Walks over all rooms, each followed by its tickets in the order of their numbers. Of tickets without user and key SQL
     /// knows nothing but a ceiling: who of them is in line stands on Redis. Where that does not know it either they go out as
-    /// lost. Stops at the first error of the visitor.
+    /// lost: all up to the ceiling if its server was another one, or has started anew, since the last call of a node. A Redis
+    /// that gives no answer is an error. Stops at the first error of the visitor.
     pub async fn for_each_ticket<E: From<TransferError>>(
         &mut self,
         visit: impl FnMut(ArchivedLine) -> Result<(), E>,
@@ -115,7 +116,7 @@ impl FleetArchive {
 }
 
 /// One export from one kind of database.
-pub(super) struct Export<D: Snapshot> {
+pub(super) struct Export<D: Held + Snapshot> {
     pub(super) node: Arc<Node<D>>,
     pub(super) session: Session<D>,
     listings: BTreeMap<i64, ListingName>,
@@ -137,10 +138,10 @@ fn within([one, two]: [&str; 2], first: [i64; 2], last: [i64; 2]) -> String {
     )
 }
 
-impl<D: Snapshot> Export<D> {
+impl<D: Held + Snapshot> Export<D> {
     async fn begin(node: Arc<Node<D>>) -> Result<Self, TransferError> {
         node.market_is_ready().await?;
-        let mut session = node.truth.base.session(Instant::now() + LASTS_MAX).await?;
+        let mut session = session(&node).await?;
         // In MySQL what was set for the next transaction must not be in one text with a rollback before it.
         session.run(ROLL_BACK.to_owned()).await?;
         session.run(D::READ_ONLY.to_owned()).await?;
@@ -284,7 +285,7 @@ impl<D: Snapshot> Export<D> {
         let [one, two] = key;
         let text = format!(
             "SELECT {one},{columns} FROM {table} WHERE {} ORDER BY {one},{two} LIMIT {PAGE};",
-            D::after(key, after)
+            D::after(key, after[0], &after[1].to_string())
         );
         let rows = self.session.ask(text).await?;
         let mut requests = BTreeMap::new();

@@ -3,14 +3,15 @@
 use super::TransferError;
 use super::out::{Export, PAGE};
 use crate::archive::{ArchivedLine, ArchivedRoom, ArchivedSlot, ArchivedTicket, TicketState};
-use crate::fleet::truth::archive::Snapshot;
-use crate::fleet::truth::{RoomRow, Truth};
+use crate::fleet::FleetError;
+use crate::fleet::room::Followed;
+use crate::fleet::truth::known::{gone_of, slot_of, ticket_of};
+use crate::fleet::truth::{Held, RoomRow, Truth};
 use crate::sql::SqlError;
 use crate::sql::reader::{Reader, wrong};
-use firstcome_core::id::{RequestId, UserId};
+use crate::sql::snapshot::Snapshot;
 use firstcome_core::room::replica::Replica;
-use firstcome_core::room::{self, Departure, Join, Number, Poll, Standing};
-use firstcome_core::time::Steady;
+use firstcome_core::room::{self, Hold, Join, Number, Poll, Slot, Standing};
 use std::collections::BTreeMap;
 
 /// Numbers of tickets that are read at once.
@@ -22,7 +23,7 @@ struct Lost {
     last: u32,
 }
 
-impl<D: Snapshot> Export<D> {
+impl<D: Held + Snapshot> Export<D> {
     async fn room_rows(&mut self) -> Result<Vec<RoomRow>, SqlError> {
         let (mut rooms, mut after) = (Vec::new(), i64::MIN);
         loop {
@@ -44,14 +45,9 @@ impl<D: Snapshot> Export<D> {
     ) -> Result<(), E> {
         for row in self.room_rows().await.map_err(TransferError::from)? {
             // After the snapshot, so that it knows whatever SQL does.
-            let replica = self.node.follow_log(&row).await;
-            let known = |replica: &Replica| replica.room().drawn().clamp(row.first - 1, row.ceiling);
-            // Of a log that never began nobody has drawn anything.
-            let nobody = if row.generation == 0 { row.first - 1 } else { row.ceiling };
-            let drawn = match row.standing {
-                Standing::Closed => row.first - 1,
-                Standing::Running => replica.as_ref().map_or(nobody, known),
-            };
+            let followed = self.node.follow_log(&row).await.map_err(FleetError::from).map_err(TransferError::from)?;
+            let drawn = drawn(&row, followed.as_ref());
+            let replica = followed.map(|followed| followed.replica);
             visit(ArchivedLine::Room(Box::new(ArchivedRoom {
                 name: row.name.clone(),
                 settings: row.settings.clone(),
@@ -93,39 +89,26 @@ impl<D: Snapshot> Export<D> {
         last: u32,
     ) -> Result<BTreeMap<Number, TicketState>, SqlError> {
         let (id, range) = (row.id, format!("number BETWEEN {first} AND {last}"));
-        let number = |cells: &mut Reader<'_, D::Row>| {
-            cells.small().and_then(|it| Number::new(it).ok_or_else(|| wrong("a number out of its range")))
-        };
         let mut page = BTreeMap::new();
         let text = format!("SELECT number,how FROM firstcome_gone WHERE room={id} AND {range};");
         for found in &self.session.ask(text).await? {
-            let mut cells = Reader::at(found, 0);
-            let number = number(&mut cells)?;
-            let how = if cells.integer()? == 1 { Departure::Left } else { Departure::Expired };
+            let (number, how) = gone_of(found)?;
             page.insert(number, TicketState::Gone(how));
         }
         let text =
-            format!("SELECT number,name,joined_at,request,body FROM firstcome_ticket WHERE room={id} AND {range};");
+            format!("SELECT number,name,request,body,joined_at FROM firstcome_ticket WHERE room={id} AND {range};");
         for found in &self.session.ask(text).await? {
-            let mut cells = Reader::at(found, 0);
-            let number = number(&mut cells)?;
-            let user = cells.maybe_text()?;
-            let user = user.map(|user| UserId::parse(&user).map_err(|_| wrong("a user that is none"))).transpose()?;
-            let joined_at = Some(cells.instant()?);
-            let key = cells.maybe_blob()?.and_then(|key| <[u8; 16]>::try_from(key).ok()).map(u128::from_be_bytes);
-            let body = cells.maybe_integer()?.map(i64::cast_unsigned);
-            let request = key.zip(body).map(|(key, body)| RequestId { key, body });
-            page.insert(number, TicketState::Living { join: Join { user, request }, joined_at, slot: None });
+            let (number, join) = ticket_of(found)?;
+            let joined_at = Some(Reader::at(found, 4).instant()?);
+            page.insert(number, TicketState::Living { join, joined_at, slot: None });
         }
         let text = format!(
             "SELECT number,admission,admitted_at,taken,until_steady FROM firstcome_slot WHERE room={id} AND ended=0 AND {range};"
         );
         for found in &self.session.ask(text).await? {
-            let mut cells = Reader::at(found, 0);
-            let number = number(&mut cells)?;
-            let (admission, admitted_at) = (cells.count()?, cells.instant()?);
-            let is_taken = cells.integer()? == 1;
-            let until = row.now.wall_at(Steady::from_us(cells.integer()?));
+            let (number, Slot { admission, admitted_at, hold }) = slot_of(found)?;
+            let (Hold::Offered { until } | Hold::Taken { until }) = hold;
+            let (is_taken, until) = (matches!(hold, Hold::Taken { .. }), row.now.wall_at(until));
             let slot = Some(ArchivedSlot { admission, admitted_at, is_taken, until });
             let nobody = Join { user: None, request: None };
             match page.entry(number).or_insert(TicketState::Living { join: nobody, joined_at: None, slot: None }) {
@@ -134,6 +117,21 @@ impl<D: Snapshot> Export<D> {
             }
         }
         Ok(page)
+    }
+}
+
+/// The highest number that may have been told.
+fn drawn(row: &RoomRow, followed: Option<&Followed>) -> u32 {
+    let nobody = row.first - 1;
+    match (row.standing, followed) {
+        (Standing::Closed, _) => nobody,
+        (Standing::Running, Some(Followed { replica, lacks_end: false })) => {
+            replica.room().drawn().clamp(nobody, row.ceiling)
+        }
+        // Of a log that never began nobody has drawn anything.
+        (Standing::Running, None) if row.generation == 0 => nobody,
+        // Nobody draws above the ceiling in SQL: what the log has lost is below.
+        (Standing::Running, _) => row.ceiling,
     }
 }
 

@@ -15,22 +15,9 @@ if position < seen then
   redis.call('HDEL', KEYS[1], 'generation')
   return {'lost'}
 end
-local time = redis.call('TIME')
-local clock = time[1] * 1000000 + time[2]
+local wall, steady, offset, clock = time_of(tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(log[5]),
+  tonumber(log[3]), tonumber(log[4]))
 local ms = math.floor(clock / 1000)
-local offset = tonumber(log[5])
-local wall, steady = tonumber(ARGV[4]), tonumber(ARGV[5])
-if not wall then
-  wall, steady = clock, clock - offset
-  local expected = tonumber(ARGV[6])
-  -- Somebody has set this server's clock: time goes on as the caller's own, steady one has. What lay on its way for long
-  -- expects too little.
-  if expected and (steady < expected - 1000000 or expected + 5000000 < steady) then
-    offset = clock - expected
-    steady = expected
-  end
-end
-wall, steady = math.max(wall, tonumber(log[3])), math.max(steady, tonumber(log[4]))
 local count, entries, ticked = tonumber(ARGV[12]), ARGV[13], tonumber(log[6])
 -- Nobody has asked for so long: no node was there, or this server was not.
 if 5000000 < steady - tonumber(log[4]) and (ARGV[4] == '' or redis.call('HEXISTS', KEYS[3], ARGV[3]) == 0) then
@@ -68,5 +55,6 @@ if ARGV[11] ~= '' then
     elseif nodes[at] ~= ARGV[3] then redis.call('PUBLISH', 'fc:node:' .. nodes[at], 'room ' .. KEYS[1]) end
   end
 end
-return {'ok', drains, text_wall, text_steady,
+-- Entries before an image are gone: by the position whoever has not seen them finds out.
+return {'ok', drains, text_wall, text_steady, position,
   redis.call('XRANGE', KEYS[2], '(' .. ARGV[2] .. '-1', '+', 'COUNT', ARGV[8])}

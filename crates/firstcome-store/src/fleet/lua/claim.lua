@@ -1,7 +1,7 @@
 -- Judges claims in their order, draws tickets, and appends what was accepted to the outbox as one entry.
 -- KEYS gate, users, keys, outbox
--- ARGV generation, position known to be in SQL, instant or '', node, lease_ms, backlog_max, count,
---      then for each claim: user, key or '', body, record
+-- ARGV generation, position known to be in SQL, instant or '', node, lease_ms, backlog_max, count, whether the caller can
+--      write to SQL, then for each claim: user, key or '', body, record
 local gate = redis.call('HMGET', KEYS[1], 'generation', 'ticket', 'void', 'position', 'limit', 'opens', 'expires',
   'deleted', 'version', 'last', 'node', 'until', 'clock')
 if gate[1] ~= ARGV[1] then return {'lost'} end
@@ -28,8 +28,8 @@ elseif expires ~= '' and tonumber(expires) <= now then closed = 'x' .. expires e
 local backlog, count = tonumber(ARGV[6]), tonumber(ARGV[7])
 local users, keys, key_at = {}, {}, {}
 for at = 1, count do
-  users[at] = ARGV[4 + 4 * at]
-  local key = ARGV[5 + 4 * at]
+  users[at] = ARGV[5 + 4 * at]
+  local key = ARGV[6 + 4 * at]
   if key ~= '' then
     keys[#keys + 1] = key
     key_at[at] = #keys
@@ -40,7 +40,7 @@ local known = #keys > 0 and redis.call('HMGET', KEYS[3], unpack(keys)) or {}
 local answers, drawn, drawn_keys, records, to_users, to_keys = {}, {}, {}, {}, {}, {}
 local first = ticket + 1
 for at = 1, count do
-  local user, key, body = users[at], ARGV[5 + 4 * at], ARGV[6 + 4 * at]
+  local user, key, body = users[at], ARGV[6 + 4 * at], ARGV[7 + 4 * at]
   local request = key ~= '' and (drawn_keys[key] or known[key_at[at]])
   local has = drawn[user] or held[at]
   if request then
@@ -58,7 +58,7 @@ for at = 1, count do
       drawn_keys[key] = body .. ':' .. ticket
       to_keys[#to_keys + 1], to_keys[#to_keys + 2] = key, drawn_keys[key]
     end
-    records[#records + 1] = ARGV[7 + 4 * at]
+    records[#records + 1] = ARGV[8 + 4 * at]
     answers[at] = 'n' .. ticket
   end
 end
@@ -73,9 +73,11 @@ if first <= ticket then
   redis.call('HSET', KEYS[1], 'ticket', ticket, 'last', last)
 end
 local drains = 0
--- A lease that ends later than any can is one from before somebody set the clock back.
+-- A lease that ends later than any can is one from before somebody set the clock back. Whoever cannot write gives it up.
 local ends, lease = tonumber(gate[12]), tonumber(ARGV[5])
-if position < ticket and (gate[11] == ARGV[4] or ends <= ms or ms + lease < ends) then
+if ARGV[8] == '0' then
+  if gate[11] == ARGV[4] then redis.call('HSET', KEYS[1], 'node', '', 'until', 0) end
+elseif position < ticket and (gate[11] == ARGV[4] or ends <= ms or ms + lease < ends) then
   drains = 1
   redis.call('HSET', KEYS[1], 'node', ARGV[4], 'until', string.format('%.0f', ms + lease))
 end

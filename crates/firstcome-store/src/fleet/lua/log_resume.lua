@@ -5,20 +5,8 @@
 local log = redis.call('HMGET', KEYS[1], 'generation', 'position', 'wall', 'steady', 'offset', 'run')
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
 if log[1] ~= ARGV[1] or log[6] == run or tonumber(log[2]) < tonumber(ARGV[2]) then return 0 end
-local time = redis.call('TIME')
-local clock = time[1] * 1000000 + time[2]
-local offset = tonumber(log[5])
-local wall, steady = tonumber(ARGV[3]), tonumber(ARGV[4])
-if not wall then
-  wall, steady = clock, clock - offset
-  local expected = tonumber(ARGV[5])
-  -- This server's clock need not be the other one's.
-  if expected and (steady < expected - 1000000 or expected + 5000000 < steady) then
-    offset = clock - expected
-    steady = expected
-  end
-end
-wall, steady = math.max(wall, tonumber(log[3])), math.max(steady, tonumber(log[4]))
+local wall, steady, offset = time_of(tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(log[5]),
+  tonumber(log[3]), tonumber(log[4]))
 local text_wall, text_steady = string.format('%.0f', wall), string.format('%.0f', steady)
 local position = log[2] + 1
 redis.call('XADD', KEYS[2], position .. '-1', 'first', position, 'wall', text_wall, 'steady', text_steady, 'entries', ARGV[7])

@@ -1,7 +1,7 @@
 -- Says how far SQL is, passes answers on, and gives what is to be written next.
 -- KEYS gate, users, keys, outbox
--- ARGV generation, node, position, issued, lease_ms, entries_max, number of tickets to forget,
---      ticket, user, key or '', body of each; then channel and message of each notice
+-- ARGV generation, node, position, issued, lease_ms, entries_max, number of tickets to forget, whether the caller can write
+--      to SQL, ticket, user, key or '', body of each; then channel and message of each notice
 local gate = redis.call('HMGET', KEYS[1], 'generation', 'ticket', 'position', 'node', 'until')
 if gate[1] ~= ARGV[1] then return {'lost'} end
 local ticket, position = tonumber(gate[2]), tonumber(ARGV[3])
@@ -11,11 +11,11 @@ if ticket < position then
 end
 local forget = tonumber(ARGV[7])
 for at = 1, forget do
-  local ticket, user, key, body = ARGV[4 + 4 * at], ARGV[5 + 4 * at], ARGV[6 + 4 * at], ARGV[7 + 4 * at]
+  local ticket, user, key, body = ARGV[5 + 4 * at], ARGV[6 + 4 * at], ARGV[7 + 4 * at], ARGV[8 + 4 * at]
   if redis.call('HGET', KEYS[2], user) == ticket then redis.call('HDEL', KEYS[2], user) end
   if key ~= '' and redis.call('HGET', KEYS[3], key) == body .. ':' .. ticket then redis.call('HDEL', KEYS[3], key) end
 end
-for at = 8 + 4 * forget, #ARGV, 2 do redis.call('PUBLISH', ARGV[at], ARGV[at + 1]) end
+for at = 9 + 4 * forget, #ARGV, 2 do redis.call('PUBLISH', ARGV[at], ARGV[at + 1]) end
 if position < tonumber(gate[3]) then return {'behind'} end
 if tonumber(gate[3]) < position then
   redis.call('HSET', KEYS[1], 'position', ARGV[3], 'void', string.format('%.0f', position - tonumber(ARGV[4])))
@@ -30,6 +30,11 @@ if gate[4] ~= ARGV[2] and ms < ends and ends <= ms + lease then return {'other'}
 if ticket == position then
   redis.call('HSET', KEYS[1], 'node', '', 'until', 0)
   return {'done'}
+end
+if ARGV[8] == '0' then
+  -- Somebody else may reach SQL, and asks when a claim waits there.
+  redis.call('HSET', KEYS[1], 'node', '', 'until', 0)
+  return {'left'}
 end
 redis.call('HSET', KEYS[1], 'node', ARGV[2], 'until', string.format('%.0f', ms + lease))
 return {'ok', gate[2], redis.call('XRANGE', KEYS[4], ARGV[3] .. '-1', '+', 'COUNT', ARGV[6])}

@@ -34,10 +34,34 @@ fn worst(found: &[Found]) -> Option<State> {
     found.iter().map(|found| found.state).filter(|state| state.needs_repair()).min_by_key(order)
 }
 
-/// Whether a claim may have been told that would be lost with the stream.
-fn may_lose(seen: &GateSeen, state: State) -> bool {
-    let breaks_off = matches!(state, State::Missing | State::OtherGeneration | State::Behind | State::Torn);
-    seen.row.is_early && breaks_off && (seen.has_entries || state == State::OtherGeneration)
+/// What is to be done instead, where a claim may have been told that a repair would lose.
+fn instead(seen: &GateSeen, state: State) -> Option<&'static str> {
+    let breaks_off = match state {
+        State::OtherGeneration => true,
+        State::Missing | State::Behind | State::Torn => seen.has_entries,
+        _ => false,
+    };
+    // Beside nodes there is hardly a moment at which nothing is on its way.
+    let is_made_anew = match state {
+        State::Miscounted => true,
+        State::OtherSettings => !seen.has_older_settings,
+        _ => false,
+    };
+    if !seen.row.is_early {
+        None
+    } else if breaks_off {
+        Some(
+            "its claims are told before the database has them, and those in this stream would be lost: bring back the Redis that \
+             had them if there is one; the next claim makes the gate anew without them",
+        )
+    } else if is_made_anew {
+        Some(
+            "its claims are told before the database has them, and those on their way would be lost with the gate: give the coupon \
+             the durability sql, run this again when nothing waits, and give it back",
+        )
+    } else {
+        None
+    }
 }
 
 /// What was done, each once.
@@ -45,9 +69,8 @@ fn may_lose(seen: &GateSeen, state: State) -> bool {
 struct Done(Vec<String>);
 
 impl Done {
-    fn note(&mut self, what: impl Into<String>) {
-        let what = what.into();
-        if self.0.last() != Some(&what) {
+    fn note(&mut self, what: Option<String>) {
+        if let Some(what) = what.filter(|what| self.0.last() != Some(what)) {
             self.0.push(what);
         }
     }
@@ -59,72 +82,88 @@ impl Done {
 }
 
 impl<D: Held + Snapshot> Hands<D> {
-    /// Repairs a gate, step by step, until all agrees.
-    pub(super) async fn gate(&self, survey: &mut Survey<D>, mut seen: GateSeen) -> Result<Repair, FleetError> {
+    /// Repairs a gate, step by step, until all agrees. What was found before may be long ago: it is looked at before each step.
+    pub(super) async fn gate(&self, survey: &mut Survey<D>, id: i64) -> Result<Repair, FleetError> {
         let mut done = Done::default();
-        let id = seen.row.id;
-        let mut was_drained = false;
-        for _ in 0..STEPS_MAX {
+        let (mut was_drained, mut steps, mut strays) = (false, 0, u64::MAX);
+        loop {
+            let Some(seen) = survey.gate(id, Users::OfBoth).await? else { return Ok(done.repair()) };
             let Some(state) = worst(&seen.found) else { return Ok(done.repair()) };
-            if may_lose(&seen, state) {
-                let advice = "its claims are told before the database has them, and those in this stream would be lost: bring back \
-                              the Redis that had them if there is one; the next claim makes the gate anew without them";
+            if let Some(advice) = instead(&seen, state) {
                 return Ok(Repair::Advice(advice.to_owned()));
+            }
+            // Each time some thousand are forgotten: that takes as long as there are fewer of them.
+            let left =
+                seen.found.iter().find(|found| found.state == State::UserNotInSql).map_or(0, |found| found.count);
+            steps += u32::from(state != State::UserNotInSql || strays <= left);
+            strays = left;
+            if STEPS_MAX < steps {
+                return Ok(Repair::Failed(says(&seen.found)));
             }
             match self.gate_step(&seen, state, &mut was_drained).await {
                 Ok(what) => done.note(what),
                 Err(error) => return Ok(Repair::Failed(error.to_string())),
             }
-            match survey.gate(id, Users::OfBoth).await? {
-                Some(again) => seen = again,
-                None => break,
-            }
         }
-        let rest = seen.found.iter().map(|found| found.says.as_str()).collect::<Vec<_>>().join("; ");
-        Ok(if worst(&seen.found).is_none() { done.repair() } else { Repair::Failed(rest) })
     }
 
-    async fn gate_step(&self, seen: &GateSeen, state: State, was_drained: &mut bool) -> Result<String, StoreError> {
+    /// Nothing if another generation has begun since it was looked at.
+    async fn gate_step(
+        &self,
+        seen: &GateSeen,
+        state: State,
+        was_drained: &mut bool,
+    ) -> Result<Option<String>, StoreError> {
         let node = &self.node;
-        let cell = node.keep(node.truth.coupon_again(seen.row.id).await?);
+        let row = node.truth.coupon_again(seen.row.id).await?;
+        if row.generation != seen.row.generation {
+            return Ok(None);
+        }
+        let cell = node.keep(row);
         let anew = || format!("made anew from the database, as generation {}", cell.position().0);
-        match state {
+        let done = match state {
             State::Missing | State::OtherGeneration | State::Behind => {
                 node.mend(&cell).await?;
-                Ok(anew())
+                anew()
             }
             // What still follows is written, as a node would.
             State::Torn if !std::mem::replace(was_drained, true) => {
                 let drained = node.drain_all(&cell).await;
-                Ok(if drained.is_ok() { "drained, as far as it could be".to_owned() } else { "looked at".to_owned() })
+                if drained.is_ok() { "drained, as far as it could be".to_owned() } else { "looked at".to_owned() }
             }
             State::Undrained | State::UnreadableEntry => {
                 node.drain_all(&cell).await?;
-                Ok("drained".to_owned())
+                "drained".to_owned()
+            }
+            State::OtherSettings if seen.has_older_settings => {
+                node.mend(&cell).await?;
+                "the settings of the database were put in force".to_owned()
             }
             State::UserNotInGate => {
                 node.refill(&cell).await?;
-                Ok("who has a claim was brought in".to_owned())
+                "who has a claim was brought in".to_owned()
             }
             State::UserNotInSql => {
                 for stray in &seen.strays {
                     node.gate.forget(cell.keys, seen.row.generation, stray).await?;
                 }
-                Ok("who has no claim was forgotten".to_owned())
+                "who has no claim was forgotten".to_owned()
             }
             _ => {
                 node.renew(&cell).await?;
-                Ok(anew())
+                anew()
             }
-        }
+        };
+        Ok(Some(done))
     }
 
-    /// Repairs a log, step by step, until all agrees.
-    pub(super) async fn log(&self, survey: &mut Survey<D>, id: i64, mut seen: LogSeen) -> Result<Repair, FleetError> {
+    /// Repairs a log, step by step, until all agrees. It is looked at before each step.
+    pub(super) async fn log(&self, survey: &mut Survey<D>, id: i64) -> Result<Repair, FleetError> {
         let mut done = Done::default();
+        let Some(mut seen) = survey.log(id).await? else { return Ok(done.repair()) };
         for _ in 0..STEPS_MAX {
             let Some(state) = worst(&seen.found) else { return Ok(done.repair()) };
-            match self.log_step(id, state).await {
+            match self.log_step(id, &seen, state).await {
                 Ok(what) => done.note(what),
                 Err(error) => return Ok(Repair::Failed(error.to_string())),
             }
@@ -141,23 +180,29 @@ impl<D: Held + Snapshot> Hands<D> {
                 sleep(PAUSE).await;
             }
         }
-        let rest = seen.found.iter().map(|found| found.says.as_str()).collect::<Vec<_>>().join("; ");
-        Ok(if worst(&seen.found).is_none() { done.repair() } else { Repair::Failed(rest) })
+        Ok(if worst(&seen.found).is_none() { done.repair() } else { Repair::Failed(says(&seen.found)) })
     }
 
-    async fn log_step(&self, id: i64, state: State) -> Result<String, StoreError> {
+    /// Nothing if another generation has begun since it was looked at.
+    async fn log_step(&self, id: i64, seen: &LogSeen, state: State) -> Result<Option<String>, StoreError> {
         let node = &self.node;
         let row = node.truth.room_again(id).await?;
-        let generation = row.generation;
+        if row.generation != seen.generation {
+            return Ok(None);
+        }
         let cell = node.keep_room(row);
         if state == State::Undrained {
             node.see(&cell).await?;
-            return Ok("written to the database".to_owned());
+            return Ok(Some("written to the database".to_owned()));
         }
         if matches!(state, State::Torn | State::Differs) {
-            cell.distrust(generation);
+            cell.distrust(seen.generation);
         }
         node.mend_room(&cell).await?;
-        Ok("made anew from the database".to_owned())
+        Ok(Some("made anew from the database".to_owned()))
     }
+}
+
+fn says(found: &[Found]) -> String {
+    found.iter().map(|found| found.says.as_str()).collect::<Vec<_>>().join("; ")
 }

@@ -1,18 +1,19 @@
 //! One room as this node has it: a copy that follows the log, and what of its visitors the log does not know yet.
 
+use super::follow::play;
 use super::log::{Item, Keys};
 use crate::edge::{Stopwatch, draw_hasher};
 use crate::error::StoreError;
 use crate::fleet::lane::Lane;
 use crate::fleet::truth::RoomRow;
 use crate::ticket::TicketKey;
-use firstcome_core::room::replica::{Applied, Entry, Outcome, Replica};
+use firstcome_core::room::replica::{Applied, Entry, Replica};
 use firstcome_core::room::{Change, Number, Poll, TicketState, TicketView};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::RandomState;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
@@ -37,8 +38,16 @@ const REFUSED_MAX: Duration = Duration::from_secs(4);
 /// So often a copy is made anew from the image before the log is held to be wrong.
 const BROKEN_MAX: u32 = 2;
 
-/// What an order led to: the generation of the log, and what its entry led to there.
-pub(super) type Told = Option<(i64, Applied)>;
+/// Which log, and which branch of it: see [`super::mend`]. What an entry led to in one says nothing of another, in which it may
+/// be lost, though generation and positions are the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct LogId {
+    pub(super) generation: i64,
+    pub(super) branch: u64,
+}
+
+/// What an order led to: the log, and what its entry led to there.
+pub(super) type Told = Option<(LogId, Applied)>;
 
 /// What somebody wants of the log.
 pub(super) struct Order {
@@ -58,10 +67,10 @@ pub(super) enum Want {
     Say(Said),
 }
 
-/// What SQL holds of a generation.
+/// What SQL holds of a log.
 #[derive(Clone)]
 pub(super) struct Said {
-    pub(super) generation: i64,
+    pub(super) log: LogId,
     pub(super) position: u64,
     pub(super) entries: Vec<Entry>,
 }
@@ -85,9 +94,7 @@ struct Contacts {
 
 /// The copy, and how new it is.
 pub(super) struct Copy {
-    pub(super) generation: i64,
-    /// Another one each time that the server was found to be another: see [`super::mend`].
-    pub(super) branch: u64,
+    pub(super) log: LogId,
     pub(super) replica: Replica,
     /// Whether the log has answered: an image's time may be long ago.
     is_heard: bool,
@@ -98,7 +105,7 @@ pub(super) struct Copy {
     asked_at: Stopwatch,
     contacts: Contacts,
     /// Requests whose entries are on their way.
-    pub(super) asked: HashMap<u64, oneshot::Sender<(i64, Applied)>, RandomState>,
+    pub(super) asked: HashMap<u64, oneshot::Sender<(LogId, Applied)>, RandomState>,
     changes: Vec<Change>,
     /// Bytes of entries since the last image, and of that image.
     pub(super) bytes: usize,
@@ -108,7 +115,7 @@ pub(super) struct Copy {
 /// How far this copy is, for those who wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Progress {
-    pub(super) generation: i64,
+    pub(super) log: LogId,
     pub(super) durable: u64,
     /// Whether a number may be drawn.
     pub(super) has_number: bool,
@@ -158,12 +165,11 @@ pub(in crate::fleet) struct RoomCell {
 }
 
 impl Copy {
-    pub(super) fn new(generation: i64, branch: u64, replica: Replica, image_bytes: usize) -> Self {
+    pub(super) fn new(log: LogId, replica: Replica, image_bytes: usize) -> Self {
         let contacts = Contacts { slots: HashMap::with_hasher(draw_hasher()), ..Contacts::default() };
         let now = replica.now();
         Self {
-            generation,
-            branch,
+            log,
             replica,
             is_heard: false,
             now,
@@ -218,24 +224,14 @@ impl Copy {
 
     /// Applies what came. An error if it does not follow, or the copy turns out to be wrong.
     pub(super) fn apply(&mut self, items: Vec<Item>) -> Result<(), Broken> {
-        for Item { first, now, entries, bytes } in items {
-            self.bytes += bytes;
-            for (position, entry) in (first..).zip(&entries) {
-                if position <= self.replica.position() {
-                    continue;
-                }
-                self.changes.clear();
-                let applied = self.replica.apply(position, now, entry, &mut self.changes).map_err(|_| Broken)?;
-                if applied.outcome == Outcome::Diverged {
-                    return Err(Broken);
-                }
-                if let Some(tell) = entry.tag().and_then(|tag| self.asked.remove(&tag)) {
-                    // Whoever has gone does not hear it.
-                    let _ = tell.send((self.generation, applied));
-                }
+        self.bytes += items.iter().map(|item| item.bytes).sum::<usize>();
+        let Self { replica, changes, asked, log, .. } = self;
+        play(replica, items, changes, |entry, applied| {
+            if let Some(tell) = entry.tag().and_then(|tag| asked.remove(&tag)) {
+                // Whoever has gone does not hear it.
+                let _ = tell.send((*log, applied));
             }
-        }
-        Ok(())
+        })
     }
 
     /// What a poll of a ticket is told. Counts as a contact, of which the log hears later.
@@ -315,13 +311,14 @@ impl Copy {
     pub(super) fn progress(&self) -> Progress {
         let replica = &self.replica;
         let has_number = replica.room().drawn() < replica.ceiling();
-        Progress { generation: self.generation, durable: replica.durable(), has_number }
+        Progress { log: self.log, durable: replica.durable(), has_number }
     }
 }
 
 impl RoomCell {
     pub(in crate::fleet) fn new(row: RoomRow) -> Self {
-        let (progress, _) = watch::channel(Progress { generation: 0, durable: 0, has_number: false });
+        let none = LogId { generation: 0, branch: 0 };
+        let (progress, _) = watch::channel(Progress { log: none, durable: 0, has_number: false });
         Self {
             keys: Keys { room: row.id },
             ticket_key: row.ticket_key.clone(),
@@ -347,7 +344,7 @@ impl RoomCell {
         })
     }
 
-    /// Notes whether SQL took what was to be written.
+    /// Notes whether SQL took what was to be written, or showed what has to be known for that.
     pub(super) fn note_write(&self, is_written: bool) {
         let mut since = self.refused_since.lock();
         match &*since {
@@ -366,6 +363,7 @@ impl RoomCell {
     /// Holds the log of a generation to be wrong: whoever looks next makes it anew.
     pub(in crate::fleet) fn distrust(&self, generation: i64) {
         *self.broken.lock() = (generation, BROKEN_MAX);
+        self.trusted.store(u64::MAX, Ordering::Relaxed);
     }
 
     /// Notes that the log fits the copy.
@@ -379,19 +377,20 @@ impl RoomCell {
         of == generation && BROKEN_MAX <= times
     }
 
-    /// Waits until a number may be drawn in a generation's log, or another generation has begun.
-    pub(super) async fn has_number(&self, generation: i64) {
-        let there = |now: &Progress| now.generation != generation || now.has_number;
+    /// Waits until a number may be drawn in a log, or another log or branch has begun.
+    pub(super) async fn has_number(&self, log: LogId) {
+        let there = |now: &Progress| now.log != log || now.has_number;
         // It is there as long as the room is.
         let _ = self.progress.subscribe().wait_for(there).await;
     }
 
-    /// Waits until all up to a position of a generation's log is durable. False if another generation has begun.
-    pub(super) async fn durable(&self, generation: i64, position: u64) -> bool {
+    /// Waits until all up to a position of a log is durable. False if another log or branch has begun: it may lack that, and have
+    /// gone past the same position all the same.
+    pub(super) async fn durable(&self, log: LogId, position: u64) -> bool {
         let mut progress = self.progress.subscribe();
-        let there = |now: &Progress| now.generation != generation || position <= now.durable;
+        let there = |now: &Progress| now.log != log || position <= now.durable;
         match progress.wait_for(there).await {
-            Ok(now) => now.generation == generation,
+            Ok(now) => now.log == log,
             Err(_) => false,
         }
     }

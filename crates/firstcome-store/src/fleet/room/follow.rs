@@ -1,53 +1,97 @@
 //! A copy of a room by its log, for whoever only looks.
 
-use super::log::{ITEMS_MAX, Item, Keys};
-use crate::edge::draw_hasher;
+use super::cell::Broken;
+use super::log::{ITEMS_MAX, Item, Keys, Part};
+use crate::edge::{draw_hasher, draw_pause};
 use crate::fleet::Node;
 use crate::fleet::truth::{Held, RoomRow};
 use crate::redis::LinkError;
-use firstcome_core::room::replica::Replica;
+use firstcome_core::room::Change;
+use firstcome_core::room::replica::{Applied, Entry, Outcome, Replica};
+use std::time::Duration;
+use tokio::time::sleep;
 
-/// How often it is begun anew, when the log was trimmed meanwhile.
-const TRIES: usize = 5;
+/// How often it is begun anew: when the log was trimmed meanwhile, or Redis gave no answer.
+const TRIES: u32 = 5;
+/// Before it is begun anew after an error, each time so much longer. A random part of it is taken.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a log says of a room.
+pub(in crate::fleet) struct Followed {
+    pub(in crate::fleet) replica: Replica,
+    /// Whether the server that gave it may have forgotten its end, as after a start from a snapshot or a fail-over: numbers
+    /// above those that are drawn here may have been told, up to the ceiling in SQL.
+    pub(in crate::fleet) lacks_end: bool,
+}
+
+/// Applies what came, and tells what each entry has led to. An error if it does not follow, or says that another room is in
+/// SQL.
+pub(super) fn play(
+    replica: &mut Replica,
+    items: Vec<Item>,
+    changes: &mut Vec<Change>,
+    mut tell: impl FnMut(&Entry, Applied),
+) -> Result<(), Broken> {
+    for Item { first, now, entries, .. } in items {
+        for (position, entry) in (first..).zip(&entries) {
+            if position <= replica.position() {
+                continue;
+            }
+            changes.clear();
+            let applied = replica.apply(position, now, entry, changes).map_err(|_| Broken)?;
+            if applied.outcome == Outcome::Diverged {
+                return Err(Broken);
+            }
+            tell(entry, applied);
+        }
+    }
+    Ok(())
+}
 
 impl<D: Held> Node<D> {
-    /// The room as of the end of its log; `None` if the log is not that of SQL, or cannot be read: then nobody knows more than SQL
+    /// The room as of the end of its log; `None` if the log is not that of SQL, or breaks off: then nobody knows more than SQL
     /// does. Changes nothing.
-    pub(in crate::fleet) async fn follow_log(&self, row: &RoomRow) -> Option<Replica> {
+    ///
+    /// An error is that of a server that gives no answer, also when it was asked again: others would know then.
+    pub(in crate::fleet) async fn follow_log(&self, row: &RoomRow) -> Result<Option<Followed>, LinkError> {
         let keys = Keys { room: row.id };
-        for _ in 0..TRIES {
+        let mut failed = None;
+        for again in 1..=TRIES {
             match self.try_follow(keys, row).await {
-                Ok(Some(replica)) => return Some(replica).filter(|replica| row.position <= replica.position()),
-                Ok(None) => {}
-                Err(_) => return None,
+                Ok(Some(followed)) if row.position <= followed.replica.position() => return Ok(Some(followed)),
+                // What is behind SQL does not come to it.
+                Ok(Some(_)) => return Ok(None),
+                Ok(None) => failed = None,
+                Err(error) => {
+                    failed = Some(error);
+                    sleep(draw_pause(PAUSE * again)).await;
+                }
             }
         }
-        None
+        failed.map_or(Ok(None), Err)
     }
 
-    async fn try_follow(&self, keys: Keys, row: &RoomRow) -> Result<Option<Replica>, LinkError> {
+    /// Once; nothing if an image or another log took the place of this one meanwhile, or something of it is gone.
+    async fn try_follow(&self, keys: Keys, row: &RoomRow) -> Result<Option<Followed>, LinkError> {
         let image = self.gate.load_image(keys, row.generation).await?;
         let Ok(mut replica) = Replica::from_image(&image.bytes, draw_hasher()) else { return Ok(None) };
         let mut changes = Vec::new();
         loop {
-            let Some(items) = self.gate.read_log(keys, row.generation, replica.position()).await? else {
+            let Some(part) = self.gate.read_log(keys, row.generation, replica.position()).await? else {
                 return Ok(None);
             };
+            let Part { position, branch, is_same_run, items } = part;
+            let Some(items) = items.filter(|_| branch == image.branch) else { return Ok(None) };
             let is_all = items.len() < ITEMS_MAX;
-            for Item { first, now, entries, .. } in items {
-                for (position, entry) in (first..).zip(&entries) {
-                    if position <= replica.position() {
-                        continue;
-                    }
-                    changes.clear();
-                    if replica.apply(position, now, entry, &mut changes).is_err() {
-                        return Ok(None);
-                    }
-                }
+            if play(&mut replica, items, &mut changes, |_, _| ()).is_err() {
+                return Ok(None);
             }
-            if is_all {
-                return Ok(Some(replica));
+            if !is_all {
+                continue;
             }
+            // A server that forgot the end while it was read gives less than was read before.
+            let is_whole = position <= replica.position();
+            return Ok(is_whole.then_some(Followed { replica, lacks_end: !is_same_run }));
         }
     }
 }

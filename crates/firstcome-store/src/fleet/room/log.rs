@@ -8,6 +8,7 @@
 //! | `fc:{rN}:nodes` | who was heard of, and when |
 //! | `fc:{rN}:lease` | who makes the log anew |
 
+use super::cell::LogId;
 use crate::fleet::gate::{Gate, LEASE_MS, number, parts_of, unreadable};
 use crate::fleet::outbox::bytes_of;
 use crate::redis::{Invocation, LinkError, Script};
@@ -16,14 +17,14 @@ use firstcome_core::time::{Now, Steady, Timestamp};
 use redis::Value;
 use std::fmt;
 
-static APPEND: Script = Script::new(include_str!("../lua/append.lua"));
+static APPEND: Script = Script::new(concat!(include_str!("../lua/clock.lua"), include_str!("../lua/append.lua")));
 static PROBE: Script = Script::new(include_str!("../lua/log_probe.lua"));
 static SEIZE: Script = Script::new(include_str!("../lua/seize.lua"));
 static UNSEIZE: Script = Script::new(include_str!("../lua/unseize.lua"));
 static OPEN: Script = Script::new(include_str!("../lua/log_open.lua"));
 static IMAGE: Script = Script::new(include_str!("../lua/log_image.lua"));
 static READ: Script = Script::new(include_str!("../lua/log_read.lua"));
-static RESUME: Script = Script::new(include_str!("../lua/log_resume.lua"));
+static RESUME: Script = Script::new(concat!(include_str!("../lua/clock.lua"), include_str!("../lua/log_resume.lua")));
 static LOAD: Script = Script::new(include_str!("../lua/log_load.lua"));
 
 /// Items in one answer.
@@ -72,9 +73,8 @@ pub(super) enum Tick {
 
 /// What one call appends.
 pub(super) struct Append<'a> {
-    pub(super) generation: i64,
-    /// The branch that the caller's copy follows.
-    pub(super) branch: u64,
+    /// That which the caller's copy follows.
+    pub(super) log: LogId,
     /// The position up to which the caller has applied entries.
     pub(super) seen: u64,
     /// The time, if it is given.
@@ -94,6 +94,8 @@ pub(super) struct Appended {
     /// Whether this node is the one to write to SQL.
     pub(super) drains: bool,
     pub(super) now: Now,
+    /// How far the log has gone.
+    pub(super) position: u64,
     /// `None` if something among them is no item of ours.
     pub(super) items: Option<Vec<Item>>,
 }
@@ -114,6 +116,17 @@ pub(super) struct Probe {
 pub(in crate::fleet) struct Image {
     pub(super) branch: u64,
     pub(in crate::fleet) bytes: Vec<u8>,
+}
+
+/// Some of a log, for whoever only looks.
+pub(super) struct Part {
+    /// How far the log has gone.
+    pub(super) position: u64,
+    pub(super) branch: u64,
+    /// See [`Probe::is_same_run`].
+    pub(super) is_same_run: bool,
+    /// At most [`ITEMS_MAX`]; `None` if something among them is no item of ours.
+    pub(super) items: Option<Vec<Item>>,
 }
 
 /// What goes on in a log of which the end may be lost.
@@ -160,6 +173,11 @@ fn read(mut bytes: &[u8]) -> Option<Vec<Entry>> {
     bytes.is_empty().then_some(entries)
 }
 
+/// A branch as it stands in the log.
+fn branch_of(word: &[u8]) -> Option<u64> {
+    u64::from_str_radix(str::from_utf8(word).ok()?, 16).ok()
+}
+
 /// An item as the server gives it; `None` if it is none of ours.
 pub(in crate::fleet) fn item(value: Value) -> Option<Item> {
     let Value::Array(parts) = value else { return None };
@@ -189,8 +207,8 @@ impl Gate {
     /// behind what the caller has seen or of another branch, or the server is another one than that which wrote it.
     pub(super) async fn append(&self, keys: Keys, append: &Append<'_>) -> Result<Option<Appended>, LinkError> {
         let mut run = APPEND.with_keys(3);
-        run.add(keys.key("log")).add(keys.of("entries", append.generation)).add(keys.key("nodes"));
-        run.add(append.generation).add(append.seen).add(&self.node);
+        run.add(keys.key("log")).add(keys.of("entries", append.log.generation)).add(keys.key("nodes"));
+        run.add(append.log.generation).add(append.seen).add(&self.node);
         add_time(&mut run, append.now, append.expected);
         let mut tick = Vec::new();
         put(&mut tick, &Entry::Tick);
@@ -211,20 +229,21 @@ impl Gate {
         run.add(append.entries.len()).add_bytes(&entries).add(u8::from(is_awaited));
         let mut resumed = Vec::new();
         put(&mut resumed, &Entry::Resumed);
-        run.add_bytes(&resumed).add(format_args!("{:016x}", append.branch)).add(u8::from(append.may_write));
+        run.add_bytes(&resumed).add(format_args!("{:016x}", append.log.branch)).add(u8::from(append.may_write));
         let mut parts = parts_of(self.link.invoke(&run).await?).ok_or_else(unreadable)?;
         if parts.len() == 1 {
             return Ok(None);
         }
         let items = parts.pop().and_then(parts_of).ok_or_else(unreadable)?;
-        let [_, drains, wall, steady] = <[Value; 4]>::try_from(parts).map_err(|_| unreadable())?;
+        let [_, drains, wall, steady, position] = <[Value; 5]>::try_from(parts).map_err(|_| unreadable())?;
         let now = || {
             let wall = Timestamp::from_us(number(wall)?)?;
             Some(Now { wall, steady: Steady::from_us(number(steady)?) })
         };
         let now = now().ok_or_else(unreadable)?;
+        let position = number(position).and_then(|position| u64::try_from(position).ok()).ok_or_else(unreadable)?;
         let items = items.into_iter().map(item).collect();
-        Ok(Some(Appended { drains: number(drains) == Some(1), now, items }))
+        Ok(Some(Appended { drains: number(drains) == Some(1), now, position, items }))
     }
 
     /// Looks what there is. Changes nothing.
@@ -307,18 +326,17 @@ impl Gate {
         self.link.invoke(&run).await.map(drop)
     }
 
-    /// Entries after a position, without taking part in anything: at most [`ITEMS_MAX`] items. `None` if something among them is
-    /// no item of ours.
-    pub(super) async fn read_log(
-        &self,
-        keys: Keys,
-        generation: i64,
-        seen: u64,
-    ) -> Result<Option<Vec<Item>>, LinkError> {
+    /// Entries after a position, and whose log they are of, without taking part in anything. `None` if there is no such log.
+    pub(super) async fn read_log(&self, keys: Keys, generation: i64, seen: u64) -> Result<Option<Part>, LinkError> {
         let mut run = READ.with_keys(2);
         run.add(keys.key("log")).add(keys.of("entries", generation)).add(generation).add(seen).add(ITEMS_MAX);
-        let items = parts_of(self.link.invoke(&run).await?).ok_or_else(unreadable)?;
-        Ok(items.into_iter().map(item).collect())
+        let parts = parts_of(self.link.invoke(&run).await?).ok_or_else(unreadable)?;
+        let Ok([position, branch, is_same_run, items]) = <[Value; 4]>::try_from(parts) else { return Ok(None) };
+        let position = number(position).and_then(|position| u64::try_from(position).ok());
+        let items = parts_of(items).ok_or_else(unreadable)?.into_iter().map(item).collect();
+        let branch = bytes_of(branch).as_deref().and_then(branch_of).unwrap_or_default();
+        let is_same_run = number(is_same_run) == Some(1);
+        Ok(position.map(|position| Part { position, branch, is_same_run, items }))
     }
 
     /// The image, and the branch of the log now; empty if there is none.
@@ -326,7 +344,7 @@ impl Gate {
         let mut run = LOAD.with_keys(2);
         let run = run.add(keys.key("log")).add(keys.of("image", generation)).add(generation);
         let mut parts = parts_of(self.link.invoke(run).await?).ok_or_else(unreadable)?.into_iter().map(bytes_of);
-        let branch = parts.next().flatten().and_then(|word| u64::from_str_radix(str::from_utf8(&word).ok()?, 16).ok());
+        let branch = parts.next().flatten().as_deref().and_then(branch_of);
         // Without an image the branch does not matter.
         Ok(Image { branch: branch.unwrap_or_default(), bytes: parts.flatten().flatten().collect() })
     }

@@ -10,7 +10,7 @@
 //! as another *branch*, in which all of them are unknown ([`Entry::Lost`](firstcome_core::room::replica::Entry::Lost)). A copy
 //! that saw the end is of the old branch, and may neither append nor keep an image.
 
-use super::cell::{Copy, RoomCell};
+use super::cell::{Copy, LogId, RoomCell};
 use super::log::{Keys, Opening, Probe, Resume};
 use super::orders::unavailable;
 use super::tag;
@@ -61,8 +61,12 @@ impl<D: Held> Node<D> {
             let probe = self.gate.probe_log(cell.keys, row.generation).await?;
             if is_whole(&probe, &row) && !cell.distrusts(row.generation) {
                 if !probe.is_same_run {
-                    self.resume_log(cell, &row).await?;
+                    // The server may have been gone for long since SQL was asked, and others may have written meanwhile.
                     row = self.truth.room_again(cell.keys.room).await?;
+                    if is_whole(&probe, &row) {
+                        self.resume_log(cell, &row).await?;
+                        row = self.truth.room_again(cell.keys.room).await?;
+                    }
                     continue;
                 }
                 if self.copy_log(cell, &row).await? {
@@ -89,8 +93,10 @@ impl<D: Held> Node<D> {
 
     /// Goes on with a log whose end may be lost, unless another node has just done so.
     ///
-    /// Numbers above the ceiling that was read here are drawn by nobody who has not raised it in SQL, and whoever raises it
-    /// there finds position and digest of one branch: the other one learns of it when it writes next, and is thrown away.
+    /// Others may still go on with the branch before: on a server that was replaced and does not know it. Nothing keeps them from
+    /// writing to SQL what both branches have, nor from raising the ceiling with it; but each write moves the position, so
+    /// one raise is one branch's. Whoever finds a raise that it has not made itself draws none of those numbers, and raises
+    /// once more ([`super::scribe`]). The first write of what only one branch has throws the other one away.
     async fn resume_log(&self, cell: &RoomCell, row: &RoomRow) -> Result<(), StoreError> {
         let now = self.truth.time.both();
         let expected = cell.copy.lock().as_ref().and_then(|copy| copy.expected(now));
@@ -106,7 +112,7 @@ impl<D: Held> Node<D> {
     /// Makes sure that this node has a copy of this log; false if its image is not there any more, or is none.
     async fn copy_log(&self, cell: &RoomCell, row: &RoomRow) -> Result<bool, StoreError> {
         let is_there =
-            |copy: &Copy| copy.generation == row.generation && cell.trusted.load(Ordering::Relaxed) != u64::MAX;
+            |copy: &Copy| copy.log.generation == row.generation && cell.trusted.load(Ordering::Relaxed) != u64::MAX;
         if cell.copy.lock().as_ref().is_some_and(is_there) {
             return Ok(true);
         }
@@ -117,7 +123,8 @@ impl<D: Held> Node<D> {
             return Ok(false);
         };
         let mut copy = cell.copy.lock();
-        let mut fresh = Copy::new(row.generation, image.branch, replica, image.bytes.len());
+        let log = LogId { generation: row.generation, branch: image.branch };
+        let mut fresh = Copy::new(log, replica, image.bytes.len());
         if let Some(old) = copy.take() {
             // Their entries are appended again, with the same tags.
             fresh.asked = old.asked;
@@ -143,11 +150,21 @@ impl<D: Held> Node<D> {
             return Ok(false);
         }
         // A large room takes longer than the lease.
-        let _renewal = self.keep_lease(cell.keys);
+        let renewal = self.keep_lease(cell.keys);
+        let made = self.rebuild_leased(cell, row, probe).await;
+        drop(renewal);
+        if !matches!(made, Ok(true)) {
+            // Others need not wait until it is over. If this fails, they do.
+            let _ = self.gate.unseize_log(cell.keys).await;
+        }
+        made
+    }
+
+    /// The same under the lease, which opening the log ends.
+    async fn rebuild_leased(&self, cell: &RoomCell, row: &RoomRow, probe: &Probe) -> Result<bool, StoreError> {
         // Whoever had the lease before may just have opened it: to begin yet another would lose who has come back.
         let is_right = !cell.distrusts(row.generation);
         if is_right && is_whole(&self.gate.probe_log(cell.keys, row.generation).await?, row) {
-            self.gate.unseize_log(cell.keys).await?;
             return Ok(false);
         }
         let before = row.generation;

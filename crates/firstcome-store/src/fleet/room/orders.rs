@@ -1,6 +1,6 @@
 //! What this node wants of a room: appended to its log together with whatever else is wanted meanwhile, and applied here.
 
-use super::cell::{Broken, Copy, Order, RoomCell, Told, Want};
+use super::cell::{Broken, LogId, Order, RoomCell, Told, Want};
 use super::log::{Append, ITEMS_MAX, Tick};
 use super::scribe;
 use crate::edge::Stopwatch;
@@ -32,7 +32,7 @@ impl<D: Held> Node<D> {
         self: &Arc<Self>,
         cell: &Arc<RoomCell>,
         entry: Entry,
-    ) -> Result<(i64, Applied), StoreError> {
+    ) -> Result<(LogId, Applied), StoreError> {
         self.order(cell, Want::Append(entry)).await?.ok_or(StoreError::Unknown)
     }
 
@@ -82,7 +82,7 @@ impl<D: Held> Node<D> {
         let with_tick = orders.iter().any(|order| matches!(order.want, Want::Tick));
         let mut entries: Vec<Entry> = Vec::new();
         let mut durable = None;
-        let (generation, branch, mut seen, expected, tick_us) = {
+        let (log, mut seen, expected, tick_us) = {
             let mut copy = cell.copy.lock();
             let Some(copy) = &mut *copy else { return Ok(false) };
             // Those who were here before came before.
@@ -90,7 +90,7 @@ impl<D: Held> Node<D> {
             for order in orders {
                 match &order.want {
                     Want::Append(entry) => entries.push(entry.clone()),
-                    Want::Say(said) if said.generation == copy.generation => {
+                    Want::Say(said) if said.log == copy.log => {
                         entries.extend(said.entries.iter().cloned());
                         durable = durable.max(Some(said.position));
                     }
@@ -98,26 +98,27 @@ impl<D: Held> Node<D> {
                 }
             }
             let tick_us = copy.replica.room().next_tick_us().unwrap_or(TICK_US_MAX).min(TICK_US_MAX);
-            (copy.generation, copy.branch, copy.replica.position(), copy.expected(given), tick_us)
+            (copy.log, copy.replica.position(), copy.expected(given), tick_us)
         };
         let tick = if with_tick { Tick::Now } else { Tick::After(tick_us) };
         let may_write = cell.may_write();
-        let mut append =
-            Append { generation, branch, seen, now: given, expected, tick, durable, may_write, entries: &entries };
+        let mut append = Append { log, seen, now: given, expected, tick, durable, may_write, entries: &entries };
         loop {
             let asked_at = Stopwatch::start();
             let Some(appended) = self.gate.append(cell.keys, &append).await? else { return Ok(false) };
             let Some(items) = appended.items else {
-                cell.break_off(generation);
+                cell.break_off(log.generation);
                 return Ok(false);
             };
             let is_all = items.len() < ITEMS_MAX;
             {
                 let mut copy = cell.copy.lock();
-                let is_same = |copy: &&mut Copy| (copy.generation, copy.branch) == (generation, branch);
-                let Some(copy) = copy.as_mut().filter(is_same) else { return Ok(false) };
-                if let Err(Broken) = copy.apply(items) {
-                    cell.break_off(generation);
+                let Some(copy) = copy.as_mut().filter(|copy| copy.log == log) else { return Ok(false) };
+                let is_applied = copy.apply(items);
+                // What an image stands for is not in the log any more: that nothing came does not say that nothing happened.
+                let is_behind = is_all && copy.replica.position() != appended.position;
+                if is_behind || matches!(is_applied, Err(Broken)) {
+                    cell.break_off(log.generation);
                     return Ok(false);
                 }
                 if is_all {

@@ -1,7 +1,12 @@
 //! Writes down in SQL what has to outlive the log of a room, one node at a time, and says in the log how far it has come.
+//!
+//! Numbers up to a ceiling are drawn once it is in SQL and the log says so. Whoever raises it in SQL says so in the log from whose
+//! copy it wrote. A raise that is only found there may be that of a branch of the log which goes on elsewhere (see
+//! [`super::mend`]), and so may be its numbers: the log is told that they are unknown, and the ceiling is raised once more.
 
-use super::cell::{Copy, RoomCell, Said, Want};
+use super::cell::{Copy, LogId, RoomCell, Said, Want};
 use super::log::Image;
+use super::tag;
 use crate::edge::draw_pause;
 use crate::error::StoreError;
 use crate::fleet::Node;
@@ -66,11 +71,13 @@ async fn write<D: Held>(node: Weak<Node<D>>, cell: Arc<RoomCell>) {
     let writing = Writing(Arc::clone(&cell));
     let mut pause = PAUSE_MIN;
     let mut next = Next::More;
+    // The last raise that this task has made in SQL, and from which log.
+    let mut raised = None;
     // It ends with the node: another one goes on.
     while next == Next::More
         && let Some(node) = node.upgrade()
     {
-        match node.write_page(&cell).await {
+        match node.write_page(&cell, &mut raised).await {
             Ok(told) => (next, pause) = (told, PAUSE_MIN),
             Err(_) => {
                 drop(node);
@@ -90,22 +97,33 @@ async fn write<D: Held>(node: Weak<Node<D>>, cell: Arc<RoomCell>) {
 }
 
 impl<D: Held> Node<D> {
+    /// Reads the room again. A database that does not answer is one that cannot be written to either.
+    async fn read_row(&self, cell: &RoomCell, row: &mut RoomRow) -> Result<(), SqlError> {
+        *row = self.truth.room_again(row.id).await.inspect_err(|_| cell.note_write(false))?;
+        Ok(())
+    }
+
     /// Writes what is pending. Three round trips.
-    async fn write_page(self: &Arc<Self>, cell: &Arc<RoomCell>) -> Result<Next, StoreError> {
+    async fn write_page(
+        self: &Arc<Self>,
+        cell: &Arc<RoomCell>,
+        raised: &mut Option<(LogId, u32)>,
+    ) -> Result<Next, StoreError> {
         let mut row = cell.row.lock().await;
-        let standing =
-            |cell: &RoomCell| cell.copy.lock().as_ref().map(|copy| (copy.generation, copy.replica.durable()));
-        let Some((generation, durable)) = standing(cell) else { return Ok(Next::Nothing) };
-        if row.generation != generation || row.position < durable {
-            *row = self.truth.room_again(row.id).await?;
+        let standing = |cell: &RoomCell| cell.copy.lock().as_ref().map(|copy| (copy.log, copy.replica.durable()));
+        let Some((log, durable)) = standing(cell) else { return Ok(Next::Nothing) };
+        if row.generation != log.generation || row.position < durable {
+            self.read_row(cell, &mut row).await?;
         }
-        if row.generation != generation {
+        if row.generation != log.generation {
             return Ok(Next::Other);
         }
         if row.position < durable {
+            // Somebody has put an old state of the database back: what that holds counts.
+            cell.distrust(log.generation);
             return Err(SqlError::broken("a room that lacks what was durable").into());
         }
-        match due(cell, &row, self.options.rows_max as usize) {
+        match due(cell, log, &row, self.options.rows_max as usize) {
             Due::Nothing => {
                 drop(row);
                 self.keep_image_if_long(cell).await?;
@@ -117,8 +135,11 @@ impl<D: Held> Node<D> {
                 let written = self.truth.write_room(&row, &page).await;
                 cell.note_write(written.is_ok());
                 if !written? {
-                    *row = self.truth.room_again(row.id).await?;
-                    return Ok(if row.generation == generation { Next::More } else { Next::Other });
+                    self.read_row(cell, &mut row).await?;
+                    return Ok(if row.generation == log.generation { Next::More } else { Next::Other });
+                }
+                if row.ceiling < page.ceiling {
+                    *raised = Some((log, page.ceiling));
                 }
                 (row.admissions, row.reached) = page.further(&row);
                 (row.position, row.digest, row.now, row.ceiling) = (page.position, page.digest, page.now, page.ceiling);
@@ -127,9 +148,14 @@ impl<D: Held> Node<D> {
         let mut entries = vec![Entry::Durable { position: row.position, digest: row.digest }];
         let known = cell.copy.lock().as_ref().map_or(0, |copy| copy.replica.ceiling());
         if known < row.ceiling {
-            entries.push(Entry::Ceiling(row.ceiling));
+            let ceiling = row.ceiling;
+            let is_own = *raised == Some((log, ceiling));
+            entries.push(match is_own {
+                true => Entry::Ceiling(ceiling),
+                false => Entry::Lost { ceiling, grace_ms: 0, branch: tag()? },
+            });
         }
-        let said = Said { generation, position: row.position, entries };
+        let said = Said { log, position: row.position, entries };
         drop(row);
         self.order(cell, Want::Say(said)).await?;
         self.keep_image_if_long(cell).await?;
@@ -142,9 +168,9 @@ impl<D: Held> Node<D> {
             let Some(copy) = copy.as_mut().filter(|copy| is_long(copy, self.options.image_bytes_min)) else {
                 return Ok(());
             };
-            let image = Image { branch: copy.branch, bytes: copy.replica.image() };
+            let image = Image { branch: copy.log.branch, bytes: copy.replica.image() };
             (copy.bytes, copy.image_bytes) = (0, image.bytes.len());
-            (copy.generation, copy.replica.position(), image)
+            (copy.log.generation, copy.replica.position(), image)
         };
         self.gate.keep_image(cell.keys, generation, position, &image).await.map_err(StoreError::from)
     }
@@ -158,11 +184,11 @@ enum Due {
     Write(Page),
 }
 
-/// What is to be done next, by what SQL holds. A page ends with an entry, and has no more records than it may unless that
-/// entry alone has.
-fn due(cell: &RoomCell, row: &RoomRow, records_max: usize) -> Due {
+/// What is to be done next in a log, by what SQL holds. A page ends with an entry of which all copies keep the digest, and has
+/// no more records than it may unless one entry alone has.
+fn due(cell: &RoomCell, log: LogId, row: &RoomRow, records_max: usize) -> Due {
     let copy = cell.copy.lock();
-    let Some(replica) = copy.as_ref().filter(|copy| copy.generation == row.generation).map(|copy| &copy.replica) else {
+    let Some(replica) = copy.as_ref().filter(|copy| copy.log == log).map(|copy| &copy.replica) else {
         return Due::Nothing;
     };
     let is_raised = replica.ceiling() < row.ceiling;
@@ -171,18 +197,17 @@ fn due(cell: &RoomCell, row: &RoomRow, records_max: usize) -> Due {
     }
     let raise = needs_numbers(replica);
     let pending = || replica.pending_changes_after(row.position);
-    if pending().next().is_none() && !raise {
+    let first = pending().next().map(|(position, _)| position);
+    if first.is_none() && !raise {
         return Due::Nothing;
     }
-    if replica.position() <= row.position {
-        // The entry that says so is one that can be written.
-        return Due::Say;
-    }
     // The entry of the first record that is too many is left out, unless it is the first entry.
-    let first = pending().next().map(|(position, _)| position);
     let over = pending().nth(records_max).map(|(position, _)| position);
-    let end = over.filter(|over| first.is_some_and(|first| first < *over)).map_or(replica.position(), |over| over - 1);
-    let (position, digest) = replica.digest_at(end).map_or((replica.position(), replica.digest()), |at| (end, at));
+    let end = first.zip(over).map_or(u64::MAX, |(first, over)| first.max(over - 1));
+    let Some((position, digest)) = replica.mark_up_to(end).filter(|(position, _)| row.position < *position) else {
+        // The entry that says so is one with which a page can end.
+        return Due::Say;
+    };
     let records: Vec<Record> =
         pending().take_while(|(at, _)| *at <= position).map(|(_, record)| record.clone()).collect();
     let raised = replica.ceiling().saturating_add(CEILING_BLOCK).min(ROOM_NUMBER_MAX);

@@ -93,8 +93,10 @@ pub(in crate::fleet) struct GateSeen {
     pub(in crate::fleet) found: Vec<Found>,
     /// Users and keys of the database that were looked for in the gate.
     pub(in crate::fleet) looked_for: u64,
-    /// Whether something waits in its outbox.
+    /// Whether something stands in its outbox after what the database has written, whatever else is wrong with it.
     pub(in crate::fleet) has_entries: bool,
+    /// Whether its settings are earlier ones of the database: those in force now need only be put in.
+    pub(in crate::fleet) has_older_settings: bool,
     /// Some of the users without a claim.
     pub(in crate::fleet) strays: Vec<Stray>,
     /// Whether it has moved on at every look: all else is unknown.
@@ -103,12 +105,22 @@ pub(in crate::fleet) struct GateSeen {
 
 impl GateSeen {
     fn new(row: CouponState) -> Self {
-        Self { row, found: Vec::new(), looked_for: 0, has_entries: false, strays: Vec::new(), is_moving: false }
+        Self {
+            row,
+            found: Vec::new(),
+            looked_for: 0,
+            has_entries: false,
+            has_older_settings: false,
+            strays: Vec::new(),
+            is_moving: false,
+        }
     }
 
     pub(super) fn moving(row: CouponState, found: Found) -> Self {
         let is_moving = found.state == State::UnderWay;
-        Self { found: vec![found], is_moving, ..Self::new(row) }
+        // Only these are looked at again: somebody may just be putting the others in force.
+        let has_older_settings = found.state == State::OtherSettings;
+        Self { found: vec![found], is_moving, has_older_settings, ..Self::new(row) }
     }
 
     pub(in crate::fleet) fn is(&self, states: &[State]) -> bool {
@@ -171,19 +183,20 @@ impl Gate {
         let [generation, counts @ .., until] = <[Option<String>; 10]>::try_from(fields).map_err(|_| unreadable())?;
         let [ticket, void, position, version, settings @ ..] = counts;
         let figure = |text: Option<String>| text?.parse::<u64>().ok();
-        let counts = [ticket, void, position, version].map(figure);
-        let [Some(ticket), Some(void), Some(position), Some(version)] = counts else {
-            return Ok(Look::empty(generation, is_held(number(lease), now)));
+        let counts = match [ticket, void, position, version].map(figure) {
+            [Some(ticket), Some(void), Some(position), Some(version)] => Some([ticket, void, position, version]),
+            _ => None,
         };
         let settings: Option<Vec<String>> = settings.into_iter().collect();
         let entries = parts_of(entries).ok_or_else(unreadable)?;
         Ok(Look {
-            counts: Some([ticket, void, position, version]),
+            generation: generation.and_then(|generation| generation.parse().ok()),
+            counts,
             settings: settings.and_then(|settings| settings.try_into().ok()),
             is_drained_by_somebody: is_held(until.and_then(|until| until.parse().ok()), now),
+            is_mended: is_held(number(lease), now),
             anchor: parts_of(anchor).and_then(|anchor| anchor.into_iter().next()).and_then(Entry::read),
             entries: entries.into_iter().map(Entry::read).collect(),
-            ..Look::empty(generation, is_held(number(lease), now))
         })
     }
 
@@ -237,20 +250,6 @@ impl Gate {
     }
 }
 
-impl Look {
-    fn empty(generation: Option<String>, is_mended: bool) -> Self {
-        Self {
-            generation: generation.and_then(|generation| generation.parse().ok()),
-            counts: None,
-            settings: None,
-            is_drained_by_somebody: false,
-            is_mended,
-            anchor: None,
-            entries: Vec::new(),
-        }
-    }
-}
-
 impl<D: Held + Snapshot> Survey<D> {
     /// A coupon as it is now.
     pub(super) async fn coupon(&mut self, id: i64) -> Result<Option<CouponState>, SqlError> {
@@ -269,6 +268,7 @@ impl<D: Held + Snapshot> Survey<D> {
             return Ok(Tried::Moved(moved("it is made anew again and again")));
         };
         let mut seen = GateSeen::new(after);
+        seen.has_entries = !look.entries.is_empty();
         let closed = match look.generation {
             Some(generation) if generation == before.generation => None,
             _ if look.is_mended => return Ok(Tried::Moved(moved("a node makes it anew"))),
@@ -280,7 +280,6 @@ impl<D: Held + Snapshot> Survey<D> {
             None => Some(Found::new(State::Missing, "it is not there, or closed")),
         };
         if let Some(found) = closed {
-            seen.has_entries = !look.entries.is_empty();
             seen.found.push(found);
             return Ok(Tried::Seen(seen));
         }
@@ -350,7 +349,6 @@ impl<D: Held + Snapshot> Survey<D> {
             seen.found.push(Found::new(State::Undrained, says));
         }
         if seen.row.position < outbox.ticket {
-            seen.has_entries = true;
             let says = format!("tickets {}..{} wait for the database", seen.row.position + 1, outbox.ticket);
             let state =
                 if is_drained || before.position < seen.row.position { State::UnderWay } else { State::Undrained };

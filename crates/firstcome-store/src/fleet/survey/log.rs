@@ -54,6 +54,8 @@ impl RoomRow {
 #[derive(Default)]
 pub(in crate::fleet) struct LogSeen {
     pub(in crate::fleet) name: String,
+    /// The generation that the database names.
+    pub(in crate::fleet) generation: i64,
     /// Nothing if all agrees.
     pub(in crate::fleet) found: Vec<Found>,
     /// Entries that were played again.
@@ -62,13 +64,19 @@ pub(in crate::fleet) struct LogSeen {
     pub(in crate::fleet) admitted: (u64, u64),
     /// What of the database was compared: the room, its tickets, slots and who is gone.
     pub(in crate::fleet) compared: u64,
+    /// Why it was not compared, though nothing is wrong: a log that begins after what the database has.
+    pub(in crate::fleet) not_compared: Option<&'static str>,
     /// Whether it has moved on at every look: all else is unknown.
     pub(in crate::fleet) is_moving: bool,
 }
 
 impl LogSeen {
-    pub(super) fn moving(found: Found) -> Self {
-        Self { found: vec![found], is_moving: true, ..Self::default() }
+    fn new(row: &RoomRow) -> Self {
+        Self { name: row.name.clone(), generation: row.generation, ..Self::default() }
+    }
+
+    pub(super) fn moving(self, found: Found) -> Self {
+        Self { found: vec![found], is_moving: true, ..self }
     }
 
     pub(in crate::fleet) fn is(&self, states: &[State]) -> bool {
@@ -111,6 +119,13 @@ fn torn(says: impl Into<String>) -> Option<Found> {
     Some(Found::new(State::Torn, says))
 }
 
+/// The database was put back to an earlier state, in which nobody who is told by the log can be.
+fn went_back(row: &RoomRow, replica: &Replica, seen: &mut LogSeen) -> Option<Found> {
+    seen.compared += 1;
+    let says = format!("it was told that the database has {}, and that is at {}", replica.durable(), row.position);
+    Some(Found::new(State::Differs, says))
+}
+
 impl Gate {
     async fn look_at_log(&self, keys: Keys, generation: i64, after: u64) -> Result<Look, LinkError> {
         let mut run = LOOK.with_keys(4);
@@ -135,17 +150,29 @@ impl Gate {
 }
 
 impl<D: Held + Snapshot> Survey<D> {
-    /// Compares once, in one state of the database that has been begun.
-    pub(super) async fn try_log(&mut self, id: i64) -> Result<Option<Tried<LogSeen>>, FleetError> {
+    /// A room in the state of the database that has been begun.
+    async fn room(&mut self, id: i64) -> Result<Option<RoomRow>, SqlError> {
         let text = format!(
             "SELECT id,name,{},closed,first_number,ceiling,generation,position,digest FROM firstcome_room WHERE id={id};",
             settings_columns()
         );
-        let rows = self.reading.ask(text).await?;
-        let Some(row) = rows.first().map(RoomRow::read).transpose()? else { return Ok(None) };
-        let mut seen = LogSeen { name: row.name.clone(), ..LogSeen::default() };
+        self.reading.ask(text).await?.first().map(RoomRow::read).transpose()
+    }
+
+    /// Begins another state of the database, and gives the room in it if it is of the same generation.
+    async fn room_now(&mut self, row: &RoomRow) -> Result<Option<RoomRow>, SqlError> {
+        self.reading.end().await?;
+        self.reading.begin().await?;
+        Ok(self.room(row.id).await?.filter(|now| now.generation == row.generation))
+    }
+
+    /// Compares once, in one state of the database that has been begun. What has moved on is told beside what is known all the
+    /// same.
+    pub(super) async fn try_log(&mut self, id: i64) -> Result<Option<(LogSeen, Tried<()>)>, FleetError> {
+        let Some(row) = self.room(id).await? else { return Ok(None) };
+        let mut seen = LogSeen::new(&row);
         let look = self.gate.look_at_log(Keys { room: id }, row.generation, 0).await?;
-        let moved = || Some(Tried::Moved(Found::new(State::UnderWay, "a node makes it anew")));
+        let moved = || Tried::Moved(Found::new(State::UnderWay, "a node makes it anew"));
         let found = match look.generation {
             Some(generation) if generation == row.generation => match look.position {
                 Some(position) if row.position <= position => self.replay(&row, &mut seen).await?,
@@ -154,10 +181,10 @@ impl<D: Held + Snapshot> Survey<D> {
                     Some(Found::new(State::Behind, says))
                 }
             },
-            _ if look.is_mended => return Ok(moved()),
+            _ if look.is_mended => return Ok(Some((seen, moved()))),
             // Another one has begun after the state of the database that is looked at.
             Some(generation) if row.generation < generation && self.is_since(id, generation).await? => {
-                return Ok(moved());
+                return Ok(Some((seen, moved())));
             }
             Some(generation) => {
                 let says = format!("it is of generation {generation}, and the database is at {}", row.generation);
@@ -167,10 +194,12 @@ impl<D: Held + Snapshot> Survey<D> {
         };
         match found {
             // Only what moves is looked at again.
-            Some(found) if found.state == State::UnderWay && found.count == 0 => return Ok(Some(Tried::Moved(found))),
+            Some(found) if found.state == State::UnderWay && found.count == 0 => {
+                return Ok(Some((seen, Tried::Moved(found))));
+            }
             found => seen.found.extend(found),
         }
-        Ok(Some(Tried::Seen(seen)))
+        Ok(Some((seen, Tried::Seen(()))))
     }
 
     /// Whether the database names at least this generation now.
@@ -194,8 +223,10 @@ impl<D: Held + Snapshot> Survey<D> {
         };
         let begins = replica.position();
         let mut changes = Vec::new();
-        if begins == row.position {
-            self.compare_room(row, &replica, false, seen).await?;
+        if row.position <= begins
+            && let Some(found) = self.compare_image(row, &replica, seen).await?
+        {
+            return Ok(Some(found));
         }
         loop {
             let look = self.gate.look_at_log(keys, row.generation, replica.position()).await?;
@@ -234,11 +265,48 @@ impl<D: Held + Snapshot> Survey<D> {
                 let says = format!("its entries {}..{position} are gone", replica.position() + 1);
                 return Ok(if is_moving { moving() } else { torn(says) });
             }
+            if row.position < replica.durable() {
+                // The database has what it was said to have before that was said, unless it has lost it.
+                let Some(now) = self.room_now(row).await? else { return Ok(moving()) };
+                if now.position < replica.durable() {
+                    return Ok(went_back(&now, &replica, seen));
+                }
+            }
             let pending = replica.pending_changes_after(replica.durable().max(row.position)).count() as u64;
             let state = if look.is_written_by_somebody { State::UnderWay } else { State::Undrained };
             let says = format!("{pending} changes wait for the database");
             return Ok((0 < pending).then_some(Found { state, count: pending, says }));
         }
+    }
+
+    /// Compares the room in the database with an image that is at its position, or further if nothing that the database is to
+    /// have came in between: of people without user and key it has only a ceiling. Something if the image cannot be that of
+    /// this database, or that has moved on.
+    async fn compare_image(
+        &mut self,
+        row: &RoomRow,
+        image: &Replica,
+        seen: &mut LogSeen,
+    ) -> Result<Option<Found>, FleetError> {
+        if row.position == image.position() {
+            self.compare_room(row, image, false, seen).await?;
+            return Ok(None);
+        }
+        let now = self.room_now(row).await?;
+        // What was written before the image was read is in the state that is compared.
+        let Some(now) = now.filter(|now| (now.position, now.ceiling) == (row.position, row.ceiling)) else {
+            let says = "it is written to without a pause".into();
+            return Ok(Some(Found { state: State::UnderWay, count: 0, says }));
+        };
+        if now.position < image.durable() {
+            return Ok(went_back(&now, image, seen));
+        }
+        if image.pending_changes_after(now.position).next().is_some() {
+            seen.not_compared = Some("it begins after what the database has, and changes between them are not written");
+        } else {
+            self.compare_room(&now, image, false, seen).await?;
+        }
+        Ok(None)
     }
 
     /// Compares the room in the database with a copy that is at the same position.

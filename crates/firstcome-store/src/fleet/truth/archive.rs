@@ -8,36 +8,9 @@ use crate::sql::dialect::{Cells, list, maybe, quoted};
 use crate::sql::reader::{Reader, wrong};
 use firstcome_core::coupon::{Attributes, Claim, Issued, Redeemed, Serial};
 use firstcome_core::id::{RequestId, UserId};
-use firstcome_core::room::{Departure, Hold, Join, Number, Slot};
+use firstcome_core::room::{Departure, Join, Number, Slot};
 use firstcome_core::time::{Now, Timestamp};
-use sqlx::{MySql, Postgres};
 use std::fmt::Write as _;
-
-/// What the two kinds say differently to read one state of all tables.
-pub(in crate::fleet) trait Snapshot: Held {
-    /// Begins a transaction that writes nothing, and sees one state.
-    const READ_ONLY: &'static str;
-    /// The condition on the two columns of a key to come after these values, in a form that its index serves.
-    fn after(columns: [&str; 2], values: [i64; 2]) -> String;
-}
-
-impl Snapshot for Postgres {
-    const READ_ONLY: &'static str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;";
-
-    fn after([one, two]: [&str; 2], [first, second]: [i64; 2]) -> String {
-        format!("({one},{two})>({first},{second})")
-    }
-}
-
-impl Snapshot for MySql {
-    const READ_ONLY: &'static str =
-        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY;";
-
-    // It reads a comparison of rows as a filter, and two ranges of one index as what they are.
-    fn after([one, two]: [&str; 2], [first, second]: [i64; 2]) -> String {
-        format!("(({one}={first} AND {two}>{second}) OR {one}>{first})")
-    }
-}
 
 /// A claim on its way in, with the number of its coupon.
 pub(in crate::fleet) type NewClaim = (i64, Issued, Claim);
@@ -85,40 +58,20 @@ pub(in crate::fleet) const KINDS: [i64; 2] = [kind::CLAIM, kind::REDEMPTION];
 /// Writes living tickets.
 pub(in crate::fleet) fn write_tickets<D: Held>(tickets: &[NewTicket]) -> String {
     let rows = list(tickets, |text, (room, number, join, joined_at)| {
-        let _ = write!(text, "({room},{},", number.get());
-        match &join.user {
-            Some(user) => quoted(text, user.as_str()),
-            None => text.push_str("NULL"),
-        }
-        let _ = write!(text, ",{},", joined_at.as_us());
-        match join.request {
-            Some(request) => {
-                D::bytes(text, &request.key.to_be_bytes());
-                let _ = write!(text, ",{})", request.body.cast_signed());
-            }
-            None => text.push_str("NULL,NULL)"),
-        }
+        rooms::ticket::<D>(text, *room, *number, join, *joined_at);
     });
     format!("{}{rows};", rooms::TICKETS)
 }
 
 /// Writes slots.
 pub(in crate::fleet) fn write_slots(slots: &[(i64, Number, Slot)]) -> String {
-    let rows = list(slots, |text, (room, number, slot)| {
-        let (Hold::Offered { until } | Hold::Taken { until }) = slot.hold;
-        let taken = u8::from(matches!(slot.hold, Hold::Taken { .. }));
-        let (admitted_at, until) = (slot.admitted_at.as_us(), until.as_us());
-        let _ = write!(text, "({room},{},{},{admitted_at},{taken},{until})", slot.admission, number.get());
-    });
+    let rows = list(slots, |text, (room, number, slot)| rooms::slot(text, *room, *number, slot));
     format!("{}{rows};", rooms::SLOTS)
 }
 
 /// Writes who is gone.
 pub(in crate::fleet) fn write_gone(gone: &[(i64, Number, Departure)]) -> String {
-    let rows = list(gone, |text, (room, number, how)| {
-        let how = if *how == Departure::Left { 1 } else { 2 };
-        let _ = write!(text, "({room},{},{how})", number.get());
-    });
+    let rows = list(gone, |text, (room, number, how)| rooms::gone(text, *room, *number, *how));
     format!("{}{rows};", rooms::GONE)
 }
 

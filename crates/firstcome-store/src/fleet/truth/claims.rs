@@ -2,7 +2,8 @@
 
 use super::coupons::gone;
 use super::{CouponRow, Held, Truth, kind, tag};
-use crate::fleet::gate::Stray;
+use crate::fleet::coupon::ASK_MAX;
+use crate::fleet::gate::{ENTRIES_MAX, Stray};
 use crate::fleet::outbox::{Entrant, Entry, Tag, Verdict};
 use crate::sql::SqlError;
 use crate::sql::base::{ROLL_BACK, Session};
@@ -10,6 +11,7 @@ use crate::sql::dialect::{Cells, list, quoted};
 use crate::sql::reader::{Reader, wrong};
 use firstcome_core::coupon::{Attributes, Claim, Issued, Serial};
 use firstcome_core::id::RequestId;
+use firstcome_core::limits::{ATTRIBUTES_BYTES_MAX, NAME_BYTES_MAX};
 use firstcome_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -17,6 +19,14 @@ use tokio::time::Instant;
 
 /// So much is kept of an entry that nobody can read.
 const RAW_BYTES_MAX: usize = 64 << 10;
+/// What one claim comes to at most in the statements that write it: bytes as two digits each, names, and numbers.
+const CLAIM_BYTES_MAX: usize = 2 * ATTRIBUTES_BYTES_MAX + NAME_BYTES_MAX + 256;
+/// What one entry comes to at most, whether it can be read or not.
+const ENTRY_BYTES_MAX: usize = ASK_MAX * CLAIM_BYTES_MAX + 2 * RAW_BYTES_MAX;
+/// The longest text that writes a batch.
+pub(in crate::fleet) const TEXT_BYTES_MAX: usize = ENTRIES_MAX as usize * ENTRY_BYTES_MAX + 4_096;
+// What whoever sets up a database is told to set, and what it has without any setting.
+const _: () = assert!(TEXT_BYTES_MAX <= 16 << 20);
 
 /// Entries of a stream that are written together.
 pub(in crate::fleet) struct Batch {
@@ -478,4 +488,53 @@ fn bury<D: Held>(text: &mut String, row: &CouponRow, entry: &Entry, reason: &str
     );
     D::bytes(text, &entry.raw[..entry.raw.len().min(RAW_BYTES_MAX)]);
     text.push_str(");");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::outbox::Entrants;
+    use crate::voucher::VoucherKey;
+    use firstcome_core::coupon::{CouponLimit, CouponSettings};
+    use firstcome_core::id::{CouponName, UserId};
+    use sqlx::MySql;
+
+    fn longest_entrant() -> Entrant {
+        let user = UserId::restore(&"u".repeat(NAME_BYTES_MAX)).unwrap();
+        let attributes = Attributes::new(&"a".repeat(ATTRIBUTES_BYTES_MAX));
+        let request = Some(RequestId { key: u128::MAX, body: 1 << 63 });
+        Entrant { tag: Tag(1 << 63), claim: Claim { user, attributes, request } }
+    }
+
+    #[test]
+    fn no_batch_is_longer_than_a_server_must_take() {
+        let settings = CouponSettings::with_limit(CouponLimit::new(100_000_000).unwrap());
+        let row = CouponRow {
+            id: i64::MAX,
+            name: CouponName::parse("drop").unwrap(),
+            settings,
+            deleted_at: None,
+            voucher_key: VoucherKey::new([7; 32]),
+            version: i64::MAX,
+            issued: 90_000_000,
+            last_at: Timestamp::MIN,
+            generation: i64::MAX,
+            position: 1 << 62,
+            anchor: i64::MAX,
+        };
+        let entry = |number: u64| {
+            let entrants = vec![longest_entrant(); ASK_MAX];
+            let first = row.position + 1 + number * ASK_MAX as u64;
+            let said = Entrants { first, version: i64::MAX, at: Timestamp::MIN, node: String::new(), entrants };
+            Entry { last: first + ASK_MAX as u64 - 1, anchor: i64::MAX, raw: Vec::new(), claims: Ok(said) }
+        };
+        let batch = Batch { entries: (0..ENTRIES_MAX.into()).map(entry).collect() };
+        let fresh = plain(&row, &batch).unwrap();
+        let (text, _) = writing::<MySql>(&row, &fresh.row, &inserts(&batch, &fresh));
+        assert!(4 << 20 < text.len() && text.len() <= TEXT_BYTES_MAX, "{}", text.len());
+        let mut text = String::new();
+        let entry = Entry { last: u64::MAX, anchor: 0, raw: vec![0; 1 << 20], claims: Err("of no use") };
+        bury::<MySql>(&mut text, &row, &entry, "of no use", &i64::MAX.to_string());
+        assert!(text.len() <= ENTRY_BYTES_MAX, "{}", text.len());
+    }
 }

@@ -180,6 +180,15 @@ impl<D: Held> Truth<D> {
         self.coupon_of(rows.first().ok_or_else(gone)?)
     }
 
+    /// Coupons that may still tell claims before they are here, after this number, at most so many.
+    pub(in crate::fleet) async fn early_coupons(&self, after: i64, count: u32) -> Result<Vec<CouponRow>, SqlError> {
+        let text = format!(
+            "{}id>{after} AND acknowledge=1 AND deleted_at IS NULL AND issued<limit_count ORDER BY id LIMIT {count};",
+            select()
+        );
+        self.base.read(text).await?.iter().map(|row| self.coupon_of(row)).collect()
+    }
+
     /// Creates a coupon or replaces its settings, by the rules; and the coupon as it is then.
     pub(in crate::fleet) async fn put_coupon(
         &self,
@@ -269,15 +278,18 @@ impl<D: Held> Truth<D> {
     }
 
     /// Begins the next generation of a coupon's gate, if this one still counts. From now on nothing of the stream before it
-    /// is written. `None` if another node has begun one.
+    /// is written. The coupon as it is then, and the time; `None` if another node has begun one.
     pub(in crate::fleet) async fn next_generation(
         &self,
         id: i64,
         generation: i64,
-    ) -> Result<Option<CouponRow>, SqlError> {
+    ) -> Result<Option<(CouponRow, Timestamp)>, SqlError> {
         let mut session = self.base.session(Instant::now() + self.base.options.patience).await?;
-        let rows = session.ask(format!("{}{} FOR UPDATE;", D::BEGIN, Self::by_id(id))).await?;
-        let mut row = self.coupon_of(rows.first().ok_or_else(gone)?)?;
+        let (begin, by_id, clock) = (D::BEGIN, Self::by_id(id), self.clock());
+        let text = format!("{begin}{by_id} FOR UPDATE;SELECT {},{clock};", tag::CLOCK);
+        let rows = session.ask(text).await?;
+        let [row, clock] = rows.as_slice() else { return Err(gone()) };
+        let (mut row, now) = (self.coupon_of(row)?, Reader::at(clock, 1).instant()?);
         if row.generation != generation {
             self.base.end(session, ROLL_BACK).await?;
             return Ok(None);
@@ -290,7 +302,7 @@ impl<D: Held> Truth<D> {
         );
         session.run(text).await?;
         self.commit(session).await?;
-        Ok(Some(row))
+        Ok(Some((row, now)))
     }
 }
 

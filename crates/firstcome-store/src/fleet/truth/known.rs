@@ -5,7 +5,7 @@ use crate::sql::SqlError;
 use crate::sql::dialect::Cells;
 use crate::sql::reader::{Reader, wrong};
 use firstcome_core::id::{RequestId, UserId};
-use firstcome_core::room::{GoneNumbers, Hold, Join, Known, Number, Slot};
+use firstcome_core::room::{Departure, GoneNumbers, Hold, Join, Known, Number, Slot};
 use firstcome_core::time::Steady;
 use std::collections::BTreeMap;
 
@@ -13,7 +13,8 @@ fn number<R: Cells>(cells: &mut Reader<'_, R>) -> Result<Number, SqlError> {
     Number::new(cells.small()?).ok_or_else(|| wrong("a number out of its range"))
 }
 
-fn ticket_of<R: Cells>(row: &R) -> Result<(Number, Join), SqlError> {
+/// A living ticket: number, name, request, body.
+pub(in crate::fleet) fn ticket_of<R: Cells>(row: &R) -> Result<(Number, Join), SqlError> {
     let mut cells = Reader::at(row, 0);
     let number = number(&mut cells)?;
     let user = cells.maybe_text()?.map(|user| UserId::parse(&user).map_err(|_| wrong("a user"))).transpose()?;
@@ -22,7 +23,8 @@ fn ticket_of<R: Cells>(row: &R) -> Result<(Number, Join), SqlError> {
     Ok((number, Join { user, request: key.zip(body).map(|(key, body)| RequestId { key, body }) }))
 }
 
-fn slot_of<R: Cells>(row: &R) -> Result<(Number, Slot), SqlError> {
+/// A slot: number, admission, admitted_at, taken, until_steady.
+pub(in crate::fleet) fn slot_of<R: Cells>(row: &R) -> Result<(Number, Slot), SqlError> {
     let mut cells = Reader::at(row, 0);
     let number = number(&mut cells)?;
     let (admission, admitted_at) = (cells.count()?, cells.instant()?);
@@ -32,9 +34,11 @@ fn slot_of<R: Cells>(row: &R) -> Result<(Number, Slot), SqlError> {
     Ok((number, Slot { admission, admitted_at, hold }))
 }
 
-fn gone_of<R: Cells>(row: &R) -> Result<(Number, bool), SqlError> {
+/// Who is gone: number, how.
+pub(in crate::fleet) fn gone_of<R: Cells>(row: &R) -> Result<(Number, Departure), SqlError> {
     let mut cells = Reader::at(row, 0);
-    Ok((number(&mut cells)?, cells.integer()? == 1))
+    let number = number(&mut cells)?;
+    Ok((number, if cells.integer()? == 1 { Departure::Left } else { Departure::Expired }))
 }
 
 impl<D: Held> Truth<D> {
@@ -48,13 +52,13 @@ impl<D: Held> Truth<D> {
         let numbers = "number,how FROM firstcome_gone WHERE";
         let numbers = self.pages(row.id, numbers, row.first.saturating_sub(1), rows_max, gone_of, |it| it.0).await?;
         let mut gone = BTreeMap::<u32, GoneNumbers>::new();
-        for (number, has_left) in numbers {
+        for (number, how) in numbers {
             let (segment, at) = ((number.get() - 1) / 4_096, (number.get() - 1) % 4_096);
             let first_number = segment * 4_096 + 1;
             let row = gone.entry(segment).or_insert(GoneNumbers { first_number, gone: [0; 64], left: [0; 64] });
             let (word, mask) = (at as usize / 64, 1 << (at % 64));
             row.gone[word] |= mask;
-            row.left[word] |= if has_left { mask } else { 0 };
+            row.left[word] |= if how == Departure::Left { mask } else { 0 };
         }
         Ok(Known {
             settings: row.settings.clone(),

@@ -10,7 +10,7 @@ use crate::sql::reader::{Reader, wrong};
 use crate::ticket::TicketKey;
 use firstcome_core::id::RoomName;
 use firstcome_core::room::replica::Record;
-use firstcome_core::room::{Admit, Change, Departure, Hold, RoomSettings, Standing};
+use firstcome_core::room::{Admit, Change, Departure, Hold, Join, Number, RoomSettings, Slot, Standing};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use std::fmt::{self, Write as _};
 use tokio::time::Instant;
@@ -330,8 +330,19 @@ impl<D: Held> Truth<D> {
 
     /// Adds a secret that signs from now on, and forgets those whose last pass has ended `alive_us` after the next one came.
     pub(in crate::fleet) async fn rotate_pass_secret(&self, alive_us: i64) -> Result<PassSecret, SqlError> {
+        let mut attempts = self.attempts();
+        loop {
+            match self.try_rotate_pass_secret(alive_us, attempts.until).await {
+                // Another node may have added one just now.
+                Err(error) if attempts.again(&error).await => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn try_rotate_pass_secret(&self, alive_us: i64, until: Instant) -> Result<PassSecret, SqlError> {
         let broken = |fault: crate::error::Fault| SqlError::broken(fault.to_string());
-        let mut session = self.base.session(Instant::now() + self.base.options.patience).await?;
+        let mut session = self.base.session(until).await?;
         let text = format!(
             "{}SELECT id,secret,created_at FROM firstcome_pass_secret ORDER BY id FOR UPDATE;SELECT 0,{};",
             D::BEGIN,
@@ -428,31 +439,46 @@ fn records<D: Held>(room: i64, records: &[Record]) -> String {
     writing.text
 }
 
+/// A row of [`TICKETS`].
+pub(super) fn ticket<D: Held>(text: &mut String, room: i64, number: Number, join: &Join, joined_at: Timestamp) {
+    let _ = write!(text, "({room},{},", number.get());
+    match &join.user {
+        Some(user) => quoted(text, user.as_str()),
+        None => text.push_str("NULL"),
+    }
+    let _ = write!(text, ",{},", joined_at.as_us());
+    match join.request {
+        Some(request) => {
+            D::bytes(text, &request.key.to_be_bytes());
+            let _ = write!(text, ",{})", request.body.cast_signed());
+        }
+        None => text.push_str("NULL,NULL)"),
+    }
+}
+
+/// A row of [`SLOTS`].
+pub(super) fn slot(text: &mut String, room: i64, number: Number, slot: &Slot) {
+    let (Hold::Offered { until } | Hold::Taken { until }) = slot.hold;
+    let taken = u8::from(matches!(slot.hold, Hold::Taken { .. }));
+    let (admitted_at, until) = (slot.admitted_at.as_us(), until.as_us());
+    let _ = write!(text, "({room},{},{},{admitted_at},{taken},{until})", slot.admission, number.get());
+}
+
+/// A row of [`GONE`].
+pub(super) fn gone(text: &mut String, room: i64, number: Number, how: Departure) {
+    let how = if how == Departure::Left { 1 } else { 2 };
+    let _ = write!(text, "({room},{},{how})", number.get());
+}
+
 fn change_of<D: Held>(writing: &mut Writing, departed: &mut Vec<u32>, room: i64, change: &Change) {
     match change {
         Change::Joined { number, join, joined_at } => {
             writing.row(TICKETS);
-            let text = &mut writing.text;
-            let _ = write!(text, "({room},{},", number.get());
-            match &join.user {
-                Some(user) => quoted(text, user.as_str()),
-                None => text.push_str("NULL"),
-            }
-            let _ = write!(text, ",{},", joined_at.as_us());
-            match join.request {
-                Some(request) => {
-                    D::bytes(text, &request.key.to_be_bytes());
-                    let _ = write!(text, ",{})", request.body.cast_signed());
-                }
-                None => text.push_str("NULL,NULL)"),
-            }
+            ticket::<D>(&mut writing.text, room, *number, join, *joined_at);
         }
         Change::Admitted { number, slot } => {
-            let (Hold::Offered { until } | Hold::Taken { until }) = slot.hold;
-            let taken = u8::from(matches!(slot.hold, Hold::Taken { .. }));
             writing.row(SLOTS);
-            let (admitted_at, until) = (slot.admitted_at.as_us(), until.as_us());
-            let _ = write!(writing.text, "({room},{},{},{admitted_at},{taken},{until})", slot.admission, number.get());
+            self::slot(&mut writing.text, room, *number, slot);
         }
         Change::Taken { number, until } => {
             writing.end();
@@ -473,8 +499,7 @@ fn change_of<D: Held>(writing: &mut Writing, departed: &mut Vec<u32>, room: i64,
         Change::Gone { number, how } => {
             departed.push(number.get());
             writing.row(GONE);
-            let how = if *how == Departure::Left { 1 } else { 2 };
-            let _ = write!(writing.text, "({room},{},{how})", number.get());
+            gone(&mut writing.text, room, *number, *how);
         }
         Change::Reached(_) => {}
     }

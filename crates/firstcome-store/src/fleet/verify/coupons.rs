@@ -161,7 +161,7 @@ async fn once<D: Held + Snapshot>(
 ) -> Result<(), SqlError> {
     let text =
         format!("SELECT name FROM firstcome_claim WHERE coupon={id} GROUP BY name HAVING COUNT(*)>1 LIMIT {PAGE};");
-    let rows = reading.ask(text).await?;
+    let rows = reading.ask_of_all(text).await?;
     checks.once.checked += coupon.claims.unsigned_abs().saturating_sub(rows.len() as u64);
     for row in &rows {
         let user = Reader::at(row, 0).maybe_text()?.unwrap_or_default();

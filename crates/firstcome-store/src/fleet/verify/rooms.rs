@@ -64,13 +64,13 @@ pub(super) async fn check<D: Held + Snapshot>(reading: &mut Reading<D>) -> Resul
         let mut breaches = 0;
         for column in ["name", "request"] {
             let text = twice.replace("{}", column).replace("{id}", &id.to_string());
-            breaches += reading.ask(format!("{text} {PAGE};")).await?.len() as u64;
+            breaches += reading.ask_of_all(format!("{text} {PAGE};")).await?.len() as u64;
         }
         checks.one_place.add(room.tickets, breaches, || format!("room {}: {breaches} have two", room.name));
         let text = format!(
             "SELECT number FROM firstcome_slot WHERE room={id} AND ended=0 GROUP BY number HAVING COUNT(*)>1 LIMIT {PAGE};"
         );
-        let rows = reading.ask(text).await?;
+        let rows = reading.ask_of_all(text).await?;
         let two = rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?.unwrap_or(0);
         checks.admitted.add(0, rows.len() as u64, || format!("room {}, number {two}: two slots are alive", room.name));
     }

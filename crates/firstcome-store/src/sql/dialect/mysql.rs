@@ -73,7 +73,7 @@ impl Dialect for MySql {
     fn settings() -> &'static str {
         "SHOW SESSION VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', \
          'binlog_format', 'tx_isolation', 'transaction_isolation', 'autocommit', 'read_only', 'innodb_read_only', \
-         'version', 'idle_transaction_timeout', 'wait_timeout', 'innodb_doublewrite')"
+         'version', 'idle_transaction_timeout', 'wait_timeout', 'innodb_doublewrite', 'max_allowed_packet')"
     }
 
     fn judge(settings: &[(String, String)], options: &DatabaseOptions) -> Result<(), String> {

@@ -1,7 +1,12 @@
 //! What becomes of a room when Redis has forgotten the end of its log, or all of it.
 
 use super::*;
-use crate::world::options;
+use crate::line::{Point, What};
+use crate::scripts;
+use crate::world::{options, secret};
+use firstcome_store::core::time::Timestamp;
+use firstcome_store::edge::ManualClock;
+use std::sync::Arc;
 
 /// Joins until somebody answers: a server that has just started is not reached at once.
 async fn joins_in_time(node: &Fleet, who: Join) -> TicketAnswer {
@@ -166,20 +171,64 @@ async fn whoever_falls_behind_an_image_again_and_again_begins_with_the_image() {
         put(&one, RoomSettings { paused: true, max_waiting: 100_000, ..RoomSettings::with_slots(1) }).await;
         let mut keeper = place.keeper().await;
         let mut kept: u64 = 0;
+        let mut joined = 0;
         for round in 1..=4_u32 {
-            let seen = two.room(&room()).await.expect("it answers").expect("it is there").view.waiting;
+            let waiting = async || two.room(&room()).await.expect("it answers").expect("it is there").view.waiting;
+            assert_eq!(waiting().await, joined, "round {round}");
             let image = async || -> u64 {
                 let at: Option<u64> = place.keeper().await.ask(&["HGET", "fc:{r1}:image:1", "position"]).await;
                 at.unwrap_or(0)
             };
             while image().await <= kept {
                 join(&one, ANYBODY).await;
+                joined += 1;
             }
-            join(&one, ANYBODY).await;
             kept = keeper.ask(&["HGET", "fc:{r1}:log", "position"]).await;
-            let view = two.room(&room()).await.expect("it answers").expect("it is there").view;
-            assert!(seen < view.waiting, "round {round}");
+            assert_eq!(waiting().await, joined, "round {round}");
         }
+        assert_eq!(one.counts().rebuilt + two.counts().rebuilt, 0);
+    })
+    .await;
+}
+
+/// An image stands for all that came, and nothing follows it: that no entry comes does not say that nothing happened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_with_nothing_after_its_image_is_not_taken_for_one_without_news() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let place = world.place().await;
+    in_time(async {
+        // Its time stands still, so nobody ticks.
+        let clock = Arc::new(ManualClock::new(Timestamp::from_us(1_800_000_000_000_000).expect("an instant")));
+        let mut options = options();
+        options.image_bytes_min = 256;
+        let node = async |place: &Place| {
+            let clock = Arc::clone(&clock);
+            Fleet::open_by(&place.redis, &place.sql, secret(), options.clone(), clock).await.expect("a node opens")
+        };
+        let (by_line, line) = place.by_redis_line().await;
+        let (one, two) = (node(&place).await, node(&by_line).await);
+        put(&one, RoomSettings { paused: true, max_waiting: 100_000, ..RoomSettings::with_slots(1) }).await;
+        join(&two, ANYBODY).await;
+        line.set(&Point::Script(scripts::APPEND), 0, What::Hold);
+        line.met(1).await;
+        let (mut keeper, mut joined) = (place.keeper().await, 1);
+        let mut last = None;
+        until("an image of all", async || {
+            last = Some(join(&one, ANYBODY).await.1);
+            joined += 1;
+            for _ in 0..50 {
+                if keeper.ask::<i64>(&["XLEN", "fc:{r1}:entries:1"]).await == 0 {
+                    return Some(());
+                }
+            }
+            None
+        })
+        .await;
+        line.pass();
+        let view = two.room(&room()).await.expect("it answers").expect("it is there").view;
+        assert_eq!(view.waiting, joined);
+        assert_eq!(position(&poll(&two, &last.expect("one joined").ticket).await), Some(joined - 1));
+        assert_eq!(keeper.ask::<i64>(&["XLEN", "fc:{r1}:entries:1"]).await, 0, "nothing came after it");
         assert_eq!(one.counts().rebuilt + two.counts().rebuilt, 0);
     })
     .await;

@@ -139,6 +139,100 @@ async fn whoever_cannot_write_lets_others() {
     .await;
 }
 
+/// The same, where it does not even learn what others have written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_cannot_read_what_others_wrote_lets_others_write() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let place = world.place().await;
+    in_time(async {
+        let two = place.node().await;
+        put(&two, paused()).await;
+        let (_, ann) = join(&two, of("ann")).await;
+        let (by_line, line) = place.by_sql_line().await;
+        let one = Arc::new(by_line.node().await);
+        poll(&one, &ann.ticket).await;
+        // The last to write before it is another node.
+        join(&two, of("bob")).await;
+        poll(&one, &ann.ticket).await;
+        drop(two);
+        line.set(&Point::Text("FROM firstcome_room WHERE id="), 0, What::Hold);
+        let node = Arc::clone(&one);
+        let joining = tokio::spawn(async move { node.join(&room(), of("cid")).await });
+        line.met(1).await;
+        let three = place.node().await;
+        let dan = until("a place at the other node", async || node_join(&three, of("dan")).await.ok()).await;
+        assert!(ann.number < dan.number);
+        line.pass();
+        let _ = joining.await.expect("no panic");
+        assert_eq!(join(&one, of("dan")).await.1.number, dan.number);
+    })
+    .await;
+}
+
+/// Somebody has put an old state of the database back: what that holds counts, and the room goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_has_gone_back_does_not_stop_a_room() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let place = world.place().await;
+    in_time(async {
+        let one = place.node().await;
+        put(&one, paused()).await;
+        let (_, ann) = join(&one, of("ann")).await;
+        place.foreign().await.say("UPDATE firstcome_room SET position=0").await;
+        let bob = until("a place", async || node_join(&one, of("bob")).await.ok()).await;
+        assert!(ann.number < bob.number);
+        assert_eq!(one.counts().rebuilt, 1);
+        assert_eq!(join(&one, of("ann")).await.1.ticket, ann.ticket);
+    })
+    .await;
+}
+
+/// So much came while the database stood still that nobody can keep a digest of each position.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_outage_is_written_in_pages_too() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let place = world.place().await;
+    in_time(async {
+        let mut options = options();
+        (options.rows_max, options.patience) = (3, Duration::from_secs(60));
+        let one = Arc::new(place.node_with(options).await);
+        put(&one, paused()).await;
+        place.foreign().await.say(FEW).await;
+        let frozen = world.freeze_sql();
+        let joining: Vec<_> = (0..10)
+            .map(|at| {
+                let one = Arc::clone(&one);
+                tokio::spawn(async move { node_join(&one, of(&format!("user-{at}"))).await })
+            })
+            .collect();
+        let waiting = async || one.room(&room()).await.expect("it answers").expect("it is there").view.waiting;
+        until("all to be in the log", async || (waiting().await == 10).then_some(())).await;
+        let mut tick = Vec::new();
+        Entry::Tick.encode(&mut tick);
+        let ticks = [&(tick.len() as u32).to_le_bytes(), tick.as_slice()].concat().repeat(20_000);
+        let add = b"local log = redis.call('HMGET', KEYS[1], 'position', 'wall', 'steady') \
+            local last = log[1] + 20000 redis.call('HSET', KEYS[1], 'position', last) \
+            return redis.call('XADD', KEYS[2], last .. '-1', 'first', log[1] + 1, 'wall', log[2], 'steady', log[3], \
+            'entries', ARGV[1])";
+        let keys: [&[u8]; 2] = [b"fc:{r1}:log", b"fc:{r1}:entries:1"];
+        let _: String = place.keeper().await.ask_bytes(&[b"EVAL", add, b"2", keys[0], keys[1], &ticks]).await;
+        assert_eq!(waiting().await, 10);
+        drop(frozen);
+        for joining in joining {
+            joining.await.expect("no panic").expect("a place");
+        }
+        assert_eq!(place.foreign().await.number("SELECT COUNT(*) FROM firstcome_ticket").await, 10);
+        assert_eq!(one.counts().rebuilt, 0);
+    })
+    .await;
+}
+
+/// A database that takes no more than three tickets at once.
+const FEW: &str = "CREATE FUNCTION few() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+    IF (SELECT COUNT(*) FROM fresh) > 3 THEN RAISE EXCEPTION 'too many at once'; END IF; RETURN NULL; END $$; \
+    CREATE TRIGGER few AFTER INSERT ON firstcome_ticket REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT \
+    EXECUTE FUNCTION few()";
+
 async fn node_join(node: &Fleet, who: Join) -> Result<TicketAnswer, StoreError> {
     node.join(&room(), who).await.map(|told| told.expect("there is room").1)
 }
@@ -153,12 +247,7 @@ async fn a_bounded_backlog_waits_and_is_written_in_pages() {
         (options.rows_max, options.rows_waiting_max) = (3, 20);
         let one = Arc::new(place.node_with(options).await);
         put(&one, paused()).await;
-        // A database that takes no more than it is said to get at once.
-        let few = "CREATE FUNCTION few() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
-            IF (SELECT COUNT(*) FROM fresh) > 3 THEN RAISE EXCEPTION 'too many at once'; END IF; RETURN NULL; END $$; \
-            CREATE TRIGGER few AFTER INSERT ON firstcome_ticket REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT \
-            EXECUTE FUNCTION few()";
-        place.foreign().await.say(few).await;
+        place.foreign().await.say(FEW).await;
         let frozen = world.freeze_sql();
         let joining: Vec<_> = (0..21)
             .map(|at| {

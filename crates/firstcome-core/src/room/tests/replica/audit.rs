@@ -256,15 +256,14 @@ impl World {
     /// One of them writes down what its copy says.
     fn write(&mut self, who: usize) {
         let copy = &self.copies[who];
-        if copy.position() <= self.truth.position {
+        let Some((position, digest)) = copy.mark_up_to(u64::MAX).filter(|mark| self.truth.position < mark.0) else {
             return;
-        }
+        };
         let records: Vec<Record> =
             copy.pending_changes_after(self.truth.position).map(|(_, record)| record.clone()).collect();
         records.iter().for_each(|record| self.truth.write(record));
-        self.truth.position = copy.position();
-        let entry = Entry::Durable { position: copy.position(), digest: copy.digest() };
-        self.append(entry);
+        self.truth.position = position;
+        self.append(Entry::Durable { position, digest });
     }
 
     fn step(&mut self) {

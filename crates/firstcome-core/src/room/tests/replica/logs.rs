@@ -31,10 +31,17 @@ struct Log {
     plain: Twin,
     entries: Vec<Entry>,
     tags: BTreeSet<u64>,
-    digests: Vec<u64>,
+    /// What can be said to be durable, or is.
+    marks: Vec<(u64, u64)>,
+    ceiling: u32,
 }
 
 impl Log {
+    fn new(plain: Twin) -> Self {
+        let ceiling = plain.room.drawn();
+        Self { plain, entries: Vec::new(), tags: BTreeSet::new(), marks: Vec::new(), ceiling }
+    }
+
     fn entry(&self, step: &Step) -> Option<Entry> {
         let (room, tag) = (&self.plain.room, self.entries.len() as u64);
         let ticket = |pick: u32| Twin::ticket(room, pick);
@@ -63,10 +70,13 @@ impl Log {
 
     fn said(&self, say: &Say) -> Option<Entry> {
         match say {
+            Say::Step(Step::Join(_)) if self.ceiling <= self.plain.room.drawn() => {
+                Some(Entry::Ceiling(self.ceiling + 5))
+            }
             Say::Step(step) => self.entry(step),
             Say::Durable(back) => {
-                let position = (self.digests.len() as u64).saturating_sub(*back).max(1);
-                Some(Entry::Durable { position, digest: *self.digests.get(position as usize - 1)? })
+                let &(position, digest) = self.marks.get(self.marks.len().checked_sub(1 + *back as usize)?)?;
+                Some(Entry::Durable { position, digest })
             }
             Say::Lost(count) => {
                 let (ceiling, branch) = (self.plain.room.drawn() + count, self.entries.len() as u64);
@@ -98,8 +108,10 @@ impl Log {
                     Entry::Contacts { numbers } => numbers.iter().for_each(|it| room.contact(*it, now)),
                     Entry::Alive { bits, .. } => room.alive(1, bits, now),
                     Entry::Lost { ceiling, grace_ms, .. } => {
-                        room.lose_end(*ceiling, now.steady.plus_ms(*grace_ms), now);
+                        self.ceiling = self.ceiling.max(*ceiling);
+                        room.lose_end(self.ceiling, now.steady.plus_ms(*grace_ms), now);
                     }
+                    Entry::Ceiling(ceiling) => self.ceiling = self.ceiling.max(*ceiling),
                     Entry::Tick => room.tick(now, changes),
                     Entry::Put { settings, .. } => room.replace_settings((**settings).clone(), now),
                     Entry::Close { .. } if room.state(now.wall) != RoomState::Closed => room.close(),
@@ -121,9 +133,8 @@ proptest! {
         says in proptest::collection::vec((any_say(), proptest::bool::weighted(0.1)), 1..120),
         cut in any::<u32>(),
     ) {
-        let copy = || Replica::new(room(&settings, lost), 0, 10_000, hasher(), start());
-        let plain = Twin { room: room(&settings, lost), now: start() };
-        let mut log = Log { plain, entries: Vec::new(), tags: BTreeSet::new(), digests: Vec::new() };
+        let copy = || Replica::new(room(&settings, lost), 0, 0, hasher(), start());
+        let mut log = Log::new(Twin { room: room(&settings, lost), now: start() });
         let (mut copies, mut latest) = (vec![copy(), copy()], start());
         for (at, (say, is_early)) in says.iter().enumerate() {
             if let Say::Step(step) = say {
@@ -133,7 +144,7 @@ proptest! {
             // Now and then somebody has set the clock of whoever stamps the entries back.
             let stamp = if *is_early { start() } else { log.plain.now };
             latest = Now { wall: latest.wall.max(stamp.wall), steady: latest.steady.max(stamp.steady) };
-            let (mut wanted, position) = (Vec::new(), log.digests.len() as u64 + 1);
+            let (mut wanted, position) = (Vec::new(), log.entries.len() as u64 + 1);
             let outcome = log.judge(&entry, latest, &mut wanted);
             let mut bytes = Vec::new();
             entry.encode(&mut bytes);
@@ -151,7 +162,7 @@ proptest! {
                 told.push((applied, copy.digest(), copy.durable(), copy.image()));
             }
             assert!(told.windows(2).all(|two| two[0] == two[1]), "copies differ after {entry:?}");
-            log.digests.push(copies[0].digest());
+            log.marks.extend(copies[0].mark_up_to(position).filter(|mark| mark.0 == position));
             log.entries.push(entry);
             if at == cut as usize % says.len() {
                 copies.push(Replica::from_image(&copies[0].image(), hasher()).expect("an image of a copy"));
@@ -168,8 +179,7 @@ proptest! {
     ) {
         let _ = Replica::from_image(&bytes, hasher());
         let copy = Replica::new(room(&settings, Some(5)), 0, 10_000, hasher(), start());
-        let plain = Twin { room: room(&settings, Some(5)), now: start() };
-        let mut log = Log { plain, entries: Vec::new(), tags: BTreeSet::new(), digests: Vec::new() };
+        let mut log = Log::new(Twin { room: room(&settings, Some(5)), now: start() });
         let (mut copy, mut changes) = (copy, Vec::new());
         for step in &steps {
             Twin::pass(&mut log.plain.now, step);
