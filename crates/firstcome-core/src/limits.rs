@@ -56,6 +56,11 @@ pub const LEASE_MS_MIN: u32 = 100;
 /// See [`LEASE_MS_MIN`].
 pub const LEASE_MS_MAX: u32 = 86_400_000;
 
+/// Fewest and most nodes over which a lock is spread. With fewer than three, losing one is losing the lock.
+pub const QUORUM_NODES_MIN: usize = 3;
+/// See [`QUORUM_NODES_MIN`]. Protects the time of a grant, which waits for more than half of them.
+pub const QUORUM_NODES_MAX: usize = 9;
+
 /// Longest wait for a lock.
 pub const WAIT_MS_MAX: u32 = 3_600_000;
 

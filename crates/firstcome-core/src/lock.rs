@@ -22,6 +22,7 @@
 mod answers;
 mod client;
 mod cohort;
+pub mod quorum;
 mod shelf;
 pub mod spin;
 #[cfg(test)]

@@ -63,6 +63,14 @@ pub enum Bug {
     WalletsUnordered,
     /// Names that differ in case alone are one.
     NamesFolded,
+    /// Half of an even number of nodes counts as a majority.
+    MajorityEvenSplit,
+    /// A lock over several nodes is believed to be held until its lease ends, as if all clocks ran alike.
+    ValidityWithoutDrift,
+    /// A node that grants after its answer was given up keeps the lock.
+    LateGrantNotUndone,
+    /// A grant is told though its fence is known to one node alone.
+    FenceFromMinority,
 }
 
 impl Bug {
@@ -99,6 +107,14 @@ impl Bug {
         (Self::UnlockedBeforeCommit, "unlocked before the commit"),
         (Self::WalletsUnordered, "wallets locked in any order"),
         (Self::NamesFolded, "names folded"),
+    ];
+
+    /// Those of locks over several nodes, which the model beside their rules must find.
+    pub const ON_QUORUM: [(Self, &'static str); 4] = [
+        (Self::MajorityEvenSplit, "half is a majority"),
+        (Self::ValidityWithoutDrift, "validity without drift"),
+        (Self::LateGrantNotUndone, "late grant not undone"),
+        (Self::FenceFromMinority, "fence from a minority"),
     ];
 }
 

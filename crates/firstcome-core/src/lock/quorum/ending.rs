@@ -1,0 +1,170 @@
+//! What the answers to a renewal and to a release mean together.
+
+use super::{Nodes, Quorum, validity_us};
+
+/// What a node answers to a renewal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Renewed {
+    /// It has the key for the lease from now on, perhaps again.
+    Yes,
+    /// Another word has the lock there.
+    Other,
+    /// No answer in time. A real one may follow.
+    Silent,
+}
+
+/// What to do after an answer to a renewal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum RenewalStep {
+    /// Nothing.
+    Wait,
+    /// The hold goes on. Said once.
+    Renewed {
+        /// For so long from now, and no shorter than before.
+        left_us: u64,
+    },
+    /// This renewal came to nothing, and the hold ends when it would have ended without it: until then, try again.
+    Failed,
+    /// The hold is over: others have the lock on too many nodes, or its end passed before a majority said yes. Close
+    /// its tally, and release it.
+    Lost,
+    /// The lock was given up in between, and this node has made it again: release it there.
+    Undo,
+}
+
+/// One renewal. Keep it, as a [`super::Tally`], until every node has answered, and [`Renewal::close`] it when the lock
+/// is released.
+#[derive(Clone, Debug)]
+pub struct Renewal {
+    quorum: Quorum,
+    lease_ms: u32,
+    /// Of the hold, when the renewal began.
+    left_us: u64,
+    yes: Nodes,
+    other: Nodes,
+    silent: Nodes,
+    decided: bool,
+    closed: bool,
+}
+
+impl Renewal {
+    /// A renewal of a hold of which `left_us` are left now. `None` if nothing is: it must not be tried, since somebody
+    /// else may have had the lock in between, with a higher fence.
+    pub const fn new(quorum: Quorum, lease_ms: u32, left_us: u64) -> Option<Self> {
+        if left_us == 0 {
+            return None;
+        }
+        let (yes, other, silent) = (Nodes::NONE, Nodes::NONE, Nodes::NONE);
+        Some(Self { quorum, lease_ms, left_us, yes, other, silent, decided: false, closed: false })
+    }
+
+    /// What a node said, so long after the renewal began.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn hear(&mut self, node: usize, renewed: Renewed, elapsed_us: u64) -> RenewalStep {
+        self.quorum.check(node);
+        if self.closed {
+            return if renewed == Renewed::Yes { RenewalStep::Undo } else { RenewalStep::Wait };
+        }
+        if self.decided || self.yes.has(node) || self.other.has(node) {
+            return RenewalStep::Wait;
+        }
+        self.silent.take_out(node);
+        match renewed {
+            Renewed::Yes => self.yes.put(node),
+            Renewed::Other => self.other.put(node),
+            Renewed::Silent => self.silent.put(node),
+        }
+        let step = self.decide(elapsed_us);
+        self.decided = step != RenewalStep::Wait;
+        step
+    }
+
+    /// The lock is released or given up: a node that answers yes from now on has to be told again.
+    pub const fn close(&mut self) {
+        self.closed = true;
+    }
+
+    fn decide(&self, elapsed_us: u64) -> RenewalStep {
+        let rest_us = self.left_us.saturating_sub(elapsed_us);
+        if rest_us == 0 {
+            return RenewalStep::Lost;
+        }
+        if self.quorum.majority() <= self.yes.len() {
+            let left_us = validity_us(self.lease_ms, elapsed_us).map_or(rest_us, |left_us| left_us.max(rest_us));
+            return RenewalStep::Renewed { left_us };
+        }
+        if self.quorum.nodes() - self.other.len() < self.quorum.majority() {
+            return RenewalStep::Lost;
+        }
+        let may_come = self.quorum.all().without(self.other).without(self.silent).len();
+        if may_come < self.quorum.majority() { RenewalStep::Failed } else { RenewalStep::Wait }
+    }
+}
+
+/// What a node answers to a release.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// The key was there, and is gone.
+    Released,
+    /// It was not there.
+    Absent,
+    /// No answer in time. A real one may follow.
+    Silent,
+}
+
+/// What to do after an answer to a release.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum EndingStep {
+    /// Nothing.
+    Wait,
+    /// A majority does not have it any more: others may take it. Said once.
+    Gone,
+    /// Too few have answered: it goes at its end at the latest, unless these are told again. Said once.
+    Unsure {
+        /// Who has not answered.
+        again: Nodes,
+    },
+}
+
+/// One release.
+#[derive(Clone, Debug)]
+pub struct Ending {
+    quorum: Quorum,
+    gone: Nodes,
+    silent: Nodes,
+    decided: bool,
+}
+
+impl Ending {
+    /// A release on all nodes.
+    pub const fn new(quorum: Quorum) -> Self {
+        Self { quorum, gone: Nodes::NONE, silent: Nodes::NONE, decided: false }
+    }
+
+    /// What a node said.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn hear(&mut self, node: usize, ended: Ended) -> EndingStep {
+        self.quorum.check(node);
+        if self.decided || self.gone.has(node) {
+            return EndingStep::Wait;
+        }
+        self.silent.take_out(node);
+        let heard = if ended == Ended::Silent { &mut self.silent } else { &mut self.gone };
+        heard.put(node);
+        let step = if self.quorum.majority() <= self.gone.len() {
+            EndingStep::Gone
+        } else if self.quorum.nodes() - self.silent.len() < self.quorum.majority() {
+            EndingStep::Unsure { again: self.silent }
+        } else {
+            EndingStep::Wait
+        };
+        self.decided = step != EndingStep::Wait;
+        step
+    }
+}

@@ -1,0 +1,7 @@
+//! The rules one by one, and nodes and clients that play them against each other.
+
+mod model;
+#[cfg(feature = "planted-bugs")]
+mod planted;
+mod rules;
+mod schedules;

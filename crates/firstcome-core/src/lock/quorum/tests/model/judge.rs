@@ -1,0 +1,40 @@
+//! What must hold of what was told, sent and heard.
+
+use super::{Told, World};
+
+impl World {
+    pub(super) fn check_grant(&mut self, attempt: usize, fence: u64, until: u64) {
+        let (now, begun) = (self.now, self.attempts[attempt].begun);
+        self.seen.grants += 1;
+        for told in &self.told {
+            // Whatever clocks do: above all that was told before this attempt began. While they run alike: above all.
+            if told.fence == fence || fence < told.fence && (told.at < begun || !self.setting.jumps) {
+                self.seen.broken.push(format!("fence {fence} after {}", told.fence));
+            }
+            self.seen.behind += usize::from(fence < told.fence);
+            if now < told.until {
+                self.seen.overlaps += 1;
+            }
+        }
+        self.told.push(Told { attempt, fence, at: now, until });
+    }
+
+    /// Of an attempt that was closed, every node was told so that may have the lock for it, after what it said last.
+    pub(super) fn check_undone(&mut self) {
+        for (word, attempt) in self.attempts.iter().enumerate() {
+            if attempt.closed == 0 || self.clients[attempt.client].life != attempt.life {
+                continue;
+            }
+            for node in 0..self.setting.nodes {
+                let (yes, released) = (attempt.yes_heard[node], attempt.released[node]);
+                let needs = yes != 0 || !attempt.no_heard[node];
+                if needs && released <= yes.max(attempt.closed) {
+                    self.seen.broken.push(format!("attempt {word} is not undone on node {node}"));
+                }
+            }
+        }
+        if !self.setting.jumps && 0 < self.seen.overlaps {
+            self.seen.broken.push(format!("{} holds overlap", self.seen.overlaps));
+        }
+    }
+}
