@@ -23,6 +23,7 @@ mod error;
 #[cfg(all(feature = "redis", feature = "sql"))]
 pub mod fleet;
 mod handle;
+pub mod key;
 mod lock;
 mod market;
 mod port;

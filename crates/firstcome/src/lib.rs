@@ -170,9 +170,9 @@ pub use firstcome_store::{
     RoomSummary, StoreError, TicketAnswer, TicketKey, Transfer, VoucherCode, VoucherKey, core, edge, stats,
 };
 pub use lock::{Fence, Guard, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock};
+#[cfg(feature = "redis")]
+pub use lock::{KeyGuard, KeyLocks, KeyRequest, SpinGuard, SpinLocks, SpinRequest};
 #[cfg(feature = "sql")]
 pub use lock::{SessionGuard, SessionLocks, SessionRequest};
-#[cfg(feature = "redis")]
-pub use lock::{SpinGuard, SpinLocks, SpinRequest};
 pub use points::{MemberHandle, MovementRequest, Points};
 pub use room::{Admission, JoinRequest, WaitingRoom, WaitingRooms};

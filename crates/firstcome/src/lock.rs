@@ -3,14 +3,14 @@
 mod driver;
 mod error;
 mod guard;
+#[cfg(feature = "redis")]
+mod keyed;
 mod many;
 mod quick;
 #[doc(hidden)]
 pub mod section;
 #[cfg(feature = "sql")]
 mod session;
-#[cfg(feature = "redis")]
-mod spin;
 #[cfg(test)]
 mod tests;
 
@@ -28,7 +28,7 @@ pub use session::{SessionGuard, SessionLocks, SessionRequest};
 #[cfg(feature = "redis")]
 pub use firstcome_store::core::lock::spin::Pauses;
 #[cfg(feature = "redis")]
-pub use spin::{SpinGuard, SpinLocks, SpinRequest};
+pub use keyed::{KeyGuard, KeyLocks, KeyRequest, SpinGuard, SpinLocks, SpinRequest};
 
 #[cfg(feature = "redis")]
 pub use firstcome_store::redis::{Eviction, LinkOptions, OpenError};

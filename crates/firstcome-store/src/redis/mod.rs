@@ -61,4 +61,4 @@ pub use link::{Counts, Link, LinkOptions};
 pub use lock::RedisLocks;
 pub use preflight::{Eviction, MINIMUM_VERSION, Run, Version};
 pub use script::{Invocation, Script};
-pub use single_key::{SingleKey, Tried};
+pub use single_key::SingleKey;

@@ -3,6 +3,7 @@
 
 use super::{Link, LinkOptions, OpenError, Script};
 use crate::error::StoreError;
+use crate::key::{Deaf, KeyStore, Tried};
 use redis::Value;
 use std::time::Duration;
 
@@ -25,18 +26,6 @@ return 0",
 
 /// What [`TAKE`] answers for a lock that is taken, besides what `PTTL` can say.
 const TAKEN: i64 = -3;
-
-/// What became of a try.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Tried {
-    /// It is ours, for the lease from when the server ran the try.
-    Taken,
-    /// Somebody else has it.
-    Held {
-        /// How long its key lasts; `None` if for ever.
-        lasts: Option<Duration>,
-    },
-}
 
 /// Locks of one key each on one server.
 pub struct SingleKey {
@@ -63,26 +52,33 @@ impl SingleKey {
             _ => Err(StoreError::Unknown),
         }
     }
+}
 
-    /// Tries to take a lock once. One command. The same try may be repeated, also while an earlier one may yet arrive.
-    pub async fn take(&self, key: &str, word: &str, lease_ms: u32) -> Result<Tried, StoreError> {
+/// Each step is one command.
+impl KeyStore for SingleKey {
+    type Grant = ();
+    type Ear = Deaf;
+
+    async fn take(&self, key: &str, word: &str, lease_ms: u32) -> Result<Tried<()>, StoreError> {
         let lease = lease_ms.to_string();
         let answer = self.ask(&TAKE, key, &[word.as_bytes(), lease.as_bytes()]).await?;
         if answer == TAKEN {
-            return Ok(Tried::Taken);
+            return Ok(Tried::Taken(()));
         }
         // The key cannot be gone: the script has just found it. -1 is the server's word for one without an end.
         Ok(Tried::Held { lasts: u64::try_from(answer).ok().map(Duration::from_millis) })
     }
 
-    /// Lets a lock last so long from now on, if this word has it. One command.
-    pub async fn renew(&self, key: &str, word: &str, lease_ms: u32) -> Result<bool, StoreError> {
+    async fn renew(&self, key: &str, word: &str, lease_ms: u32) -> Result<bool, StoreError> {
         let lease = lease_ms.to_string();
         Ok(self.ask(&RENEW, key, &[word.as_bytes(), lease.as_bytes()]).await? == 1)
     }
 
-    /// Gives a lock back, if this word has it. One command.
-    pub async fn release(&self, key: &str, word: &str) -> Result<bool, StoreError> {
+    async fn release(&self, key: &str, word: &str) -> Result<bool, StoreError> {
         Ok(self.ask(&RELEASE, key, &[word.as_bytes()]).await? == 1)
+    }
+
+    async fn listen(&self, _key: &str, _word: &str) -> Option<Deaf> {
+        None
     }
 }

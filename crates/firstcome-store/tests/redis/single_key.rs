@@ -3,7 +3,8 @@
 use super::server::Server;
 use super::{in_time, patient};
 use firstcome_store::StoreError;
-use firstcome_store::redis::{LinkOptions, SingleKey, Tried};
+use firstcome_store::key::{KeyStore, Tried};
+use firstcome_store::redis::{LinkOptions, SingleKey};
 use redis::Value;
 use std::time::Duration;
 
@@ -14,11 +15,11 @@ async fn one_word_has_the_lock_and_finds_it_again() {
     let Some(server) = Server::start(&[]).await else { return };
     in_time(async {
         let locks = SingleKey::open(&server.url(), patient()).await.unwrap();
-        assert_eq!(locks.take(KEY, "mine", 60_000).await.unwrap(), Tried::Taken);
+        assert_eq!(locks.take(KEY, "mine", 60_000).await.unwrap(), Tried::Taken(()));
         assert_eq!(server.text(&["GET", KEY]).await, "mine");
         server.ask(&["PEXPIRE", KEY, "1000"]).await;
         // As after a lost answer: the same word has it, for a whole lease.
-        assert_eq!(locks.take(KEY, "mine", 60_000).await.unwrap(), Tried::Taken);
+        assert_eq!(locks.take(KEY, "mine", 60_000).await.unwrap(), Tried::Taken(()));
         let Value::Int(lasts_ms) = server.ask(&["PTTL", KEY]).await else { panic!() };
         assert!((30_000..=60_000).contains(&lasts_ms), "{lasts_ms}");
         assert!(matches!(
@@ -55,7 +56,7 @@ async fn what_was_taken_without_an_answer_is_found_by_the_repeat() {
         let mut hasty = LinkOptions::default();
         (hasty.connect_timeout, hasty.answer_timeout) = (Duration::from_secs(30), Duration::from_millis(300));
         let locks = SingleKey::open(&server.url(), hasty).await.unwrap();
-        assert_eq!(locks.take("warm", "mine", 60_000).await.unwrap(), Tried::Taken);
+        assert_eq!(locks.take("warm", "mine", 60_000).await.unwrap(), Tried::Taken(()));
         server.freeze();
         assert!(matches!(locks.take(KEY, "mine", 60_000).await, Err(StoreError::Unknown)));
         server.thaw();
@@ -65,7 +66,7 @@ async fn what_was_taken_without_an_answer_is_found_by_the_repeat() {
         })
         .await;
         let again = super::wait_for("an answer", async || locks.take(KEY, "mine", 60_000).await.ok()).await;
-        assert_eq!(again, Tried::Taken);
+        assert_eq!(again, Tried::Taken(()));
         assert_eq!(server.text(&["GET", KEY]).await, "mine");
     })
     .await;

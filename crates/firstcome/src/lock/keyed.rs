@@ -1,11 +1,12 @@
-//! Locks that poll, on the layout that other libraries share.
+//! Locks by key, which are asked for again and again: on layouts that other libraries share, and on several servers that vote.
 
 use super::{LockError, lease_ms};
 use firstcome_store::StoreError;
 use firstcome_store::core::limits::WAIT_MS_MAX;
 use firstcome_store::core::lock::spin::Pauses;
 use firstcome_store::edge::{draw_chance, draw_secret};
-use firstcome_store::redis::{Counts, LinkOptions, OpenError, SingleKey, Tried};
+use firstcome_store::key::{Ear, KeyStore, Tried};
+use firstcome_store::redis::{Counts, LinkOptions, OpenError, SingleKey};
 use parking_lot::Mutex;
 use std::fmt;
 use std::future::Future;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout_at};
+use tokio::time::{sleep, timeout, timeout_at};
 
 /// How long a lock is asked for unless a lease is named.
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
@@ -26,6 +27,11 @@ const KEY_BYTES_MAX: usize = 1_024;
 const REPEAT: Duration = Duration::from_millis(100);
 /// A server expires keys to the millisecond, and clocks may be read just before one ends.
 const EXPIRY_GRAIN: Duration = Duration::from_millis(2);
+
+/// Locks by key on a store that others may use too: whoever holds one knows its word. Cheap to clone. See [`SpinLocks`].
+pub struct KeyLocks<S> {
+    shared: Arc<Shared<S>>,
+}
 
 /// Locks of one key each, as redis-py, redsync, rslock, Spring and many others keep them: whoever uses the same key
 /// excludes, and is excluded by, all of those.
@@ -55,17 +61,26 @@ const EXPIRY_GRAIN: Duration = Duration::from_millis(2);
 /// - A fence: the layout has no place for one. Let whatever is guarded compare a version before it writes, or use
 ///   [`Locks`](super::Locks). A holder that stood still for a lease is not alone, and nobody notices.
 /// - That a hold lasts. It ends when the server loses the key: with its lease, and with a failover.
-#[derive(Clone)]
-pub struct SpinLocks {
-    shared: Arc<Shared>,
-}
+pub type SpinLocks = KeyLocks<SingleKey>;
 
-struct Shared {
-    store: SingleKey,
+/// A lock of one key that is about to be asked for.
+pub type SpinRequest = KeyRequest<SingleKey>;
+
+/// A lock of one key that is held. There is no fence: see [`SpinLocks`].
+pub type SpinGuard = KeyGuard<SingleKey>;
+
+struct Shared<S> {
+    store: S,
     runtime: Handle,
 }
 
-impl SpinLocks {
+impl<S> Clone for KeyLocks<S> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl KeyLocks<SingleKey> {
     /// Locks on a Redis or Valkey server; see [`Locks::redis`](super::Locks::redis). One connection.
     pub async fn redis(url: &str) -> Result<Self, OpenError> {
         Self::redis_with(url, LinkOptions::default()).await
@@ -73,18 +88,24 @@ impl SpinLocks {
 
     /// The same with time-outs of one's own, or on a server that may forget keys.
     pub async fn redis_with(url: &str, options: LinkOptions) -> Result<Self, OpenError> {
-        let store = SingleKey::open(url, options).await?;
-        Ok(Self { shared: Arc::new(Shared { store, runtime: Handle::current() }) })
+        Ok(Self::over(SingleKey::open(url, options).await?))
     }
 
     /// What has been sent so far.
     pub fn counts(&self) -> Counts {
         self.shared.store.link().counts()
     }
+}
+
+impl<S: KeyStore> KeyLocks<S> {
+    /// Locks of any such store. Call within a Tokio runtime, which then carries renewals.
+    pub fn over(store: S) -> Self {
+        Self { shared: Arc::new(Shared { store, runtime: Handle::current() }) }
+    }
 
     /// A lock by its key, which is used as it is: any text of 1 to 1024 bytes. Nothing is sent yet.
-    pub fn lock(&self, key: &str) -> SpinRequest {
-        SpinRequest {
+    pub fn lock(&self, key: &str) -> KeyRequest<S> {
+        KeyRequest {
             shared: Arc::clone(&self.shared),
             key: key.into(),
             pauses: Pauses::ShrinkingJitter { base_ms: BASE_MS },
@@ -97,10 +118,9 @@ impl SpinLocks {
 }
 
 /// A lock that is about to be asked for.
-#[derive(Clone)]
 #[must_use = "nothing is asked for before `acquire` or `try_acquire`"]
-pub struct SpinRequest {
-    shared: Arc<Shared>,
+pub struct KeyRequest<S> {
+    shared: Arc<Shared<S>>,
     key: Arc<str>,
     pauses: Pauses,
     tries: NonZeroU32,
@@ -109,16 +129,23 @@ pub struct SpinRequest {
     watched: bool,
 }
 
+impl<S> Clone for KeyRequest<S> {
+    fn clone(&self) -> Self {
+        let Self { ref shared, ref key, pauses, tries, wait, lease, watched } = *self;
+        Self { shared: Arc::clone(shared), key: Arc::clone(key), pauses, tries, wait, lease, watched }
+    }
+}
+
 /// What one acquisition may have taken. Dropped, that is given back in the background.
-struct Claim {
-    shared: Arc<Shared>,
+struct Claim<S: KeyStore> {
+    shared: Arc<Shared<S>>,
     key: Arc<str>,
     word: Box<str>,
     /// When it is surely over: the lease after the last try was sent. `None` while nothing can have been taken.
     over_at: Option<Instant>,
 }
 
-impl SpinRequest {
+impl<S: KeyStore> KeyRequest<S> {
     /// How long to pause between two tries: the jitter that shrinks from a base of 100 ms without this.
     pub const fn policy(mut self, pauses: Pauses) -> Self {
         self.pauses = pauses;
@@ -149,7 +176,7 @@ impl SpinRequest {
         self
     }
 
-    fn claim(&self) -> Result<(Claim, u32), LockError> {
+    fn claim(&self) -> Result<(Claim<S>, u32), LockError> {
         if !(1..=KEY_BYTES_MAX).contains(&self.key.len()) {
             return Err(LockError::Invalid { field: "key", wanted: "1 to 1024 bytes" });
         }
@@ -170,12 +197,13 @@ impl SpinRequest {
     /// Fails with [`LockError::TimedOut`] when the tries or the time are used up, or as [`Self::try_acquire`] does but for
     /// `Contended` if the last try had no answer.
     #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
-    pub async fn acquire(self) -> Result<SpinGuard, LockError> {
+    pub async fn acquire(self) -> Result<KeyGuard<S>, LockError> {
         let (mut claim, lease_ms) = self.claim()?;
         let until = Instant::now() + self.wait;
+        let mut ear = None;
         for tries in 1.. {
             let refused = match claim.attempt(lease_ms).await {
-                Ok(deadline) => return Ok(SpinGuard::new(claim, deadline, lease_ms, self.watched)),
+                Ok(held) => return Ok(KeyGuard::new(claim, held, lease_ms, self.watched)),
                 Err(LockError::Contended { .. }) => LockError::TimedOut { position: None },
                 Err(error) => error,
             };
@@ -183,8 +211,20 @@ impl SpinRequest {
             if self.tries.get() <= tries || left.is_zero() {
                 return Err(refused);
             }
+            if tries == 1 {
+                ear = self.shared.store.listen(&self.key, &claim.word).await;
+                if ear.is_some() {
+                    // It may have become free while nobody listened.
+                    continue;
+                }
+            }
             // One last try when the time is over.
-            sleep(Duration::from_micros(self.pauses.pause_us(tries, draw_chance())).min(left)).await;
+            let pause = Duration::from_micros(self.pauses.pause_us(tries, draw_chance())).min(left);
+            match &mut ear {
+                // Whether it was heard of or not: it is tried.
+                Some(ear) => drop(timeout(pause, ear.freed()).await),
+                None => sleep(pause).await,
+            }
         }
         Err(LockError::TimedOut { position: None })
     }
@@ -194,10 +234,10 @@ impl SpinRequest {
     /// Fails with [`LockError::Contended`] if somebody has it (the layout does not tell who, nor how many wait; a key
     /// without an end has the longest time there is), [`LockError::Unavailable`] and [`LockError::Unknown`] if the server
     /// gives no answer, [`LockError::Invalid`] before it is asked.
-    pub async fn try_acquire(self) -> Result<SpinGuard, LockError> {
+    pub async fn try_acquire(self) -> Result<KeyGuard<S>, LockError> {
         let (mut claim, lease_ms) = self.claim()?;
-        let deadline = claim.attempt(lease_ms).await?;
-        Ok(SpinGuard::new(claim, deadline, lease_ms, self.watched))
+        let held = claim.attempt(lease_ms).await?;
+        Ok(KeyGuard::new(claim, held, lease_ms, self.watched))
     }
 }
 
@@ -213,18 +253,25 @@ fn over_at(sent: Instant, lease_ms: u32) -> Instant {
     sent + lease + lease / 100 + EXPIRY_GRAIN
 }
 
-impl Claim {
-    /// One try; until when the lock is held.
+/// What a try has taken, and until when.
+#[derive(Clone, Copy)]
+struct Held<G> {
+    grant: G,
+    deadline: Instant,
+}
+
+impl<S: KeyStore> Claim<S> {
+    /// One try.
     #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
-    async fn attempt(&mut self, lease_ms: u32) -> Result<Instant, LockError> {
+    async fn attempt(&mut self, lease_ms: u32) -> Result<Held<S::Grant>, LockError> {
         let sent = Instant::now();
         // A try that may yet arrive counts as well: then the end of this one is the end of both.
         let before = self.over_at.replace(over_at(sent, lease_ms));
         match self.shared.store.take(&self.key, &self.word, lease_ms).await {
-            Ok(Tried::Taken) => {
+            Ok(Tried::Taken(grant)) => {
                 let deadline = deadline_of(sent, lease_ms);
                 // An answer that took so long is none: what it says may be over.
-                if Instant::now() < deadline { Ok(deadline) } else { Err(LockError::Unknown) }
+                if Instant::now() < deadline { Ok(Held { grant, deadline }) } else { Err(LockError::Unknown) }
             }
             Ok(Tried::Held { lasts }) => {
                 self.over_at = before;
@@ -240,7 +287,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl<S: KeyStore> Drop for Claim<S> {
     fn drop(&mut self) {
         if let Some(over_at) = self.over_at.take() {
             let (shared, key, word) = (Arc::clone(&self.shared), Arc::clone(&self.key), self.word.clone());
@@ -265,7 +312,12 @@ enum GivenBack {
 
 /// Gives a lock back, again and again until there is an answer or the lease is over.
 #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
-async fn give_back(shared: &Shared, key: &str, word: &str, over_at: Instant) -> Result<GivenBack, LockError> {
+async fn give_back(
+    shared: &Shared<impl KeyStore>,
+    key: &str,
+    word: &str,
+    over_at: Instant,
+) -> Result<GivenBack, LockError> {
     let mut perhaps_done = false;
     loop {
         let error = match shared.store.release(key, word).await {
@@ -281,41 +333,46 @@ async fn give_back(shared: &Shared, key: &str, word: &str, over_at: Instant) -> 
     }
 }
 
-/// A lock of one key that is held. It may move between tasks.
+/// A lock that is held. It may move between tasks.
 ///
-/// Dropping it gives the lock back in the background; [`Self::release`] says how that went. There is no fence: see
-/// [`SpinLocks`].
-pub struct SpinGuard {
-    hold: Arc<Hold>,
+/// Dropping it gives the lock back in the background; [`Self::release`] says how that went.
+pub struct KeyGuard<S: KeyStore> {
+    hold: Arc<Hold<S>>,
+    grant: S::Grant,
     watchdog: Option<tokio::task::AbortHandle>,
 }
 
-struct Hold {
-    claim: Mutex<Option<Claim>>,
-    shared: Arc<Shared>,
+struct Hold<S: KeyStore> {
+    claim: Mutex<Option<Claim<S>>>,
+    shared: Arc<Shared<S>>,
     key: Arc<str>,
     word: Box<str>,
     lease_ms: u32,
     deadline: watch::Sender<Instant>,
 }
 
-impl fmt::Debug for SpinGuard {
+impl<S: KeyStore> fmt::Debug for KeyGuard<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without the word, which lets anybody give the lock back.
-        write!(f, "SpinGuard({})", self.hold.key)
+        write!(f, "KeyGuard({})", self.hold.key)
     }
 }
 
-impl SpinGuard {
-    fn new(claim: Claim, deadline: Instant, lease_ms: u32, watched: bool) -> Self {
+impl<S: KeyStore> KeyGuard<S> {
+    fn new(claim: Claim<S>, held: Held<S::Grant>, lease_ms: u32, watched: bool) -> Self {
         let (shared, key, word) = (Arc::clone(&claim.shared), Arc::clone(&claim.key), claim.word.clone());
-        let deadline = watch::Sender::new(deadline);
+        let deadline = watch::Sender::new(held.deadline);
         let hold = Arc::new(Hold { claim: Mutex::new(Some(claim)), shared, key, word, lease_ms, deadline });
         let watchdog = watched.then(|| {
             let watched = Arc::clone(&hold);
             hold.shared.runtime.spawn(async move { watched.watch().await }).abort_handle()
         });
-        Self { hold, watchdog }
+        Self { hold, grant: held.grant, watchdog }
+    }
+
+    /// What came with the lock. No request.
+    pub const fn grant(&self) -> S::Grant {
+        self.grant
     }
 
     /// The key of the lock.
@@ -341,7 +398,7 @@ impl SpinGuard {
     }
 
     /// Resolves when the lock is lost, at the latest at its deadline; never once it was given back.
-    pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub fn lost(&self) -> impl Future<Output = ()> + Send + use<S> {
         let mut deadline = self.hold.deadline.subscribe();
         async move {
             loop {
@@ -394,7 +451,7 @@ impl SpinGuard {
     }
 }
 
-impl Drop for SpinGuard {
+impl<S: KeyStore> Drop for KeyGuard<S> {
     fn drop(&mut self) {
         self.retire();
         // The watchdog has a share in the hold until the runtime has dropped it.
@@ -402,7 +459,7 @@ impl Drop for SpinGuard {
     }
 }
 
-impl Hold {
+impl<S: KeyStore> Hold<S> {
     #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
     async fn renew(&self, lease_ms: u32) -> Result<(), LockError> {
         let sent = Instant::now();

@@ -1,0 +1,67 @@
+//! The port for locks by key: each is held by a word that only its holder knows.
+
+use crate::error::StoreError;
+use std::future::Future;
+use std::time::Duration;
+
+/// What became of a try.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tried<G> {
+    /// It is ours, for the lease from when the try was taken, which is not before it was sent; with what comes with it.
+    Taken(G),
+    /// Somebody else has it.
+    Held {
+        /// How long it lasts unless it is renewed; `None` if for ever.
+        lasts: Option<Duration>,
+    },
+}
+
+/// The port for locks by key. What is promised here is as much as layouts of others can keep: no order, and a fence only where
+/// [`Self::Grant`] has one.
+///
+/// - Whoever takes a lock has it for the lease, or until it gives it back; nobody else does meanwhile, as far as the store
+///   keeps what it has acknowledged.
+/// - Repeatable: a step that is sent again with the same word has no second effect. [`StoreError::Unknown`] means that it may
+///   have been taken, any other error that it was not.
+/// - Cancel-safe: a caller that goes away leaves the step taken or not taken. Whoever has tried in vain, or does not know,
+///   gives back what it may have.
+pub trait KeyStore: Send + Sync + 'static {
+    /// What comes with a lock: a fence, where the store has such.
+    type Grant: Copy + Send + Sync + 'static;
+    /// Hears when a lock may have become free.
+    type Ear: Ear;
+
+    /// Tries to take a lock once. The same try may be repeated, also while an earlier one may yet arrive.
+    fn take(
+        &self,
+        key: &str,
+        word: &str,
+        lease_ms: u32,
+    ) -> impl Future<Output = Result<Tried<Self::Grant>, StoreError>> + Send;
+
+    /// Lets a lock last so long from now on, if this word has it.
+    fn renew(&self, key: &str, word: &str, lease_ms: u32) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// Gives a lock back, if this word has it.
+    fn release(&self, key: &str, word: &str) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// From when this resolves on it is heard when the lock may have become free. `None` if nobody tells, or cannot now: then
+    /// it is asked again after a pause, as it is in any case.
+    fn listen(&self, key: &str, word: &str) -> impl Future<Output = Option<Self::Ear>> + Send;
+}
+
+/// Hears when one lock may have become free, from its making to its end.
+pub trait Ear: Send {
+    /// Resolves when it may have; a hint that may be wrong, and may fail to come. Cancel-safe.
+    fn freed(&mut self) -> impl Future<Output = ()> + Send;
+}
+
+/// Of a store that tells nobody.
+#[derive(Debug)]
+pub enum Deaf {}
+
+impl Ear for Deaf {
+    async fn freed(&mut self) {
+        match *self {}
+    }
+}
