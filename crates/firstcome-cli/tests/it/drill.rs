@@ -201,7 +201,8 @@ fn auctions_on_many_nodes_hold_every_promise_on_a_redis_that_runs() {
 fn a_drill_that_is_stopped_leaves_nothing_on_servers_that_run() {
     let Some(directory) = room_for_nodes(Kind::Postgres) else { return };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let mut options = Options::new(Durability::Quick).within(directory.path());
+    // Nodes refuse a database that may forget.
+    let mut options = Options::new(Durability::Durable).within(directory.path());
     let redis = runtime.block_on(firstcome_servers::Server::start(Kind::Redis, &options)).expect("it starts");
     options.settings.push("max_connections=300".into());
     let sql = runtime.block_on(firstcome_servers::Server::start(Kind::Postgres, &options)).expect("it starts");

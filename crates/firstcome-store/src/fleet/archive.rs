@@ -61,7 +61,7 @@ pub enum TransferError {
 /// Takes data into a deployment in one transaction of its database: all of it, or nothing.
 ///
 /// It may go in beside nodes that serve: names that are there are refused, and what comes in is seen at once when it is
-/// committed. Memory: about 50 bytes a claim or ticket and 200 a record or bid. Time: about ten seconds for a million claims.
+/// committed. Memory: about 50 bytes a claim or ticket and 200 a record or bid.
 pub struct FleetImporter {
     kind: Filling,
 }

@@ -182,6 +182,8 @@ async fn a_repair_ends_and_lets_others_go_on() {
     let mut hasty = options();
     hasty.patience = Duration::from_millis(50);
     let (mut foreign, mut keeper) = (place.foreign().await, place.keeper().await);
+    // It has been dead for longer than its lease.
+    keeper.set_gate(&["node", "", "until", "0"]).await;
     in_time(repair(&place.redis, &place.sql, secret(), hasty)).await.expect("it answers");
     let issued = foreign.issued(COUPON).await;
     assert!((1..4_000).contains(&issued), "{issued}");
