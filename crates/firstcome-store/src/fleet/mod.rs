@@ -52,8 +52,8 @@ pub use survey::State;
 pub use verify::{Verified, verify};
 pub use wrap::{DeploymentSecret, SECRET_BYTES_MIN};
 
-#[cfg(feature = "conformance")]
 use crate::boxed::boxed;
+#[cfg(feature = "conformance")]
 use crate::edge::Clock;
 use crate::edge::{draw_hasher, draw_id};
 use crate::redis::{Inbox, InboxEvent, Link};

@@ -36,6 +36,11 @@ pub(super) async fn a_default_releases_its_hold_without_a_caller<S: MarketStore 
     bench.put("lamp", bench.short_auction(Some(bench.sizes.open_ms)).await).await;
     bench.check("lamp", &[(Step::Bid("bob", 30), "new 1 fence 2"), (Step::Bid("ann", 40), "new 2 fence 3")]).await;
     bench.pass_after(bench.standing("lamp").await.effective_ends_at).await;
+    // It is counted a moment after it is seen.
+    while bench.store.closings().closed == before.closed {
+        (bench.pass)(1).await;
+        tokio::task::yield_now().await;
+    }
     let ended = bench.store.closings();
     assert_eq!((ended.closed, ended.defaulted), (before.closed + 1, before.defaulted), "closed, and not yet over");
     while bench.balance("ann").await.held() != 0 {
