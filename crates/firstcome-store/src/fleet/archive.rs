@@ -9,8 +9,10 @@ mod rooms;
 
 pub use out::FleetArchive;
 
+use super::outbox::Tag;
 use super::truth::archive as rows;
-use super::truth::{CouponRow, Held};
+use super::truth::inserts::{NewClaim, NewRequest, write_claims, write_requests};
+use super::truth::{CouponRow, Held, kind};
 use super::{Fleet, FleetError, Kind, Node};
 use crate::archive::{ArchivedRoom, ArchivedSecret, Before, ImportError, Incoming, Intake, RoomsBefore};
 use crate::embedded::journal::{Change, CouponPut};
@@ -18,8 +20,8 @@ use crate::sql::SqlError;
 use crate::sql::base::Session;
 use crate::sql::reader::{Reader, wrong};
 use crate::sql::schema;
-use firstcome_core::coupon::CouponSettings;
-use firstcome_core::id::CouponName;
+use firstcome_core::coupon::{Claim, CouponSettings, Issued};
+use firstcome_core::id::{CouponName, RequestId};
 use firstcome_core::room::{self, Departure, Number};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use market::IncomingMarket;
@@ -139,7 +141,7 @@ struct Import<D: Held> {
 /// Rows that wait to be written.
 #[derive(Default)]
 struct Rows {
-    claims: Vec<rows::NewClaim>,
+    claims: Vec<(i64, Issued, Claim)>,
     redemptions: Vec<rows::NewRedemption>,
     tickets: Vec<rows::NewTicket>,
     slots: Vec<(i64, Number, room::Slot)>,
@@ -335,16 +337,27 @@ impl<D: Held> Import<D> {
 
     async fn write(&mut self, waiting: Rows) -> Result<(), TransferError> {
         let Rows { claims, redemptions, tickets, slots, gone, market } = waiting;
+        let request = |coupon: i64, kind, request: Option<RequestId>, serial| {
+            Some(NewRequest { coupon, kind, request: request?, serial })
+        };
         let of_claims = claims
             .iter()
-            .filter_map(|(coupon, issued, claim)| Some((*coupon, rows::KINDS[0], claim.request?, issued.serial)));
+            .filter_map(|(coupon, issued, claim)| request(*coupon, kind::CLAIM, claim.request, issued.serial));
         let of_redemptions = redemptions
             .iter()
-            .filter_map(|(coupon, redeemed, request)| Some((*coupon, rows::KINDS[1], (*request)?, redeemed.serial)));
+            .filter_map(|(coupon, redeemed, of)| request(*coupon, kind::REDEMPTION, *of, redeemed.serial));
         let requests: Vec<_> = of_claims.chain(of_redemptions).collect();
-        self.run_all(claims.chunks(ROWS_MAX).map(rows::write_claims::<D>)).await?;
+        // No call waits for them: their tags are nobody's.
+        let claims = claims.iter().map(|(coupon, issued, claim)| NewClaim {
+            coupon: *coupon,
+            issued: *issued,
+            claim,
+            tag: Tag(0),
+        });
+        let claims: Vec<_> = claims.collect();
+        self.run_all(claims.chunks(ROWS_MAX).map(|rows| write_claims::<D>(rows.iter().copied()))).await?;
         self.run_all(redemptions.chunks(ROWS_MAX).map(rows::write_redemptions)).await?;
-        self.run_all(requests.chunks(ROWS_MAX).map(rows::write_requests::<D>)).await?;
+        self.run_all(requests.chunks(ROWS_MAX).map(|rows| write_requests::<D>(rows.iter().copied()))).await?;
         self.run_all(tickets.chunks(ROWS_MAX).map(rows::write_tickets::<D>)).await?;
         self.run_all(slots.chunks(ROWS_MAX).map(rows::write_slots)).await?;
         self.run_all(gone.chunks(ROWS_MAX).map(rows::write_gone)).await?;

@@ -1,8 +1,9 @@
 //! One coupon as this node knows it.
 
-use super::coupon::Spoken;
+use super::coupon::{ASK_MAX, Spoken};
 use super::gate::Keys;
 use super::lane::Lane;
+use super::looks::LOOKS_MAX;
 use super::outbox::{Entrant, Notice, Tag, Verdict};
 use super::truth::{ClaimRow, CouponRow};
 use super::turn::Turn;
@@ -10,7 +11,7 @@ use crate::edge::draw_hasher;
 use crate::error::StoreError;
 use crate::port::Claimed;
 use crate::voucher::VoucherKey;
-use firstcome_core::coupon::Issued;
+use firstcome_core::coupon::{Acknowledge, Issued};
 use firstcome_core::id::RequestId;
 use firstcome_core::time::Timestamp;
 use parking_lot::{Mutex, RwLock};
@@ -110,8 +111,8 @@ impl Cell {
             keys: Keys { coupon: row.id },
             voucher_key: row.voucher_key.clone(),
             row: RwLock::new(row),
-            asking: Lane::new(CLAIMS_WAITING_MAX),
-            looking: Lane::new(LOOKS_WAITING_MAX),
+            asking: Lane::new(CLAIMS_WAITING_MAX, ASK_MAX, 2),
+            looking: Lane::new(LOOKS_WAITING_MAX, LOOKS_MAX, 1),
             waiting: Mutex::new(HashMap::with_hasher(draw_hasher())),
             called: AtomicU64::new(0),
             is_draining: AtomicBool::new(false),
@@ -130,6 +131,12 @@ impl Cell {
     /// The version of its settings there.
     pub(super) fn version(&self) -> i64 {
         self.row.read().version
+    }
+
+    /// Whether claims that were judged by this version of its settings are told before SQL holds them.
+    pub(super) fn tells_early(&self, version: i64) -> bool {
+        let row = self.row.read();
+        row.version == version && row.settings.acknowledge == Acknowledge::Placed
     }
 
     /// A claim with what its holder shows.

@@ -7,7 +7,7 @@ use super::looks::Serving;
 use super::outbox::{Entrant, Tag, Verdict};
 use super::truth::{ClaimRow, CouponRow, Held, Used};
 use super::{Fleet, Node, boxed_on, drain};
-use crate::edge::{draw_id, draw_pause};
+use crate::edge::draw_pause;
 use crate::error::{Fault, FaultKind, StoreError};
 use crate::port::{
     Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Given, Page, Put, RedeemRequest, Refused,
@@ -97,7 +97,7 @@ impl<D: Held> Attempt<'_, D> {
         if version < self.cell.version() {
             // The gate has not heard of settings that SQL has: whoever put them is about to tell it, or has died.
             let row = self.cell.row();
-            self.node.gate.adjust(self.cell.keys, &row).await?;
+            Box::pin(self.node.gate.adjust(self.cell.keys, &row)).await?;
             if !matches!(word, Word::Drawn(_)) {
                 return Ok(Step::Again);
             }
@@ -112,13 +112,13 @@ impl<D: Held> Attempt<'_, D> {
                 if let Ok(Ok(Verdict::Issued(issued))) = timeout_at(until, &mut place.verdict).await {
                     return Ok(Step::Told(Outcome::Issued(Ok(Effect::New(issued)))));
                 }
-                self.confirm(generation, ticket, |seen| self.of_user(seen)).await
+                Box::pin(self.confirm(generation, ticket, |seen| self.of_user(seen))).await
             }
-            Word::Has(ticket) => self.confirm(generation, ticket, |seen| self.of_user(seen)).await,
+            Word::Has(ticket) => Box::pin(self.confirm(generation, ticket, |seen| self.of_user(seen))).await,
             Word::Again(ticket) | Word::Reused(ticket) => {
-                self.confirm(generation, ticket, |seen| self.of_request(seen)).await
+                Box::pin(self.confirm(generation, ticket, |seen| self.of_request(seen))).await
             }
-            Word::SoldOut(ticket) => self.confirm_sold_out(generation, ticket).await,
+            Word::SoldOut(ticket) => Box::pin(self.confirm_sold_out(generation, ticket)).await,
             Word::Deleted => Ok(no_claim(Rejection::Deleted)),
             Word::NotOpen(at) => Ok(no_claim(Rejection::NotOpen(at))),
             Word::Expired(at) => Ok(no_claim(Rejection::Expired(at))),
@@ -132,8 +132,7 @@ impl<D: Held> Attempt<'_, D> {
         if self.cell.version() < version {
             self.node.look(self.cell, None, None).await?;
         }
-        let row = self.cell.row();
-        Ok(row.version == version && row.settings.acknowledge == Acknowledge::Placed)
+        Ok(self.cell.tells_early(version))
     }
 
     /// Waits until SQL has come to a ticket, and says what it holds; [`Step::Again`] if it holds nothing then, or takes long.
@@ -249,7 +248,8 @@ impl<D: Held> Node<D> {
         if let Some(cell) = self.kept(name) {
             return Ok(Some(cell));
         }
-        Ok(self.truth.coupon(name).await?.map(|row| self.keep(row)))
+        // What is done once for each coupon is not to be a part of each claim.
+        Ok(Box::pin(self.truth.coupon(name)).await?.map(|row| self.keep(row)))
     }
 
     /// Asks the gate about one claim. One round trip, shared with others.
@@ -328,7 +328,7 @@ impl<D: Held> Node<D> {
     /// Claims, and tells when it is stored; or, if it may and the coupon says so, when its place is certain.
     async fn claim(self: &Arc<Self>, name: &CouponName, claim: Claim, earliest: Acknowledge) -> Answer<Effect<Given>> {
         let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
-        let tag = Tag(draw_id().map_err(|fault| StoreError::Unavailable(Arc::new(fault)))?);
+        let tag = Tag(self.tags.fetch_add(1, Ordering::Relaxed));
         let until = Instant::now() + self.options.patience;
         let (claim, cell) = (&claim, &cell);
         let attempt =
@@ -405,7 +405,7 @@ fn record(cell: &Cell, claim: ClaimRow) -> ClaimRecord {
 async fn serve<D: Held>(node: Arc<Node<D>>, cell: Arc<Cell>) {
     let mut serving = Serving { abandon: || cell.asking.abandon(), is_done: false };
     loop {
-        let mut batch = cell.asking.take(ASK_MAX);
+        let mut batch = cell.asking.take();
         if batch.is_empty() {
             break;
         }

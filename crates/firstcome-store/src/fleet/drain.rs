@@ -29,6 +29,14 @@ struct Outgoing {
     notices: Vec<(String, Vec<u8>)>,
 }
 
+/// Whether the outbox goes on where SQL is.
+#[derive(PartialEq, Eq)]
+enum Stream {
+    Follows,
+    /// It is of another gate, or a part of it is gone.
+    Broken,
+}
+
 /// How a round ended.
 enum Round {
     /// A batch was written, or the coupon is known better than before: on to the next.
@@ -145,9 +153,13 @@ impl<D: Held> Node<D> {
             _ => {}
         }
         let writing = cell.write();
-        let round = self.go_on(cell, &row, settled, outgoing).await?;
+        let stream = self.go_on(cell, &row, settled, outgoing).await?;
         writing.taken();
-        Ok(round)
+        // SQL answers: however long the gate takes to be made anew, nobody else could write meanwhile.
+        if stream == Stream::Broken {
+            self.mend(cell).await?;
+        }
+        Ok(Round::On)
     }
 
     /// Reports what was written, and asks what is next; and the coupon as it was reported.
@@ -171,39 +183,31 @@ impl<D: Held> Node<D> {
         Ok((row, settled))
     }
 
-    /// Writes what is next.
+    /// Writes what is next, or finds that it does not follow what SQL has. SQL has answered if this does.
     async fn go_on(
         &self,
         cell: &Arc<Cell>,
         row: &CouponRow,
         settled: Asked<Settled>,
         outgoing: &mut Outgoing,
-    ) -> Result<Round, StoreError> {
-        let (anchor, entries) = match settled {
-            Asked::Told(Settled::Next { anchor, entries, ticket }) => {
-                // What has a higher number than any ticket is somebody else's.
-                (anchor, entries.into_iter().take_while(|entry| entry.last <= ticket).collect())
+    ) -> Result<Stream, StoreError> {
+        if let Asked::Told(Settled::Next { anchor, entries, ticket }) = settled {
+            // What has a higher number than any ticket is somebody else's.
+            let entries = following(row, entries.into_iter().take_while(|entry| entry.last <= ticket).collect());
+            let is_anchored = anchor.is_some_and(|anchor| anchor.anchor == row.anchor);
+            if is_anchored && !entries.is_empty() {
+                match self.truth.write(row, &Batch { entries }).await? {
+                    Written::Done(fresh) => *outgoing = self.tell(cell, *fresh),
+                    Written::Moved(row) => cell.adopt(&row),
+                }
+                return Ok(Stream::Follows);
             }
-            Asked::Told(Settled::Done | Settled::Other | Settled::Left) => return Ok(Round::Over),
-            Asked::Told(Settled::Behind) => {
-                let now = self.truth.coupon_again(row.id).await?;
-                // SQL has lost what it had: then no stream follows it.
-                let is_further = row.position < now.position;
-                cell.adopt(&now);
-                return if is_further { Ok(Round::On) } else { self.mend(cell).await.map(|()| Round::On) };
-            }
-            Asked::Lost => return self.mend(cell).await.map(|()| Round::On),
-        };
-        let is_anchored = anchor.is_some_and(|anchor| anchor.anchor == row.anchor);
-        let entries = following(row, entries);
-        if !is_anchored || entries.is_empty() {
-            return self.mend(cell).await.map(|()| Round::On);
         }
-        match self.truth.write(row, &Batch { entries }).await? {
-            Written::Done(fresh) => *outgoing = self.tell(cell, *fresh),
-            Written::Moved(row) => cell.adopt(&row),
-        }
-        Ok(Round::On)
+        let now = self.truth.coupon_again(row.id).await?;
+        // Another node has written meanwhile; or SQL has lost what it had, and then no stream follows it.
+        let is_further = row.position < now.position;
+        cell.adopt(&now);
+        Ok(if is_further { Stream::Follows } else { Stream::Broken })
     }
 
     /// Tells those who wait here, and prepares what others are to be told.
@@ -213,16 +217,17 @@ impl<D: Held> Node<D> {
         let (counters, relaxed) = (&self.counters, Ordering::Relaxed);
         counters.transactions.fetch_add(1, relaxed);
         counters.dead_letters.fetch_add(dead_letters, relaxed);
-        let is_issued = |verdict: &&(String, Tag, Verdict)| matches!(verdict.2, Verdict::Issued(_));
+        let is_issued = |verdict: &&(Arc<str>, Tag, Verdict)| matches!(verdict.2, Verdict::Issued(_));
         counters.written.fetch_add(verdicts.iter().filter(is_issued).count() as u64, relaxed);
-        let mut of_nodes: BTreeMap<String, Vec<(Tag, Verdict)>> = BTreeMap::new();
+        let mut of_nodes: BTreeMap<Arc<str>, Vec<(Tag, Verdict)>> = BTreeMap::new();
         for (node, tag, verdict) in verdicts {
             of_nodes.entry(node).or_default().push((tag, verdict));
         }
-        cell.tell(of_nodes.remove(&self.gate.node).unwrap_or_default());
+        cell.tell(of_nodes.remove(self.gate.node.as_str()).unwrap_or_default());
         let (coupon, generation, position) = (row.id, row.generation, row.position);
-        let notice =
-            |(node, verdicts): (String, _)| (channel(&node), Notice { coupon, generation, position, verdicts }.write());
+        let notice = |(node, verdicts): (Arc<str>, _)| {
+            (channel(&node), Notice { coupon, generation, position, verdicts }.write())
+        };
         Outgoing { forget: refused, notices: of_nodes.into_iter().map(notice).collect() }
     }
 }

@@ -192,24 +192,25 @@ impl Gate {
         run.add(keys.of("keys", generation)).add(keys.of("outbox", generation));
         run.add(generation).add(position).add(fmt::from_fn(|f| now.map_or(Ok(()), |now| write!(f, "{}", now.as_us()))));
         run.add(&self.node).add(LEASE_MS).add(backlog_max).add(entrants.len()).add(u8::from(may_write));
-        let mut record = Vec::new();
+        let (mut records, mut ends) = (Vec::new(), Vec::with_capacity(4 * entrants.len()));
+        for entrant in entrants {
+            entrant.write(&mut records);
+            ends.extend((records.len() as u32).to_le_bytes());
+        }
+        run.add_bytes(&records).add_bytes(&ends);
         for entrant in entrants {
             run.add(&entrant.claim.user);
-            match entrant.claim.request {
-                Some(request) => {
-                    run.add(format_args!("{:032x}", request.key)).add(format_args!("{:016x}", request.body))
-                }
-                None => run.add("").add(""),
-            };
-            record.clear();
-            entrant.write(&mut record);
-            run.add_bytes(&record);
+        }
+        for (at, entrant) in (1_usize..).zip(entrants) {
+            if let Some(RequestId { key, body }) = entrant.claim.request {
+                run.add(at).add(format_args!("{key:032x}")).add(format_args!("{body:016x}"));
+            }
         }
         let Some(parts) = parts_of(self.link.invoke(&run).await?) else { return Err(unreadable()) };
         let Some([drains, version, last, words]) = told(parts) else { return Ok(Asked::Lost) };
         let read = || {
-            let Value::Array(words) = words else { return None };
-            let words: Vec<Word> = words.into_iter().map(word).collect::<Option<_>>()?;
+            let words = bytes_of(words)?;
+            let words: Vec<Word> = std::str::from_utf8(&words).ok()?.split(' ').map(word).collect::<Option<_>>()?;
             let judged = Judged {
                 drains: number(drains)? == 1,
                 version: number(version)?,
@@ -435,9 +436,7 @@ pub(super) fn number(value: Value) -> Option<i64> {
     }
 }
 
-fn word(value: Value) -> Option<Word> {
-    let bytes = bytes_of(value)?;
-    let text = std::str::from_utf8(&bytes).ok()?;
+fn word(text: &str) -> Option<Word> {
     let (kind, rest) = text.split_at_checked(1)?;
     let ticket = || rest.parse::<u64>().ok();
     let instant = || rest.parse().ok().and_then(Timestamp::from_us);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// Questions in one query.
-const LOOKS_MAX: usize = 512;
+pub(super) const LOOKS_MAX: usize = 512;
 
 /// Serves a lane; if it goes in the middle, whoever waits hears of it and the next to come is served again.
 pub(super) struct Serving<F: Fn()> {
@@ -46,7 +46,7 @@ impl<D: Held> Node<D> {
 async fn serve<D: Held>(node: Arc<Node<D>>, cell: Arc<Cell>) {
     let mut serving = Serving { abandon: || cell.looking.abandon(), is_done: false };
     loop {
-        let mut batch = cell.looking.take(LOOKS_MAX);
+        let mut batch = cell.looking.take();
         if batch.is_empty() {
             break;
         }

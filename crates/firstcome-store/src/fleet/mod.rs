@@ -167,6 +167,8 @@ struct Node<D: Held> {
     secrets: Secrets,
     /// How many times a message may have been missed: whoever was connected may have lost what it kept.
     doubts: AtomicU64,
+    /// The number of the next call.
+    tags: AtomicU64,
     counters: Counters,
 }
 
@@ -265,6 +267,7 @@ impl<D: Held> Node<D> {
             rooms_by_id: Mutex::new(HashMap::with_hasher(draw_hasher())),
             secrets: Secrets::default(),
             doubts: AtomicU64::new(0),
+            tags: AtomicU64::new(draw_id().map_err(FleetError::Chance)?),
             counters: Counters::default(),
         });
         // Whoever was let in by another node may come here first.

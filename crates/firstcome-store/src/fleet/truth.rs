@@ -9,6 +9,7 @@ mod claims;
 pub(super) mod coupons;
 mod dead_letters;
 pub(super) mod deployment;
+pub(super) mod inserts;
 pub(super) mod known;
 mod redemptions;
 pub(super) mod rooms;
@@ -45,9 +46,9 @@ mod tag {
 }
 
 /// Kinds of requests.
-mod kind {
-    pub(super) const CLAIM: i64 = 1;
-    pub(super) const REDEMPTION: i64 = 2;
+pub(super) mod kind {
+    pub(in crate::fleet) const CLAIM: i64 = 1;
+    pub(in crate::fleet) const REDEMPTION: i64 = 2;
 }
 
 /// The tables of what many nodes share.

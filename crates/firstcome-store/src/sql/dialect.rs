@@ -50,6 +50,14 @@ pub(crate) trait Dialect: Database<Row: Cells> {
     /// Bytes as they stand in a statement.
     fn bytes(text: &mut String, bytes: &[u8]);
 
+    /// The statement that inserts rows into a table. There is at least one.
+    #[cfg(feature = "redis")]
+    fn insert<'a, const N: usize>(
+        table: &str,
+        columns: [Column; N],
+        rows: impl Iterator<Item = [Value<'a>; N]> + Clone,
+    ) -> String;
+
     /// What the server must promise, as rows of a name and its value.
     fn settings() -> &'static str;
 
@@ -69,16 +77,49 @@ pub(crate) trait Dialect: Database<Row: Cells> {
     fn run(connection: &mut Self::Connection, text: String) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
 }
 
+/// What a column holds, and its name.
+#[cfg(feature = "redis")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Column {
+    Number(&'static str),
+    Name(&'static str),
+    Bytes(&'static str),
+}
+
+#[cfg(feature = "redis")]
+impl Column {
+    const fn name(self) -> &'static str {
+        let (Self::Number(name) | Self::Name(name) | Self::Bytes(name)) = self;
+        name
+    }
+}
+
+/// What one row has in one column.
+#[cfg(feature = "redis")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Value<'a> {
+    Number(i64),
+    Name(&'a str),
+    Bytes(&'a [u8]),
+    Key(u128),
+    Nothing,
+}
+
 /// `a, b, c`.
-pub(crate) fn list<T>(items: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut String, T)) -> String {
+pub(crate) fn list<T>(items: impl IntoIterator<Item = T>, write: impl FnMut(&mut String, T)) -> String {
     let mut text = String::new();
-    for item in items {
-        if !text.is_empty() {
+    add_list(&mut text, items, write);
+    text
+}
+
+/// Adds [`list`] to a text.
+fn add_list<T>(text: &mut String, items: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut String, T)) {
+    for (at, item) in items.into_iter().enumerate() {
+        if 0 < at {
             text.push(',');
         }
-        write(&mut text, item);
+        write(text, item);
     }
-    text
 }
 
 /// A number.
@@ -106,11 +147,16 @@ pub(crate) fn hex(text: &mut String, bytes: &[u8]) {
 
 /// A name in quotes. Its type promises that it needs no escapes.
 pub(crate) fn quoted(text: &mut String, name: &str) {
+    text.push('\'');
+    text.push_str(checked(name));
+    text.push('\'');
+}
+
+/// A name that needs no escapes.
+fn checked(name: &str) -> &str {
     assert!(
         name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:@-".contains(&byte)),
         "a name as it was checked"
     );
-    text.push('\'');
-    text.push_str(name);
-    text.push('\'');
+    name
 }

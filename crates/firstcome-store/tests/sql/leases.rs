@@ -209,8 +209,15 @@ async fn a_server_that_is_killed_and_starts_again_has_every_grant_that_was_told(
         let granted = fence(&store, "door", 1, 1).await;
         take(&store, ask("door", 2, 1)).await;
         server.kill();
-        // Before anything was sent that could commit.
-        assert_eq!(unavailable(store.take(ask("door", 1, 1)).await), FaultKind::Unreachable);
+        // The process behind a connection may live on for a moment after its parent, and take a step, or half of one.
+        match store.take(ask("door", 1, 1)).await {
+            Err(StoreError::Unknown) => {}
+            Ok(answer) => match answer.said {
+                Said::Acquired(Acquired::Granted(grant)) => assert_eq!(grant.fence.get(), granted),
+                said => panic!("it is held by whoever asks: {said:?}"),
+            },
+            told => assert_eq!(unavailable(told), FaultKind::Unreachable),
+        }
         server.restart().await;
         assert_eq!(fence(&store, "door", 1, 1).await, granted);
         assert_eq!(take(&store, give_back("door", 1, 1)).await, Said::Released(Released::Released));

@@ -5,7 +5,7 @@ use crate::archive::{
     ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedRecord, ArchivedSecret,
 };
 use crate::embedded::journal::PassSecret;
-use crate::fleet::truth::{Held, archive as rows};
+use crate::fleet::truth::{Held, archive as rows, kind};
 use crate::fleet::{self, Fleet, Node};
 use crate::sql::SqlError;
 use crate::sql::base::{ROLL_BACK, Session};
@@ -226,7 +226,7 @@ impl<D: Held + Snapshot> Export<D> {
             let mut cells = Reader::at(row, 0);
             let kind = cells.integer()?;
             let serial = Serial::new(cells.small()?).ok_or_else(|| wrong("a serial out of its range"))?;
-            keys[usize::from(kind == rows::KINDS[1])].insert(serial, request(&mut cells)?);
+            keys[usize::from(kind == kind::REDEMPTION)].insert(serial, request(&mut cells)?);
         }
         let [mut made, mut redeemed] = keys;
         let with_keys = claims.into_iter().map(|claim| {

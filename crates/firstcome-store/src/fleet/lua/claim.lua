@@ -1,7 +1,7 @@
 -- Judges claims in their order, draws tickets, and appends what was accepted to the outbox as one entry.
 -- KEYS gate, users, keys, outbox
 -- ARGV generation, position known to be in SQL, instant or '', node, lease_ms, backlog_max, count, whether the caller can
---      write to SQL, then for each claim: user, key or '', body, record
+--      write to SQL, records of all claims, where each ends as 4 bytes, user of each; then of each that has one: number, key, body
 local gate = redis.call('HMGET', KEYS[1], 'generation', 'ticket', 'void', 'position', 'limit', 'opens', 'expires',
   'deleted', 'version', 'last', 'node', 'until', 'clock')
 if gate[1] ~= ARGV[1] then return {'lost'} end
@@ -26,59 +26,71 @@ if gate[8] == '1' then closed = 'd'
 elseif opens ~= '' and now < tonumber(opens) then closed = 'o' .. opens
 elseif expires ~= '' and tonumber(expires) <= now then closed = 'x' .. expires end
 local backlog, count = tonumber(ARGV[6]), tonumber(ARGV[7])
-local users, keys, key_at = {}, {}, {}
-for at = 1, count do
-  users[at] = ARGV[5 + 4 * at]
-  local key = ARGV[6 + 4 * at]
-  if key ~= '' then
-    keys[#keys + 1] = key
-    key_at[at] = #keys
-  end
+local ends = ARGV[10]
+local users, keys, key_of, body_of, key_at = {}, {}, {}, {}, {}
+for at = 1, count do users[at] = ARGV[10 + at] end
+for from = 11 + count, #ARGV, 3 do
+  local at = tonumber(ARGV[from])
+  keys[#keys + 1] = ARGV[from + 1]
+  key_of[at], body_of[at], key_at[at] = ARGV[from + 1], ARGV[from + 2], #keys
 end
 local held = redis.call('HMGET', KEYS[2], unpack(users))
 local known = #keys > 0 and redis.call('HMGET', KEYS[3], unpack(keys)) or {}
-local answers, drawn, drawn_keys, records, to_users, to_keys = {}, {}, {}, {}, {}, {}
+local answers, drawn, drawn_keys, drawn_at, to_users, to_keys, sold_out = {}, {}, {}, {}, {}, {}
 local first = ticket + 1
 for at = 1, count do
-  local user, key, body = users[at], ARGV[6 + 4 * at], ARGV[7 + 4 * at]
-  local request = key ~= '' and (drawn_keys[key] or known[key_at[at]])
+  local user, key = users[at], key_of[at]
+  local request = key and (drawn_keys[key] or known[key_at[at]])
   local has = drawn[user] or held[at]
   if request then
     local of, by = string.match(request, '^(%x*):(%d+)$')
-    answers[at] = (of == body and 'r' or 'k') .. by
+    answers[at] = (of == body_of[at] and 'r' or 'k') .. by
   elseif has then answers[at] = 'a' .. has
   elseif closed then answers[at] = closed
-  elseif limit <= ticket - void then answers[at] = 's' .. ticket
+  elseif limit <= ticket - void then
+    sold_out = sold_out or 's' .. string.format('%d', ticket)
+    answers[at] = sold_out
   elseif backlog <= ticket - position then answers[at] = 'b'
   else
     ticket = ticket + 1
-    drawn[user] = ticket
-    to_users[#to_users + 1], to_users[#to_users + 2] = user, ticket
-    if key ~= '' then
-      drawn_keys[key] = body .. ':' .. ticket
+    -- As text from here on: each conversion of a number costs more than all else that is done for a claim here.
+    local text = string.format('%d', ticket)
+    drawn[user] = text
+    to_users[#to_users + 1], to_users[#to_users + 2] = user, text
+    if key then
+      drawn_keys[key] = body_of[at] .. ':' .. text
       to_keys[#to_keys + 1], to_keys[#to_keys + 2] = key, drawn_keys[key]
     end
-    records[#records + 1] = ARGV[8 + 4 * at]
-    answers[at] = 'n' .. ticket
+    drawn_at[#drawn_at + 1] = at
+    answers[at] = 'n' .. text
   end
+end
+local records = ARGV[9]
+if #drawn_at < count then
+  local some = {}
+  for nth, at in ipairs(drawn_at) do
+    local begins = at > 1 and struct.unpack('<I4', ends, 4 * at - 7) or 0
+    some[nth] = string.sub(records, begins + 1, struct.unpack('<I4', ends, 4 * at - 3))
+  end
+  records = table.concat(some)
 end
 local last = gate[10]
 if first <= ticket then
   last = string.format('%.0f', math.max(now, tonumber(last)))
   -- The outbox first: if anything fails after it, the entry is there, and SQL decides.
   redis.call('XADD', KEYS[4], ticket .. '-1', 'first', first, 'version', gate[9], 'at', last, 'node', ARGV[4],
-    'claims', table.concat(records))
+    'claims', records)
   redis.call('HSET', KEYS[2], unpack(to_users))
   if #to_keys > 0 then redis.call('HSET', KEYS[3], unpack(to_keys)) end
   redis.call('HSET', KEYS[1], 'ticket', ticket, 'last', last)
 end
 local drains = 0
 -- A lease that ends later than any can is one from before somebody set the clock back. Whoever cannot write gives it up.
-local ends, lease = tonumber(gate[12]), tonumber(ARGV[5])
+local until_ms, lease = tonumber(gate[12]), tonumber(ARGV[5])
 if ARGV[8] == '0' then
   if gate[11] == ARGV[4] then redis.call('HSET', KEYS[1], 'node', '', 'until', 0) end
-elseif position < ticket and (gate[11] == ARGV[4] or ends <= ms or ms + lease < ends) then
+elseif position < ticket and (gate[11] == ARGV[4] or until_ms <= ms or ms + lease < until_ms) then
   drains = 1
   redis.call('HSET', KEYS[1], 'node', ARGV[4], 'until', string.format('%.0f', ms + lease))
 end
-return {'ok', drains, gate[9], last, answers}
+return {'ok', drains, gate[9], last, table.concat(answers, ' ')}

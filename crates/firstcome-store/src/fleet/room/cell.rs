@@ -2,6 +2,7 @@
 
 use super::follow::play;
 use super::log::{Item, Keys};
+use super::orders::ORDERS_MAX;
 use crate::edge::{Stopwatch, draw_hasher};
 use crate::error::StoreError;
 use crate::fleet::lane::Lane;
@@ -323,7 +324,7 @@ impl RoomCell {
             keys: Keys { room: row.id },
             ticket_key: row.ticket_key.clone(),
             copy: Mutex::new(None),
-            orders: Lane::new(ORDERS_WAITING_MAX),
+            orders: Lane::new(ORDERS_WAITING_MAX, ORDERS_MAX, 1),
             progress,
             mending: tokio::sync::Mutex::default(),
             trusted: AtomicU64::new(u64::MAX),

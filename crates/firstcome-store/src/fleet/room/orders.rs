@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 
 /// Orders in one call.
-const ORDERS_MAX: usize = 512;
+pub(super) const ORDERS_MAX: usize = 512;
 /// Time goes on several times in each slice of a quarter of a second, however many nodes ask; sooner where a slow rate has
 /// somebody due sooner.
 const TICK_US_MAX: u64 = 45_000;
@@ -144,7 +144,7 @@ impl<D: Held> Node<D> {
 async fn serve<D: Held>(node: Arc<Node<D>>, cell: Arc<RoomCell>) {
     let mut serving = Serving { abandon: || cell.orders.abandon(), is_done: false };
     loop {
-        let mut batch = cell.orders.take(ORDERS_MAX);
+        let mut batch = cell.orders.take();
         if batch.is_empty() {
             break;
         }

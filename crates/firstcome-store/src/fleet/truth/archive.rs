@@ -1,38 +1,21 @@
 //! Rows of coupons, claims, rooms and secrets as they come in from elsewhere, many at once, and as they go out.
 
-use super::{CouponRow, Held, RoomRow, Truth, coupons, kind, rooms, secrets};
+use super::{CouponRow, Held, RoomRow, Truth, coupons, rooms, secrets};
 use crate::archive::ArchivedRoom;
 use crate::embedded::journal::{CouponPut, PassSecret};
 use crate::sql::SqlError;
 use crate::sql::dialect::{Cells, list, maybe, quoted};
 use crate::sql::reader::{Reader, wrong};
-use firstcome_core::coupon::{Attributes, Claim, Issued, Redeemed, Serial};
+use firstcome_core::coupon::{Attributes, Issued, Redeemed, Serial};
 use firstcome_core::id::{RequestId, UserId};
 use firstcome_core::room::{Departure, Join, Number, Slot};
 use firstcome_core::time::{Now, Timestamp};
 use std::fmt::Write as _;
 
-/// A claim on its way in, with the number of its coupon.
-pub(in crate::fleet) type NewClaim = (i64, Issued, Claim);
 /// A redemption, with the number of its coupon.
 pub(in crate::fleet) type NewRedemption = (i64, Redeemed, Option<RequestId>);
 /// A ticket, with the number of its room.
 pub(in crate::fleet) type NewTicket = (i64, Number, Join, Timestamp);
-
-/// Writes claims. No call waits for them, so their tags are nobody's.
-pub(in crate::fleet) fn write_claims<D: Held>(claims: &[NewClaim]) -> String {
-    let rows = list(claims, |text, (coupon, issued, claim)| {
-        let _ = write!(text, "({coupon},{},", issued.serial.get());
-        quoted(text, claim.user.as_str());
-        let _ = write!(text, ",{},", issued.issued_at.as_us());
-        match &claim.attributes {
-            Some(attributes) => D::bytes(text, attributes.as_str().as_bytes()),
-            None => text.push_str("NULL"),
-        }
-        text.push_str(",0)");
-    });
-    format!("INSERT INTO firstcome_claim (coupon,serial,name,issued_at,attributes,tag) VALUES {rows};")
-}
 
 /// Writes redemptions.
 pub(in crate::fleet) fn write_redemptions(redemptions: &[NewRedemption]) -> String {
@@ -41,19 +24,6 @@ pub(in crate::fleet) fn write_redemptions(redemptions: &[NewRedemption]) -> Stri
     });
     format!("INSERT INTO firstcome_redemption (coupon,serial,redeemed_at) VALUES {rows};")
 }
-
-/// Writes the requests of claims and redemptions: the number of the coupon, which kind, the request, the serial.
-pub(in crate::fleet) fn write_requests<D: Held>(requests: &[(i64, i64, RequestId, Serial)]) -> String {
-    let rows = list(requests, |text, (coupon, kind, request, serial)| {
-        let _ = write!(text, "({coupon},{kind},");
-        D::bytes(text, &request.key.to_be_bytes());
-        let _ = write!(text, ",{},{})", request.body.cast_signed(), serial.get());
-    });
-    format!("INSERT INTO firstcome_coupon_request (coupon,kind,request,body,serial) VALUES {rows};")
-}
-
-/// The kinds of requests of a coupon.
-pub(in crate::fleet) const KINDS: [i64; 2] = [kind::CLAIM, kind::REDEMPTION];
 
 /// Writes living tickets.
 pub(in crate::fleet) fn write_tickets<D: Held>(tickets: &[NewTicket]) -> String {

@@ -1,6 +1,7 @@
 //! Claims: a batch of the stream in one transaction, and what is read of them.
 
 use super::coupons::gone;
+use super::inserts::{NewClaim, NewRequest, write_claims, write_requests};
 use super::{CouponRow, Held, Truth, kind, tag};
 use crate::fleet::coupon::ASK_MAX;
 use crate::fleet::gate::{ENTRIES_MAX, Stray};
@@ -10,11 +11,11 @@ use crate::sql::base::{ROLL_BACK, Session};
 use crate::sql::dialect::{Cells, list, quoted};
 use crate::sql::reader::{Reader, wrong};
 use firstcome_core::coupon::{Attributes, Claim, Issued, Serial};
-use firstcome_core::id::RequestId;
 use firstcome_core::limits::{ATTRIBUTES_BYTES_MAX, NAME_BYTES_MAX};
 use firstcome_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::sync::Arc;
 use tokio::time::Instant;
 
 /// So much is kept of an entry that nobody can read.
@@ -53,7 +54,7 @@ pub(in crate::fleet) struct Fresh {
     /// The coupon after it.
     pub(in crate::fleet) row: CouponRow,
     /// What became of each claim, in order; and for which node.
-    pub(in crate::fleet) verdicts: Vec<(String, Tag, Verdict)>,
+    pub(in crate::fleet) verdicts: Vec<(Arc<str>, Tag, Verdict)>,
     /// Tickets that were not accepted.
     pub(in crate::fleet) refused: Vec<Stray>,
     /// Entries that nobody could read.
@@ -82,8 +83,7 @@ pub(in crate::fleet) struct Known {
 
 /// One claim to be written.
 struct Insert<'a> {
-    serial: u32,
-    at: Timestamp,
+    issued: Issued,
     entrant: &'a Entrant,
 }
 
@@ -188,15 +188,15 @@ impl<D: Held> Truth<D> {
                         let verdict = judge(&mut fresh.row, entrant, said.at, &mut users, &mut keys);
                         match verdict {
                             Ok(issued) => {
-                                inserts.push(Insert { serial: issued.serial.get(), at: issued.issued_at, entrant });
-                                fresh.verdicts.push((said.node.clone(), entrant.tag, Verdict::Issued(issued)));
+                                inserts.push(Insert { issued, entrant });
+                                fresh.verdicts.push((Arc::clone(&said.node), entrant.tag, Verdict::Issued(issued)));
                             }
                             Err(holds) => {
                                 if !holds {
                                     let Claim { user, request, .. } = &entrant.claim;
                                     fresh.refused.push(Stray { ticket, user: user.as_str().into(), request: *request });
                                 }
-                                fresh.verdicts.push((said.node.clone(), entrant.tag, Verdict::Look));
+                                fresh.verdicts.push((Arc::clone(&said.node), entrant.tag, Verdict::Look));
                             }
                         }
                     }
@@ -376,7 +376,7 @@ fn plain(row: &CouponRow, batch: &Batch) -> Option<Fresh> {
         }
         for entrant in &said.entrants {
             let issued = next(&mut after, said.at)?;
-            verdicts.push((said.node.clone(), entrant.tag, Verdict::Issued(issued)));
+            verdicts.push((Arc::clone(&said.node), entrant.tag, Verdict::Issued(issued)));
         }
     }
     (after.position, after.anchor) = batch.end();
@@ -425,12 +425,10 @@ fn named(batch: &Batch) -> (Vec<&str>, Vec<u128>) {
 fn inserts<'a>(batch: &'a Batch, fresh: &Fresh) -> Vec<Insert<'a>> {
     let entrants = batch.entries.iter().filter_map(|entry| entry.claims.as_ref().ok()).flat_map(|said| &said.entrants);
     let issued = fresh.verdicts.iter().filter_map(|(_, _, verdict)| match verdict {
-        Verdict::Issued(issued) => Some(issued),
+        Verdict::Issued(issued) => Some(*issued),
         Verdict::Look => None,
     });
-    let insert =
-        |(entrant, issued): (_, &Issued)| Insert { serial: issued.serial.get(), at: issued.issued_at, entrant };
-    entrants.zip(issued).map(insert).collect()
+    entrants.zip(issued).map(|(entrant, issued)| Insert { issued, entrant }).collect()
 }
 
 /// The text that writes claims and where the stream is now, and how many rows it writes if all is as it was read.
@@ -449,31 +447,24 @@ fn writing<D: Held>(before: &CouponRow, after: &CouponRow, inserts: &[Insert<'_>
         before.issued,
         before.version,
     );
+    let claims = inserts.iter().map(|Insert { issued, entrant }| NewClaim {
+        coupon: id,
+        issued: *issued,
+        claim: &entrant.claim,
+        tag: entrant.tag,
+    });
     let mut rows = 1 + inserts.len() as u64;
     if !inserts.is_empty() {
-        let values = list(inserts, |text, Insert { serial, at, entrant }| {
-            let _ = write!(text, "({id},{serial},");
-            quoted(text, entrant.claim.user.as_str());
-            let _ = write!(text, ",{},", at.as_us());
-            match &entrant.claim.attributes {
-                Some(attributes) => D::bytes(text, attributes.as_str().as_bytes()),
-                None => text.push_str("NULL"),
-            }
-            let _ = write!(text, ",{})", entrant.tag.0.cast_signed());
-        });
-        let _ =
-            write!(text, "INSERT INTO firstcome_claim (coupon,serial,name,issued_at,attributes,tag) VALUES {values};");
+        text.push_str(&write_claims::<D>(claims.clone()));
     }
-    let keyed: Vec<(RequestId, u32)> =
-        inserts.iter().filter_map(|insert| Some((insert.entrant.claim.request?, insert.serial))).collect();
-    if !keyed.is_empty() {
-        rows += keyed.len() as u64;
-        let values = list(&keyed, |text, (request, serial)| {
-            let _ = write!(text, "({id},{},", kind::CLAIM);
-            D::bytes(text, &request.key.to_be_bytes());
-            let _ = write!(text, ",{},{serial})", request.body.cast_signed());
-        });
-        let _ = write!(text, "INSERT INTO firstcome_coupon_request (coupon,kind,request,body,serial) VALUES {values};");
+    let request = |NewClaim { coupon, issued, claim, .. }: NewClaim<'_>| {
+        Some(NewRequest { coupon, kind: kind::CLAIM, request: claim.request?, serial: issued.serial })
+    };
+    let requests = claims.filter_map(request);
+    let keyed = requests.clone().count();
+    if 0 < keyed {
+        rows += keyed as u64;
+        text.push_str(&write_requests::<D>(requests));
     }
     (text, rows)
 }
@@ -496,8 +487,8 @@ mod tests {
     use crate::fleet::outbox::Entrants;
     use crate::voucher::VoucherKey;
     use firstcome_core::coupon::{CouponLimit, CouponSettings};
-    use firstcome_core::id::{CouponName, UserId};
-    use sqlx::MySql;
+    use firstcome_core::id::{CouponName, RequestId, UserId};
+    use sqlx::{MySql, Postgres};
 
     fn longest_entrant() -> Entrant {
         let user = UserId::restore(&"u".repeat(NAME_BYTES_MAX)).unwrap();
@@ -525,13 +516,15 @@ mod tests {
         let entry = |number: u64| {
             let entrants = vec![longest_entrant(); ASK_MAX];
             let first = row.position + 1 + number * ASK_MAX as u64;
-            let said = Entrants { first, version: i64::MAX, at: Timestamp::MIN, node: String::new(), entrants };
+            let said = Entrants { first, version: i64::MAX, at: Timestamp::MIN, node: "".into(), entrants };
             Entry { last: first + ASK_MAX as u64 - 1, anchor: i64::MAX, raw: Vec::new(), claims: Ok(said) }
         };
         let batch = Batch { entries: (0..ENTRIES_MAX.into()).map(entry).collect() };
         let fresh = plain(&row, &batch).unwrap();
-        let (text, _) = writing::<MySql>(&row, &fresh.row, &inserts(&batch, &fresh));
-        assert!(4 << 20 < text.len() && text.len() <= TEXT_BYTES_MAX, "{}", text.len());
+        let inserts = inserts(&batch, &fresh);
+        for (text, _) in [writing::<MySql>, writing::<Postgres>].map(|writing| writing(&row, &fresh.row, &inserts)) {
+            assert!(4 << 20 < text.len() && text.len() <= TEXT_BYTES_MAX, "{}", text.len());
+        }
         let mut text = String::new();
         let entry = Entry { last: u64::MAX, anchor: 0, raw: vec![0; 1 << 20], claims: Err("of no use") };
         bury::<MySql>(&mut text, &row, &entry, "of no use", &i64::MAX.to_string());

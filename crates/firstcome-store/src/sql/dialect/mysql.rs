@@ -1,10 +1,14 @@
 //! MySQL and MariaDB.
 
 use super::{Cells, Dialect, hex};
+#[cfg(feature = "redis")]
+use super::{Column, Value, add_list, quoted};
 use crate::sql::{Address, DatabaseOptions, SqlError};
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, MySql, Pool, Row as _};
+#[cfg(feature = "redis")]
+use std::fmt::Write as _;
 use std::time::Duration;
 
 impl Cells for MySqlRow {
@@ -28,6 +32,21 @@ impl Cells for MySqlRow {
     #[cfg(feature = "redis")]
     fn maybe_bytes(&self, at: usize) -> Result<Option<Vec<u8>>, sqlx::Error> {
         self.try_get(at)
+    }
+}
+
+/// What stands in a row.
+#[cfg(feature = "redis")]
+fn element(text: &mut String, value: Value<'_>) {
+    match value {
+        Value::Number(number) => {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{number}");
+        }
+        Value::Name(name) => quoted(text, name),
+        Value::Bytes(bytes) => MySql::bytes(text, bytes),
+        Value::Key(key) => MySql::bytes(text, &key.to_be_bytes()),
+        Value::Nothing => text.push_str("NULL"),
     }
 }
 
@@ -68,6 +87,22 @@ impl Dialect for MySql {
         text.push_str("x'");
         hex(text, bytes);
         text.push('\'');
+    }
+
+    #[cfg(feature = "redis")]
+    fn insert<'a, const N: usize>(
+        table: &str,
+        columns: [Column; N],
+        rows: impl Iterator<Item = [Value<'a>; N]> + Clone,
+    ) -> String {
+        let mut text = format!("INSERT INTO {table} ({}) VALUES ", columns.map(Column::name).join(","));
+        add_list(&mut text, rows, |text, row| {
+            text.push('(');
+            add_list(text, row, element);
+            text.push(')');
+        });
+        text.push(';');
+        text
     }
 
     fn settings() -> &'static str {

@@ -1,9 +1,13 @@
 //! PostgreSQL.
 
 use super::{Cells, Dialect, hex};
+#[cfg(feature = "redis")]
+use super::{Column, Value, add_list, checked};
 use crate::sql::{Address, DatabaseOptions, SqlError};
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Pool, Postgres, Row as _};
+#[cfg(feature = "redis")]
+use std::fmt::Write as _;
 
 /// The oldest version with all that is used here.
 const VERSION_MIN: u32 = 130_000;
@@ -32,6 +36,30 @@ impl Cells for PgRow {
     }
 }
 
+/// An element of an array. A name stands in quotes: there may be one that is `null`.
+#[cfg(feature = "redis")]
+fn element(text: &mut String, value: Value<'_>) {
+    let bytes = |text: &mut String, bytes: &[u8]| {
+        text.push_str("\"\\\\x");
+        hex(text, bytes);
+        text.push('"');
+    };
+    match value {
+        Value::Number(number) => {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{number}");
+        }
+        Value::Name(name) => {
+            text.push('"');
+            text.push_str(checked(name));
+            text.push('"');
+        }
+        Value::Bytes(of) => bytes(text, of),
+        Value::Key(key) => bytes(text, &key.to_be_bytes()),
+        Value::Nothing => text.push_str("NULL"),
+    }
+}
+
 impl Dialect for Postgres {
     // A commit is on disk before anybody sees it.
     const FLUSH: &'static str = "";
@@ -51,7 +79,11 @@ impl Dialect for Postgres {
         };
         // They ride in the packet that opens the connection.
         let idle_ms = options.idle_timeout.as_millis();
-        let connect = connect.options([("idle_in_transaction_session_timeout", format!("{idle_ms}ms"))]);
+        let idle = ("idle_in_transaction_session_timeout", format!("{idle_ms}ms"));
+        // Pages are read along an index. A plan that sorts reads all that is left for each page, and a server that has no
+        // statistics of a table yet, as of one that was filled within a minute, prefers it.
+        let unsorted = ("enable_sort", "off".to_owned());
+        let connect = connect.options([idle, unsorted]);
         // A dead connection is found by its first statement, and another one is taken; to ask each time is a round trip.
         Ok(options.connections.pool().test_before_acquire(false).connect_lazy_with(connect))
     }
@@ -60,6 +92,28 @@ impl Dialect for Postgres {
         text.push_str("'\\x");
         hex(text, bytes);
         text.push('\'');
+    }
+
+    // Columns as arrays: to read each of a thousand values as an expression of its own costs more than the rows do.
+    #[cfg(feature = "redis")]
+    fn insert<'a, const N: usize>(
+        table: &str,
+        columns: [Column; N],
+        rows: impl Iterator<Item = [Value<'a>; N]> + Clone,
+    ) -> String {
+        let mut text = format!("INSERT INTO {table} ({}) SELECT * FROM unnest(", columns.map(Column::name).join(","));
+        add_list(&mut text, columns.iter().enumerate(), |text, (at, column)| {
+            text.push_str("'{");
+            add_list(text, rows.clone(), |text, row| element(text, row[at]));
+            text.push_str("}'::");
+            text.push_str(match column {
+                Column::Number(_) => "bigint[]",
+                Column::Name(_) => "text[]",
+                Column::Bytes(_) => "bytea[]",
+            });
+        });
+        text.push_str(");");
+        text
     }
 
     fn settings() -> &'static str {

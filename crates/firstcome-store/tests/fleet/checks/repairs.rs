@@ -8,7 +8,7 @@ use firstcome_store::TicketAnswer;
 use firstcome_store::core::room::replica::{Entry, Replica};
 use firstcome_store::edge::draw_hasher;
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::interval;
 
 const ANYBODY: Join = Join { user: None, request: None };
 
@@ -144,10 +144,11 @@ async fn a_room_that_moves_all_the_time_is_named() {
     let _: i64 = keeper.ask(&["HSET", "fc:{r1}:log", "generation", "7"]).await;
     // A node that makes it anew and does not come to an end.
     let mending = async {
+        let mut beats = interval(Duration::from_millis(50));
         loop {
+            beats.tick().await;
             let until = keeper.now_us().await / 1_000 + 1_900;
             let _: i64 = keeper.ask(&["HSET", "fc:{r1}:lease", "node", "x", "until", &until.to_string()]).await;
-            sleep(Duration::from_millis(50)).await;
         }
     };
     let seen = tokio::select! {

@@ -1,11 +1,12 @@
 //! What is written to SQL, by whom, and how much of it.
 
 use super::*;
-use crate::line::{Point, What};
-use crate::world::options;
+use crate::line::{Line, Point, What};
+use crate::world::{Place, options};
 use firstcome_store::StoreError;
 use firstcome_store::core::room::RoomState;
 use std::sync::Arc;
+use tokio::task::JoinHandle;
 
 fn paused() -> RoomSettings {
     RoomSettings { paused: true, ..RoomSettings::with_slots(1) }
@@ -111,6 +112,25 @@ async fn another_node_goes_on_with_what_waits() {
     .await;
 }
 
+/// Somebody joins at a node that the line keeps from the database.
+async fn held_up(one: &Arc<Fleet>, line: &Line) -> JoinHandle<()> {
+    let node = Arc::clone(one);
+    let joining = tokio::spawn(async move { drop(node.join(&room(), of("cid")).await) });
+    line.met(1).await;
+    joining
+}
+
+/// Another node gives a place after hers, before a waiter runs out of patience; and whoever was held up hears of it.
+async fn another_goes_on(place: &Place, one: &Fleet, line: &Line, joining: JoinHandle<()>, ann: &TicketAnswer) {
+    let (two, begun_at) = (place.node().await, Instant::now());
+    let dan = until("a place at the other node", async || node_join(&two, of("dan")).await.ok()).await;
+    assert!(begun_at.elapsed() < Duration::from_secs(12), "it took {:?}", begun_at.elapsed());
+    assert!(ann.number < dan.number);
+    line.pass();
+    joining.await.expect("no panic");
+    assert_eq!(join(one, of("dan")).await.1.number, dan.number);
+}
+
 /// The node whose turn it is to write does not reach the database, and another one does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_cannot_write_lets_others() {
@@ -122,19 +142,10 @@ async fn whoever_cannot_write_lets_others() {
         put(&one, paused()).await;
         let (_, ann) = join(&one, of("ann")).await;
         line.set(&Point::Text("UPDATE firstcome_room SET position"), 0, What::Hold);
-        let node = Arc::clone(&one);
-        let joining = tokio::spawn(async move { node.join(&room(), of("bob")).await });
-        line.met(1).await;
+        let joining = held_up(&one, &line).await;
         // One goes on to ask the room, and so keeps its turn.
         poll(&one, &ann.ticket).await;
-        let two = place.node().await;
-        let begun_at = Instant::now();
-        let cid = until("a place at the other node", async || node_join(&two, of("cid")).await.ok()).await;
-        assert!(begun_at.elapsed() < Duration::from_secs(12), "it took {:?}", begun_at.elapsed());
-        assert!(ann.number < cid.number);
-        line.pass();
-        let _ = joining.await.expect("no panic");
-        assert_eq!(join(&one, of("cid")).await.1.number, cid.number);
+        another_goes_on(&place, &one, &line, joining, &ann).await;
     })
     .await;
 }
@@ -156,15 +167,8 @@ async fn whoever_cannot_read_what_others_wrote_lets_others_write() {
         poll(&one, &ann.ticket).await;
         drop(two);
         line.set(&Point::Text("FROM firstcome_room WHERE id="), 0, What::Hold);
-        let node = Arc::clone(&one);
-        let joining = tokio::spawn(async move { node.join(&room(), of("cid")).await });
-        line.met(1).await;
-        let three = place.node().await;
-        let dan = until("a place at the other node", async || node_join(&three, of("dan")).await.ok()).await;
-        assert!(ann.number < dan.number);
-        line.pass();
-        let _ = joining.await.expect("no panic");
-        assert_eq!(join(&one, of("dan")).await.1.number, dan.number);
+        let joining = held_up(&one, &line).await;
+        another_goes_on(&place, &one, &line, joining, &ann).await;
     })
     .await;
 }
