@@ -16,6 +16,8 @@ pub(crate) fn run() -> Outcome {
     // No program of ours has locks or checks fences in databases, so nothing else would switch these on.
     let all = ["--workspace", "--features", "firstcome-cli/planted-bugs,firstcome/axum,firstcome/sql,firstcome/sqlx"];
     shell::run("cargo", &[&["clippy", "--all-targets"], &all[..], &["--", "-D", "warnings"]].concat())?;
+    // As users get it: an import behind a feature that only the tests switch on would break it, and no test would see that.
+    shell::run("cargo", &["check", "--quiet", "-p", "firstcome-cli"])?;
     shell::run("cargo", &[&["test", "--no-fail-fast"], &all[..]].concat())?;
     shell::run("cargo", &["run", "--quiet", "-p", "firstcome-sim", "--", "--seeds", SEEDS])?;
     planted_bugs()

@@ -55,6 +55,11 @@ impl OwnDatabase {
                 let mut options = Options::new(Durability::Durable).within(scratch);
                 let setting = if *kind == Kind::Postgres { "max_connections" } else { "max-connections" };
                 options.settings.push(format!("{setting}={}", nodes * CONNECTIONS + CONNECTIONS));
+                if *kind == Kind::Postgres {
+                    // As operators set it where much is written: a checkpoint comes by time, and not in the middle of a run that
+                    // lasts some seconds.
+                    options.settings.push("max_wal_size=8GB".to_owned());
+                }
                 let server = Server::start(*kind, &options).await?;
                 Ok(Self { url: server.url().to_owned(), server: Some(server), made: None })
             }
