@@ -57,9 +57,10 @@ impl OwnDatabase {
                 options.settings.push(format!("{setting}={}", nodes * CONNECTIONS + CONNECTIONS));
                 if *kind == Kind::Postgres {
                     // As operators set it where much is written: a checkpoint comes by time, and not in the middle of a run that
-                    // lasts some seconds; and pages are not given to the system before it, whose writing them would hold up
+                    // lasts some seconds; and pages are not given to the system before it, whose writing them may hold up
                     // whoever waits for a sync. MariaDB writes past the system.
-                    options.settings.extend(["max_wal_size=8GB", "shared_buffers=1GB"].map(str::to_owned));
+                    let settings = ["max_wal_size=8GB", "min_wal_size=4GB", "shared_buffers=1GB"];
+                    options.settings.extend(settings.map(str::to_owned));
                 }
                 let server = Server::start(*kind, &options).await?;
                 Ok(Self { url: server.url().to_owned(), server: Some(server), made: None })
