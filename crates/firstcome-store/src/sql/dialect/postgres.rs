@@ -120,7 +120,7 @@ impl Dialect for Postgres {
         "BEGIN ISOLATION LEVEL READ COMMITTED; \
          SELECT name::text, setting::text FROM pg_catalog.pg_settings WHERE name IN ('fsync', \
          'full_page_writes', 'synchronous_commit', 'transaction_isolation', 'transaction_read_only', \
-         'server_version_num', 'idle_in_transaction_session_timeout'); \
+         'server_version_num', 'idle_in_transaction_session_timeout', 'standard_conforming_strings'); \
          ROLLBACK;"
     }
 
@@ -133,6 +133,8 @@ impl Dialect for Postgres {
                 "transaction_isolation" if value != "read committed" => "read committed",
                 "transaction_read_only" if value != "off" => "off",
                 "idle_in_transaction_session_timeout" if *value != idle_ms => &idle_ms,
+                // Bytes stand in our statements with a backslash.
+                "standard_conforming_strings" if value != "on" => "on",
                 "server_version_num" if value.parse::<u32>().is_ok_and(|version| version < VERSION_MIN) => {
                     return Err(format!("PostgreSQL 13 or later is needed, and this is {value}"));
                 }
@@ -172,6 +174,7 @@ mod tests {
             ("idle_in_transaction_session_timeout", "5000", None),
             ("synchronous_commit", "off", Some("synchronous_commit is off")),
             ("synchronous_commit", "remote_apply", None),
+            ("standard_conforming_strings", "off", Some("standard_conforming_strings is off")),
             ("server_version_num", "120004", Some("PostgreSQL 13")),
             ("server_version_num", "150004", None),
         ];
