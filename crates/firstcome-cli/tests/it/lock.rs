@@ -43,8 +43,11 @@ impl Place {
 
     /// `firstcome lock` with the rest of a line, which is split at spaces, and a script that a shell runs under the lock.
     fn lock(&self, line: &str, script: &str) -> Command {
-        let mut lock = command(PROGRAM, self.directory.path());
-        lock.arg("lock").args(line.split_ascii_whitespace()).args(["--store", &self.url]);
+        // Whoever started the tests may ignore a signal (`nohup`), and what is ignored stays so.
+        let mut lock = command("env", self.directory.path());
+        lock.args(["--default-signal=HUP,INT,QUIT", PROGRAM, "lock"])
+            .args(line.split_ascii_whitespace())
+            .args(["--store", &self.url]);
         lock.args(["--", "sh", "-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
         lock
     }
