@@ -49,6 +49,9 @@ pub const fn expected(bug: Bug) -> &'static str {
         Bug::JudgedBeforeLock | Bug::UnlockedBeforeCommit | Bug::WalletsUnordered | Bug::NamesFolded => {
             "none: no database"
         }
+        Bug::MajorityEvenSplit | Bug::ValidityWithoutDrift | Bug::LateGrantNotUndone | Bug::FenceFromMinority => {
+            "none: no quorum"
+        }
     }
 }
 
