@@ -35,7 +35,7 @@ const MUTANTS: &str = "27.1.0";
 
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
 
-const PARTS: [Part; 15] = [
+const PARTS: [Part; 16] = [
     ("deny", "Dependencies: bans, licences, sources", deny),
     ("mutants", "Mutants of the rules", mutants),
     ("sim", "Simulator, two hundred thousand seeds", sim),
@@ -45,6 +45,7 @@ const PARTS: [Part; 15] = [
     ("bench", "Coupons on this machine", bench),
     ("rooms", "Rooms on this machine", rooms),
     ("locks", "Locks on this machine", locks),
+    ("layouts", "Locks beside Redisson on this machine", layouts),
     ("auctions", "Auctions on this machine", auctions),
     ("market", "A million random bids on each store, through kills", market),
     ("many", "Coupons over many nodes on this machine; Redis killed and back empty with a million claims in SQL", many),
@@ -169,6 +170,21 @@ fn locks() -> Result<String, String> {
     let defaults = ["--peer", "rslock, its defaults=target/bench/release/rslock 3 200"];
     let arguments = [&["bench", "locks", "--data", "target", "--table"], &long[..], &defaults[..]].concat();
     shell::output("target/release/firstcome", &arguments)
+}
+
+/// The same with the layout of Redisson. Both ways to call it, since neither is the faster one everywhere.
+fn layouts() -> Result<String, String> {
+    release()?;
+    setup::peers()?;
+    let peers = [
+        "RLock=target/peers/bin/redisson bench",
+        "RLock, threads=target/peers/bin/redisson bench threads=1",
+        "RFairLock=target/peers/bin/redisson-fair bench",
+        "RFairLock, threads=target/peers/bin/redisson-fair bench threads=1",
+    ];
+    let mut arguments = vec!["bench", "locks", "--layout", "redisson", "--data", "target", "--table"];
+    arguments.extend(peers.iter().flat_map(|peer| ["--peer", peer]));
+    on_target(shell::output("target/release/firstcome", &arguments)?)
 }
 
 /// And this one: it starts a PostgreSQL, a MariaDB and a Redis.

@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         ["full", names @ ..] => full::run(names),
         ["docs"] => shell::run("cargo", &["run", "--quiet", "-p", "firstcome-server", "--example", "write_docs"]),
         ["tidy"] => tidy::run(),
-        ["setup"] => setup::run(),
+        ["setup"] => setup::run().and_then(|()| setup::peers()),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);

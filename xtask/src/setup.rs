@@ -1,9 +1,10 @@
 //! Installs what the tests need. Does nothing where it is there already.
 
 use crate::shell::{self, Outcome};
+use std::process::Command;
 
 /// Programs that tests start, and the Debian packages that hold them.
-const NEEDED: [(&str, &str); 6] = [
+const NEEDED: [(&str, &str); 8] = [
     ("cc", "build-essential"),
     ("strace", "strace"),
     ("unshare", "util-linux"),
@@ -11,6 +12,8 @@ const NEEDED: [(&str, &str); 6] = [
     ("initdb", "postgresql"),
     // The server alone: no service comes with it.
     ("mariadbd", "mariadb-server-core"),
+    ("etcd", "etcd-server"),
+    ("etcdctl", "etcd-client"),
 ];
 
 /// Keeps the services of packages from being started: tests start servers of their own.
@@ -34,4 +37,26 @@ pub(crate) fn run() -> Outcome {
     }
     shell::run("apt-get", &["update", "-qq"])?;
     shell::run("sh", &[&["-c", NO_SERVICES, "install"], missing.as_slice()].concat())
+}
+
+/// What `bench/peers/install` ends with if a toolchain is missing.
+const NO_TOOLCHAIN: i32 = 3;
+/// Where the tests look for what it installs.
+const PEERS: &str = "target/peers";
+/// Their languages.
+const LANGUAGES: [&str; 4] = ["python", "node", "go", "java"];
+
+/// Installs the locks of others with which ours are tried. Quick where nothing has changed.
+pub(crate) fn peers() -> Outcome {
+    for language in LANGUAGES {
+        println!("\n— bench/peers/install {PEERS} {language}");
+        let mut command = Command::new("bench/peers/install");
+        let status = command.args([PEERS, language]).current_dir(shell::root()).status();
+        match status.map_err(|error| format!("cannot run bench/peers/install: {error}"))?.code() {
+            Some(0) => {}
+            Some(NO_TOOLCHAIN) => println!("not installed: {language}; tests that need it are skipped outside CI"),
+            _ => return Err(format!("failed: bench/peers/install {PEERS} {language}")),
+        }
+    }
+    Ok(())
 }

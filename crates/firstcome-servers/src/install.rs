@@ -54,6 +54,7 @@ impl Installation {
             Kind::Postgres => postgres(),
             Kind::MariaDb => on_path("mariadbd"),
             Kind::Redis => on_path("redis-server"),
+            Kind::Etcd => on_path("etcd"),
         };
         program.map(|program| Self { kind, program })
     }
@@ -63,7 +64,7 @@ impl Installation {
         match self.kind {
             Kind::Postgres => self.initdb(directory, data),
             Kind::MariaDb => self.bootstrap(data),
-            Kind::Redis => Ok(()),
+            Kind::Redis | Kind::Etcd => Ok(()),
         }
     }
 
@@ -126,6 +127,7 @@ impl Installation {
         match (self.kind, part) {
             (Kind::Postgres, _) => self.postgres(directory, data, port, options),
             (Kind::MariaDb, _) => Ok(self.mariadb(directory, data, port, options)),
+            (Kind::Etcd, _) => Ok(self.etcd(data, port, options)),
             (Kind::Redis, Part::Sentinel(settings)) => self.sentinel(directory, data, port, settings),
             (Kind::Redis, part) => {
                 let mut command = self.redis(data, port, options);
@@ -179,6 +181,27 @@ impl Installation {
         command
     }
 
+    fn etcd(&self, data: &Path, port: u16, options: &Options) -> Command {
+        let (name, clients) = (name_of(data), format!("http://127.0.0.1:{port}"));
+        // Alone, it talks to no other member, at whatever port.
+        let peers = "http://127.0.0.1:0";
+        let mut command = Command::new(&self.program);
+        command.arg(format!("--data-dir={}", data.display())).arg(format!("--name={name}"));
+        command.args(["listen", "advertise"].map(|which| format!("--{which}-client-urls={clients}")));
+        command.args(["listen", "initial-advertise"].map(|which| format!("--{which}-peer-urls={peers}")));
+        command.arg(format!("--initial-cluster={name}={peers}"));
+        if cfg!(target_arch = "aarch64") {
+            // Version 3.4 wants to be asked for it.
+            command.env("ETCD_UNSUPPORTED_ARCH", "arm64");
+        }
+        if options.durability == Durability::Quick {
+            // The shortest lease is one and a half times the second of them, in whole seconds.
+            command.args(["--heartbeat-interval=50", "--election-timeout=500"]);
+        }
+        command.args(options.settings.iter().map(|setting| format!("--{setting}")));
+        command
+    }
+
     fn redis(&self, data: &Path, port: u16, options: &Options) -> Command {
         let mut command = Command::new(&self.program);
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--daemonize", "no", "--dir"]);
@@ -192,6 +215,11 @@ impl Installation {
         }
         command
     }
+}
+
+/// As what an etcd knows itself: by a name that no other server has.
+pub(crate) fn name_of(data: &Path) -> String {
+    data.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Where Debian has it is on nobody's path.

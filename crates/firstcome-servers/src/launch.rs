@@ -1,8 +1,12 @@
 //! Whether a server answers, and which one it is.
 
 use crate::Kind;
+use crate::install::name_of;
 use sqlx::{Connection, MySqlConnection, PgConnection};
+use std::io;
 use std::path::Path;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 /// Whether the server at this address is the one with these files, or this process, and takes commands.
 pub(crate) async fn answers(kind: Kind, url: &str, data: &Path, process: u32) -> bool {
@@ -14,6 +18,10 @@ pub(crate) async fn answers(kind: Kind, url: &str, data: &Path, process: u32) ->
             // A sentinel has nothing to read.
             let ready = info.contains("\nloading:0\r") || info.contains("redis_mode:sentinel\r");
             ready && info.contains(&format!("process_id:{process}\r"))
+        }),
+        // Healthy is one that has a leader, and so takes commands.
+        Kind::Etcd => etcd(url).await.is_ok_and(|(health, members)| {
+            health.contains("\"health\":\"true\"") && members.contains(&format!("\"name\":\"{}\"", name_of(data)))
         }),
     }
 }
@@ -39,4 +47,19 @@ async fn mariadb(url: &str) -> Result<String, sqlx::Error> {
 async fn redis(url: &str) -> redis::RedisResult<String> {
     let mut connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
     redis::cmd("INFO").query_async(&mut connection).await
+}
+
+/// What it says of its health, and of the members of its cluster.
+async fn etcd(url: &str) -> io::Result<(String, String)> {
+    Ok((ask_http(url, "GET /health", "").await?, ask_http(url, "POST /v3/cluster/member/list", "{}").await?))
+}
+
+async fn ask_http(url: &str, what: &str, body: &str) -> io::Result<String> {
+    let host = url.rsplit('/').next().unwrap_or_default();
+    let mut connection = TcpStream::connect(host).await?;
+    let head = format!("{what} HTTP/1.0\r\nHost: {host}\r\nContent-Length: {}\r\n\r\n", body.len());
+    connection.write_all(format!("{head}{body}").as_bytes()).await?;
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await?;
+    Ok(answer)
 }

@@ -1,4 +1,4 @@
-//! Servers of one's own, for benchmarks, drills and tests: PostgreSQL, MariaDB and Redis, each a child process with a
+//! Servers of one's own, for benchmarks, drills and tests: PostgreSQL, MariaDB, Redis and etcd, each a child process with a
 //! directory and a port that nobody else has; and several of Redis that belong together: [`Sentinels`], [`Cluster`].
 //!
 //! # Promises
@@ -49,6 +49,8 @@ pub enum Kind {
     MariaDb,
     /// Redis.
     Redis,
+    /// etcd, one member alone.
+    Etcd,
 }
 
 impl fmt::Display for Kind {
@@ -57,6 +59,7 @@ impl fmt::Display for Kind {
             Self::Postgres => "PostgreSQL",
             Self::MariaDb => "MariaDB",
             Self::Redis => "Redis",
+            Self::Etcd => "etcd",
         })
     }
 }
@@ -66,7 +69,8 @@ impl fmt::Display for Kind {
 pub enum Durability {
     /// It is on the disk: it survives a crash of the machine.
     Durable,
-    /// It survives a crash of the server at most, of Redis not even that. Small and fast, for tests.
+    /// It survives a crash of the server at most, of Redis not even that. Small and fast, for tests. (etcd cannot be told to be less
+    /// durable; it is told to have leases as short as a second.)
     Quick,
 }
 
@@ -80,7 +84,7 @@ pub struct Options {
     /// PostgreSQL runs as the user postgres, who must be able to get there.
     pub parent: Option<PathBuf>,
     /// More settings, after which nothing is set: `fsync=off` for PostgreSQL, `innodb-flush-log-at-trx-commit=2` for
-    /// MariaDB, `maxmemory=10mb` for Redis.
+    /// MariaDB, `maxmemory=10mb` for Redis, `quota-backend-bytes=16777216` for etcd.
     pub settings: Vec<String>,
 }
 
@@ -296,6 +300,7 @@ fn url(kind: Kind, port: u16) -> String {
         Kind::Postgres => format!("postgres://{}@127.0.0.1:{port}/postgres", install::USER),
         Kind::MariaDb => format!("mysql://root@127.0.0.1:{port}/{}", install::DATABASE),
         Kind::Redis => format!("redis://127.0.0.1:{port}"),
+        Kind::Etcd => format!("etcd://127.0.0.1:{port}"),
     }
 }
 

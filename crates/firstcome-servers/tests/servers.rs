@@ -5,6 +5,8 @@ use rustix::process::{Pid, test_kill_process};
 use sqlx::{Connection, MySqlConnection, PgConnection};
 use std::future::Future;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 /// Stops a test that hangs.
 async fn in_time<T>(test: impl Future<Output = T>) -> T {
@@ -58,7 +60,25 @@ async fn say(server: &Server, write: bool) -> Option<i64> {
             }
             redis::cmd("GET").arg("thing").query_async(&mut connection).await.expect("it reads")
         }
+        Kind::Etcd => {
+            // Its door for HTTP takes keys and values as base64: `thing` and `7`.
+            if write {
+                ask_http(server, "put", r#"{"key":"dGhpbmc=","value":"Nw=="}"#).await;
+            }
+            let found = ask_http(server, "range", r#"{"key":"dGhpbmc="}"#).await;
+            found.contains(r#""value":"Nw==""#).then_some(7)
+        }
     }
+}
+
+async fn ask_http(server: &Server, what: &str, body: &str) -> String {
+    let host = server.url().trim_start_matches("etcd://");
+    let mut connection = TcpStream::connect(host).await.expect("it answers");
+    let asked = format!("POST /v3/kv/{what} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    connection.write_all(asked.as_bytes()).await.expect("it listens");
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.expect("it answers");
+    answer
 }
 
 fn runs(process: u32) -> bool {
@@ -82,7 +102,7 @@ async fn keeps_and_ends(kind: Kind) {
         assert_eq!((server.url(), say(&server, false).await), (url.as_str(), Some(7)));
     }
     other.restart().await.expect("a running one starts again too");
-    if kind == Kind::Redis {
+    if matches!(kind, Kind::Redis | Kind::Etcd) {
         server.restart_empty().await.expect("it starts again");
         assert_eq!((server.url(), say(&server, false).await), (url.as_str(), None), "something is left");
     } else {
@@ -111,8 +131,13 @@ async fn redis_keeps_what_it_acknowledged_and_ends_with_its_value() {
 }
 
 #[tokio::test]
+async fn etcd_keeps_what_it_acknowledged_and_ends_with_its_value() {
+    in_time(keeps_and_ends(Kind::Etcd)).await;
+}
+
+#[tokio::test]
 async fn a_server_leaves_nothing_where_it_was() {
-    for kind in [Kind::Postgres, Kind::MariaDb, Kind::Redis] {
+    for kind in [Kind::Postgres, Kind::MariaDb, Kind::Redis, Kind::Etcd] {
         if is_there(kind) {
             let parent = tempfile::tempdir().expect("a directory");
             // Root runs PostgreSQL as somebody else, who must be able to get there.
@@ -134,6 +159,7 @@ async fn a_server_that_does_not_start_says_why() {
         (Kind::Postgres, "no_such_setting=1", "no_such_setting"),
         (Kind::MariaDb, "no-such-setting=1", "no-such-setting"),
         (Kind::Redis, "no-such-setting=1", "no-such-setting"),
+        (Kind::Etcd, "no-such-setting=1", "no-such-setting"),
     ] {
         if is_there(kind) {
             let mut options = Options::new(Durability::Quick);

@@ -1,7 +1,9 @@
 //! The port for locks by key: each is held by a word that only its holder knows.
 
 use crate::error::StoreError;
+use firstcome_core::limits::LEASE_MS_MAX;
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// What became of a try.
@@ -31,6 +33,11 @@ pub trait KeyStore: Send + Sync + 'static {
     /// Hears when a lock may have become free.
     type Ear: Ear;
 
+    /// The longest lease that can be had here.
+    fn lease_ms_max(&self) -> u32 {
+        LEASE_MS_MAX
+    }
+
     /// Tries to take a lock once. The same try may be repeated, also while an earlier one may yet arrive.
     fn take(
         &self,
@@ -45,6 +52,13 @@ pub trait KeyStore: Send + Sync + 'static {
     /// Gives a lock back, if this word has it.
     fn release(&self, key: &str, word: &str) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
+    /// Writes down how many times over a word has a lock, where the layout has a place for that; says whether it has it.
+    /// Without such a place nothing is sent, and nothing is known that was not known before.
+    fn count(&self, key: &str, word: &str, times: NonZeroU32) -> impl Future<Output = Result<bool, StoreError>> + Send {
+        let _ = (key, word, times);
+        std::future::ready(Ok(true))
+    }
+
     /// From when this resolves on it is heard when the lock may have become free. `None` if nobody tells, or cannot now: then
     /// it is asked again after a pause, as it is in any case.
     fn listen(&self, key: &str, word: &str) -> impl Future<Output = Option<Self::Ear>> + Send;
@@ -54,6 +68,14 @@ pub trait KeyStore: Send + Sync + 'static {
 pub trait Ear: Send {
     /// Resolves when it may have; a hint that may be wrong, and may fail to come. Cancel-safe.
     fn freed(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// How long to wait for that before the lock is asked for without it, where `usual` would be the pause without an ear
+    /// and the lock lasts so long as far as is known ([`Duration::MAX`] if for ever). The usual pause for one that often
+    /// fails.
+    fn patience(&self, usual: Duration, lasts: Duration) -> Duration {
+        let _ = lasts;
+        usual
+    }
 }
 
 /// Of a store that tells nobody.

@@ -5,10 +5,13 @@
 //! - [`Embedded`]: this process owns the state and runs the rules of `firstcome-core` itself; in memory, or (feature
 //!   `sqlite`) durable in one SQLite file.
 //! - For locks: [`MemoryLocks`], and `sqlite::SqliteLocks`, `redis::RedisLocks`, `sql::PostgresLocks` under the features of
-//!   these names. `sql::SessionLocks` are no such store: a database server's own locks, without leases.
+//!   these names. `sql::SessionLocks` are no such store: a database server's own locks, without leases. Nor are
+//!   `etcd::EtcdLocks` (feature `etcd`), whose line etcd keeps itself.
 //!
 //! The suite in `conformance` (feature of that name) says what every adapter promises, and tests it.
 
+#[cfg(any(feature = "etcd", feature = "redis"))]
+mod address;
 #[cfg(any(feature = "sqlite", all(feature = "redis", feature = "sql")))]
 pub mod archive;
 #[cfg(feature = "sql")]
@@ -20,6 +23,8 @@ pub mod conformance;
 pub mod edge;
 pub mod embedded;
 mod error;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 #[cfg(all(feature = "redis", feature = "sql"))]
 pub mod fleet;
 mod handle;

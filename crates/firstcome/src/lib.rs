@@ -155,6 +155,8 @@ pub use firstcome_store::Check;
 pub use firstcome_store::archive;
 /// For stores of one's own, and for the simulator.
 pub use firstcome_store::embedded;
+#[cfg(feature = "etcd")]
+pub use firstcome_store::etcd;
 #[cfg(all(feature = "redis", feature = "sql"))]
 pub use firstcome_store::fleet;
 #[cfg(feature = "redis")]
@@ -169,9 +171,14 @@ pub use firstcome_store::{
     MovePoints, Numbered, Page, PassCheck, PlaceBid, Purchase, Put, RedeemRequest, Refused, RoomAnswer, RoomStore,
     RoomSummary, StoreError, TicketAnswer, TicketKey, Transfer, VoucherCode, VoucherKey, core, edge, stats,
 };
+#[cfg(feature = "etcd")]
+pub use lock::{EtcdGuard, EtcdLocks, EtcdRequest};
 pub use lock::{Fence, Guard, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock};
 #[cfg(feature = "redis")]
-pub use lock::{KeyGuard, KeyLocks, KeyRequest, SpinGuard, SpinLocks, SpinRequest};
+pub use lock::{
+    KeyGuard, KeyLocks, KeyRequest, OpenRedis, QuorumGuard, QuorumLocks, QuorumRequest, SpinGuard, SpinLocks,
+    SpinRequest,
+};
 #[cfg(feature = "sql")]
 pub use lock::{SessionGuard, SessionLocks, SessionRequest};
 pub use points::{MemberHandle, MovementRequest, Points};

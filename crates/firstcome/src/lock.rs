@@ -2,11 +2,17 @@
 
 mod driver;
 mod error;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod guard;
 #[cfg(feature = "redis")]
 mod keyed;
+#[cfg(feature = "redis")]
+pub mod layout;
 mod many;
 mod quick;
+#[cfg(feature = "redis")]
+mod quorum;
 #[doc(hidden)]
 pub mod section;
 #[cfg(feature = "sql")]
@@ -20,6 +26,11 @@ pub use guard::{Guard, Lease};
 pub use many::{MultiGuard, MultiLock};
 pub use section::{Retry, Transaction};
 
+#[cfg(feature = "etcd")]
+pub use etcd::{EtcdGuard, EtcdLocks, EtcdRequest};
+#[cfg(feature = "etcd")]
+pub use firstcome_store::etcd::{EtcdError, EtcdOptions};
+
 #[cfg(feature = "sql")]
 pub use firstcome_store::sql::{SqlError, SqlOptions};
 #[cfg(feature = "sql")]
@@ -29,9 +40,14 @@ pub use session::{SessionGuard, SessionLocks, SessionRequest};
 pub use firstcome_store::core::lock::spin::Pauses;
 #[cfg(feature = "redis")]
 pub use keyed::{KeyGuard, KeyLocks, KeyRequest, SpinGuard, SpinLocks, SpinRequest};
+#[cfg(feature = "redis")]
+pub use layout::OpenRedis;
 
 #[cfg(feature = "redis")]
-pub use firstcome_store::redis::{Eviction, LinkOptions, OpenError};
+pub use quorum::{QuorumGuard, QuorumLocks, QuorumRequest};
+
+#[cfg(feature = "redis")]
+pub use firstcome_store::redis::{Eviction, LinkOptions, NodeSet, OpenError, QuorumCounts, QuorumOptions};
 
 use driver::Shared;
 use firstcome_store::core::id::{LockName, OwnerName};
@@ -39,9 +55,7 @@ use firstcome_store::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX};
 use firstcome_store::core::lock::{Ask, ClientId, Copies, Released, Renewal, Said, Settings, Step, Watch, bucket_of};
 use firstcome_store::edge::Stopwatch;
 #[cfg(feature = "redis")]
-use firstcome_store::edge::draw_id;
-#[cfg(feature = "redis")]
-use firstcome_store::redis::RedisLocks;
+use firstcome_store::redis::QuorumStore;
 #[cfg(feature = "sql")]
 use firstcome_store::sql::PostgresLocks;
 #[cfg(feature = "sqlite")]
@@ -152,17 +166,49 @@ impl Locks {
     ///
     /// Or on the primary that sentinels name, `redis+sentinel://[user:password@]host[:port],…/primary`, or in a cluster,
     /// `redis+cluster://[user:password@]host[:port],…`; there a primary that is replaced may take grants with it.
+    ///
+    /// What is awaited may be told more before: [`OpenRedis::options`], and with [`OpenRedis::layout`] that the locks are
+    /// shared with other libraries.
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use firstcome::Locks;
+    /// use firstcome::lock::layout;
+    ///
+    /// let ours = Locks::redis("redis://localhost").await?;
+    /// let shared_with_java = Locks::redis("redis://localhost").layout(layout::Redisson).await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "redis")]
-    pub async fn redis(url: &str) -> Result<Self, OpenError> {
-        Self::redis_with(url, LinkOptions::default()).await
+    pub fn redis(url: &str) -> OpenRedis<layout::Native> {
+        OpenRedis::new(url)
     }
 
     /// The same with time-outs of one's own, or on a server that may forget keys.
     #[cfg(feature = "redis")]
     pub async fn redis_with(url: &str, options: LinkOptions) -> Result<Self, OpenError> {
-        let client = draw_id().map_err(|fault| OpenError::Address { says: fault.to_string() })?;
-        let store = RedisLocks::open(url, ClientId(client), options).await?;
-        Ok(Self::over_as(ClientId(client), store))
+        Self::redis(url).options(options).await
+    }
+
+    /// Locks over 3 to 9 servers that know nothing of each other, each `redis://[user:password@]host[:port][/database]`:
+    /// they last while a majority of these does. They are of a kind of their own, without an order; see [`QuorumLocks`]. Call
+    /// within a Tokio runtime.
+    ///
+    /// Servers that were never used for this, and any that was started again, wait for a minute before they vote; the first
+    /// ones need not, with [`QuorumOptions::new_set`].
+    #[cfg(feature = "redis")]
+    pub async fn quorum(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<QuorumLocks, OpenError> {
+        Self::quorum_with(urls, QuorumOptions::default()).await
+    }
+
+    /// The same with times of one's own, or on servers that are used for the first time.
+    #[cfg(feature = "redis")]
+    pub async fn quorum_with(
+        urls: impl IntoIterator<Item = impl AsRef<str>>,
+        options: QuorumOptions,
+    ) -> Result<QuorumLocks, OpenError> {
+        let urls: Vec<_> = urls.into_iter().collect();
+        Ok(KeyLocks::over(QuorumStore::open(&urls, options).await?))
     }
 
     /// Locks of a PostgreSQL server's own (advisory locks, from version 14): `postgres://[user:password@]host[:port]/database`.
@@ -195,6 +241,14 @@ impl Locks {
         let store = PostgresLocks::open(url, options).await?;
         // Without random bytes there is no id that no other process has.
         Self::over(store).map_err(|error| SqlError::Broken { says: error.to_string() })
+    }
+
+    /// Locks on etcd, from version 3.4: `etcd://[user:password@]host[:port][,host[:port]…]`, all of one cluster. In the order of
+    /// arrival and with fences as here, and of a kind of their own, whose holds rest on one lease per process; see [`EtcdLocks`].
+    /// Call within a Tokio runtime.
+    #[cfg(feature = "etcd")]
+    pub async fn etcd(url: &str) -> Result<EtcdLocks, EtcdError> {
+        EtcdLocks::open_with(url, EtcdOptions::default()).await
     }
 
     /// A lock by its name; see [`LockRequest`] for what can be said before it is asked for. Nothing is sent yet.

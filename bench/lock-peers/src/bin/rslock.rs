@@ -1,4 +1,4 @@
-//! rslock on the one Redis of the benchmark: `rslock [TRIES DELAY_MS]`, as its `set_retry` takes them.
+//! rslock on the Redis of the benchmark, or on several as it has Redlock: `rslock [TRIES DELAY_MS]`, as its `set_retry` takes them.
 
 use anyhow::{Context, bail};
 use firstcome_crew::{LEASE, Traffic, Way, run_peer};
@@ -54,7 +54,7 @@ fn main() -> anyhow::Result<()> {
     let what =
         format!("version 0.10, set_retry({tries}, up to {} ms), one LockManager in each process", delay.as_millis());
     run_peer(&what, |url| {
-        let mut manager = LockManager::new(vec![url]);
+        let mut manager = LockManager::new(url.split_ascii_whitespace().map(str::to_owned).collect());
         manager.set_retry(tries, delay);
         Ok(Rslock(manager))
     })

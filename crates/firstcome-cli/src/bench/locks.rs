@@ -4,10 +4,14 @@ mod alone;
 mod crew;
 mod crowd;
 mod dead;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod hot;
+mod layout;
 mod order;
 mod peer;
 mod picture;
+mod quorum;
 mod server;
 mod strategy;
 mod traced;
@@ -27,9 +31,10 @@ use clap::{Args, value_parser};
 use comfy_table::{Cell, Color};
 use hot::Until;
 use indicatif::ProgressBar;
+use layout::Shared;
 use peer::{Entrant, Peer, RSLOCK};
 use serde::Serialize;
-use server::Server;
+use server::{Figures, Server};
 use std::path::PathBuf;
 use std::time::Duration;
 use strategy::{ALL, Strategy};
@@ -39,6 +44,10 @@ pub(crate) struct LocksArgs {
     /// A Redis on this machine, instead of one that is started for the benchmark
     #[arg(long, value_name = "redis://…")]
     store: Option<String>,
+    /// Measure locks on etcd instead, on one that is started for the benchmark
+    #[cfg(feature = "etcd")]
+    #[arg(long, conflicts_with_all = ["store", "peers", "plot"])]
+    etcd: bool,
     /// Processes that want the hot lock
     #[arg(long, default_value_t = 4, value_parser = value_parser!(u32).range(1..=64))]
     processes: u32,
@@ -69,6 +78,17 @@ pub(crate) struct LocksArgs {
     /// are in bench/, whose README.md says how to write one. The fastest named rslock… has a target.
     #[arg(long = "peer", value_name = "NAME=PROGRAM", value_parser = Peer::parse)]
     peers: Vec<Peer>,
+    /// Measure locks over five servers instead, which are started for the benchmark
+    ///
+    /// A peer is told all addresses, with spaces between. The fastest named rslock… has targets.
+    #[arg(long, conflicts_with = "store")]
+    quorum: bool,
+    /// Only measure the layout that is shared with somebody, beside who shares it
+    ///
+    /// For redisson name its locks with --peer: the fastest whose name begins with RLock, and the fastest whose name begins
+    /// with RFairLock, are what ours are compared with. bench/peers/README.md says how they are installed.
+    #[arg(long, value_enum)]
+    layout: Option<Shared>,
     /// Directory on a disk, in which a scratch directory is made and removed
     #[arg(long, value_name = "DIR", default_value = ".")]
     data: PathBuf,
@@ -138,6 +158,8 @@ impl Figure {
 struct Bench {
     // Before the directory in which it runs.
     server: Server,
+    /// More of them, for locks over several.
+    others: Vec<Server>,
     scratch: PathBuf,
     processes: u32,
     tasks: u32,
@@ -154,6 +176,21 @@ struct Bench {
 }
 
 impl Bench {
+    /// Where the locks are: all addresses, with spaces between.
+    fn url(&self) -> String {
+        let all = std::iter::once(&self.server).chain(&self.others);
+        all.map(|server| server.url.as_str()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What all servers together count.
+    async fn server_figures(&self) -> anyhow::Result<Figures> {
+        let mut sum = self.server.figures().await?;
+        for server in &self.others {
+            sum += server.figures().await?;
+        }
+        Ok(sum)
+    }
+
     fn row(&self, strategy: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.strategy == strategy)
     }
@@ -176,9 +213,16 @@ pub(crate) fn run(args: &LocksArgs) -> Outcome {
     if let Some(plot) = &args.plot {
         check(plot).map_err(Failure::Usage)?;
     }
+    if let Some(Shared::Redisson) = args.layout {
+        layout::check(&args.peers).map_err(Failure::Usage)?;
+    }
     let conditions = Conditions::measure(&args.data).map_err(Failure::Usage)?;
     // One thread: the workers and the server need the processors.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    #[cfg(feature = "etcd")]
+    if args.etcd {
+        return runtime.block_on(unless_stopped(etcd::measure_and_tell(args, &conditions)));
+    }
     runtime.block_on(unless_stopped(measure_and_tell(args, &conditions)))
 }
 
@@ -190,6 +234,7 @@ async fn measure_and_tell(args: &LocksArgs, conditions: &Conditions) -> Outcome 
     };
     let mut bench = Bench {
         server,
+        others: Vec::new(),
         scratch: scratch.0.clone(),
         processes: args.processes,
         tasks: args.tasks,
@@ -205,15 +250,11 @@ async fn measure_and_tell(args: &LocksArgs, conditions: &Conditions) -> Outcome 
         targets: Vec::new(),
     };
     let redis = bench.server.version().await?;
-    let bar = progress((ALL.len() + bench.peers.len()) as u64 + 4, "");
-    hot(&mut bench, &bar).await?;
-    step(&bar, "alone");
-    alone::measure(&mut bench).await?;
-    step(&bar, "long lines, many locks");
-    crowd::measure(&mut bench).await?;
-    step(&bar, "the dead");
-    dead::measure(&mut bench).await?;
-    bar.finish_and_clear();
+    match (args.layout, args.quorum) {
+        (Some(Shared::Redisson), _) => layout::measure(&mut bench).await?,
+        (None, true) => quorum::measure(&mut bench).await?,
+        (None, false) => one_server(&mut bench).await?,
+    }
     let Bench { rows, figures, targets, .. } = &bench;
     let report = Report { conditions, redis: &redis, rows, figures, targets };
     if let Some(path) = &args.plot {
@@ -226,6 +267,20 @@ async fn measure_and_tell(args: &LocksArgs, conditions: &Conditions) -> Outcome 
         write_out(format!("{}\n", serde_json::to_string_pretty(&report)?).as_bytes())?;
     }
     judge(rows)
+}
+
+/// All that is measured on one server.
+async fn one_server(bench: &mut Bench) -> anyhow::Result<()> {
+    let bar = progress((ALL.len() + bench.peers.len()) as u64 + 4, "");
+    hot(bench, &bar).await?;
+    step(&bar, "alone");
+    alone::measure(bench).await?;
+    step(&bar, "long lines, many locks");
+    crowd::measure(bench).await?;
+    step(&bar, "the dead");
+    dead::measure(bench).await?;
+    bar.finish_and_clear();
+    Ok(())
 }
 
 fn step(bar: &ProgressBar, doing: &str) {

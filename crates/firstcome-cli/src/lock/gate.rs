@@ -29,13 +29,13 @@ pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
     let words = String::from_utf8(words).context("not a name and a fence")?;
     let (name, fence) = words.split_once(' ').ok_or_else(|| anyhow!("not a name and a fence"))?;
     let [program, arguments @ ..] = args.command.as_slice() else { return Err(anyhow!("no command").into()) };
-    let error = Command::new(program)
-        .args(arguments)
-        .env("FIRSTCOME_LOCK", name)
-        .env("FIRSTCOME_FENCE", fence)
-        .stdin(Stdio::from(input))
-        .stdout(Stdio::from(output))
-        .exec();
+    let mut command = Command::new(program);
+    // One that was inherited is of another lock.
+    command.args(arguments).env("FIRSTCOME_LOCK", name).env_remove("FIRSTCOME_FENCE");
+    if !fence.is_empty() {
+        command.env("FIRSTCOME_FENCE", fence);
+    }
+    let error = command.stdin(Stdio::from(input)).stdout(Stdio::from(output)).exec();
     say(&format!("cannot run {}: {error}", program.display()));
     Ok(ExitCode::from(if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUNNABLE }))
 }

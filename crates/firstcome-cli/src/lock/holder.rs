@@ -3,21 +3,20 @@
 use super::gate::GateArgs;
 use super::group::{End, Group, MS_NS, Terminal, adopt_orphans, now_ns};
 use super::signals::{Signals, stop_this_process};
-use super::store::open_locks;
+use super::store::{Held, Store};
 use super::wire::{self, Order, Report};
 use super::{Plan, failure};
 use crate::Failure;
 use crate::output::say;
 use anyhow::{Context, anyhow, bail};
+use firstcome::LockError;
 use firstcome::edge::Stopwatch;
-use firstcome::{Guard, LockError, Locks};
 use rustix::process::{Signal, getpgrp};
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::pin::pin;
 use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, Lines};
@@ -26,6 +25,8 @@ use tokio::time::{interval, sleep, timeout};
 
 /// How long the store may take with what is only courtesy: giving back, saying who has the lock.
 const COURTESY: Duration = Duration::from_secs(2);
+/// How long servers may take that are slower than those that decided: twice the time of a node.
+const REST: Duration = Duration::from_millis(100);
 /// Guardian and gate take a few milliseconds to start.
 const START: Duration = Duration::from_secs(30);
 /// Between two looks at a group that is being ended.
@@ -85,12 +86,11 @@ async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen()?;
     let by_signal = |signal: Signal| Ok(ExitCode::from(u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)));
     let locks = tokio::select! {
-        locks = open_locks(&plan.store) => locks?,
+        locks = Store::open(&plan.stores, plan.set) => locks?,
         signal = signals.next_end() => return by_signal(signal),
     };
-    let request = locks.lock(plan.name.as_str()).owner(plan.owner.as_str()).lease(plan.lease).wait(plan.wait);
     let acquired = tokio::select! {
-        acquired = request.acquire() => acquired,
+        acquired = locks.acquire(plan) => acquired,
         signal = signals.next_end() => {
             withdraw(&locks).await;
             return by_signal(signal);
@@ -102,6 +102,8 @@ async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
     };
     let outcome = Holder::new(plan, guarded, &guard)?.guard_command(plan, &guard, &mut signals).await;
     let released = timeout(COURTESY, guard.release()).await;
+    // A majority has heard it; the others might keep the next one out, should one of those be gone by then.
+    let _ = timeout(REST, locks.withdraw()).await;
     let end = outcome?;
     match released {
         Ok(Ok(())) => {}
@@ -114,18 +116,16 @@ async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
 }
 
 /// Waits until the store has heard that nobody waits here any more.
-async fn withdraw(locks: &Locks) {
+async fn withdraw(locks: &Store) {
     // A store that does not answer passes this waiter over all the same, a little later.
-    let _ = timeout(COURTESY, locks.quiet()).await;
+    let _ = timeout(COURTESY, locks.withdraw()).await;
 }
 
-async fn not_obtained(locks: &Locks, plan: &Plan, error: LockError) -> Failure {
+async fn not_obtained(locks: &Store, plan: &Plan, error: LockError) -> Failure {
     let LockError::TimedOut { .. } = error else { return failure(&plan.name, error) };
-    let seen = timeout(COURTESY, locks.view(plan.name.as_str())).await;
-    let holder = seen.ok().and_then(Result::ok).and_then(|seen| seen.view.held);
-    match holder {
-        Some((holder, ..)) => Failure::NotObtained(anyhow!("lock {}: {error}; held by {holder}", plan.name)),
-        None => failure(&plan.name, error),
+    match timeout(COURTESY, locks.holder(plan)).await {
+        Ok(Some(holder)) => Failure::NotObtained(anyhow!("lock {}: {error}; held by {holder}", plan.name)),
+        _ => failure(&plan.name, error),
     }
 }
 
@@ -165,7 +165,7 @@ impl Deadlines {
     }
 
     /// The instants that follow from a deadline that was not told yet.
-    fn next(&mut self, guard: &Guard) -> Option<Instants> {
+    fn next(&mut self, guard: &Held) -> Option<Instants> {
         let deadline = guard.deadline();
         if self.told == Some(deadline) || guard.is_lost() {
             return None;
@@ -197,7 +197,7 @@ struct Holder {
 }
 
 impl Holder {
-    fn new(plan: &Plan, guarded: Guarded, guard: &Guard) -> Result<Self, Failure> {
+    fn new(plan: &Plan, guarded: Guarded, guard: &Held) -> Result<Self, Failure> {
         let Guarded { guardian, control, gate, group } = guarded;
         let (read, orders) = tokio::net::UnixStream::from_std(control)?.into_split();
         let reports = tokio::io::BufReader::new(read).lines();
@@ -225,7 +225,7 @@ impl Holder {
     }
 
     /// Runs the command to its end; its exit code.
-    async fn guard_command(mut self, plan: &Plan, guard: &Guard, signals: &mut Signals) -> Result<u8, Failure> {
+    async fn guard_command(mut self, plan: &Plan, guard: &Held, signals: &mut Signals) -> Result<u8, Failure> {
         let lost = |why: &str| Failure::Lost(anyhow!("lock {}: {why}: the command was stopped", plan.name));
         // A grant to somebody who waited lasts a moment only until it is confirmed.
         if guard.remaining() < plan.lease / 2 {
@@ -255,9 +255,10 @@ impl Holder {
         }
     }
 
-    fn open_gate(&mut self, plan: &Plan, guard: &Guard) -> Result<(), Failure> {
+    fn open_gate(&mut self, plan: &Plan, guard: &Held) -> Result<(), Failure> {
         let Some(gate) = self.gate.take() else { return Ok(()) };
-        let words = format!("{} {}", plan.name, guard.fence());
+        let fence = guard.fence().map(|fence| fence.to_string()).unwrap_or_default();
+        let words = format!("{} {fence}", plan.name);
         wire::send_with_files(&gate, words.as_bytes(), [std::io::stdin().as_fd(), std::io::stdout().as_fd()])?;
         Ok(())
     }
@@ -269,8 +270,8 @@ impl Holder {
         }
     }
 
-    async fn watch(&mut self, guard: &Guard, signals: &mut Signals) -> Watched {
-        let mut lost = pin!(guard.lost());
+    async fn watch(&mut self, guard: &Held, signals: &mut Signals) -> Watched {
+        let mut lost = guard.lost();
         let mut is_lost = false;
         let step = Duration::from_millis((self.deadlines.lease_ms / 32).clamp(2, 50));
         let mut looks = interval(step);
@@ -329,7 +330,7 @@ impl Holder {
     }
 
     /// Ends the group without the guardian: its orphans are children of this process now.
-    async fn end_by_itself(&mut self, guard: &Guard) {
+    async fn end_by_itself(&mut self, guard: &Held) {
         // It may be stopped, or gone.
         let _ = self.guardian.kill();
         let _ = self.guardian.wait();

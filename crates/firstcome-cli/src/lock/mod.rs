@@ -22,6 +22,7 @@ use clap::{Args, ValueEnum};
 use firstcome::LockError;
 use firstcome::core::id::{LockName, OwnerName};
 use firstcome::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX};
+use firstcome::lock::NodeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -65,9 +66,17 @@ pub(crate) struct LockArgs {
     /// As what others see the holder [default: host and process]
     #[arg(long, env = "FIRSTCOME_OWNER", value_name = "TEXT")]
     owner: Option<String>,
-    /// Where the locks are: a directory, or redis://… [default: ./firstcome-data]
+    /// Where the locks are: a directory, or redis://…; 3 to 9 times for a quorum of servers [default: ./firstcome-data]
+    ///
+    /// Over several servers that know nothing of each other the lock belongs to whom a majority of them has given it. In
+    /// FIRSTCOME_STORE their addresses stand one after the other, with spaces between.
     #[arg(long, env = "FIRSTCOME_STORE", value_name = "DIR|URL", hide_env_values = true)]
-    store: Option<String>,
+    store: Vec<String>,
+    /// The servers of the quorum were never used: they need not wait before they vote
+    ///
+    /// Without this, and after each start of a server, it waits for a minute: it may have forgotten locks.
+    #[arg(long)]
+    new_set: bool,
     /// How the lock is kept in the store
     #[arg(long, value_enum, default_value_t = Layout::Native)]
     layout: Layout,
@@ -84,7 +93,8 @@ struct Plan {
     owner: OwnerName,
     wait: Duration,
     lease: Duration,
-    store: String,
+    stores: Vec<String>,
+    set: NodeSet,
 }
 
 /// The host and the process, as far as they make a name.
@@ -119,9 +129,14 @@ fn plan(args: &LockArgs) -> Result<Plan, Failure> {
     if !(u128::from(LEASE_MS_MIN)..=u128::from(LEASE_MS_MAX)).contains(&lease.as_millis()) {
         return Err(usage(anyhow!("lease must be 100ms to 24h")));
     }
-    let store = args.store.clone().or(file.store).unwrap_or_else(|| STORE_DEFAULT.to_owned());
-    store::check(&store).map_err(usage)?;
-    Ok(Plan { name, owner, wait, lease, store })
+    let mut stores = store::named(args.store.clone());
+    if stores.is_empty() {
+        stores = store::named(vec![file.store.unwrap_or_else(|| STORE_DEFAULT.to_owned())]);
+    }
+    store::check(&stores).map_err(usage)?;
+    store::Store::check_lease(&stores, lease).map_err(usage)?;
+    let set = if args.new_set { NodeSet::New } else { NodeSet::Known };
+    Ok(Plan { name, owner, wait, lease, stores, set })
 }
 
 /// What a lock that was not obtained comes to.

@@ -139,6 +139,28 @@ fn a_room_of_many_nodes_under_measurement_is_exact_and_lets_people_in() {
     assert!(keys.contains("db0:keys=1,") && keys.matches("db").count() == 1, "it leaves or takes something: {keys}");
 }
 
+#[cfg(feature = "etcd")]
+#[test]
+fn locks_on_etcd_under_measurement_have_a_fence_each_and_take_two_requests() {
+    if !machine_has("etcd", Server::is_installed(Kind::Etcd)) {
+        return;
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    if !machine_has("a build directory on a disk", file_system(directory.path()) != "tmpfs") {
+        return;
+    }
+    let arguments = ["bench", "locks", "--etcd", "--json", "--seconds", "1", "--tasks", "4"];
+    let report: Value = serde_json::from_str(&firstcome(directory.path(), &arguments).well()).expect("a report");
+    let figures = report["figures"].as_array().expect("figures");
+    for tasks in [1, 16] {
+        let name = format!("{tasks} tasks: requests per acquire and release");
+        let found = figures.iter().find(|figure| figure["what"] == name.as_str()).expect("it is counted");
+        let requests = found["value"].as_f64().expect("a number");
+        assert!((1.9..2.1).contains(&requests), "{report}");
+    }
+    assert_eq!(report["targets"].as_array().map(Vec::len), Some(2), "{report}");
+}
+
 /// Somebody else's lock, as far as the benchmark can tell: each of two processes has it once, after a second of waiting.
 fn peer(directory: &Path) -> PathBuf {
     let (zero, one, two) = (r"\0\0\0\0\0\0\0\0", r"\1\0\0\0\0\0\0\0", r"\2\0\0\0\0\0\0\0");
@@ -214,6 +236,36 @@ fn locks_lose_nothing_and_no_lock_does() {
     assert!(plot.starts_with("<svg") && plot.contains("native FIFO"), "{plot}");
     let left: Vec<_> = std::fs::read_dir(directory.path()).expect("a directory").flatten().collect();
     assert_eq!(left.len(), 2, "only the plot and the peer stay: {left:?}");
+}
+
+#[test]
+fn the_layout_of_redisson_stands_beside_those_who_share_it() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let on_disk = file_system(directory.path()) != "tmpfs";
+    if !machine_has("a build directory on a disk", on_disk) || !machine_has("Redis", is_installed("redis-server")) {
+        return;
+    }
+    let program = peer(directory.path());
+    let [plain, fair] = ["RLock, a script", "RFairLock"].map(|kind| format!("{kind}={}", program.display()));
+    let sizes = ["bench", "locks", "--json", "--layout", "redisson", "--processes", "2", "--tasks", "4"];
+    let arguments = [&sizes[..], &["--seconds", "0.4", "--peer", &plain, "--peer", &fair]].concat();
+    let report: Value = serde_json::from_str(&firstcome(directory.path(), &arguments).well()).expect("a report");
+    let rows = report["rows"].as_array().expect("rows");
+    let strategies: Vec<&str> = rows.iter().filter_map(|row| row["strategy"].as_str()).collect();
+    let ours = ["no lock (control)", "native FIFO", "native cohort(32)", "Redisson's layout, ours"];
+    assert_eq!(strategies, [&ours[..], &["RLock, a script", "RFairLock"]].concat());
+    for row in &rows[1..] {
+        assert_eq!(row["lost_updates"], 0, "{row}");
+    }
+    // Theirs takes a second for each; ours is faster than that anywhere.
+    let targets = report["targets"].as_array().expect("targets");
+    assert!(targets.len() == 4 && targets.iter().all(|target| target["met"] == true), "{report}");
+    let alone = "alone, one task: Redisson's layout, ours: pairs per second";
+    assert!(report["figures"].as_array().is_some_and(|rows| rows.iter().any(|row| row["what"] == alone)), "{report}");
+    for missing in [&fair, &plain] {
+        let told = firstcome(directory.path(), &[&sizes[..5], &["--peer", missing]].concat()).with(2);
+        assert!(told.contains("say --peer \"R"), "{told}");
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod keys;
 mod killed;
 mod killed_market;
 mod lock;
+mod lock_quorum;
 mod manners;
 mod nodes;
 mod plan;

@@ -152,7 +152,8 @@ impl Nodes {
         Self(self.0 & !others.0)
     }
 
-    const fn only(node: usize) -> Self {
+    /// This one alone.
+    pub const fn only(node: usize) -> Self {
         Self(1 << node)
     }
 

@@ -1,38 +1,21 @@
 //! Addresses: one server, the sentinels of one, the nodes of a cluster.
 
 use super::error::OpenError;
-use std::fmt;
+pub(crate) use crate::address::Host;
+use crate::address::{self, Authority};
 
 /// The port of a server that is not told another.
 const SERVER_PORT: u16 = 6_379;
 /// The port of a sentinel that is not told another.
 const SENTINEL_PORT: u16 = 26_379;
 
-/// Host and port.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Host {
-    pub(crate) name: Box<str>,
-    pub(crate) port: u16,
-}
-
 impl Host {
-    pub(crate) fn new(name: impl Into<Box<str>>, port: u16) -> Self {
-        Self { name: name.into(), port }
-    }
-
     /// Reads what a node names in `MOVED` and `ASK`: also version 6 of the internet without brackets, and nothing, for the
     /// host of the node that says so.
     pub(crate) fn named(text: &str, by: &Self) -> Option<Self> {
         let (name, port) = text.rsplit_once(':')?;
         let name = if name.is_empty() || name == "?" { &by.name } else { name.trim_matches(['[', ']']) };
         Some(Self::new(name, port.parse().ok()?))
-    }
-}
-
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, port } = self;
-        if name.contains(':') { write!(f, "[{name}]:{port}") } else { write!(f, "{name}:{port}") }
     }
 }
 
@@ -108,42 +91,13 @@ fn cluster(rest: &str) -> Result<Address, OpenError> {
 }
 
 fn hosts(authority: &str, port: u16) -> Result<(Vec<Host>, Credentials), OpenError> {
-    let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-    let (user, password) = user.split_once(':').unwrap_or((user, ""));
-    let some = |text: &str| decoded(text).map(|text| (!text.is_empty()).then_some(text));
-    let credentials = Credentials { user: some(user)?, password: some(password)?, database: 0 };
-    let read = |text: &str| {
-        let (name, end) = match text.strip_prefix('[').and_then(|text| text.split_once(']')) {
-            Some(pair) => pair,
-            None => text.split_at(text.find(':').unwrap_or(text.len())),
-        };
-        let port = if end.is_empty() { Some(port) } else { end.strip_prefix(':').and_then(|port| port.parse().ok()) };
-        port.filter(|_| !name.is_empty()).map(|port| Host::new(name, port))
-    };
-    match hosts.split(',').map(read).collect::<Option<Vec<_>>>() {
-        Some(hosts) => Ok((hosts, credentials)),
-        None => wrong("its hosts are host:port, parted by commas"),
-    }
+    let Authority { user, password, hosts } = Authority::read(authority, port).or_else(wrong)?;
+    Ok((hosts, Credentials { user, password, database: 0 }))
 }
 
 /// Reads `%3A` as `:`.
 fn decoded(text: &str) -> Result<String, OpenError> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let code = rest.get(..2).and_then(|code| std::str::from_utf8(code).ok());
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(byte) => bytes.push(byte),
-            None => return wrong("after a percent sign come two hexadecimal digits"),
-        }
-        rest = &rest[2..];
-    }
-    String::from_utf8(bytes).or_else(|_| wrong("it is not UTF-8"))
+    address::decoded(text).or_else(wrong)
 }
 
 #[cfg(test)]

@@ -209,6 +209,12 @@ pub enum OpenError {
     /// It is part of a cluster, and the address is that of one server.
     #[error("the server is part of a cluster; write its address as redis+cluster://host[:port],…")]
     Cluster,
+    /// The address is that of a cluster, and the layout is not kept in one.
+    #[error("locks in the layout of {layout} are not kept in a cluster; name one server, or its sentinels")]
+    ClusterLayout {
+        /// Whose layout.
+        layout: &'static str,
+    },
     /// It is no part of a cluster, and the address is that of one.
     #[error("the server at {address} is no part of a cluster; write its address as redis://host[:port]")]
     NotCluster {
@@ -227,6 +233,14 @@ pub enum OpenError {
     NotSentinel {
         /// Host and port.
         address: String,
+    },
+    /// Servers over which a lock is to be spread are too few, too many, or not independent of each other.
+    #[error(
+        "these servers make no quorum ({says}); name 3 to 9 servers, each once, as redis://[user:password@]host[:port][/database]"
+    )]
+    Quorum {
+        /// What is wrong with them.
+        says: String,
     },
     /// The sentinels know no primary by this name.
     #[error("the sentinels know no primary by the name {name}; check the name against their \"sentinel monitor\"")]

@@ -126,28 +126,33 @@ impl Link {
     /// keeps the connections up. A failure here is final; once open, a link comes back by itself, and looks at the server
     /// again each time.
     pub async fn open(url: &str, inbox: &str, options: LinkOptions) -> Result<(Self, Inbox), OpenError> {
-        let times = Times { connect: options.connect_timeout, answer: options.answer_timeout };
-        let counters = Arc::new(Counters::default());
-        let place = match Address::read(url)? {
-            Address::Server(url) => Place::Server(Arc::new(Door::new(&url, times)?)),
-            Address::Primary { sentinels, name, to_sentinels, to_servers } => {
-                let interval = options.ping_interval;
-                let found = Sentinels::open(&sentinels, &name, &to_sentinels, to_servers, times, interval).await?;
-                Place::Primary(found)
-            }
-            Address::Cluster { seeds, credentials } => {
-                let eviction = options.allow_eviction;
-                let terms = Terms { credentials, times, eviction, counters: Arc::clone(&counters) };
-                let (cluster, nodes) = Cluster::open(seeds, terms).await?;
-                let inbox = open_anywhere(nodes, inbox, &options, &counters).await?;
-                let shared = Shared { route: Route::Cluster(cluster), counters, times };
-                return Ok((Self { shared: Arc::new(shared) }, inbox));
-            }
-        };
-        let line = Line::open(place.clone(), options.allow_eviction, Arc::clone(&counters)).await?;
+        let times = times_of(&options);
+        if let Address::Cluster { seeds, credentials } = Address::read(url)? {
+            let (eviction, counters) = (options.allow_eviction, Arc::new(Counters::default()));
+            let terms = Terms { credentials, times, eviction, counters: Arc::clone(&counters) };
+            let (cluster, nodes) = Cluster::open(seeds, terms).await?;
+            let inbox = open_anywhere(nodes, inbox, &options, &counters).await?;
+            let shared = Shared { route: Route::Cluster(cluster), counters, times };
+            return Ok((Self { shared: Arc::new(shared) }, inbox));
+        }
+        let Alone { line, place, counters } = Alone::open(url, "this library", &options).await?;
         let (inbox, beside) = Inbox::open(place, inbox, &options, Arc::clone(&counters)).await?;
         let shared = Shared { route: Route::One { line, beside }, counters, times };
         Ok((Self { shared: Arc::new(shared) }, inbox))
+    }
+
+    /// The same without an inbox, to one server or the primary of several; with where that is, for further connections.
+    /// Whoever keeps a layout that lives on one server only says whose it is.
+    pub(crate) async fn open_alone(
+        url: &str,
+        layout: &'static str,
+        options: &LinkOptions,
+    ) -> Result<(Self, Place, Arc<Counters>), OpenError> {
+        let Alone { line, place, counters } = Alone::open(url, layout, options).await?;
+        let (_, beside) = watch::channel(None);
+        let route = Route::One { line, beside };
+        let shared = Shared { route, counters: Arc::clone(&counters), times: times_of(options) };
+        Ok((Self { shared: Arc::new(shared) }, place, counters))
     }
 
     /// [`Self::invoke`] with keys and arguments that are there already.
@@ -175,6 +180,19 @@ impl Link {
                 cluster.at(invocation.first_key(), run).await
             }
         }
+    }
+
+    /// Runs a script that is made for the run of the server that gets it: it is told which one it speaks to, and cannot be
+    /// carried to another. Fails at once while there is no connection. Not in a cluster.
+    pub(crate) async fn invoke_for_run(&self, make: impl FnOnce(&Run) -> Invocation) -> Result<Value, LinkError> {
+        let Route::One { line, .. } = &self.shared.route else {
+            return Err(LinkError::not_connected("a cluster has more than one run"));
+        };
+        let Some(up) = line.up() else { return Err(line.why_down()) };
+        if up.run.run_id.is_empty() {
+            return Err(LinkError::not_connected("the server does not say which run of it this is"));
+        }
+        self.invoke_over(Lane::Node(&up, Put::Plain), &make(&up.run)).await
     }
 
     /// The same over the connection of the inbox, so that it does not stand behind whatever all the callers have sent; and
@@ -340,6 +358,34 @@ impl Link {
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+const fn times_of(options: &LinkOptions) -> Times {
+    Times { connect: options.connect_timeout, answer: options.answer_timeout }
+}
+
+/// A connection to a server that has all keys, and where that is.
+struct Alone {
+    line: Line,
+    place: Place,
+    counters: Arc<Counters>,
+}
+
+impl Alone {
+    async fn open(url: &str, layout: &'static str, options: &LinkOptions) -> Result<Self, OpenError> {
+        let times = times_of(options);
+        let place = match Address::read(url)? {
+            Address::Server(url) => Place::Server(Arc::new(Door::new(&url, times)?)),
+            Address::Primary { sentinels, name, to_sentinels, to_servers } => {
+                let interval = options.ping_interval;
+                Place::Primary(Sentinels::open(&sentinels, &name, &to_sentinels, to_servers, times, interval).await?)
+            }
+            Address::Cluster { .. } => return Err(OpenError::ClusterLayout { layout }),
+        };
+        let counters = Arc::new(Counters::default());
+        let line = Line::open(place.clone(), options.allow_eviction, Arc::clone(&counters)).await?;
+        Ok(Self { line, place, counters })
     }
 }
 

@@ -39,6 +39,7 @@
 //!   not given, or one that it has deleted, is [refused](LinkError::Refused) half way.
 
 mod address;
+mod channels;
 mod cluster;
 mod error;
 mod facts;
@@ -47,6 +48,8 @@ mod line;
 mod link;
 mod lock;
 mod preflight;
+mod quorum;
+mod redisson;
 mod route;
 mod script;
 mod sentinel;
@@ -54,11 +57,14 @@ mod single_key;
 mod slots;
 mod wire;
 
+pub use channels::Listener;
 pub use error::{LinkError, OpenError};
 pub use facts::{Fsync, Role, ServerFacts};
 pub use inbox::{Inbox, InboxEvent};
 pub use link::{Counts, Link, LinkOptions};
 pub use lock::RedisLocks;
 pub use preflight::{Eviction, MINIMUM_VERSION, Run, Version};
+pub use quorum::{NodeSet, QuorumCounts, QuorumEar, QuorumOptions, QuorumStore};
+pub use redisson::Redisson;
 pub use script::{Invocation, Script};
 pub use single_key::SingleKey;

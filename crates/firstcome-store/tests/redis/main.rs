@@ -6,6 +6,8 @@ mod link;
 mod locks;
 mod opening;
 mod outages;
+mod quorum;
+mod redisson;
 mod sentinel;
 mod server;
 mod several;

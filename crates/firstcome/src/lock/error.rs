@@ -64,6 +64,17 @@ impl From<firstcome_store::sql::SqlError> for LockError {
     }
 }
 
+#[cfg(feature = "etcd")]
+impl From<firstcome_store::etcd::EtcdError> for LockError {
+    fn from(error: firstcome_store::etcd::EtcdError) -> Self {
+        if error == firstcome_store::etcd::EtcdError::LeaseOver {
+            Self::Lost
+        } else {
+            Self::from(StoreError::from(error))
+        }
+    }
+}
+
 impl LockError {
     /// A stable code, as the contract spells it.
     pub const fn code(&self) -> &'static str {

@@ -1,13 +1,16 @@
 //! Locks by key, which are asked for again and again: on layouts that other libraries share, and on several servers that vote.
 
+mod reentry;
+
 use super::{LockError, lease_ms};
 use firstcome_store::StoreError;
 use firstcome_store::core::limits::WAIT_MS_MAX;
 use firstcome_store::core::lock::spin::Pauses;
 use firstcome_store::edge::{draw_chance, draw_secret};
 use firstcome_store::key::{Ear, KeyStore, Tried};
-use firstcome_store::redis::{Counts, LinkOptions, OpenError, SingleKey};
+use firstcome_store::redis::{Counts, LinkOptions, OpenError, Redisson, SingleKey};
 use parking_lot::Mutex;
+use reentry::{Left, Ownership};
 use std::fmt;
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -97,7 +100,19 @@ impl KeyLocks<SingleKey> {
     }
 }
 
+impl KeyLocks<Redisson> {
+    /// What has been sent so far.
+    pub fn counts(&self) -> Counts {
+        self.shared.store.counts()
+    }
+}
+
 impl<S: KeyStore> KeyLocks<S> {
+    /// What keeps them.
+    pub(super) fn store(&self) -> &S {
+        &self.shared.store
+    }
+
     /// Locks of any such store. Call within a Tokio runtime, which then carries renewals.
     pub fn over(store: S) -> Self {
         Self { shared: Arc::new(Shared { store, runtime: Handle::current() }) }
@@ -164,7 +179,7 @@ impl<S: KeyStore> KeyRequest<S> {
         self
     }
 
-    /// How long the hold lasts: 100 ms to 24 h; 30 s without this.
+    /// How long the hold lasts: 100 ms to 24 h, or as long as the store lets it; 30 s without this.
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -183,7 +198,7 @@ impl<S: KeyStore> KeyRequest<S> {
         if Duration::from_millis(u64::from(WAIT_MS_MAX)) < self.wait {
             return Err(LockError::Invalid { field: "wait", wanted: "at most 1 h" });
         }
-        let lease_ms = lease_ms(self.lease)?;
+        let lease_ms = lease_within(&self.shared.store, self.lease)?;
         let secret = draw_secret().map_err(|fault| LockError::Unavailable(StoreError::Unavailable(Arc::new(fault))))?;
         let word = secret[..20].iter().map(|byte| format!("{byte:02x}")).collect::<String>().into();
         let (shared, key) = (Arc::clone(&self.shared), Arc::clone(&self.key));
@@ -202,10 +217,10 @@ impl<S: KeyStore> KeyRequest<S> {
         let until = Instant::now() + self.wait;
         let mut ear = None;
         for tries in 1.. {
-            let refused = match claim.attempt(lease_ms).await {
+            let (refused, lasts) = match claim.attempt(lease_ms).await {
                 Ok(held) => return Ok(KeyGuard::new(claim, held, lease_ms, self.watched)),
-                Err(LockError::Contended { .. }) => LockError::TimedOut { position: None },
-                Err(error) => error,
+                Err(LockError::Contended { ttl, .. }) => (LockError::TimedOut { position: None }, Some(ttl)),
+                Err(error) => (error, None),
             };
             let left = until.saturating_duration_since(Instant::now());
             if self.tries.get() <= tries || left.is_zero() {
@@ -218,12 +233,15 @@ impl<S: KeyStore> KeyRequest<S> {
                     continue;
                 }
             }
+            let pause = Duration::from_micros(self.pauses.pause_us(tries, draw_chance()));
             // One last try when the time is over.
-            let pause = Duration::from_micros(self.pauses.pause_us(tries, draw_chance())).min(left);
             match &mut ear {
                 // Whether it was heard of or not: it is tried.
-                Some(ear) => drop(timeout(pause, ear.freed()).await),
-                None => sleep(pause).await,
+                Some(ear) => {
+                    let pause = lasts.map_or(pause, |lasts| ear.patience(pause, lasts));
+                    drop(timeout(pause.min(left), ear.freed()).await);
+                }
+                None => sleep(pause.min(left)).await,
             }
         }
         Err(LockError::TimedOut { position: None })
@@ -239,6 +257,14 @@ impl<S: KeyStore> KeyRequest<S> {
         let held = claim.attempt(lease_ms).await?;
         Ok(KeyGuard::new(claim, held, lease_ms, self.watched))
     }
+}
+
+/// A lease that can be had in this store.
+fn lease_within(store: &impl KeyStore, lease: Duration) -> Result<u32, LockError> {
+    let wanted = "at most as long as the store lets a hold last";
+    lease_ms(lease).and_then(|ms| {
+        if ms <= store.lease_ms_max() { Ok(ms) } else { Err(LockError::Invalid { field: "lease", wanted }) }
+    })
 }
 
 /// Until when a lease that was asked for now certainly lasts: one per cent less, as two clocks may disagree by.
@@ -339,11 +365,14 @@ async fn give_back(
 pub struct KeyGuard<S: KeyStore> {
     hold: Arc<Hold<S>>,
     grant: S::Grant,
-    watchdog: Option<tokio::task::AbortHandle>,
+    /// Whether it still has its share in the hold.
+    shares: bool,
 }
 
 struct Hold<S: KeyStore> {
-    claim: Mutex<Option<Claim<S>>>,
+    ownership: Mutex<Ownership<S>>,
+    /// Whoever tells the store how many guards there are: one at a time, so that the last word is true.
+    telling: tokio::sync::Mutex<()>,
     shared: Arc<Shared<S>>,
     key: Arc<str>,
     word: Box<str>,
@@ -362,12 +391,14 @@ impl<S: KeyStore> KeyGuard<S> {
     fn new(claim: Claim<S>, held: Held<S::Grant>, lease_ms: u32, watched: bool) -> Self {
         let (shared, key, word) = (Arc::clone(&claim.shared), Arc::clone(&claim.key), claim.word.clone());
         let deadline = watch::Sender::new(held.deadline);
-        let hold = Arc::new(Hold { claim: Mutex::new(Some(claim)), shared, key, word, lease_ms, deadline });
-        let watchdog = watched.then(|| {
+        let (ownership, telling) = (Mutex::new(Ownership::first(claim)), tokio::sync::Mutex::default());
+        let hold = Arc::new(Hold { ownership, telling, shared, key, word, lease_ms, deadline });
+        if watched {
             let watched = Arc::clone(&hold);
-            hold.shared.runtime.spawn(async move { watched.watch().await }).abort_handle()
-        });
-        Self { hold, grant: held.grant, watchdog }
+            let watchdog = hold.shared.runtime.spawn(async move { watched.watch().await });
+            hold.ownership.lock().watched_by(watchdog.abort_handle());
+        }
+        Self { hold, grant: held.grant, shares: true }
     }
 
     /// What came with the lock. No request.
@@ -417,21 +448,24 @@ impl<S: KeyStore> KeyGuard<S> {
     /// Fails with [`LockError::Lost`] if it is over. With [`LockError::Unavailable`] or [`LockError::Unknown`] if the
     /// server gave no answer: the deadline stays as it was, and the call may be repeated.
     pub async fn renew(&self, lease: Duration) -> Result<(), LockError> {
-        let lease_ms = lease_ms(lease)?;
+        let lease_ms = lease_within(&self.hold.shared.store, lease)?;
         if self.is_lost() {
             return Err(LockError::Lost);
         }
         self.hold.renew(lease_ms).await
     }
 
-    /// Gives the lock back. One request, repeated until there is an answer or the lease is over.
+    /// Gives the lock back. One request, repeated until there is an answer or the lease is over. While there are
+    /// [other guards](Self::reenter) of the same hold only this one ends, with one request where the layout counts them.
     ///
     /// Fails with [`LockError::Lost`] if it was over before: the section was perhaps not alone to its end. With
     /// [`LockError::Unknown`] or [`LockError::Unavailable`] if there was no answer. Dropping the future gives the lock
     /// back in the background.
-    pub async fn release(self) -> Result<(), LockError> {
-        self.retire();
-        let Some(mut claim) = self.hold.claim.lock().take() else { return Err(LockError::Lost) };
+    pub async fn release(mut self) -> Result<(), LockError> {
+        let mut claim = match self.leave() {
+            Left::Last(claim) => claim,
+            Left::Others => return self.leave_to_others().await,
+        };
         let until = claim.over_at.unwrap_or_else(|| self.deadline());
         let was_lost = self.is_lost();
         // The claim still stands while this runs: a dropped future goes on in the background.
@@ -443,19 +477,16 @@ impl<S: KeyStore> KeyGuard<S> {
             GivenBack::Perhaps | GivenBack::NotHeld => Err(LockError::Lost),
         }
     }
-
-    fn retire(&self) {
-        if let Some(watchdog) = &self.watchdog {
-            watchdog.abort();
-        }
-    }
 }
 
 impl<S: KeyStore> Drop for KeyGuard<S> {
     fn drop(&mut self) {
-        self.retire();
-        // The watchdog has a share in the hold until the runtime has dropped it.
-        drop(self.hold.claim.lock().take());
+        if self.shares {
+            match self.leave() {
+                Left::Last(claim) => drop(claim),
+                Left::Others => drop(self.hold.tell_in_background()),
+            }
+        }
     }
 }
 
@@ -463,9 +494,7 @@ impl<S: KeyStore> Hold<S> {
     #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
     async fn renew(&self, lease_ms: u32) -> Result<(), LockError> {
         let sent = Instant::now();
-        if let Some(claim) = self.claim.lock().as_mut() {
-            claim.over_at = claim.over_at.max(Some(over_at(sent, lease_ms)));
-        }
+        self.ownership.lock().lasts_until(over_at(sent, lease_ms));
         if self.shared.store.renew(&self.key, &self.word, lease_ms).await? {
             self.deadline.send_replace(deadline_of(sent, lease_ms));
             Ok(())

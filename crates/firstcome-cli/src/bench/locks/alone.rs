@@ -100,7 +100,7 @@ async fn round(bench: &Bench, kind: Kind, watched: &Watched, time: Duration) -> 
     Ok(Round { per_second, requests, server_us, own_us })
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }

@@ -9,7 +9,7 @@ use super::worker::Job;
 use super::{Bench, Row};
 use anyhow::bail;
 use firstcome_crew::{Contend, Done, Pass, Section};
-use std::path::Path;
+use std::path::PathBuf;
 
 /// Acquisitions that one process writes down at most, so that a fast strategy does not fill the disk.
 const PASSES_MAX: u64 = 500_000;
@@ -24,21 +24,47 @@ pub(super) enum Until {
     Passes(u64),
 }
 
+/// Who wants which lock.
+#[derive(Clone, Copy)]
+pub(super) struct Crowd {
+    pub(super) processes: u32,
+    /// In each of them.
+    pub(super) tasks: u32,
+    pub(super) wants: Wants,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wants {
+    /// All want the same.
+    One,
+    /// Each process has one of its own, and a counter beside it.
+    OneEach,
+}
+
 /// Runs one strategy with all processes.
 pub(super) async fn run(bench: &Bench, entrant: Entrant<'_>, until: Until) -> anyhow::Result<Row> {
     let processes = if entrant.spans_processes() { bench.processes } else { 1 };
     let tasks = bench.tasks * bench.processes / processes;
+    run_with(bench, entrant, Crowd { processes, tasks, wants: Wants::One }, until).await
+}
+
+/// Runs one strategy with these.
+pub(super) async fn run_with(bench: &Bench, entrant: Entrant<'_>, crowd: Crowd, until: Until) -> anyhow::Result<Row> {
+    let Crowd { processes, tasks, wants } = crowd;
     let most = if entrant.is(Strategy::Control) { CONTROL_PASSES } else { PASSES_MAX };
     let (time_ms, most) = match until {
         Until::TimeMs(time_ms) => (time_ms, most),
         Until::Passes(passes) => (3_600_000, passes.div_ceil(u64::from(processes))),
     };
-    let (counter, name) = (bench.scratch.join("counter"), format!("bench-{}", std::process::id()));
+    let own = |number| if wants == Wants::One { String::new() } else { format!("-{number}") };
+    let counters = (0..processes).map(|number| bench.scratch.join(format!("counter{}", own(number))));
+    let counters = counters.collect::<Vec<_>>();
     // Of a strategy before.
-    let _ = std::fs::remove_file(&counter);
+    counters.iter().for_each(|counter| drop(std::fs::remove_file(counter)));
     let mut crew = Vec::new();
-    for number in 0..processes {
-        let (url, name, counter) = (bench.server.url.clone(), name.clone(), counter.clone());
+    for (number, counter) in (0..processes).zip(&counters) {
+        let (url, counter) = (bench.url(), counter.clone());
+        let name = format!("bench-{}{}", std::process::id(), own(number));
         let passes = bench.scratch.join(format!("passes-{number}"));
         let job = Contend { url, name, counter, passes, tasks, time_ms, most };
         crew.push(match entrant {
@@ -50,7 +76,7 @@ pub(super) async fn run(bench: &Bench, entrant: Entrant<'_>, until: Until) -> an
     for worker in &mut crew {
         what = worker.ready().await?;
     }
-    let before = bench.server.figures().await?;
+    let before = bench.server_figures().await?;
     for worker in &mut crew {
         worker.begin().await?;
     }
@@ -58,12 +84,13 @@ pub(super) async fn run(bench: &Bench, entrant: Entrant<'_>, until: Until) -> an
     for worker in crew {
         done.push(worker.done::<Done>().await?);
     }
-    let after = bench.server.figures().await?;
+    let after = bench.server_figures().await?;
     let mut passes = Vec::new();
     for number in 0..processes {
         passes.extend(Pass::read_all(&bench.scratch.join(format!("passes-{number}")))?);
     }
-    let row = row(entrant, (processes, tasks), &counter, &passes, &done, [before, after])?;
+    let counters = if wants == Wants::One { &counters[..1] } else { &counters[..] };
+    let row = row(entrant, (processes, tasks), counters, &passes, &done, [before, after])?;
     Ok(Row { what, ..row })
 }
 
@@ -85,7 +112,7 @@ fn disorder(passes: &[Pass]) -> Disorder {
 fn row(
     entrant: Entrant<'_>,
     (processes, tasks): (u32, u32),
-    counter: &Path,
+    counters: &[PathBuf],
     passes: &[Pass],
     done: &[Done],
     [before, after]: [Figures; 2],
@@ -99,7 +126,8 @@ fn row(
     if acquisitions == 0 {
         bail!("{}: nobody ever had the lock", entrant.says());
     }
-    let counted = Section::open(counter)?.read()?.0;
+    let counted = counters.iter().map(|counter| anyhow::Ok(Section::open(counter)?.read()?.0));
+    let counted = counted.sum::<anyhow::Result<u64>>()?;
     let elapsed_us = done.iter().map(|done| done.elapsed_us).max().unwrap_or(1).max(1);
     let asked = match entrant {
         Entrant::Ours(_) => after.scripts - before.scripts,

@@ -21,7 +21,7 @@ impl Peer {
         let mut words = command.split_whitespace();
         let program = words.next().unwrap_or_default();
         ensure!(!name.trim().is_empty(), "a name, =, and a program are wanted");
-        let taken = ALL.iter().any(|strategy| strategy.says() == name);
+        let taken = ALL.iter().chain(&[Strategy::Redisson]).any(|strategy| strategy.says() == name);
         ensure!(!taken, "that is the name of a strategy of this benchmark");
         let found = PathBuf::from(program).canonicalize().ok().filter(|path| path.is_file());
         match found {

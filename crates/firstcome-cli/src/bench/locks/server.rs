@@ -36,6 +36,15 @@ pub(super) struct Figures {
     pub(super) keys: u64,
 }
 
+impl std::ops::AddAssign for Figures {
+    fn add_assign(&mut self, other: Self) {
+        self.scripts += other.scripts;
+        self.tries += other.tries;
+        self.cpu_us += other.cpu_us;
+        self.keys += other.keys;
+    }
+}
+
 impl Server {
     /// Starts one that keeps nothing, on a free port.
     pub(super) async fn start(directory: &Path) -> anyhow::Result<Self> {

@@ -1,8 +1,9 @@
 //! The ways to exclude each other that are compared.
 
 use super::traced::{Keep, Watched, patient, unreachable};
-use firstcome::lock::Pauses;
-use firstcome::{Guard, LockError, Locks, SpinGuard, SpinLocks};
+use firstcome::lock::{Pauses, QuorumOptions, layout};
+use firstcome::redis::Redisson;
+use firstcome::{Guard, KeyGuard, KeyLocks, LockError, Locks, QuorumGuard, QuorumLocks, SpinGuard, SpinLocks};
 use firstcome_crew::{LEASE, Traffic};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
@@ -24,6 +25,10 @@ pub(super) enum Strategy {
     Cohort,
     File,
     Memory,
+    /// Over several servers: measured by itself.
+    Quorum,
+    /// The layout of Redisson; compared with that, and with nothing else.
+    Redisson,
 }
 
 /// How many tasks of a process one grant of the store serves.
@@ -56,6 +61,8 @@ impl Strategy {
             Self::Cohort => "native cohort(32)",
             Self::File => "locks.db",
             Self::Memory => "memory, one process",
+            Self::Quorum => "quorum",
+            Self::Redisson => "Redisson's layout, ours",
         }
     }
 
@@ -74,7 +81,9 @@ impl Strategy {
             Self::SpinConstant => Some(Pauses::Constant { every_ms: ms(100) }),
             Self::SpinShrinking => Some(Pauses::ShrinkingJitter { base_ms: ms(100) }),
             Self::SpinFull => Some(Pauses::FullJitter { base_ms: ms(1), most_ms: ms(128) }),
-            Self::Control | Self::Fifo | Self::Cohort | Self::File | Self::Memory => None,
+            Self::Control | Self::Fifo | Self::Cohort | Self::File | Self::Memory | Self::Quorum | Self::Redisson => {
+                None
+            }
         }
     }
 }
@@ -83,16 +92,20 @@ impl Strategy {
 pub(super) enum Way {
     Control,
     Spin(SpinLocks, Pauses),
+    Redisson(KeyLocks<Redisson>),
     /// With so many passes.
     Native(Watched, u32),
     Local(Locks),
+    Quorum(QuorumLocks),
 }
 
 /// What is held.
 pub(super) enum Held {
     Nothing,
     Spin(SpinGuard),
+    Redisson(KeyGuard<Redisson>),
     Ours(Guard),
+    Quorum(QuorumGuard),
 }
 
 impl Way {
@@ -104,10 +117,18 @@ impl Way {
             ));
         }
         Ok(match strategy {
+            Strategy::Redisson => {
+                let open = Locks::redis(url).options(patient()).layout(layout::Redisson);
+                Self::Redisson(open.await.map_err(|error| unreachable(&error))?)
+            }
             Strategy::Fifo => Self::Native(Watched::open(url, Keep::Places).await?, 1),
             Strategy::Cohort => Self::Native(Watched::open(url, Keep::Counts).await?, COHORT),
             Strategy::File => Self::Local(Locks::open(directory)?),
             Strategy::Memory => Self::Local(Locks::memory()),
+            Strategy::Quorum => {
+                let locks = Locks::quorum_with(url.split_ascii_whitespace(), QuorumOptions::default().new_set()).await;
+                Self::Quorum(locks.map_err(|error| unreachable(&error))?)
+            }
             _ => Self::Control,
         })
     }
@@ -122,10 +143,12 @@ impl firstcome_crew::Way for Way {
             Self::Spin(locks, pauses) => {
                 locks.lock(name).policy(*pauses).wait(wait).lease(LEASE).acquire().await.map(Held::Spin)
             }
+            Self::Redisson(locks) => locks.lock(name).wait(wait).lease(LEASE).acquire().await.map(Held::Redisson),
             Self::Native(Watched { locks, .. }, passes) => {
                 locks.lock(name).wait(wait).lease(LEASE).cohort(*passes).acquire().await.map(Held::Ours)
             }
             Self::Local(locks) => locks.lock(name).wait(wait).lease(LEASE).acquire().await.map(Held::Ours),
+            Self::Quorum(locks) => locks.lock(name).wait(wait).lease(LEASE).acquire().await.map(Held::Quorum),
         };
         match got {
             Ok(held) => Ok(Some(held)),
@@ -138,7 +161,9 @@ impl firstcome_crew::Way for Way {
         match held {
             Held::Nothing => {}
             Held::Spin(guard) => guard.release().await?,
+            Held::Redisson(guard) => guard.release().await?,
             Held::Ours(guard) => guard.release().await?,
+            Held::Quorum(guard) => guard.release().await?,
         }
         Ok(())
     }
@@ -146,14 +171,23 @@ impl firstcome_crew::Way for Way {
     fn traffic(&self) -> Traffic {
         let counts = match self {
             Self::Spin(locks, _) => locks.counts(),
+            Self::Redisson(locks) => locks.counts(),
             Self::Native(watched, _) => watched.counts(),
+            Self::Quorum(locks) => {
+                let counts = locks.counts();
+                return Traffic { requests: Some(counts.requests), pushes: counts.pushes };
+            }
             Self::Control | Self::Local(_) => return Traffic { requests: Some(0), pushes: 0 },
         };
         Traffic { requests: Some(counts.requests), pushes: counts.pushes }
     }
 
     fn fence(&self, held: &Held) -> u64 {
-        if let Held::Ours(guard) = held { guard.fence().get() } else { 0 }
+        match held {
+            Held::Ours(guard) => guard.fence().get(),
+            Held::Quorum(guard) => guard.fence().get(),
+            Held::Nothing | Held::Spin(_) | Held::Redisson(_) => 0,
+        }
     }
 
     fn place_of(&self, fence: u64) -> Option<u64> {

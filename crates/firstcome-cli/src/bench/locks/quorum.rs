@@ -1,0 +1,74 @@
+//! Locks over five servers: one that nobody else wants, and one that eight want, next to those of others.
+
+use super::hot::{self, Until};
+use super::peer::{Entrant, RSLOCK};
+use super::server::Server;
+use super::strategy::Strategy;
+use super::{Bench, Row, step};
+use crate::bench::report::Target;
+use crate::output::progress;
+use std::time::Duration;
+
+const SERVERS: usize = 5;
+/// Each has its turn so many times; the middle one counts.
+const ROUNDS: usize = 3;
+/// Who wants the lock, and what ours must reach of the fastest rslock, which has no fence.
+struct Load {
+    processes: u32,
+    tasks: u32,
+    says: &'static str,
+    target: &'static str,
+    least: f64,
+}
+
+const LOADS: [Load; 2] = [
+    Load { processes: 1, tasks: 1, says: "alone", target: "quorum ÷ rslock, alone", least: 0.5 },
+    Load { processes: 4, tasks: 2, says: "8 contenders", target: "quorum ÷ rslock, 8 contenders", least: 3.0 },
+];
+
+pub(super) async fn measure(bench: &mut Bench) -> anyhow::Result<()> {
+    while bench.others.len() + 1 < SERVERS {
+        let server = Server::start(&bench.scratch).await?;
+        bench.others.push(server);
+    }
+    let bar = progress((LOADS.len() * (bench.peers.len() + 1)) as u64 + 1, "");
+    step(&bar, Strategy::Control.says());
+    let time = bench.time.min(Duration::from_millis(300));
+    bench.rows.push(hot::run(bench, Entrant::Ours(Strategy::Control), Until::TimeMs(time.as_millis() as u64)).await?);
+    let peers = bench.peers.clone();
+    let entrants: Vec<Entrant<'_>> =
+        std::iter::once(Entrant::Ours(Strategy::Quorum)).chain(peers.iter().map(Entrant::Peer)).collect();
+    for load in LOADS {
+        (bench.processes, bench.tasks) = (load.processes, load.tasks);
+        let mut rounds: Vec<Vec<Row>> = entrants.iter().map(|_| Vec::new()).collect();
+        for _ in 0..ROUNDS {
+            for (entrant, rows) in entrants.iter().zip(&mut rounds) {
+                let until = Until::TimeMs(bench.time.as_millis() as u64 / ROUNDS as u64);
+                rows.push(hot::run(bench, *entrant, until).await?);
+            }
+        }
+        let mut rates = Vec::new();
+        for (entrant, rows) in entrants.iter().zip(rounds) {
+            step(&bar, entrant.says());
+            let Some(row) = middle(rows) else { continue };
+            rates.push((entrant.says(), row.per_second));
+            bench.rows.push(Row { strategy: format!("{}, {}", row.strategy, load.says), ..row });
+        }
+        let of = |is: fn(&str) -> bool| {
+            rates.iter().filter(|(name, _)| is(name)).map(|(_, rate)| *rate).max_by(f64::total_cmp)
+        };
+        let ours = of(|name| name == Strategy::Quorum.says());
+        if let Some((ours, rslock)) = ours.zip(of(|name| name.starts_with(RSLOCK))) {
+            bench.targets.push(Target::at_least(load.target, ours / rslock, load.least));
+        }
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// The one whose rate is in the middle.
+fn middle(mut rows: Vec<Row>) -> Option<Row> {
+    rows.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
+    let at = rows.len() / 2;
+    (!rows.is_empty()).then(|| rows.swap_remove(at))
+}

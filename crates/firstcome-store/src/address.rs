@@ -1,0 +1,73 @@
+//! Parts of addresses that several stores have in common.
+
+use std::fmt;
+
+/// Host and port.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Host {
+    pub(crate) name: Box<str>,
+    pub(crate) port: u16,
+}
+
+impl Host {
+    pub(crate) fn new(name: impl Into<Box<str>>, port: u16) -> Self {
+        Self { name: name.into(), port }
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, port } = self;
+        if name.contains(':') { write!(f, "[{name}]:{port}") } else { write!(f, "{name}:{port}") }
+    }
+}
+
+/// `[user:password@]host[:port][,host[:port]…]`, read.
+pub(crate) struct Authority {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) hosts: Vec<Host>,
+}
+
+impl Authority {
+    /// What is wrong is told without user and password.
+    pub(crate) fn read(text: &str, port: u16) -> Result<Self, &'static str> {
+        let (user, hosts) = text.rsplit_once('@').unwrap_or(("", text));
+        let (user, password) = user.split_once(':').unwrap_or((user, ""));
+        let some = |text: &str| decoded(text).map(|text| (!text.is_empty()).then_some(text));
+        let (user, password) = (some(user)?, some(password)?);
+        let read = |text: &str| {
+            let (name, end) = match text.strip_prefix('[').and_then(|text| text.split_once(']')) {
+                Some(pair) => pair,
+                None => text.split_at(text.find(':').unwrap_or(text.len())),
+            };
+            let port =
+                if end.is_empty() { Some(port) } else { end.strip_prefix(':').and_then(|port| port.parse().ok()) };
+            port.filter(|_| !name.is_empty()).map(|port| Host::new(name, port))
+        };
+        match hosts.split(',').map(read).collect::<Option<Vec<_>>>() {
+            Some(hosts) => Ok(Self { user, password, hosts }),
+            None => Err("its hosts are host:port, parted by commas"),
+        }
+    }
+}
+
+/// Reads `%3A` as `:`.
+pub(crate) fn decoded(text: &str) -> Result<String, &'static str> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let code = rest.get(..2).and_then(|code| std::str::from_utf8(code).ok());
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) => bytes.push(byte),
+            None => return Err("after a percent sign come two hexadecimal digits"),
+        }
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8")
+}

@@ -1,0 +1,10 @@
+//! Locks on etcd, against a server of the test's own.
+#![cfg(unix)]
+
+mod access;
+mod faults;
+mod line;
+mod lost_answers;
+mod proxy;
+mod server;
+mod words;

@@ -1,0 +1,166 @@
+//! An etcd of a test's own, and how tests wait.
+
+use firstcome::EtcdLocks;
+use firstcome::etcd::EtcdOptions;
+use firstcome_servers::{Durability, Kind, Options, Server};
+use std::future::Future;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Longer than anything here takes on a slow machine; a test that waits so long has found a fault.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than any test: what it holds is only lost if that is what it wants.
+const LONG: Duration = Duration::from_secs(300);
+/// The shortest that a quick server gives.
+pub(crate) const SHORT: Duration = Duration::from_secs(1);
+
+/// Stops a test that hangs.
+pub(crate) async fn in_time<T>(test: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(120), test).await.expect("the test hangs")
+}
+
+/// Looks again and again, at most [`PATIENCE`] long, until there is something to see.
+pub(crate) async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(seen) = look().await {
+            return seen;
+        }
+        assert!(Instant::now() < until, "waited in vain for {what}");
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// A server with a directory and a port of its own; ended when it is dropped.
+pub(crate) struct Etcd(Server);
+
+impl Etcd {
+    /// `None`, and a word about it, where there is none; in CI it must be there.
+    pub(crate) async fn start() -> Option<Self> {
+        Self::start_with(&[]).await
+    }
+
+    /// The same with settings of one's own.
+    pub(crate) async fn start_with(settings: &[&str]) -> Option<Self> {
+        #[expect(clippy::disallowed_methods, reason = "the one place where these tests are set up from outside")]
+        let in_ci = std::env::var("CI").is_ok_and(|value| value == "true");
+        let control = Command::new("etcdctl").arg("version").stdout(Stdio::null()).status();
+        let there = Server::is_installed(Kind::Etcd) && control.is_ok();
+        assert!(there || !in_ci, "CI needs etcd and etcdctl");
+        if !there {
+            println!("skipped: this machine has no etcd, or no etcdctl");
+            return None;
+        }
+        let mut options = Options::new(Durability::Quick);
+        options.settings = settings.iter().map(ToString::to_string).collect();
+        Some(Self(Server::start(Kind::Etcd, &options).await.unwrap_or_else(|error| panic!("{error}"))))
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        self.0.url()
+    }
+
+    /// Host and port.
+    pub(crate) fn address(&self) -> &str {
+        self.url().trim_start_matches("etcd://")
+    }
+
+    /// Its address for a user.
+    pub(crate) fn url_as(&self, user: &str, password: &str) -> String {
+        format!("etcd://{user}:{password}@{}", self.address())
+    }
+
+    /// A client whose lease no test outlives.
+    pub(crate) async fn open(&self) -> EtcdLocks {
+        self.open_for(LONG).await
+    }
+
+    /// A client with a lease of one's own.
+    pub(crate) async fn open_for(&self, lease: Duration) -> EtcdLocks {
+        open(self.url(), lease).await
+    }
+
+    /// Kills it: nobody is told.
+    pub(crate) fn kill(&mut self) {
+        self.0.kill();
+    }
+
+    /// Starts it again on its files. Returns when it answers.
+    pub(crate) async fn restart(&mut self) {
+        self.0.restart().await.unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Makes it stand still: connections stay open, nobody answers.
+    pub(crate) fn freeze(&self) {
+        self.signal("STOP");
+    }
+
+    /// Lets it go on.
+    pub(crate) fn thaw(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([&format!("-{name}"), &self.0.process().to_string()]).status();
+        assert!(status.is_ok_and(|status| status.success()), "kill -{name} fails");
+    }
+
+    /// Somebody else's client.
+    pub(crate) fn control(&self, arguments: &[&str]) -> Command {
+        let mut control = Command::new("etcdctl");
+        control.env("ETCDCTL_API", "3").arg(format!("--endpoints={}", self.address())).args(arguments);
+        control.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        control
+    }
+
+    /// What it says to a question of somebody else's client.
+    pub(crate) fn ask(&self, arguments: &[&str]) -> String {
+        let Output { status, stdout, stderr } = self.control(arguments).output().expect("etcdctl runs");
+        assert!(status.success(), "etcdctl {arguments:?}: {}", String::from_utf8_lossy(&stderr));
+        String::from_utf8_lossy(&stdout).into_owned()
+    }
+
+    /// The places of a lock.
+    pub(crate) fn places(&self, name: &str) -> Vec<String> {
+        let keys = self.ask(&["get", "--prefix", "--keys-only", &format!("firstcome/lock/{name}/")]);
+        keys.lines().filter(|line| !line.is_empty()).map(ToOwned::to_owned).collect()
+    }
+}
+
+/// A client with times that only a hang can reach.
+pub(crate) async fn open(url: &str, lease: Duration) -> EtcdLocks {
+    EtcdLocks::open_with(url, patient(lease)).await.unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub(crate) fn patient(lease: Duration) -> EtcdOptions {
+    let mut options = EtcdOptions::default();
+    options.lease = lease;
+    options.connect_timeout = PATIENCE;
+    options.answer_timeout = PATIENCE;
+    options
+}
+
+/// A client that soon takes a missing answer for a lost one.
+pub(crate) async fn open_hasty(url: &str, lease: Duration) -> EtcdLocks {
+    let mut options = patient(lease);
+    options.answer_timeout = Duration::from_millis(500);
+    wait_for("an answer in time", async || EtcdLocks::open_with(url, options.clone()).await.ok()).await
+}
+
+/// Waits until so many stand in line for a lock.
+pub(crate) async fn until_waiting(locks: &EtcdLocks, name: &str, waiters: u32) {
+    wait_for("the line", async || {
+        let seen = locks.view(name).await.expect("it answers");
+        (seen.holder.is_some() && seen.waiters == waiters).then_some(())
+    })
+    .await;
+}
+
+/// Waits until nobody has a lock or wants it.
+pub(crate) async fn until_free(locks: &EtcdLocks, name: &str) {
+    wait_for("the lock to be free", async || {
+        locks.view(name).await.expect("it answers").holder.is_none().then_some(())
+    })
+    .await;
+}

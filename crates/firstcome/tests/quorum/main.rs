@@ -1,0 +1,135 @@
+//! Locks over several servers of the test's own, as those see them who use the library.
+
+#[path = "../../../firstcome-store/tests/redis/server.rs"]
+#[expect(dead_code, reason = "shared with tests that need more of it")]
+mod server;
+
+use firstcome::lock::QuorumOptions;
+use firstcome::{LockError, Locks, QuorumLocks};
+use redis::Value;
+use server::{PATIENCE, Server, wait_for};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Waker};
+use std::time::Duration;
+use tokio::time::timeout;
+
+async fn start(nodes: usize) -> Option<Vec<Server>> {
+    let mut servers = Vec::new();
+    for _ in 0..nodes {
+        servers.push(Server::start(&[]).await?);
+    }
+    Some(servers)
+}
+
+async fn open(servers: &[Server]) -> QuorumLocks {
+    let mut options = QuorumOptions::default().new_set();
+    options.node_timeout = Duration::from_millis(500);
+    options.link.answer_timeout = PATIENCE;
+    Locks::quorum_with(servers.iter().map(Server::url), options).await.unwrap()
+}
+
+/// Waits until no server has the lock.
+async fn until_free(servers: &[Server], name: &str) {
+    let key = format!("fcq:l:{name}");
+    for server in servers {
+        let free = async || (server.ask(&["EXISTS", &key]).await == Value::Int(0)).then_some(());
+        wait_for("the lock to be free", free).await;
+    }
+}
+
+#[tokio::test]
+async fn a_guard_has_a_fence_and_an_end() {
+    let Some(servers) = start(3).await else { return };
+    let locks = open(&servers).await;
+    let lease = Duration::from_millis(600);
+    let guard = locks.lock("a").lease(lease).acquire().await.unwrap();
+    let first = guard.fence();
+    assert!(!guard.is_lost() && guard.remaining() < lease);
+    let refused = locks.lock("a").try_acquire().await.unwrap_err();
+    assert!(matches!(refused, LockError::Contended { ttl, .. } if ttl <= lease), "{refused}");
+    let late = locks.lock("a").wait(Duration::from_millis(50)).acquire().await.unwrap_err();
+    assert!(matches!(late, LockError::TimedOut { .. }), "{late}");
+    guard.lost().await;
+    assert!(guard.is_lost());
+    assert!(matches!(guard.renew(lease).await, Err(LockError::Lost)));
+    let next = locks.lock("a").wait(PATIENCE).acquire().await.unwrap();
+    assert!(first < next.fence());
+    assert!(matches!(guard.release().await, Err(LockError::Lost)));
+    next.renew(Duration::from_secs(20)).await.unwrap();
+    assert!(Duration::from_secs(10) < next.remaining());
+    next.release().await.unwrap();
+    until_free(&servers, "a").await;
+    let long = locks.lock("a").lease(Duration::from_secs(61)).try_acquire().await.unwrap_err();
+    assert!(matches!(long, LockError::Invalid { field: "lease", .. }), "{long}");
+}
+
+#[tokio::test]
+async fn a_watched_hold_outlives_its_lease_and_the_loss_of_a_server() {
+    let Some(mut servers) = start(3).await else { return };
+    let locks = open(&servers).await;
+    let lease = Duration::from_millis(900);
+    let guard = locks.lock("a").lease(lease).watched().acquire().await.unwrap();
+    servers[1].kill();
+    assert!(timeout(lease * 2, guard.lost()).await.is_err() && !guard.is_lost());
+    servers[2].kill();
+    guard.lost().await;
+    assert!(guard.is_lost());
+    let refused = locks.lock("b").try_acquire().await.unwrap_err();
+    assert!(matches!(refused, LockError::Unavailable(_)), "{refused}");
+}
+
+#[tokio::test]
+async fn what_is_dropped_is_given_back_everywhere() {
+    let Some(servers) = start(5).await else { return };
+    let locks = open(&servers).await;
+    drop(locks.lock("a").acquire().await.unwrap());
+    until_free(&servers, "a").await;
+    for polls in 1..30 {
+        {
+            let mut asked = pin!(locks.lock("a").acquire());
+            for _ in 0..polls {
+                if asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        until_free(&servers, "a").await;
+    }
+    let held = locks.lock("a").acquire().await.unwrap();
+    {
+        let mut released = pin!(held.release());
+        assert!(released.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    until_free(&servers, "a").await;
+    locks.quiet().await;
+}
+
+#[tokio::test]
+async fn many_who_wait_are_served_one_at_a_time_without_long_pauses() {
+    let Some(servers) = start(3).await else { return };
+    let last = Arc::new(AtomicU64::new(0));
+    let mut tasks = Vec::new();
+    for _ in 0..3 {
+        let locks = open(&servers).await;
+        for _ in 0..4 {
+            let (locks, last) = (locks.clone(), Arc::clone(&last));
+            tasks.push(tokio::spawn(async move {
+                for _ in 0..10 {
+                    let guard = locks.lock("hot").wait(PATIENCE).acquire().await.unwrap();
+                    let fence = guard.fence().get();
+                    assert!(last.swap(fence, Ordering::SeqCst) < fence);
+                    tokio::task::yield_now().await;
+                    assert_eq!(last.load(Ordering::SeqCst), fence, "two are inside");
+                    guard.release().await.unwrap();
+                }
+            }));
+        }
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    until_free(&servers, "hot").await;
+}
