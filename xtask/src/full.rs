@@ -35,7 +35,7 @@ const MUTANTS: &str = "27.1.0";
 
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
 
-const PARTS: [Part; 16] = [
+const PARTS: [Part; 18] = [
     ("deny", "Dependencies: bans, licences, sources", deny),
     ("mutants", "Mutants of the rules", mutants),
     ("sim", "Simulator, two hundred thousand seeds", sim),
@@ -45,6 +45,8 @@ const PARTS: [Part; 16] = [
     ("bench", "Coupons on this machine", bench),
     ("rooms", "Rooms on this machine", rooms),
     ("locks", "Locks on this machine", locks),
+    ("quorum", "Locks over five servers beside Redlocks on this machine", quorum),
+    ("etcd", "Locks on etcd on this machine", etcd),
     ("layouts", "Locks beside Redisson on this machine", layouts),
     ("auctions", "Auctions on this machine", auctions),
     ("market", "A million random bids on each store, through kills", market),
@@ -163,13 +165,40 @@ fn rooms() -> Result<String, String> {
 /// And on a quiet machine: it starts four processes and a Redis of its own. Beside our locks it measures those of others.
 fn locks() -> Result<String, String> {
     release()?;
-    let peers =
-        ["build", "--quiet", "--release", "--manifest-path", "bench/Cargo.toml", "--target-dir", "target/bench"];
-    shell::run("cargo", &peers)?;
+    rust_peers()?;
     let long = ["--hand-overs", "1000000", "--names", "1000000", "--peer", "rslock=target/bench/release/rslock"];
     let defaults = ["--peer", "rslock, its defaults=target/bench/release/rslock 3 200"];
     let arguments = [&["bench", "locks", "--data", "target", "--table"], &long[..], &defaults[..]].concat();
     shell::output("target/release/firstcome", &arguments)
+}
+
+fn rust_peers() -> Outcome {
+    let peers =
+        ["build", "--quiet", "--release", "--manifest-path", "bench/Cargo.toml", "--target-dir", "target/bench"];
+    shell::run("cargo", &peers)
+}
+
+/// Five of them, and whoever locks as Redlock says.
+fn quorum() -> Result<String, String> {
+    release()?;
+    rust_peers()?;
+    setup::peers()?;
+    // As with one server; and with pauses that suit one who is alone, and that those who wait are not slowed down by.
+    let peers = [
+        "rslock=target/bench/release/rslock",
+        "rslock, its defaults=target/bench/release/rslock 3 200",
+        "redlock=target/peers/bin/redlock bench",
+        "redsync=target/peers/bin/redsync bench",
+    ];
+    let mut arguments = vec!["bench", "locks", "--quorum", "--data", "target", "--table"];
+    arguments.extend(peers.iter().flat_map(|peer| ["--peer", peer]));
+    on_target(shell::output("target/release/firstcome", &arguments)?)
+}
+
+/// The program as it is built with etcd.
+fn etcd() -> Result<String, String> {
+    shell::run("cargo", &["build", "--quiet", "--release", "-p", "firstcome-cli", "--features", "etcd"])?;
+    on_target(shell::output("target/release/firstcome", &["bench", "locks", "--etcd", "--data", "target", "--table"])?)
 }
 
 /// The same with the layout of Redisson. Both ways to call it, since neither is the faster one everywhere.

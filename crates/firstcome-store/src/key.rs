@@ -62,6 +62,12 @@ pub trait KeyStore: Send + Sync + 'static {
     /// From when this resolves on it is heard when the lock may have become free. `None` if nobody tells, or cannot now: then
     /// it is asked again after a pause, as it is in any case.
     fn listen(&self, key: &str, word: &str) -> impl Future<Output = Option<Self::Ear>> + Send;
+
+    /// Resolves when nothing is under way that the store gives back by itself, after the callers were answered. At once where
+    /// there is no such thing.
+    fn quiet(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 }
 
 /// Hears when one lock may have become free, from its making to its end.

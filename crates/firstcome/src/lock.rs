@@ -39,6 +39,8 @@ pub use session::{SessionGuard, SessionLocks, SessionRequest};
 #[cfg(feature = "redis")]
 pub use firstcome_store::core::lock::spin::Pauses;
 #[cfg(feature = "redis")]
+pub use firstcome_store::key::KeyStore;
+#[cfg(feature = "redis")]
 pub use keyed::{KeyGuard, KeyLocks, KeyRequest, SpinGuard, SpinLocks, SpinRequest};
 #[cfg(feature = "redis")]
 pub use layout::OpenRedis;

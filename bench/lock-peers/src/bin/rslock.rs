@@ -54,7 +54,7 @@ fn main() -> anyhow::Result<()> {
     let what =
         format!("version 0.10, set_retry({tries}, up to {} ms), one LockManager in each process", delay.as_millis());
     run_peer(&what, |url| {
-        let mut manager = LockManager::new(url.split_ascii_whitespace().map(str::to_owned).collect());
+        let mut manager = LockManager::new(url.split(',').map(str::to_owned).collect());
         manager.set_retry(tries, delay);
         Ok(Rslock(manager))
     })

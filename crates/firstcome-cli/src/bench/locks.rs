@@ -80,7 +80,8 @@ pub(crate) struct LocksArgs {
     peers: Vec<Peer>,
     /// Measure locks over five servers instead, which are started for the benchmark
     ///
-    /// A peer is told all addresses, with spaces between. The fastest named rslock… has targets.
+    /// A peer is told all addresses, with commas between. The fastest named rslock… has targets, and
+    /// those named redlock… and redsync….
     #[arg(long, conflicts_with = "store")]
     quorum: bool,
     /// Only measure the layout that is shared with somebody, beside who shares it
@@ -176,10 +177,10 @@ struct Bench {
 }
 
 impl Bench {
-    /// Where the locks are: all addresses, with spaces between.
+    /// Where the locks are: all addresses, with commas between.
     fn url(&self) -> String {
         let all = std::iter::once(&self.server).chain(&self.others);
-        all.map(|server| server.url.as_str()).collect::<Vec<_>>().join(" ")
+        all.map(|server| server.url.as_str()).collect::<Vec<_>>().join(",")
     }
 
     /// What all servers together count.

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
     let socket = wire::socket_of_input()?;
     let Some((words, [input, output])) = wire::receive_with_files(&socket)? else { return Ok(ExitCode::SUCCESS) };
     let words = String::from_utf8(words).context("not a name and a fence")?;
-    let (name, fence) = words.split_once(' ').ok_or_else(|| anyhow!("not a name and a fence"))?;
+    let (name, fence) = words.rsplit_once(' ').ok_or_else(|| anyhow!("not a name and a fence"))?;
     let [program, arguments @ ..] = args.command.as_slice() else { return Err(anyhow!("no command").into()) };
     let mut command = Command::new(program);
     // One that was inherited is of another lock.

@@ -86,7 +86,7 @@ async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen()?;
     let by_signal = |signal: Signal| Ok(ExitCode::from(u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)));
     let locks = tokio::select! {
-        locks = Store::open(&plan.stores, plan.set) => locks?,
+        locks = Store::open(plan) => locks?,
         signal = signals.next_end() => return by_signal(signal),
     };
     let acquired = tokio::select! {
@@ -98,7 +98,11 @@ async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
     };
     let guard = match acquired {
         Ok(guard) => guard,
-        Err(error) => return Err(not_obtained(&locks, plan, error).await),
+        Err(error) => {
+            let failure = not_obtained(&locks, plan, error).await;
+            let _ = timeout(REST, locks.withdraw()).await;
+            return Err(failure);
+        }
     };
     let outcome = Holder::new(plan, guarded, &guard)?.guard_command(plan, &guard, &mut signals).await;
     let released = timeout(COURTESY, guard.release()).await;

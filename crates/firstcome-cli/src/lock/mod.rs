@@ -33,13 +33,13 @@ const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 const STORE_DEFAULT: &str = "./firstcome-data";
 
 /// Where a command finds the lock: as this library lays it out, or as others do.
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Layout {
     /// In the order of arrival, with fences
     Native,
-    /// One key that everybody sets
+    /// One key, as redis-py, redsync, node-redlock, Spring and others set it: no order, no fence
     SingleKey,
-    /// As Redisson does
+    /// The hash and the channel of Redisson's RLock: no order, no fence
     Redisson,
 }
 
@@ -55,7 +55,7 @@ enum Layout {
 /// runnable.
 #[derive(Args)]
 pub(crate) struct LockArgs {
-    /// Name of the lock
+    /// Name of the lock; in a layout of others the key, as they make it of theirs
     name: String,
     /// How long to wait in line; 0s to try once [default: 5s]
     #[arg(long, env = "FIRSTCOME_WAIT", value_name = "DURATION")]
@@ -66,7 +66,7 @@ pub(crate) struct LockArgs {
     /// As what others see the holder [default: host and process]
     #[arg(long, env = "FIRSTCOME_OWNER", value_name = "TEXT")]
     owner: Option<String>,
-    /// Where the locks are: a directory, or redis://…; 3 to 9 times for a quorum of servers [default: ./firstcome-data]
+    /// Where the locks are: a directory, redis://…, etcd://…; redis:// 3 to 9 times for a quorum [default: ./firstcome-data]
     ///
     /// Over several servers that know nothing of each other the lock belongs to whom a majority of them has given it. In
     /// FIRSTCOME_STORE their addresses stand one after the other, with spaces between.
@@ -89,7 +89,8 @@ pub(crate) struct LockArgs {
 }
 
 struct Plan {
-    name: LockName,
+    name: Box<str>,
+    layout: Layout,
     owner: OwnerName,
     wait: Duration,
     lease: Duration,
@@ -108,13 +109,11 @@ fn default_owner() -> Option<OwnerName> {
 
 fn plan(args: &LockArgs) -> Result<Plan, Failure> {
     let usage = |error: anyhow::Error| Failure::Usage(error);
-    match args.layout {
-        Layout::Native => {}
-        Layout::SingleKey => return Err(usage(anyhow!("the layout single-key comes later: use native"))),
-        Layout::Redisson => return Err(usage(anyhow!("the layout redisson comes later: use native"))),
-    }
     let file = File::read(args.config.as_deref())?;
-    let name = LockName::parse(&args.name).map_err(|error| usage(anyhow!("the lock {error}")))?;
+    // Others have keys of any form.
+    if args.layout == Layout::Native {
+        LockName::parse(&args.name).map_err(|error| usage(anyhow!("the lock {error}")))?;
+    }
     let owner = match args.owner.as_ref().or(file.owner.as_ref()) {
         Some(text) => OwnerName::parse(text).map_err(|error| usage(anyhow!("the owner {error}")))?,
         None => default_owner().ok_or_else(|| usage(anyhow!("say --owner")))?,
@@ -133,14 +132,13 @@ fn plan(args: &LockArgs) -> Result<Plan, Failure> {
     if stores.is_empty() {
         stores = store::named(vec![file.store.unwrap_or_else(|| STORE_DEFAULT.to_owned())]);
     }
-    store::check(&stores).map_err(usage)?;
-    store::Store::check_lease(&stores, lease).map_err(usage)?;
+    store::check(&stores, args.layout, lease).map_err(usage)?;
     let set = if args.new_set { NodeSet::New } else { NodeSet::Known };
-    Ok(Plan { name, owner, wait, lease, stores, set })
+    Ok(Plan { name: args.name.as_str().into(), layout: args.layout, owner, wait, lease, stores, set })
 }
 
 /// What a lock that was not obtained comes to.
-fn failure(name: &LockName, error: LockError) -> Failure {
+fn failure(name: &str, error: LockError) -> Failure {
     match error {
         LockError::Name { .. } | LockError::Invalid { .. } => Failure::Usage(error.into()),
         LockError::Contended { .. } | LockError::TimedOut { .. } => {

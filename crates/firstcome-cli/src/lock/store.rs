@@ -1,12 +1,21 @@
 //! Where the locks are, and what is held there: the same to who runs a command, whatever keeps it.
 
-use super::Plan;
+use super::{Layout, Plan};
 use crate::Failure;
-use anyhow::{anyhow, bail};
-use firstcome::lock::{NodeSet, OpenError, QuorumOptions};
-use firstcome::{Fence, Guard, LockError, Locks, QuorumGuard, QuorumLocks};
+use anyhow::{bail, ensure};
+use firstcome::lock::{KeyStore, OpenError, QuorumOptions, layout};
+use firstcome::redis::Redisson;
+#[cfg(feature = "etcd")]
+use firstcome::{EtcdGuard, EtcdLocks, etcd};
+use firstcome::{Fence, Guard, KeyGuard, KeyLocks, LockError, Locks, QuorumGuard, QuorumLocks, SpinGuard, SpinLocks};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
+
+#[cfg(feature = "etcd")]
+const ETCD: &str = "etcd://";
+/// etcd counts leases in whole seconds, and lets one live that a change of its leader takes as long as.
+#[cfg(feature = "etcd")]
+const ETCD_LEASE_MIN: Duration = Duration::from_secs(2);
 
 /// The stores that somebody named: several make a quorum. In one text, as settings have them, addresses of servers may stand
 /// one after the other.
@@ -21,36 +30,86 @@ pub(super) fn named(stores: Vec<String>) -> Vec<String> {
     stores.into_iter().flat_map(split).collect()
 }
 
-/// Whether these can be a store at all.
-pub(super) fn check(stores: &[String]) -> anyhow::Result<()> {
-    if 1 < stores.len() && !stores.iter().all(|store| store.starts_with("redis://")) {
-        bail!("several stores are a quorum of servers; write each as redis://…");
-    }
-    stores.iter().try_for_each(|store| match store.split_once("://") {
-        Some((scheme, _)) if !scheme.starts_with("redis") => {
-            bail!("no locks are reached by {scheme}://; write a directory or redis://…")
+/// Whether these can be a store at all, with locks kept so and for so long.
+pub(super) fn check(stores: &[String], layout: Layout, lease: Duration) -> anyhow::Result<()> {
+    for store in stores {
+        match store.split_once("://") {
+            Some(("etcd", _)) => check_etcd(lease)?,
+            Some((scheme, _)) if !scheme.starts_with("redis") => {
+                bail!("no locks are reached by {scheme}://; write a directory, redis://… or etcd://…")
+            }
+            None if store.is_empty() => bail!("the store is empty; write a directory, redis://… or etcd://…"),
+            _ => {}
         }
-        None if store.is_empty() => bail!("the store is empty; write a directory or redis://…"),
-        _ => Ok(()),
-    })
+    }
+    let on_redis = stores.iter().all(|store| store.starts_with("redis"));
+    match (stores, layout) {
+        ([_], Layout::Native) => {}
+        ([_], Layout::SingleKey | Layout::Redisson) => {
+            ensure!(on_redis, "others keep locks of this layout on Redis only; write redis://…");
+        }
+        (_, Layout::SingleKey | Layout::Redisson) => bail!("several stores have a layout of their own: use native"),
+        (_, Layout::Native) => {
+            let servers = stores.iter().all(|store| store.starts_with("redis://"));
+            ensure!(servers, "several stores are a quorum of servers; write each as redis://…");
+            let longest = QuorumOptions::default().rejoin_after;
+            ensure!(lease <= longest, "lease must be at most {} s over several stores", longest.as_secs());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(feature = "etcd")]
+fn check_etcd(lease: Duration) -> anyhow::Result<()> {
+    ensure!(ETCD_LEASE_MIN <= lease, "lease must be at least {} s on etcd", ETCD_LEASE_MIN.as_secs());
+    Ok(())
+}
+
+#[cfg(not(feature = "etcd"))]
+fn check_etcd(_lease: Duration) -> anyhow::Result<()> {
+    bail!("this program was built without etcd; build it with --features etcd")
 }
 
 /// Locks of some kind.
 pub(super) enum Store {
     Native(Locks),
     Quorum(QuorumLocks),
+    SingleKey(SpinLocks),
+    Redisson(KeyLocks<Redisson>),
+    #[cfg(feature = "etcd")]
+    Etcd(EtcdLocks),
 }
 
 /// A lock of some kind that is held. It is renewed as long as this lives.
 pub(super) enum Held {
     Native(Guard),
     Quorum(QuorumGuard),
+    SingleKey(SpinGuard),
+    Redisson(KeyGuard<Redisson>),
+    #[cfg(feature = "etcd")]
+    Etcd(EtcdGuard),
+}
+
+/// The same with every kind of guard.
+macro_rules! each {
+    ($held:expr, $guard:ident => $what:expr) => {
+        match $held {
+            Held::Native($guard) => $what,
+            Held::Quorum($guard) => $what,
+            Held::SingleKey($guard) => $what,
+            Held::Redisson($guard) => $what,
+            #[cfg(feature = "etcd")]
+            Held::Etcd($guard) => $what,
+        }
+    };
 }
 
 /// What a store that does not open comes to.
 fn failure(error: OpenError) -> Failure {
     match error {
-        OpenError::Address { .. } | OpenError::Quorum { .. } => Failure::Usage(error.into()),
+        OpenError::Address { .. } | OpenError::Quorum { .. } | OpenError::ClusterLayout { .. } => {
+            Failure::Usage(error.into())
+        }
         OpenError::Unreachable { .. }
         | OpenError::NotRedis { .. }
         | OpenError::Denied { .. }
@@ -61,13 +120,21 @@ fn failure(error: OpenError) -> Failure {
 }
 
 impl Store {
-    pub(super) async fn open(stores: &[String], set: NodeSet) -> Result<Self, Failure> {
-        match stores {
-            [store] if !store.contains("://") => Locks::open(store).map(Self::Native).map_err(Failure::Store),
-            [store] => Locks::redis(store).await.map(Self::Native).map_err(failure),
-            stores => {
+    pub(super) async fn open(plan: &Plan) -> Result<Self, Failure> {
+        match (plan.stores.as_slice(), plan.layout) {
+            #[cfg(feature = "etcd")]
+            ([store], _) if store.starts_with(ETCD) => open_etcd(store, plan.lease).await,
+            ([store], _) if !store.contains("://") => Locks::open(store).map(Self::Native).map_err(Failure::Store),
+            ([store], Layout::Native) => Locks::redis(store).await.map(Self::Native).map_err(failure),
+            ([store], Layout::SingleKey) => {
+                Locks::redis(store).layout(layout::SingleKey).await.map(Self::SingleKey).map_err(failure)
+            }
+            ([store], Layout::Redisson) => {
+                Locks::redis(store).layout(layout::Redisson).await.map(Self::Redisson).map_err(failure)
+            }
+            (stores, _) => {
                 let mut options = QuorumOptions::default();
-                options.set = set;
+                options.set = plan.set;
                 Locks::quorum_with(stores, options).await.map(Self::Quorum).map_err(failure)
             }
         }
@@ -75,24 +142,31 @@ impl Store {
 
     /// Waits for the lock. Cancel-safe: see [`Self::withdraw`].
     pub(super) async fn acquire(&self, plan: &Plan) -> Result<Held, LockError> {
-        let name = plan.name.as_str();
         match self {
             Self::Native(locks) => {
-                let request = locks.lock(name).owner(plan.owner.as_str()).lease(plan.lease).wait(plan.wait);
+                let request = locks.lock(&plan.name).owner(plan.owner.as_str()).lease(plan.lease).wait(plan.wait);
                 request.acquire().await.map(Held::Native)
             }
-            Self::Quorum(locks) => {
-                let request = locks.lock(name).lease(plan.lease).wait(plan.wait).watched();
-                request.acquire().await.map(Held::Quorum)
+            Self::Quorum(locks) => acquire_key(locks, plan).await.map(Held::Quorum),
+            Self::SingleKey(locks) => acquire_key(locks, plan).await.map(Held::SingleKey),
+            Self::Redisson(locks) => acquire_key(locks, plan).await.map(Held::Redisson),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(locks) => {
+                locks.lock(&plan.name).owner(plan.owner.as_str()).wait(plan.wait).acquire().await.map(Held::Etcd)
             }
         }
     }
 
-    /// Resolves when the store has heard that nobody waits here any more.
+    /// Resolves when the store has heard that nobody of this process waits here any more, or holds anything.
     pub(super) async fn withdraw(&self) {
         match self {
             Self::Native(locks) => locks.quiet().await,
             Self::Quorum(locks) => locks.quiet().await,
+            Self::SingleKey(locks) => locks.quiet().await,
+            Self::Redisson(locks) => locks.quiet().await,
+            // Its lease has nothing else on it.
+            #[cfg(feature = "etcd")]
+            Self::Etcd(locks) => drop(locks.close().await),
         }
     }
 
@@ -100,37 +174,39 @@ impl Store {
     pub(super) async fn holder(&self, plan: &Plan) -> Option<String> {
         match self {
             Self::Native(locks) => {
-                let seen = locks.view(plan.name.as_str()).await.ok()?;
+                let seen = locks.view(&plan.name).await.ok()?;
                 seen.view.held.map(|(holder, ..)| holder.to_string())
             }
-            Self::Quorum(_) => None,
+            Self::Quorum(_) | Self::SingleKey(_) | Self::Redisson(_) => None,
+            #[cfg(feature = "etcd")]
+            Self::Etcd(locks) => locks.view(&plan.name).await.ok()?.holder.map(|(holder, _)| holder),
         }
     }
+}
 
-    /// Whether a lease is one that the store lets last.
-    pub(super) fn check_lease(stores: &[String], lease: Duration) -> anyhow::Result<()> {
-        let longest = QuorumOptions::default().rejoin_after;
-        if 1 < stores.len() && longest < lease {
-            return Err(anyhow!("lease must be at most {} s over several stores", longest.as_secs()));
-        }
-        Ok(())
-    }
+async fn acquire_key<S: KeyStore>(locks: &KeyLocks<S>, plan: &Plan) -> Result<KeyGuard<S>, LockError> {
+    locks.lock(&plan.name).lease(plan.lease).wait(plan.wait).watched().acquire().await
+}
+
+#[cfg(feature = "etcd")]
+async fn open_etcd(url: &str, lease: Duration) -> Result<Store, Failure> {
+    let mut options = etcd::EtcdOptions::default();
+    options.lease = lease;
+    EtcdLocks::open_with(url, options).await.map(Store::Etcd).map_err(|error| match error {
+        // An address that is none, rights that are missing: its words say which.
+        etcd::EtcdError::Broken { .. } => Failure::Usage(error.into()),
+        _ => Failure::Unreachable(error.into()),
+    })
 }
 
 impl Held {
     /// Until when it is certainly held.
     pub(super) fn deadline(&self) -> Instant {
-        match self {
-            Self::Native(guard) => guard.deadline(),
-            Self::Quorum(guard) => guard.deadline(),
-        }
+        each!(self, guard => guard.deadline())
     }
 
     pub(super) fn remaining(&self) -> Duration {
-        match self {
-            Self::Native(guard) => guard.remaining(),
-            Self::Quorum(guard) => guard.remaining(),
-        }
+        each!(self, guard => guard.remaining())
     }
 
     pub(super) fn is_lost(&self) -> bool {
@@ -139,24 +215,23 @@ impl Held {
 
     /// Resolves when it is lost.
     pub(super) fn lost(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        match self {
-            Self::Native(guard) => Box::pin(guard.lost()),
-            Self::Quorum(guard) => Box::pin(guard.lost()),
-        }
+        each!(self, guard => Box::pin(guard.lost()))
     }
 
     pub(super) async fn renew(&self, lease: Duration) -> Result<(), LockError> {
         match self {
             Self::Native(guard) => guard.renew(lease).await,
             Self::Quorum(guard) => guard.renew(lease).await,
+            Self::SingleKey(guard) => guard.renew(lease).await,
+            Self::Redisson(guard) => guard.renew(lease).await,
+            // The lease is that with which it was opened.
+            #[cfg(feature = "etcd")]
+            Self::Etcd(guard) => guard.renew().await,
         }
     }
 
     pub(super) async fn release(self) -> Result<(), LockError> {
-        match self {
-            Self::Native(guard) => guard.release().await,
-            Self::Quorum(guard) => guard.release().await,
-        }
+        each!(self, guard => guard.release().await)
     }
 
     /// Where the store has such.
@@ -164,6 +239,9 @@ impl Held {
         match self {
             Self::Native(guard) => Some(guard.fence()),
             Self::Quorum(guard) => Some(guard.fence()),
+            Self::SingleKey(_) | Self::Redisson(_) => None,
+            #[cfg(feature = "etcd")]
+            Self::Etcd(guard) => Some(guard.fence()),
         }
     }
 }

@@ -176,7 +176,7 @@ fn the_command_has_the_streams_the_name_and_a_fence_that_grows() {
 #[test]
 fn calls_that_make_no_sense_are_told_so_before_anything_is_asked() {
     let directory = tempfile::tempdir().expect("a directory");
-    let table: [(&[&str], &str); 11] = [
+    let table: [(&[&str], &str); 13] = [
         (&["--", "true"], "<NAME>"),
         (&["a"], "CMD"),
         (&["a b", "--", "true"], "the lock"),
@@ -186,8 +186,11 @@ fn calls_that_make_no_sense_are_told_so_before_anything_is_asked() {
         (&["a", "--wait", "61m", "--", "true"], "at most 1h"),
         (&["a", "--wait", "soon", "--", "true"], "not a duration"),
         (&["a", "--store", "http://x", "--", "true"], "http"),
-        (&["a", "--layout", "redisson", "--", "true"], "later"),
-        (&["a", "--layout", "single-key", "--", "true"], "later"),
+        (&["a", "--layout", "redisson", "--", "true"], "on Redis only"),
+        (&["a", "--layout", "single-key", "--store", "etcd://x", "--", "true"], "on Redis only"),
+        (&["a", "--layout", "redisson", "--store", "redis://a", "--store", "redis://b", "--", "true"], "use native"),
+        // Or it was built without etcd.
+        (&["a", "--store", "etcd://x:port", "--lease", "1s", "--", "true"], "etcd"),
     ];
     for (arguments, words) in table {
         let said = firstcome(directory.path(), &[&["lock"], arguments].concat()).with(2);

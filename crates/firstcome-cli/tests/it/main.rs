@@ -20,6 +20,7 @@ mod killed;
 mod killed_market;
 mod lock;
 mod lock_quorum;
+mod lock_shared;
 mod manners;
 mod nodes;
 mod plan;

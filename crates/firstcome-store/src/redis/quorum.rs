@@ -235,13 +235,6 @@ impl QuorumStore {
         }
     }
 
-    /// Resolves when nothing is under way any more that gives back: what was held, as far as the slowest servers are concerned,
-    /// what was asked for in vain, or by somebody who is gone. For the end of a program: with a time-out, since a node that does not answer is told until the lease is over. No request.
-    pub async fn quiet(&self) {
-        // An error would mean that the store is gone.
-        let _ = self.shared.leaving.subscribe().wait_for(|leaving| *leaving == 0).await;
-    }
-
     /// How long the lock of this word is certainly had from now on, as far as this process knows; `None` if it is not. No
     /// request.
     pub fn remaining(&self, word: &str) -> Option<Duration> {
@@ -402,5 +395,12 @@ impl KeyStore for QuorumStore {
     /// No message: the next try of this word, which must follow, leaves word with the nodes that refuse it.
     async fn listen(&self, key: &str, word: &str) -> Option<QuorumEar> {
         Some(QuorumEar::new(&self.shared, key, word))
+    }
+
+    /// A release is answered by the fastest majority, and what was asked for in vain is given back later: this is the rest.
+    /// With a time-out, since a node that does not answer is told until the lease is over.
+    async fn quiet(&self) {
+        // An error would mean that the store is gone.
+        let _ = self.shared.leaving.subscribe().wait_for(|leaving| *leaving == 0).await;
     }
 }

@@ -75,6 +75,8 @@ pub type SpinGuard = KeyGuard<SingleKey>;
 struct Shared<S> {
     store: S,
     runtime: Handle,
+    /// How many claims are being given back in the background.
+    leaving: watch::Sender<usize>,
 }
 
 impl<S> Clone for KeyLocks<S> {
@@ -115,7 +117,7 @@ impl<S: KeyStore> KeyLocks<S> {
 
     /// Locks of any such store. Call within a Tokio runtime, which then carries renewals.
     pub fn over(store: S) -> Self {
-        Self { shared: Arc::new(Shared { store, runtime: Handle::current() }) }
+        Self { shared: Arc::new(Shared { store, runtime: Handle::current(), leaving: watch::Sender::new(0) }) }
     }
 
     /// A lock by its key, which is used as it is: any text of 1 to 1024 bytes. Nothing is sent yet.
@@ -129,6 +131,14 @@ impl<S: KeyStore> KeyLocks<S> {
             lease: LEASE_DEFAULT,
             watched: false,
         }
+    }
+
+    /// Resolves when what was asked for in vain, or dropped, is given back. For the end of a program: with a time-out, since a
+    /// server that does not answer is told until the lease is over. No request.
+    pub async fn quiet(&self) {
+        // An error would mean that the locks are gone.
+        let _ = self.shared.leaving.subscribe().wait_for(|leaving| *leaving == 0).await;
+        self.shared.store.quiet().await;
     }
 }
 
@@ -317,9 +327,11 @@ impl<S: KeyStore> Drop for Claim<S> {
     fn drop(&mut self) {
         if let Some(over_at) = self.over_at.take() {
             let (shared, key, word) = (Arc::clone(&self.shared), Arc::clone(&self.key), self.word.clone());
+            shared.leaving.send_modify(|leaving| *leaving += 1);
             self.shared.runtime.spawn(async move {
                 // Whatever comes of it: there is nobody left to be told.
                 let _ = give_back(&shared, &key, &word, over_at).await;
+                shared.leaving.send_modify(|leaving| *leaving -= 1);
             });
         }
     }

@@ -60,12 +60,6 @@ impl KeyLocks<QuorumStore> {
     pub fn counts(&self) -> QuorumCounts {
         self.store().counts()
     }
-
-    /// Resolves when what was asked for in vain, or dropped, is given back. For the end of a program: with a time-out, since a
-    /// server that does not answer is told until the lease is over. No request.
-    pub async fn quiet(&self) {
-        self.store().quiet().await;
-    }
 }
 
 impl KeyGuard<QuorumStore> {

@@ -12,18 +12,39 @@ use std::time::Duration;
 const SERVERS: usize = 5;
 /// Each has its turn so many times; the middle one counts.
 const ROUNDS: usize = 3;
-/// Who wants the lock, and what ours must reach of the fastest rslock, which has no fence.
+/// Who wants the lock, and what ours must reach.
 struct Load {
     processes: u32,
     tasks: u32,
     says: &'static str,
+    targets: &'static [Versus],
+}
+
+/// Of the fastest peer whose name begins so.
+struct Versus {
+    peer: &'static str,
     target: &'static str,
     least: f64,
 }
 
+/// The others have no fence, and alone none writes one back.
 const LOADS: [Load; 2] = [
-    Load { processes: 1, tasks: 1, says: "alone", target: "quorum ÷ rslock, alone", least: 0.5 },
-    Load { processes: 4, tasks: 2, says: "8 contenders", target: "quorum ÷ rslock, 8 contenders", least: 3.0 },
+    Load {
+        processes: 1,
+        tasks: 1,
+        says: "alone",
+        targets: &[Versus { peer: RSLOCK, target: "alone: quorum ÷ rslock, ×", least: 0.5 }],
+    },
+    Load {
+        processes: 4,
+        tasks: 2,
+        says: "8 contenders",
+        targets: &[
+            Versus { peer: RSLOCK, target: "8 contenders: quorum ÷ rslock, ×", least: 3.0 },
+            Versus { peer: "redlock", target: "8 contenders: quorum ÷ node-redlock, ×", least: 1.0 },
+            Versus { peer: "redsync", target: "8 contenders: quorum ÷ redsync, ×", least: 1.0 },
+        ],
+    },
 ];
 
 pub(super) async fn measure(bench: &mut Bench) -> anyhow::Result<()> {
@@ -54,12 +75,14 @@ pub(super) async fn measure(bench: &mut Bench) -> anyhow::Result<()> {
             rates.push((entrant.says(), row.per_second));
             bench.rows.push(Row { strategy: format!("{}, {}", row.strategy, load.says), ..row });
         }
-        let of = |is: fn(&str) -> bool| {
-            rates.iter().filter(|(name, _)| is(name)).map(|(_, rate)| *rate).max_by(f64::total_cmp)
+        let fastest = |kind: &str| {
+            let named = rates.iter().filter(|(name, _)| name.starts_with(kind));
+            named.map(|(_, rate)| *rate).max_by(f64::total_cmp)
         };
-        let ours = of(|name| name == Strategy::Quorum.says());
-        if let Some((ours, rslock)) = ours.zip(of(|name| name.starts_with(RSLOCK))) {
-            bench.targets.push(Target::at_least(load.target, ours / rslock, load.least));
+        for versus in load.targets {
+            if let Some((ours, theirs)) = fastest(Strategy::Quorum.says()).zip(fastest(versus.peer)) {
+                bench.targets.push(Target::at_least(versus.target, ours / theirs, versus.least));
+            }
         }
     }
     bar.finish_and_clear();

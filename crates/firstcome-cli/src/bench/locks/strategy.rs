@@ -126,7 +126,7 @@ impl Way {
             Strategy::File => Self::Local(Locks::open(directory)?),
             Strategy::Memory => Self::Local(Locks::memory()),
             Strategy::Quorum => {
-                let locks = Locks::quorum_with(url.split_ascii_whitespace(), QuorumOptions::default().new_set()).await;
+                let locks = Locks::quorum_with(url.split(','), QuorumOptions::default().new_set()).await;
                 Self::Quorum(locks.map_err(|error| unreachable(&error))?)
             }
             _ => Self::Control,
