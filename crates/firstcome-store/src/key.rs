@@ -46,6 +46,25 @@ pub trait KeyStore: Send + Sync + 'static {
         lease_ms: u32,
     ) -> impl Future<Output = Result<Tried<Self::Grant>, StoreError>> + Send;
 
+    /// [`Self::take`] for so many passes, which are served one after the other by one hold: where a fence comes with a lock, each
+    /// has one of its own, see [`Self::pass`].
+    fn take_for(
+        &self,
+        key: &str,
+        word: &str,
+        lease_ms: u32,
+        passes: NonZeroU32,
+    ) -> impl Future<Output = Result<Tried<Self::Grant>, StoreError>> + Send {
+        let _ = passes;
+        self.take(key, word, lease_ms)
+    }
+
+    /// What comes with the pass that has so many more after it, from what was told of a lock that was taken for several.
+    fn pass(last: Self::Grant, to_come: u32) -> Self::Grant {
+        let _ = to_come;
+        last
+    }
+
     /// Lets a lock last so long from now on, if this word has it.
     fn renew(&self, key: &str, word: &str, lease_ms: u32) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
@@ -57,6 +76,12 @@ pub trait KeyStore: Send + Sync + 'static {
     fn count(&self, key: &str, word: &str, times: NonZeroU32) -> impl Future<Output = Result<bool, StoreError>> + Send {
         let _ = (key, word, times);
         std::future::ready(Ok(true))
+    }
+
+    /// As [`Self::listen`], where a try of this word is all that it takes: then it is heard from that try on. Sends nothing.
+    fn listen_by_trying(&self, key: &str, word: &str) -> Option<Self::Ear> {
+        let _ = (key, word);
+        None
     }
 
     /// From when this resolves on it is heard when the lock may have become free. `None` if nobody tells, or cannot now: then

@@ -32,6 +32,9 @@
 //!   what it guards refuses the lower fence once it has seen the higher one. No protocol can do more: a grant that
 //!   is on its way, and a holder that was paused right after it was told, look alike from outside.
 //! - No two grants have the same fence: X never draws a number twice.
+//! - A grant of n passes has n fences, the last of which is drawn: a node draws n above its counter. All of the above holds for
+//!   that last one, and whoever draws later draws above it by as many as he has passes, so no fence of one grant lies among
+//!   those of another.
 //!
 //! # Why a counter that was lost does no harm
 //! Server time at the birth of a node is no more than a good guess: servers whose clocks differ by an hour make fences

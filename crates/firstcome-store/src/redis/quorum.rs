@@ -37,6 +37,7 @@ use nodes::Node;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -368,9 +369,19 @@ impl KeyStore for QuorumStore {
     }
 
     async fn take(&self, key: &str, word: &str, lease_ms: u32) -> Result<Tried<Fence>, StoreError> {
+        self.take_for(key, word, lease_ms, NonZeroU32::MIN).await
+    }
+
+    async fn take_for(
+        &self,
+        key: &str,
+        word: &str,
+        lease_ms: u32,
+        passes: NonZeroU32,
+    ) -> Result<Tried<Fence>, StoreError> {
         self.shared.check_lease(lease_ms)?;
         let (told, answer) = oneshot::channel();
-        let mut asking = Asking::begin(&self.shared, key, word, lease_ms, told);
+        let mut asking = Asking::begin(&self.shared, (key, word), lease_ms, passes, told);
         let Ok(outcome) = answer.await else { return Err(StoreError::Unknown) };
         asking.is_answered();
         match outcome {
@@ -379,6 +390,11 @@ impl KeyStore for QuorumStore {
             Outcome::Lost(why) => Err(self.shared.why(why)),
             Outcome::Unfit(fault) => Err(StoreError::Unavailable(Arc::new(fault))),
         }
+    }
+
+    fn pass(last: Fence, to_come: u32) -> Fence {
+        // What was drawn is above as many as there are passes.
+        last.get().checked_sub(u64::from(to_come)).and_then(Fence::new).unwrap_or(last)
     }
 
     async fn renew(&self, _key: &str, word: &str, lease_ms: u32) -> Result<bool, StoreError> {
@@ -392,7 +408,11 @@ impl KeyStore for QuorumStore {
         ending::release(&self.shared, &hold).await
     }
 
-    /// No message: the next try of this word, which must follow, leaves word with the nodes that refuse it.
+    /// No message: each try of this word leaves word with the nodes that refuse it.
+    fn listen_by_trying(&self, key: &str, word: &str) -> Option<QuorumEar> {
+        Some(QuorumEar::new(&self.shared, key, word))
+    }
+
     async fn listen(&self, key: &str, word: &str) -> Option<QuorumEar> {
         Some(QuorumEar::new(&self.shared, key, word))
     }

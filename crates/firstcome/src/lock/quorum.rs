@@ -47,6 +47,7 @@ use firstcome_store::redis::{QuorumCounts, QuorumStore};
 /// # Costs
 /// An acquisition and a release are one message to each server each, an acquisition two where they have counted differently. A
 /// waiter sends one more to each when it comes, when it is told, and after each pause.
+/// In a [cohort](super::KeyRequest::cohort) a hold is passed on within the process, for no message at all.
 pub type QuorumLocks = KeyLocks<QuorumStore>;
 
 /// A lock over several servers that is about to be asked for.

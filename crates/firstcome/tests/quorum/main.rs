@@ -8,6 +8,7 @@ use firstcome::lock::QuorumOptions;
 use firstcome::{LockError, Locks, QuorumLocks};
 use redis::Value;
 use server::{PATIENCE, Server, wait_for};
+use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -132,4 +133,52 @@ async fn many_who_wait_are_served_one_at_a_time_without_long_pauses() {
         task.await.unwrap();
     }
     until_free(&servers, "hot").await;
+}
+
+#[tokio::test]
+async fn a_cohort_is_served_by_few_grants_with_a_fence_for_each_and_nobody_is_left_in_its_line() {
+    const ROUNDS: u64 = 25;
+    let Some(servers) = start(3).await else { return };
+    let passes = NonZeroU32::new(8).unwrap();
+    let last = Arc::new(AtomicU64::new(0));
+    let (mut tasks, mut processes) = (Vec::new(), Vec::new());
+    for _ in 0..2 {
+        let locks = open(&servers).await;
+        for _ in 0..4 {
+            let (locks, last) = (locks.clone(), Arc::clone(&last));
+            tasks.push(tokio::spawn(async move {
+                for round in 0..ROUNDS {
+                    let request = locks.lock("hot").wait(PATIENCE).cohort(passes);
+                    if round % 5 == 0 {
+                        // Somebody who gives up, in the line or at its head.
+                        let _ = timeout(Duration::from_millis(round / 5), request.clone().acquire()).await;
+                    }
+                    let guard = request.acquire().await.unwrap();
+                    let fence = guard.fence().get();
+                    assert!(last.swap(fence, Ordering::SeqCst) < fence);
+                    tokio::task::yield_now().await;
+                    assert_eq!(last.load(Ordering::SeqCst), fence, "two are inside");
+                    if round % 3 == 0 { drop(guard) } else { guard.release().await.unwrap() }
+                }
+            }));
+        }
+        processes.push(locks);
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    until_free(&servers, "hot").await;
+    let grants: u64 = processes.iter().map(|locks| locks.counts().granted).sum();
+    assert!(grants < 8 * ROUNDS / 2, "{grants} grants");
+    // Of a cohort that has passes left, another process gets the lock when its lease is over.
+    let own = processes[0].lock("long").lease(Duration::from_millis(400)).watched().cohort(passes);
+    let first = own.clone().acquire().await.unwrap();
+    let (waiting, other) = (tokio::spawn(own.acquire()), processes[1].clone());
+    let other = tokio::spawn(async move { other.lock("long").wait(PATIENCE).acquire().await.unwrap().fence() });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let fence = first.fence();
+    first.release().await.unwrap();
+    let (next, other) = (waiting.await.unwrap().unwrap().fence(), other.await.unwrap());
+    assert!(fence.get() + 7 < next.get(), "it was asked for anew: {fence} {next}");
+    assert!(fence < other && next != other);
 }

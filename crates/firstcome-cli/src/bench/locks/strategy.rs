@@ -27,6 +27,8 @@ pub(super) enum Strategy {
     Memory,
     /// Over several servers: measured by itself.
     Quorum,
+    /// The same, passed on within each process.
+    QuorumCohort,
     /// The layout of Redisson; compared with that, and with nothing else.
     Redisson,
 }
@@ -62,6 +64,7 @@ impl Strategy {
             Self::File => "locks.db",
             Self::Memory => "memory, one process",
             Self::Quorum => "quorum",
+            Self::QuorumCohort => "quorum, cohort(32)",
             Self::Redisson => "Redisson's layout, ours",
         }
     }
@@ -81,9 +84,8 @@ impl Strategy {
             Self::SpinConstant => Some(Pauses::Constant { every_ms: ms(100) }),
             Self::SpinShrinking => Some(Pauses::ShrinkingJitter { base_ms: ms(100) }),
             Self::SpinFull => Some(Pauses::FullJitter { base_ms: ms(1), most_ms: ms(128) }),
-            Self::Control | Self::Fifo | Self::Cohort | Self::File | Self::Memory | Self::Quorum | Self::Redisson => {
-                None
-            }
+            Self::Control | Self::Fifo | Self::Cohort | Self::File | Self::Memory => None,
+            Self::Quorum | Self::QuorumCohort | Self::Redisson => None,
         }
     }
 }
@@ -96,7 +98,8 @@ pub(super) enum Way {
     /// With so many passes.
     Native(Watched, u32),
     Local(Locks),
-    Quorum(QuorumLocks),
+    /// With so many passes.
+    Quorum(QuorumLocks, NonZeroU32),
 }
 
 /// What is held.
@@ -125,9 +128,11 @@ impl Way {
             Strategy::Cohort => Self::Native(Watched::open(url, Keep::Counts).await?, COHORT),
             Strategy::File => Self::Local(Locks::open(directory)?),
             Strategy::Memory => Self::Local(Locks::memory()),
-            Strategy::Quorum => {
+            Strategy::Quorum | Strategy::QuorumCohort => {
                 let locks = Locks::quorum_with(url.split(','), QuorumOptions::default().new_set()).await;
-                Self::Quorum(locks.map_err(|error| unreachable(&error))?)
+                let passes = if strategy == Strategy::Quorum { 1 } else { COHORT };
+                let passes = NonZeroU32::new(passes).unwrap_or(NonZeroU32::MIN);
+                Self::Quorum(locks.map_err(|error| unreachable(&error))?, passes)
             }
             _ => Self::Control,
         })
@@ -148,7 +153,9 @@ impl firstcome_crew::Way for Way {
                 locks.lock(name).wait(wait).lease(LEASE).cohort(*passes).acquire().await.map(Held::Ours)
             }
             Self::Local(locks) => locks.lock(name).wait(wait).lease(LEASE).acquire().await.map(Held::Ours),
-            Self::Quorum(locks) => locks.lock(name).wait(wait).lease(LEASE).acquire().await.map(Held::Quorum),
+            Self::Quorum(locks, passes) => {
+                locks.lock(name).wait(wait).lease(LEASE).cohort(*passes).acquire().await.map(Held::Quorum)
+            }
         };
         match got {
             Ok(held) => Ok(Some(held)),
@@ -173,7 +180,7 @@ impl firstcome_crew::Way for Way {
             Self::Spin(locks, _) => locks.counts(),
             Self::Redisson(locks) => locks.counts(),
             Self::Native(watched, _) => watched.counts(),
-            Self::Quorum(locks) => {
+            Self::Quorum(locks, _) => {
                 let counts = locks.counts();
                 return Traffic { requests: Some(counts.requests), pushes: counts.pushes };
             }

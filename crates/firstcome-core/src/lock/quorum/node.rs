@@ -4,6 +4,7 @@
 
 use super::super::Fence;
 use super::{Answer, Known, Renewed, Written};
+use std::num::NonZeroU32;
 
 /// What only the holder knows: one per attempt, never used again.
 pub type Word = u128;
@@ -53,13 +54,14 @@ impl Node {
 
     /// Asks for a lock. Repeated with the same word it answers the same, and changes nothing.
     /// `rejoin_ms`: the longest lease, the same for all clients of the set. `hint`: the highest fence that the client
-    /// has seen, or 0; with it nodes draw alike, and nothing needs to be written back.
+    /// has seen, or 0; with it nodes draw alike, and nothing needs to be written back. `passes`: so many fences come with
+    /// it, of which what is drawn is the last.
     ///
     /// Order: lease above the longest → young → had by this word → had by another one → drawn.
     pub fn take(
         &mut self,
         key: &mut Option<Held>,
-        (word, lease_ms, hint): (Word, u32, u64),
+        (word, lease_ms, hint, passes): (Word, u32, u64, NonZeroU32),
         rejoin_ms: u32,
         now_us: u64,
     ) -> Answer {
@@ -74,7 +76,9 @@ impl Node {
             let lasts_us = held.ends_us - now_us;
             return if held.word == word { Answer::Granted(held.value) } else { Answer::Held { lasts_us } };
         }
-        let Some(value) = Fence::new(self.counter.max(hint).saturating_add(1)) else { return Answer::Refused };
+        let Some(value) = Fence::new(self.counter.max(hint).saturating_add(u64::from(passes.get()))) else {
+            return Answer::Refused;
+        };
         self.counter = value.get();
         *key = Some(Held { word, value, ends_us: now_us + u64::from(lease_ms) * 1_000 });
         Answer::Granted(value)

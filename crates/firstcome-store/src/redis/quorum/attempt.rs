@@ -8,6 +8,7 @@ use firstcome_core::lock::Fence;
 use firstcome_core::lock::quorum::{Answer, Lost, Nodes, Renewal, Step, Tally, Written};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,6 +34,8 @@ pub(super) struct Attempt {
     pub(super) token: u64,
     pub(super) keys: Keys,
     pub(super) lease_ms: u32,
+    /// So many fences come with it.
+    pub(super) passes: NonZeroU32,
     pub(super) begun: Instant,
     /// Who is to be told when the lock becomes free.
     pub(super) waiting: Option<Arc<Waiting>>,
@@ -88,9 +91,9 @@ impl<'a> Asking<'a> {
     /// Asks all nodes at once.
     pub(super) fn begin(
         shared: &'a Arc<Shared>,
-        key: &str,
-        acquisition: &str,
+        (key, acquisition): (&str, &str),
         lease_ms: u32,
+        passes: NonZeroU32,
         told: oneshot::Sender<Outcome>,
     ) -> Self {
         let number = shared.attempts.fetch_add(1, Ordering::Relaxed);
@@ -114,6 +117,7 @@ impl<'a> Asking<'a> {
             token: shared.client.wrapping_add(number),
             keys: Keys::of(key),
             lease_ms,
+            passes,
             // Before the first message.
             begun: now(),
             waiting: shared.waiters.of(acquisition),

@@ -90,7 +90,7 @@ pub(super) async fn keep(shared: Arc<Shared>, node: usize, inbox: Option<Inbox>,
     };
     loop {
         if let InboxEvent::Message(message) = inbox.next().await {
-            shared.waiters.hear(shared.quorum, node, &message);
+            shared.waiters.hear(&shared, node, &message);
         }
     }
 }

@@ -88,7 +88,7 @@ impl Shared {
         let hint = self.seen.load(Ordering::Relaxed);
         let make = |run: &Run| {
             let mut take = self.on_run(&TAKE, &[NODE, &keys.lock, &keys.turn, &keys.waiters], run);
-            take.add_bytes(attempt.word.as_bytes()).add(attempt.lease_ms).add(hint);
+            take.add_bytes(attempt.word.as_bytes()).add(attempt.lease_ms).add(hint).add(attempt.passes);
             if let Some(waiting) = &attempt.waiting {
                 take.add(&waiting.member).add(waiting.since_us).add(WAITERS_MAX).add(STAY_MS);
             }

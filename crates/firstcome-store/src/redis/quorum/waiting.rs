@@ -2,23 +2,30 @@
 //!
 //! A try that finds the lock held leaves word with the node, in a list by when the waiting began, so that all nodes have the
 //! same first. A release tells the first one, and keeps the lock for him for a moment. He comes when a majority of nodes has
-//! told him of the same release: then the lock is free where he needs it. What is lost on the way costs a pause.
+//! told him of the same release: then the lock is free where he needs it. He waits a moment longer for the others that know
+//! of him, since one that has not yet heard of the release would refuse him, and have him in its list once more. What is lost
+//! on the way costs a pause.
 
 use super::scripts::Keys;
 use super::{Leaving, Shared};
 use crate::edge::{Clock, SharedClock};
 use crate::key::Ear;
-use firstcome_core::lock::quorum::{Answer, Nodes, Quorum};
+use firstcome_core::lock::quorum::{Answer, Nodes};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 /// So many wait for one lock at most and are told; the others ask again after their pauses.
 pub(super) const WAITERS_MAX: u32 = 1_024;
 /// So long after the last one came nobody waits any more.
 pub(super) const STAY_MS: u32 = 60_000;
+
+/// How long a waiter who was told by a majority waits for the rest.
+const REST: Duration = Duration::from_millis(2);
 
 /// The channel of a process.
 pub(super) fn channel_of(client: u64) -> String {
@@ -64,18 +71,18 @@ impl Waiters {
     }
 
     /// A message: the number of one who waits, and the release.
-    pub(super) fn hear(&self, quorum: Quorum, node: usize, message: &[u8]) {
+    pub(super) fn hear(&self, shared: &Shared, node: usize, message: &[u8]) {
         let parts = std::str::from_utf8(message).ok().and_then(|text| text.split_once(' '));
         let Some((number, token)) = parts else { return };
         let (Ok(number), Ok(token)) = (number.parse(), token.parse()) else { return };
         if let Some(waiting) = self.all.lock().get(&number) {
-            waiting.hear(quorum, node, token);
+            waiting.hear(shared, node, token);
         }
     }
 }
 
 impl Waiting {
-    fn hear(&self, quorum: Quorum, node: usize, token: u64) {
+    fn hear(self: &Arc<Self>, shared: &Shared, node: usize, token: u64) {
         let mut hearing = self.hearing.lock();
         if hearing.came_for == Some(token) {
             return;
@@ -84,9 +91,23 @@ impl Waiting {
             (hearing.token, hearing.told_by) = (token, Nodes::NONE);
         }
         hearing.told_by = hearing.told_by.and(Nodes::only(node));
-        if quorum.majority() <= hearing.told_by.len() {
+        let told_by = hearing.told_by.len();
+        if told_by < shared.quorum.majority() {
+            return;
+        }
+        if hearing.known_to.without(hearing.told_by).is_empty() {
             hearing.came_for = Some(token);
             self.news.notify_one();
+        } else if told_by == shared.quorum.majority() {
+            let waiting = Arc::clone(self);
+            shared.runtime.spawn(async move {
+                sleep(REST).await;
+                let mut hearing = waiting.hearing.lock();
+                if hearing.token == token && hearing.came_for != Some(token) {
+                    hearing.came_for = Some(token);
+                    waiting.news.notify_one();
+                }
+            });
         }
     }
 

@@ -36,6 +36,10 @@ impl<S: KeyStore> Ownership<S> {
         self.watchdog = Some(watchdog);
     }
 
+    pub(super) const fn guards(&self) -> u32 {
+        self.guards
+    }
+
     /// It is perhaps not over before.
     pub(super) fn lasts_until(&mut self, over_at: Instant) {
         if let Some(claim) = &mut self.claim {

@@ -10,6 +10,7 @@ use self::random::Random;
 use super::super::super::Fence;
 use super::super::*;
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 const START_US: u64 = 1_700_000_000_000_000;
 /// What clocks differ by at first: nobody relies on it.
@@ -116,6 +117,11 @@ struct Attempt {
     released: Vec<u64>,
 }
 
+/// Some want one fence, some several.
+fn passes_of(attempt: usize) -> NonZeroU32 {
+    NonZeroU32::MIN.saturating_add(attempt as u32 % 3)
+}
+
 struct Server {
     node: Node,
     key: Option<Held>,
@@ -127,6 +133,8 @@ struct Server {
 /// A grant as it was told.
 struct Told {
     attempt: usize,
+    /// The first and the last fence of it.
+    first: u64,
     fence: u64,
     at: u64,
     until: u64,
@@ -341,11 +349,14 @@ impl World {
         let (lease_ms, longest_ms) = (self.lease_ms, self.lease_ms);
         // Other locks of the node draw from the same counter.
         for _ in 0..self.random.below(3) {
-            let _ = self.servers[node].node.take(&mut None, (0, lease_ms, 0), longest_ms, now_us);
+            let _ = self.servers[node].node.take(&mut None, (0, lease_ms, 0, NonZeroU32::MIN), longest_ms, now_us);
         }
         let Server { node: rules, key, .. } = &mut self.servers[node];
         let reply = match message {
-            Message::Take { hint } => Reply::Taken(rules.take(key, (word, lease_ms, hint), longest_ms, now_us)),
+            Message::Take { hint } => {
+                let asked = (word, lease_ms, hint, passes_of(self.rounds[round].attempt));
+                Reply::Taken(rules.take(key, asked, longest_ms, now_us))
+            }
             Message::WriteBack(fence) => Reply::Written(rules.write_back(key, word, fence, now_us)),
             Message::Renew(fence) => Reply::Renewed(rules.renew(key, (word, lease_ms, fence), now_us)),
             Message::Known => Reply::Known(rules.known(now_us)),

@@ -2,11 +2,13 @@
 
 use super::super::super::Fence;
 use super::super::*;
+use std::num::NonZeroU32;
 
 const LEASE_MS: u32 = 10_000;
 /// Of a lease of which nothing has passed.
 const WHOLE_US: u64 = 9_898_000;
 const LONGEST_MS: u32 = 60_000;
+const ONE: NonZeroU32 = NonZeroU32::MIN;
 const NOW_US: u64 = 1_700_000_000_000_000;
 
 fn quorum(nodes: usize) -> Quorum {
@@ -235,22 +237,25 @@ fn voting() -> Node {
 #[test]
 fn a_node_draws_above_all_that_it_knows_and_says_the_same_again() {
     let (mut node, mut key) = (voting(), None);
-    assert_eq!(node.take(&mut key, (1, LEASE_MS, 0), LONGEST_MS, NOW_US), granted(NOW_US + 1));
-    assert_eq!(node.take(&mut key, (1, 1, NOW_US * 2), LONGEST_MS, NOW_US + 1), granted(NOW_US + 1));
+    assert_eq!(node.take(&mut key, (1, LEASE_MS, 0, ONE), LONGEST_MS, NOW_US), granted(NOW_US + 1));
+    assert_eq!(node.take(&mut key, (1, 1, NOW_US * 2, ONE), LONGEST_MS, NOW_US + 1), granted(NOW_US + 1));
     assert_eq!(key.unwrap().ends_us, NOW_US + 10_000_000, "a repeat changes nothing");
-    assert_eq!(node.take(&mut key, (2, LEASE_MS, 0), LONGEST_MS, NOW_US + 1), held(9_999_999));
+    assert_eq!(node.take(&mut key, (2, LEASE_MS, 0, ONE), LONGEST_MS, NOW_US + 1), held(9_999_999));
     assert_eq!(
-        node.take(&mut key, (2, LEASE_MS, NOW_US * 2), LONGEST_MS, NOW_US + 10_000_000),
+        node.take(&mut key, (2, LEASE_MS, NOW_US * 2, ONE), LONGEST_MS, NOW_US + 10_000_000),
         granted(NOW_US * 2 + 1)
     );
-    assert_eq!(node.take(&mut None, (3, LONGEST_MS + 1, 0), LONGEST_MS, NOW_US), Answer::Refused);
-    assert_eq!(node.take(&mut None, (3, LEASE_MS, u64::MAX), LONGEST_MS, NOW_US), Answer::Refused);
+    let three = NonZeroU32::new(3).unwrap();
+    assert_eq!(node.take(&mut None, (4, LEASE_MS, 0, three), LONGEST_MS, NOW_US), granted(NOW_US * 2 + 4));
+    assert_eq!(node.take(&mut None, (5, LEASE_MS, 0, ONE), LONGEST_MS, NOW_US), granted(NOW_US * 2 + 5));
+    assert_eq!(node.take(&mut None, (3, LONGEST_MS + 1, 0, ONE), LONGEST_MS, NOW_US), Answer::Refused);
+    assert_eq!(node.take(&mut None, (3, LEASE_MS, u64::MAX, ONE), LONGEST_MS, NOW_US), Answer::Refused);
 }
 
 #[test]
 fn only_who_has_the_key_writes_back_and_releases() {
     let (mut node, mut key) = (voting(), None);
-    let _ = node.take(&mut key, (1, LEASE_MS, 0), LONGEST_MS, NOW_US);
+    let _ = node.take(&mut key, (1, LEASE_MS, 0, ONE), LONGEST_MS, NOW_US);
     assert_eq!(node.write_back(&mut key, 2, fence(NOW_US + 50), NOW_US), Written::Gone);
     assert_eq!(node.known(NOW_US), Known::Counter { counter: NOW_US + 1, joined: true });
     assert_eq!(node.write_back(&mut key, 1, fence(NOW_US + 50), NOW_US), Written::Yes);
@@ -270,7 +275,7 @@ fn only_who_has_the_key_writes_back_and_releases() {
 fn a_node_that_has_forgotten_takes_renewals_and_votes_once_it_is_ripe_and_told() {
     let (mut node, mut key) = (Node::default(), None);
     assert_eq!(node.renew(&mut key, (1, LEASE_MS, fence(9)), NOW_US), Renewed::Yes);
-    let ask = |node: &mut Node, now_us| node.take(&mut None, (2, LEASE_MS, 0), LONGEST_MS, now_us);
+    let ask = |node: &mut Node, now_us| node.take(&mut None, (2, LEASE_MS, 0, ONE), LONGEST_MS, now_us);
     let young = |ripe| Answer::Young { birth_us: NOW_US, ripe };
     assert_eq!(ask(&mut node, NOW_US + 59_999_999), young(false));
     assert!(!node.join(NOW_US, 5, LONGEST_MS, NOW_US + 59_999_999), "not ripe");

@@ -1,14 +1,16 @@
 //! What must hold of what was told, sent and heard.
 
-use super::{Told, World};
+use super::{Told, World, passes_of};
 
 impl World {
     pub(super) fn check_grant(&mut self, attempt: usize, fence: u64, until: u64) {
         let (now, begun) = (self.now, self.attempts[attempt].begun);
+        let first = fence + 1 - u64::from(passes_of(attempt).get());
         self.seen.grants += 1;
         for told in &self.told {
             // Whatever clocks do: above all that was told before this attempt began. While they run alike: above all.
-            if told.fence == fence || fence < told.fence && (told.at < begun || !self.setting.jumps) {
+            let meet = first <= told.fence && told.first <= fence;
+            if meet || fence < told.fence && (told.at < begun || !self.setting.jumps) {
                 self.seen.broken.push(format!("fence {fence} after {}", told.fence));
             }
             self.seen.behind += usize::from(fence < told.fence);
@@ -16,7 +18,7 @@ impl World {
                 self.seen.overlaps += 1;
             }
         }
-        self.told.push(Told { attempt, fence, at: now, until });
+        self.told.push(Told { attempt, first, fence, at: now, until });
     }
 
     /// Of an attempt that was closed, every node was told so that may have the lock for it, after what it said last.

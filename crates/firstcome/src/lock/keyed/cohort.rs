@@ -1,0 +1,153 @@
+//! Passing a hold on between the tasks of this process.
+//!
+//! For each key at most one task of those that want it in a cohort asks the store; the others stand in a line of this process. Whoever
+//! ends a hold gives it to the first in that line, as long as there are passes left, no lease has gone by, and nobody else has a share in
+//! it. Else it goes back to the store, and the first in the line asks for it.
+
+use super::{Hold, KeyGuard, Shared};
+use crate::lock::LockError;
+use firstcome_store::key::KeyStore;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tokio::time::timeout_at;
+
+/// Those who wait in this process, by key. A key is there as long as somebody asks for it, or holds it.
+pub(super) struct Lines<S: KeyStore>(Mutex<BTreeMap<Arc<str>, Line<S>>>);
+
+type Line<S> = VecDeque<oneshot::Sender<Turn<S>>>;
+
+/// What somebody in a line gets.
+pub(super) enum Turn<S: KeyStore> {
+    /// The hold of the one before.
+    Hold(KeyGuard<S>),
+    /// Nothing: it is for him to ask.
+    Ask(Asking<S>),
+}
+
+/// The right to ask the store for a key, for all of this process. Dropped, the next one in the line has it.
+pub(super) struct Asking<S: KeyStore>(Option<(Arc<Shared<S>>, Arc<str>)>);
+
+impl<S: KeyStore> Default for Lines<S> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<S: KeyStore> Lines<S> {
+    /// Waits in the line of this process. Cancel-safe: what comes to somebody who is gone goes to the next one.
+    pub(super) async fn turn(shared: &Arc<Shared<S>>, key: &Arc<str>, until: Instant) -> Result<Turn<S>, LockError> {
+        let turn = {
+            let mut lines = shared.lines.0.lock();
+            match lines.get_mut(key) {
+                None => {
+                    lines.insert(Arc::clone(key), VecDeque::new());
+                    return Ok(Turn::Ask(Asking(Some((Arc::clone(shared), Arc::clone(key))))));
+                }
+                Some(line) => {
+                    let (told, turn) = oneshot::channel();
+                    // Those who gave up would gather behind somebody who holds it for long.
+                    if line.len() == line.capacity() {
+                        line.retain(|waiting| !waiting.is_closed());
+                    }
+                    line.push_back(told);
+                    turn
+                }
+            }
+        };
+        match timeout_at(until.into(), turn).await {
+            Ok(Ok(turn)) => Ok(turn),
+            // The line is never dropped while somebody is in it.
+            Ok(Err(_)) | Err(_) => Err(LockError::TimedOut { position: None }),
+        }
+    }
+
+    /// The first who still waits.
+    fn next(line: &mut Line<S>) -> Option<oneshot::Sender<Turn<S>>> {
+        std::iter::from_fn(|| line.pop_front()).find(|waiting| !waiting.is_closed())
+    }
+
+    fn next_of(&self, key: &str) -> Option<oneshot::Sender<Turn<S>>> {
+        self.0.lock().get_mut(key).and_then(Self::next)
+    }
+
+    /// Without one the line is closed: whoever comes next asks the store.
+    fn next_or_close(&self, key: &str) -> Option<oneshot::Sender<Turn<S>>> {
+        let mut lines = self.0.lock();
+        let next = lines.get_mut(key).and_then(Self::next);
+        if next.is_none() {
+            lines.remove(key);
+        }
+        next
+    }
+}
+
+impl<S: KeyStore> Drop for Asking<S> {
+    fn drop(&mut self) {
+        let Some((shared, key)) = self.0.take() else { return };
+        while let Some(next) = shared.lines.next_or_close(&key) {
+            let asking = Self(Some((Arc::clone(&shared), Arc::clone(&key))));
+            match next.send(Turn::Ask(asking)) {
+                Ok(()) => return,
+                // Gone in this moment. Here, and not by its drop: a long line of those would be as deep.
+                Err(Turn::Ask(mut asking)) => asking.0 = None,
+                Err(Turn::Hold(_)) => return,
+            }
+        }
+    }
+}
+
+/// Whom a hold may be passed on to, and how often.
+pub(super) struct Cohort<S: KeyStore> {
+    asking: Mutex<Option<Asking<S>>>,
+    last: S::Grant,
+    left: Mutex<u32>,
+    until: Instant,
+}
+
+impl<S: KeyStore> Cohort<S> {
+    /// Of so many passes, of which the first one is under way; none begins after `until`.
+    pub(super) fn new(asking: Asking<S>, last: S::Grant, passes: NonZeroU32, until: Instant) -> Self {
+        Self { asking: Mutex::new(Some(asking)), last, left: Mutex::new(passes.get() - 1), until }
+    }
+}
+
+impl<S: KeyStore> Hold<S> {
+    /// After the hold went back to the store.
+    pub(super) fn let_the_next_ask(&self) {
+        if let Some(cohort) = &self.cohort {
+            let asking = cohort.asking.lock().take();
+            drop(asking);
+        }
+    }
+}
+
+impl<S: KeyStore> KeyGuard<S> {
+    /// Gives the hold to the next one of this process, if there is one, and it may be passed on.
+    #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
+    pub(super) fn pass_on(&mut self) -> bool {
+        let Some(cohort) = &self.hold.cohort else { return false };
+        let half = Duration::from_millis(u64::from(self.hold.lease_ms)) / 2;
+        if self.hold.ownership.lock().guards() != 1 || cohort.until <= Instant::now() || self.remaining() < half {
+            return false;
+        }
+        let mut left = cohort.left.lock();
+        while 0 < *left {
+            let Some(next) = self.hold.shared.lines.next_of(&self.hold.key) else { return false };
+            *left -= 1;
+            let guard = Self { hold: Arc::clone(&self.hold), grant: S::pass(cohort.last, *left), shares: true };
+            match next.send(Turn::Hold(guard)) {
+                Ok(()) => {
+                    self.shares = false;
+                    return true;
+                }
+                Err(Turn::Hold(mut guard)) => guard.shares = false,
+                Err(Turn::Ask(_)) => return false,
+            }
+        }
+        false
+    }
+}
