@@ -27,6 +27,7 @@ const SEEDS: &str = "0..200000";
 const KILL_ROUNDS: &str = "300";
 const STOP_ROUNDS: &str = "1000";
 const HAND_OVERS: &str = "100000";
+const PARTITIONS: &str = "seconds=60 seed=7";
 /// Stores, how often the service is killed on each, and the seconds in which the bids come. A database bears fewer in a second.
 const MARKETS: [(&str, &str, &str); 3] = [("embedded", "10", "200"), ("postgres", "5", "400"), ("mariadb", "5", "400")];
 const MARKET_BIDS: &str = "1000000";
@@ -35,13 +36,14 @@ const MUTANTS: &str = "27.1.0";
 
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
 
-const PARTS: [Part; 18] = [
+const PARTS: [Part; 19] = [
     ("deny", "Dependencies: bans, licences, sources", deny),
     ("mutants", "Mutants of the rules", mutants),
     ("sim", "Simulator, two hundred thousand seeds", sim),
     ("kills", "kill -9 under load", kills),
     ("stops", "Holders that are stopped, and write too late", stops),
     ("faults", "Locks on a Redis that forgets, dies, is full, and throws clients out", faults),
+    ("partitions", "Locks over five servers through partitions, stops, kills and jumps of clocks", partitions),
     ("bench", "Coupons on this machine", bench),
     ("rooms", "Rooms on this machine", rooms),
     ("locks", "Locks on this machine", locks),
@@ -138,6 +140,13 @@ fn faults() -> Result<String, String> {
     let hand_overs = format!("FIRSTCOME_HANDOVERS={HAND_OVERS}");
     let test = ["cargo", "test", "--release", "-p", "firstcome", "--features", "redis", "--test", "faults"];
     shell::output("env", &[&["CI=true", hand_overs.as_str()], &test[..], &["--", "--nocapture"]].concat())
+}
+
+/// Needs root: each process is in a network of its own. Built as the gate has built it: no speed is measured.
+fn partitions() -> Result<String, String> {
+    let plan = format!("FIRSTCOME_PARTITIONS={PARTITIONS}");
+    let test = ["cargo", "test", "-p", "firstcome", "--features", "redis", "--test", "quorum"];
+    shell::output("env", &[&["CI=true", plan.as_str()], &test[..], &["partitions::", "--", "--nocapture"]].concat())
 }
 
 /// On a quiet machine: figures of a busy one only show how busy it is.

@@ -4,10 +4,12 @@ use crate::shell::{self, Outcome};
 use std::process::Command;
 
 /// Programs that tests start, and the Debian packages that hold them.
-const NEEDED: [(&str, &str); 8] = [
+const NEEDED: [(&str, &str); 10] = [
     ("cc", "build-essential"),
     ("strace", "strace"),
     ("unshare", "util-linux"),
+    ("ip", "iproute2"),
+    ("nft", "nftables"),
     ("redis-server", "redis-server"),
     ("initdb", "postgresql"),
     // The server alone: no service comes with it.

@@ -19,6 +19,7 @@ pub(crate) fn run() -> Outcome {
     }
     core_is_pure(&mut findings)?;
     invariants_are_listed(&mut findings)?;
+    guarantees_are_shown(&mut findings)?;
     for finding in &findings {
         println!("  {finding}");
     }
@@ -98,4 +99,47 @@ fn invariants_are_listed(findings: &mut Vec<String>) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// What is promised of locks, line by line.
+const GUARANTEES: &str = "docs/guarantees.md";
+
+/// Each promise names tests, and these are there: a promise whose test was renamed or went away is found.
+fn guarantees_are_shown(findings: &mut Vec<String>) -> Outcome {
+    let path = shell::root().join(GUARANTEES);
+    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut promises = false;
+    for (at, line) in text.lines().enumerate() {
+        // The head of such a table; it ends with the rows.
+        promises = line.starts_with('|') && (promises || line.ends_with("| shown by |"));
+        let is_row = promises && !line.ends_with("| shown by |") && !line.starts_with("|---");
+        if is_row && tests_of(line).next().is_none() {
+            findings.push(format!("{GUARANTEES}:{}: no test shows it", at + 1));
+        }
+        for (test, file) in tests_of(line) {
+            let source = fs::read_to_string(shell::root().join("docs").join(file)).unwrap_or_default();
+            if !source.contains(&format!("fn {test}(")) {
+                findings.push(format!("{GUARANTEES}:{}: no test {test} in {file}", at + 1));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The links of a line that name a test and its file.
+fn tests_of(line: &str) -> impl Iterator<Item = (&str, &str)> {
+    line.split("[`").skip(1).filter_map(|link| {
+        let (test, rest) = link.split_once("`](")?;
+        Some((test, rest.split_once(')')?.0))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn tests_are_read_from_their_links() {
+        let line = "| a | b | [`one`](../a.rs), [`two`](../b.rs) |";
+        assert_eq!(super::tests_of(line).collect::<Vec<_>>(), [("one", "../a.rs"), ("two", "../b.rs")]);
+        assert_eq!(super::tests_of("| a | `b` |").count(), 0);
+    }
 }

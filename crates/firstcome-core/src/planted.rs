@@ -71,6 +71,8 @@ pub enum Bug {
     LateGrantNotUndone,
     /// A grant is told though its fence is known to one node alone.
     FenceFromMinority,
+    /// What a primary answers counts though another stands in its place.
+    ReleasedOnDemoted,
 }
 
 impl Bug {
@@ -116,6 +118,9 @@ impl Bug {
         (Self::LateGrantNotUndone, "late grant not undone"),
         (Self::FenceFromMinority, "fence from a minority"),
     ];
+
+    /// Those of a server that is replaced, which the tests of the link to it must find.
+    pub const ON_REPLACED: [(Self, &'static str); 1] = [(Self::ReleasedOnDemoted, "released on a demoted primary")];
 }
 
 thread_local! {

@@ -52,6 +52,7 @@ pub const fn expected(bug: Bug) -> &'static str {
         Bug::MajorityEvenSplit | Bug::ValidityWithoutDrift | Bug::LateGrantNotUndone | Bug::FenceFromMinority => {
             "none: no quorum"
         }
+        Bug::ReleasedOnDemoted => "none: no server that is replaced",
     }
 }
 

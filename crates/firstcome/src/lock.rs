@@ -49,7 +49,7 @@ pub use layout::OpenRedis;
 pub use quorum::{QuorumGuard, QuorumLocks, QuorumRequest};
 
 #[cfg(feature = "redis")]
-pub use firstcome_store::redis::{Eviction, LinkOptions, NodeSet, OpenError, QuorumCounts, QuorumOptions};
+pub use firstcome_store::redis::{Eviction, LinkOptions, NodeSet, OpenError, QuorumCounts, QuorumOptions, ReplicaAck};
 
 use driver::Shared;
 use firstcome_store::core::id::{LockName, OwnerName};

@@ -107,9 +107,7 @@ macro_rules! each {
 /// What a store that does not open comes to.
 fn failure(error: OpenError) -> Failure {
     match error {
-        OpenError::Address { .. } | OpenError::Quorum { .. } | OpenError::ClusterLayout { .. } => {
-            Failure::Usage(error.into())
-        }
+        OpenError::Address { .. } | OpenError::Quorum { .. } => Failure::Usage(error.into()),
         OpenError::Unreachable { .. }
         | OpenError::NotRedis { .. }
         | OpenError::Denied { .. }

@@ -25,7 +25,7 @@
 //! A node writes a fence back only while it has the key of that very attempt. Grant 2 has a majority S2, in which each
 //! node has drawn a number above its counter; f2 is the greatest of them. Let X be in both.
 //! - If X drew for grant 2 after it covered grant 1, what it drew is above f1, and so is f2. **That is always so if
-//!   attempt 2 began after grant 1 was told**, whatever clocks do.
+//!   attempt 2 began after grant 1 was told**, whatever clocks do (but for the one case at the end).
 //! - Else X gave the key to grant 2, and had that of grant 1 later. In between the key of grant 2 went, by its time or a
 //!   release. If clocks run alike then attempt 2 was over before grant 1 was told. So fences grow in the order in which
 //!   grants are told. If X's clock jumped both may be told, in either order: then two believe that they hold the lock, and
@@ -44,6 +44,9 @@
 //! joining with too low a counter, that is, when `knowing` = n − majority + 1 nodes were asked that are all in U,
 //! which are too many; or when they were asked before grant 1 was told, and then it is not in S1: its vote from before
 //! it forgot would be older than the longest lease. So U stays outside S1 or is not added to, and S2 is never within U.
+//!
+//! This rests on the clock of a node that waits to vote, and on no other. If it jumps ahead by what is left of the wait, while
+//! a grant that rests on the node's forgotten vote is on its way, the node may vote with too low a counter.
 
 mod ending;
 mod joining;

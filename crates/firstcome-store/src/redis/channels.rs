@@ -36,6 +36,15 @@ enum Hearing {
     Off,
 }
 
+/// How the channels are spoken in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Voice {
+    /// To all of a server or a cluster.
+    Plain,
+    /// To the node of a cluster that has the slot of the channel, and its replicas.
+    Sharded,
+}
+
 /// A channel, as those see it who listen to it.
 struct Channel {
     /// One message is for one of them; if none waits at the moment, for the next.
@@ -66,10 +75,10 @@ pub(crate) struct Channels {
 
 impl Channels {
     /// Connects when somebody listens.
-    pub(crate) fn open(place: Place, options: &LinkOptions, counters: Arc<Counters>) -> Self {
+    pub(crate) fn open(place: Place, voice: Voice, options: &LinkOptions, counters: Arc<Counters>) -> Self {
         let shared = Arc::<Shared>::default();
         let (ping_interval, answer_timeout) = (options.ping_interval, options.answer_timeout);
-        let keeper = Keeper { place, shared: Arc::clone(&shared), counters, ping_interval, answer_timeout };
+        let keeper = Keeper { place, voice, shared: Arc::clone(&shared), counters, ping_interval, answer_timeout };
         let keeper = tokio::spawn(keeper.keep()).abort_handle();
         Self { shared, patience: options.connect_timeout + options.answer_timeout, keeper }
     }
@@ -180,11 +189,22 @@ impl Shared {
         }
     }
 
+    /// The server says that a channel is not heard any more. If nobody has asked for that, its slot has moved away: what is
+    /// still under way cannot be told from that word, so all is asked for anew.
+    fn left(&self, push: &PushInfo, lost: &Lost) {
+        let Some(Value::BulkString(name)) = push.data.first() else { return };
+        let Ok(name) = std::str::from_utf8(name) else { return };
+        if self.entries.lock().get(name).is_some_and(|entry| entry.hearing == Hearing::On) {
+            lost.declare();
+        }
+    }
+
     /// What comes unasked. Runs where the connection is read, so it never waits.
     fn hear(&self, push: &PushInfo, lost: &Lost, counters: &Counters) {
         match push.kind {
-            PushKind::Message => {}
+            PushKind::Message | PushKind::SMessage => {}
             PushKind::Disconnection => return lost.declare(),
+            PushKind::SUnsubscribe => return self.left(push, lost),
             _ => return,
         }
         counters.pushes.fetch_add(1, Ordering::Relaxed);
@@ -203,6 +223,7 @@ impl Shared {
 /// The task that has the connection.
 struct Keeper {
     place: Place,
+    voice: Voice,
     shared: Arc<Shared>,
     counters: Arc<Counters>,
     ping_interval: Duration,
@@ -273,6 +294,9 @@ impl Keeper {
 
     /// Says what is wanted and what is not. Whether the server has confirmed it.
     async fn follow(&self, wire: &Wire, wanted: &[Box<str>], unwanted: &[Box<str>]) -> bool {
+        if self.voice == Voice::Sharded {
+            return self.follow_shards(wire, wanted, unwanted).await;
+        }
         let mut connection = wire.connection();
         // What was left and is wanted again comes in this order too: it was forgotten, and is new.
         if !unwanted.is_empty() && self.in_time(connection.unsubscribe(names(unwanted))).await.is_none() {
@@ -283,6 +307,23 @@ impl Keeper {
                 return false;
             }
             self.shared.hears(wanted);
+        }
+        true
+    }
+
+    /// The same of channels that may be at another node by now: then the server says so, and it is tried again later, while
+    /// those who listen ask as if they did not.
+    async fn follow_shards(&self, wire: &Wire, wanted: &[Box<str>], unwanted: &[Box<str>]) -> bool {
+        for (what, names) in [("SUNSUBSCRIBE", unwanted), ("SSUBSCRIBE", wanted)] {
+            for name in names {
+                let mut connection = wire.connection();
+                let mut command = redis::cmd(what);
+                command.arg(name.as_ref());
+                let Some(answer) = self.in_time(connection.send_packed_command(&command)).await else { return false };
+                if what == "SSUBSCRIBE" && answer.extract_error().is_ok() {
+                    self.shared.hears(std::slice::from_ref(name));
+                }
+            }
         }
         true
     }

@@ -46,6 +46,15 @@ pub(crate) struct Terms {
     pub(crate) counters: Arc<Counters>,
 }
 
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Purpose {
+    /// Commands.
+    Commands,
+    /// Those that replicas must acknowledge, which hold up whatever is behind them.
+    Acknowledged,
+}
+
 /// A cluster, with a connection for commands to each of its masters.
 pub(crate) struct Cluster {
     map: watch::Receiver<Arc<SlotMap>>,
@@ -55,7 +64,7 @@ pub(crate) struct Cluster {
 }
 
 struct Lines {
-    of: BTreeMap<Host, Line>,
+    of: BTreeMap<(Purpose, Host), Line>,
     /// The map by which they were last cleared up.
     map: Arc<SlotMap>,
 }
@@ -70,9 +79,10 @@ impl Cluster {
             let (eviction, counters) = (terms.eviction, Arc::clone(&terms.counters));
             opening.spawn(async move {
                 match Line::open(place.clone(), eviction, Arc::clone(&counters)).await {
-                    Err(error) if !error.is_verdict() => Ok((host, Line::start(place, eviction, counters))),
-                    opened => opened.map(|line| (host, line)),
+                    Err(error) if !error.is_verdict() => Ok(Line::start(place, eviction, counters)),
+                    opened => opened,
                 }
+                .map(|line| ((Purpose::Commands, host), line))
             });
         }
         let of = opening.join_all().await.into_iter().collect::<Result<_, _>>()?;
@@ -88,6 +98,7 @@ impl Cluster {
     pub(crate) async fn at<T, F: Future<Output = Result<T, LinkError>>>(
         &self,
         key: Option<&[u8]>,
+        purpose: Purpose,
         run: impl Fn(Arc<CommandWire>, Put) -> F,
     ) -> Result<T, LinkError> {
         let slot = key.map_or(0, slot_of);
@@ -96,11 +107,11 @@ impl Cluster {
         loop {
             let (host, up, put) = match sent_on.take() {
                 Some((host, put)) => {
-                    let line = self.line(&host)?;
+                    let line = self.line(purpose, &host)?;
                     (host, line.wait(self.terms.times.connect).await?, put)
                 }
                 None => {
-                    let (host, up) = self.at_slot(slot).await?;
+                    let (host, up) = self.at_slot(purpose, slot).await?;
                     (host, up, Put::Plain)
                 }
             };
@@ -136,12 +147,12 @@ impl Cluster {
     }
 
     /// Who has a slot, and the connection there. Nothing waits while there is one. Another map may name another.
-    async fn at_slot(&self, slot: u16) -> Result<(Host, Arc<CommandWire>), LinkError> {
+    async fn at_slot(&self, purpose: Purpose, slot: u16) -> Result<(Host, Arc<CommandWire>), LinkError> {
         // The map is let go before a line is looked for: whoever looks at it twice at a time can lock himself out.
         let now = || {
             let map = Arc::clone(&self.map.borrow());
             let host = map.master(slot).cloned()?;
-            let line = self.line(&host).ok()?;
+            let line = self.line(purpose, &host).ok()?;
             Some((host, line))
         };
         let found = now();
@@ -181,33 +192,41 @@ impl Cluster {
     }
 
     /// The connection to a node, which is begun if there is none. Those to nodes that are no masters any more end.
-    fn line(&self, host: &Host) -> Result<Line, LinkError> {
+    fn line(&self, purpose: Purpose, host: &Host) -> Result<Line, LinkError> {
         let mut lines = self.lines.lock();
         let map = self.map.borrow();
         if !Arc::ptr_eq(&lines.map, &map) {
             lines.map = Arc::clone(&map);
-            lines.of.retain(|host, _| map.masters().contains(host));
+            lines.of.retain(|(_, host), _| map.masters().contains(host));
         }
-        if let Some(line) = lines.of.get(host) {
+        let key = (purpose, host.clone());
+        if let Some(line) = lines.of.get(&key) {
             return Ok(line.clone());
         }
         let Terms { eviction, counters, .. } = &self.terms;
         let door = self.terms.door(host).map_err(OpenError::into_unavailable)?;
         let line = Line::start(Place::Node(Arc::new(door)), *eviction, Arc::clone(counters));
-        lines.of.insert(host.clone(), line.clone());
+        lines.of.insert(key, line.clone());
         Ok(line)
     }
 
     /// The connection to whichever node has a key, if there is one at the moment.
     pub(crate) fn up(&self, key: &[u8]) -> Option<Arc<CommandWire>> {
         let host = self.map.borrow().master(slot_of(key)).cloned()?;
-        self.line(&host).ok()?.up()
+        self.line(Purpose::Commands, &host).ok()?.up()
+    }
+
+    /// Which node has a key.
+    pub(crate) fn home_of(&self, key: &[u8]) -> Option<(Host, Place)> {
+        let host = self.map.borrow().master(slot_of(key)).cloned()?;
+        let door = self.terms.door(&host).ok()?;
+        Some((host, Place::Node(Arc::new(door))))
     }
 
     /// The lines to all masters.
     pub(crate) fn masters(&self) -> Result<Vec<Line>, LinkError> {
         let hosts = self.map.borrow().masters().to_vec();
-        hosts.iter().map(|host| self.line(host)).collect()
+        hosts.iter().map(|host| self.line(Purpose::Commands, host)).collect()
     }
 }
 

@@ -209,12 +209,6 @@ pub enum OpenError {
     /// It is part of a cluster, and the address is that of one server.
     #[error("the server is part of a cluster; write its address as redis+cluster://host[:port],…")]
     Cluster,
-    /// The address is that of a cluster, and the layout is not kept in one.
-    #[error("locks in the layout of {layout} are not kept in a cluster; name one server, or its sentinels")]
-    ClusterLayout {
-        /// Whose layout.
-        layout: &'static str,
-    },
     /// It is no part of a cluster, and the address is that of one.
     #[error("the server at {address} is no part of a cluster; write its address as redis://host[:port]")]
     NotCluster {

@@ -161,7 +161,8 @@ impl Ear {
         };
         tokio::select! {
             () = wire.lost().wait() => {}
-            () = self.place.is_left(door) => {}
+            // Others may have asked over it.
+            () = self.place.is_left(door) => wire.lost().leave(),
             () = beat => {}
         }
     }

@@ -1,6 +1,7 @@
 //! A connection for commands, which is made again whenever it is lost.
 
-use super::error::{LinkError, OpenError, READ_ONLY};
+use super::acknowledge::Batches;
+use super::error::{LinkError, OpenError};
 use super::link::Counters;
 use super::preflight::{self, Eviction, Run};
 use super::route::Place;
@@ -23,6 +24,8 @@ pub(crate) struct CommandWire {
     pub(crate) address: Box<str>,
     /// How many answers came over it.
     answered: AtomicU64,
+    /// What is to be acknowledged by replicas.
+    pub(crate) batches: Batches,
 }
 
 /// How a command is put to a node of a cluster.
@@ -36,7 +39,8 @@ pub(crate) enum Put {
 
 impl CommandWire {
     pub(crate) fn new(wire: Wire, run: Run, door: &Door) -> Arc<Self> {
-        Arc::new(Self { wire, run, address: door.address().into(), answered: AtomicU64::new(0) })
+        let (address, answered) = (door.address().into(), AtomicU64::new(0));
+        Arc::new(Self { wire, run, address, answered, batches: Batches::default() })
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -58,13 +62,7 @@ impl CommandWire {
         match timeout(answer_timeout, unconstrained(self.send(command, put))).await {
             Ok(Ok(value)) => {
                 self.answered.fetch_add(1, Ordering::Relaxed);
-                let answer = value.extract_error().map_err(LinkError::from);
-                // A primary that has become a replica keeps its connections. A new one finds out, and where the name of
-                // the server leads by now. Who still waits for an answer over the old one gets it.
-                if matches!(&answer, Err(LinkError::Unavailable { code, .. }) if code == READ_ONLY) {
-                    self.wire.lost().declare();
-                }
-                answer
+                self.judged(value)
             }
             Ok(Err(error)) => {
                 let error = LinkError::from(error);
@@ -213,7 +211,7 @@ async fn keep_up(
                 let lasted = Stopwatch::start();
                 tokio::select! {
                     () = lost.wait() => {}
-                    () = place.is_left(&door) => lost.declare(),
+                    () = place.is_left(&door) => lost.leave(),
                 }
                 backoff.lasted(lasted.elapsed());
                 state.send_replace(State::Down(LinkError::not_connected("the connection was lost")));

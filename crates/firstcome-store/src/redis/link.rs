@@ -1,7 +1,8 @@
 //! The link: connections for commands, each made again whenever it is lost.
 
-use super::address::Address;
-use super::cluster::{AnyNode, Cluster, Terms};
+use super::acknowledge::{Needs, ReplicaAck};
+use super::address::{Address, Credentials, Host};
+use super::cluster::{AnyNode, Cluster, Purpose, Terms};
 use super::error::{LinkError, OpenError};
 use super::facts::ServerFacts;
 use super::inbox::Inbox;
@@ -33,6 +34,10 @@ pub struct LinkOptions {
     pub ping_interval: Duration,
     /// What to do with a server that throws keys away when its memory is full.
     pub allow_eviction: Eviction,
+    /// How many replicas must have what a lock rests on before it is told; see [`ReplicaAck`] and
+    /// [`Link::invoke_acknowledged`]. One connection more, in a cluster to each master that is asked. Without it nothing more is
+    /// sent. Locks over several servers and coupons do not heed it.
+    pub replica_ack: Option<ReplicaAck>,
 }
 
 impl Default for LinkOptions {
@@ -44,6 +49,7 @@ impl Default for LinkOptions {
             answer_timeout: second,
             ping_interval: second,
             allow_eviction: Eviction::default(),
+            replica_ack: None,
         }
     }
 }
@@ -52,7 +58,8 @@ impl Default for LinkOptions {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
     /// Commands handed over, with those that loaded a script, those that had to be given again after it or to another node,
-    /// and the second copies of what went [beside](Link::invoke_beside) them. Without what keeps the connections: `INFO`,
+    /// the second copies of what went [beside](Link::invoke_beside) them, and each question who has
+    /// [what was written](Link::invoke_acknowledged). Without what keeps the connections: `INFO`,
     /// `SUBSCRIBE`, `PING`, `CLUSTER`, `SENTINEL`.
     pub requests: u64,
     /// Messages that came into the inbox.
@@ -82,6 +89,7 @@ struct Shared {
     route: Route,
     counters: Arc<Counters>,
     times: Times,
+    replica_ack: Option<ReplicaAck>,
 }
 
 /// Who has the keys.
@@ -90,6 +98,8 @@ enum Route {
     One {
         line: Line,
         beside: watch::Receiver<Option<Arc<CommandWire>>>,
+        /// What replicas must acknowledge goes this way.
+        acknowledged: Option<Line>,
     },
     Cluster(Cluster),
 }
@@ -102,7 +112,9 @@ enum Lane<'a> {
     /// That of the inbox, or the other one while there is none.
     Beside(&'a Line),
     /// This one, to a node of a cluster.
-    Node(&'a CommandWire, Put),
+    Node(&'a Arc<CommandWire>, Put),
+    /// The same, and replicas must have what it wrote.
+    Acknowledged(&'a Arc<CommandWire>, Put, Needs<'a>),
 }
 
 /// Without an answer for so long, or for a quarter of the time-out for an answer if that is shorter, what goes beside the
@@ -127,32 +139,56 @@ impl Link {
     /// again each time.
     pub async fn open(url: &str, inbox: &str, options: LinkOptions) -> Result<(Self, Inbox), OpenError> {
         let times = times_of(&options);
-        if let Address::Cluster { seeds, credentials } = Address::read(url)? {
-            let (eviction, counters) = (options.allow_eviction, Arc::new(Counters::default()));
-            let terms = Terms { credentials, times, eviction, counters: Arc::clone(&counters) };
-            let (cluster, nodes) = Cluster::open(seeds, terms).await?;
-            let inbox = open_anywhere(nodes, inbox, &options, &counters).await?;
-            let shared = Shared { route: Route::Cluster(cluster), counters, times };
-            return Ok((Self { shared: Arc::new(shared) }, inbox));
+        let address = Address::read(url)?;
+        if let Address::Cluster { seeds, credentials } = address {
+            let (link, nodes) = Self::open_cluster(seeds, credentials, &options).await?;
+            let inbox = open_anywhere(nodes, inbox, &options, &link.shared.counters).await?;
+            return Ok((link, inbox));
         }
-        let Alone { line, place, counters } = Alone::open(url, "this library", &options).await?;
+        let Alone { line, acknowledged, place, counters } = Alone::open(address, &options).await?;
         let (inbox, beside) = Inbox::open(place, inbox, &options, Arc::clone(&counters)).await?;
-        let shared = Shared { route: Route::One { line, beside }, counters, times };
+        let route = Route::One { line, beside, acknowledged };
+        let shared = Shared { route, counters, times, replica_ack: options.replica_ack };
         Ok((Self { shared: Arc::new(shared) }, inbox))
     }
 
-    /// The same without an inbox, to one server or the primary of several; with where that is, for further connections.
-    /// Whoever keeps a layout that lives on one server only says whose it is.
-    pub(crate) async fn open_alone(
-        url: &str,
-        layout: &'static str,
+    async fn open_cluster(
+        seeds: Vec<Host>,
+        credentials: Credentials,
         options: &LinkOptions,
-    ) -> Result<(Self, Place, Arc<Counters>), OpenError> {
-        let Alone { line, place, counters } = Alone::open(url, layout, options).await?;
+    ) -> Result<(Self, Arc<AnyNode>), OpenError> {
+        let (times, eviction, counters) = (times_of(options), options.allow_eviction, Arc::new(Counters::default()));
+        let terms = Terms { credentials, times, eviction, counters: Arc::clone(&counters) };
+        let (cluster, nodes) = Cluster::open(seeds, terms).await?;
+        let shared = Shared { route: Route::Cluster(cluster), counters, times, replica_ack: options.replica_ack };
+        Ok((Self { shared: Arc::new(shared) }, nodes))
+    }
+
+    /// The same without an inbox; with where one may listen: at the one server, or at any node of a cluster.
+    pub(crate) async fn open_deaf(url: &str, options: &LinkOptions) -> Result<(Self, Place), OpenError> {
+        let address = Address::read(url)?;
+        if let Address::Cluster { seeds, credentials } = address {
+            let (link, nodes) = Self::open_cluster(seeds, credentials, options).await?;
+            return Ok((link, Place::AnyNode(nodes)));
+        }
+        let Alone { line, acknowledged, place, counters } = Alone::open(address, options).await?;
         let (_, beside) = watch::channel(None);
-        let route = Route::One { line, beside };
-        let shared = Shared { route, counters: Arc::clone(&counters), times: times_of(options) };
-        Ok((Self { shared: Arc::new(shared) }, place, counters))
+        let route = Route::One { line, beside, acknowledged };
+        let shared = Shared { route, counters, times: times_of(options), replica_ack: options.replica_ack };
+        Ok((Self { shared: Arc::new(shared) }, place))
+    }
+
+    /// Which node of a cluster has a key, or the channel of that name, as far as is known; `None` of a single server.
+    pub(crate) fn home_of(&self, key: &[u8]) -> Option<(Host, Place)> {
+        match &self.shared.route {
+            Route::One { .. } => None,
+            Route::Cluster(cluster) => cluster.home_of(key),
+        }
+    }
+
+    /// What counts what this link does.
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.shared.counters)
     }
 
     /// [`Self::invoke`] with keys and arguments that are there already.
@@ -177,9 +213,44 @@ impl Link {
             Route::One { line, .. } => self.invoke_over(Lane::Line(line), invocation).await,
             Route::Cluster(cluster) => {
                 let run = async |up: Arc<CommandWire>, put| self.invoke_over(Lane::Node(&up, put), invocation).await;
-                cluster.at(invocation.first_key(), run).await
+                cluster.at(invocation.first_key(), Purpose::Commands, run).await
             }
         }
+    }
+
+    /// [`Self::invoke`], and of the answers that `which` names so many replicas must have what the script wrote as
+    /// [`LinkOptions::replica_ack`] says; with fewer of them in time such an answer is [`LinkError::Unknown`]: it stands with
+    /// the primary, and may be lost with it. Other answers do not wait for replicas, unless they stand behind one that does. Without
+    /// that option it is
+    /// [`Self::invoke`]. A script that answers what it found must write all the same: what waits is what it wrote.
+    ///
+    /// One command more, which those share that come at the same time. Takes longer than [`Self::invoke`] by twice the time
+    /// that replicas have, and once that for an answer. Dropping the future leaves the script run or not run.
+    pub async fn invoke_acknowledged(
+        &self,
+        invocation: &Invocation,
+        which: impl Fn(&Value) -> bool + Send + Sync,
+    ) -> Result<Value, LinkError> {
+        let Some(ack) = self.shared.replica_ack else { return self.invoke(invocation).await };
+        let needs = Needs { ack, which: &which };
+        match &self.shared.route {
+            Route::One { acknowledged, line, .. } => {
+                let line = acknowledged.as_ref().unwrap_or(line);
+                let up = line.wait(self.shared.times.connect).await?;
+                self.invoke_over(Lane::Acknowledged(&up, Put::Plain, needs), invocation).await
+            }
+            Route::Cluster(cluster) => {
+                let run = async |up: Arc<CommandWire>, put| {
+                    self.invoke_over(Lane::Acknowledged(&up, put, needs), invocation).await
+                };
+                cluster.at(invocation.first_key(), Purpose::Acknowledged, run).await
+            }
+        }
+    }
+
+    /// Whether replicas must have what a lock rests on.
+    pub(crate) fn needs_replicas(&self) -> bool {
+        self.shared.replica_ack.is_some()
     }
 
     /// Runs a script that is made for the run of the server that gets it: it is told which one it speaks to, and cannot be
@@ -244,7 +315,12 @@ impl Link {
             Err(error) if error.is_no_script() => {}
             answer => return answer,
         }
-        match self.ask(lane, &script.loading()).await {
+        // That a script is known is nothing that may not be lost.
+        let plain = match lane {
+            Lane::Acknowledged(up, _, _) => Lane::Node(up, Put::Plain),
+            other => other,
+        };
+        match self.ask(plain, &script.loading()).await {
             // Whatever became of loading it: nobody has asked to run it yet.
             Err(LinkError::Unknown { says }) => {
                 return Err(LinkError::not_connected(format!("while the script was being loaded: {says}")));
@@ -345,6 +421,9 @@ impl Link {
         let Shared { counters, times, .. } = &*self.shared;
         let line = match lane {
             Lane::Node(up, put) => return up.ask(command, put, times.answer, counters).await,
+            Lane::Acknowledged(up, put, needs) => {
+                return up.ask_acknowledged(command, put, needs, *times, counters).await;
+            }
             Lane::Beside(line) => match self.beside() {
                 Some(up) => return up.ask(command, Put::Plain, times.answer, counters).await,
                 None => line,
@@ -368,24 +447,32 @@ const fn times_of(options: &LinkOptions) -> Times {
 /// A connection to a server that has all keys, and where that is.
 struct Alone {
     line: Line,
+    acknowledged: Option<Line>,
     place: Place,
     counters: Arc<Counters>,
 }
 
 impl Alone {
-    async fn open(url: &str, layout: &'static str, options: &LinkOptions) -> Result<Self, OpenError> {
+    async fn open(address: Address, options: &LinkOptions) -> Result<Self, OpenError> {
         let times = times_of(options);
-        let place = match Address::read(url)? {
+        let place = match address {
             Address::Server(url) => Place::Server(Arc::new(Door::new(&url, times)?)),
             Address::Primary { sentinels, name, to_sentinels, to_servers } => {
                 let interval = options.ping_interval;
                 Place::Primary(Sentinels::open(&sentinels, &name, &to_sentinels, to_servers, times, interval).await?)
             }
-            Address::Cluster { .. } => return Err(OpenError::ClusterLayout { layout }),
+            Address::Cluster { .. } => {
+                return Err(OpenError::Address { says: "a cluster is more than one server".to_owned() });
+            }
         };
         let counters = Arc::new(Counters::default());
-        let line = Line::open(place.clone(), options.allow_eviction, Arc::clone(&counters)).await?;
-        Ok(Self { line, place, counters })
+        let open = || Line::open(place.clone(), options.allow_eviction, Arc::clone(&counters));
+        let line = open().await?;
+        let acknowledged = match options.replica_ack {
+            Some(_) => Some(open().await?),
+            None => None,
+        };
+        Ok(Self { line, acknowledged, place, counters })
     }
 }
 

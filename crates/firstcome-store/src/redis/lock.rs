@@ -25,7 +25,8 @@ use firstcome_core::lock::{
 use parking_lot::Mutex;
 use redis::Value;
 use std::fmt;
-use tokio::task::JoinHandle;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// How much longer than its lease a hold's key stays: longer than its line does, for which it stands.
 const HOLD_MS: u64 = 7_260_000;
@@ -45,18 +46,26 @@ static VIEW: Script = script!("names", "rules", "view");
 /// Locks on Redis or Valkey, as one process sees them: two connections for any number of locks and waiters, in a cluster one
 /// and one to each master.
 ///
-/// A primary that is replaced may take grants with it that it has told: two may then hold one lock, and if the clock of the
-/// new one is behind, the later fence is the lower one. While a slot of a cluster moves, steps on its locks may end as
-/// [`StoreError::Unknown`].
+/// A primary that is replaced may take grants with it that it has told: two may then hold one lock. Fences follow the server's
+/// clock, so the later fence is the higher one all the same, unless the clock of the new one is behind by more than that took.
+/// While a slot of a cluster moves, steps on its locks may end as [`StoreError::Unknown`].
+///
+/// With [`LinkOptions::replica_ack`] grants and renewals are told when replicas have them: an answer that stands for one comes
+/// then, or is [`StoreError::Unknown`]; what a push or a heartbeat shows is pushed then, for one command more. Each takes its
+/// share of a `WAIT`. Renewals go with acquires then, and not beside them.
 pub struct RedisLocks {
     link: Link,
     client: ClientId,
     ears: Mutex<Ears>,
+    withheld: mpsc::Sender<Push>,
 }
+
+/// Grants that wait to be confirmed; whatever is too much is shown again by the next heartbeat.
+const WITHHELD: usize = 4_096;
 
 enum Ears {
     /// Nobody listens yet.
-    Idle(Inbox),
+    Idle(Heard),
     Listening(JoinHandle<()>),
     Closed,
 }
@@ -65,7 +74,21 @@ impl RedisLocks {
     /// Connects and looks whether the server will do. `client` must be unlike that of any other process.
     pub async fn open(url: &str, client: ClientId, options: LinkOptions) -> Result<Self, OpenError> {
         let (link, inbox) = Link::open(url, &format!("fc:inbox:{:016x}", client.0), options).await?;
-        Ok(Self { link, client, ears: Mutex::new(Ears::Idle(inbox)) })
+        let (withheld, shown) = mpsc::channel(WITHHELD);
+        let heard = Heard { events: inbox, withheld: shown };
+        Ok(Self { link, client, ears: Mutex::new(Ears::Idle(heard)), withheld })
+    }
+
+    /// Takes grants out of what a heartbeat says: who lives is told at once, and who has a lock when replicas know it.
+    fn withhold(&self, step: &Step, said: &mut Said) {
+        if let (Step::Beat { names, .. }, Said::Beaten { looked, .. }) = (step, said) {
+            for (name, (grant, _)) in names.iter().zip(looked) {
+                if let Some(grant) = grant.take() {
+                    // Full, or nobody listens.
+                    let _ = self.withheld.try_send(Push { name: name.clone(), grant });
+                }
+            }
+        }
     }
 
     /// The link to the server, for figures.
@@ -78,11 +101,17 @@ impl LockStore for RedisLocks {
     async fn take(&self, step: Step) -> Result<Answer, StoreError> {
         let run = run_of(&step);
         let value = match &step {
-            Step::Acquire { .. } | Step::Release { .. } => self.link.invoke(&run).await?,
+            Step::Acquire { .. } => self.link.invoke_acknowledged(&run, is_grant).await?,
+            Step::Release { .. } => self.link.invoke(&run).await?,
+            Step::Renew { .. } if self.link.needs_replicas() => self.link.invoke_acknowledged(&run, is_renewed).await?,
             Step::Renew { .. } | Step::Beat { .. } => self.link.invoke_beside(&run).await?,
         };
         // An answer that cannot be read may still stand for a step that was taken.
-        answer(&step, value).ok_or(StoreError::Unknown)
+        let mut answer = answer(&step, value).ok_or(StoreError::Unknown)?;
+        if self.link.needs_replicas() {
+            self.withhold(&step, &mut answer.said);
+        }
+        Ok(answer)
     }
 
     async fn view(&self, name: &LockName) -> Result<LockSeen, StoreError> {
@@ -95,7 +124,7 @@ impl LockStore for RedisLocks {
         assert_eq!(client, self.client, "a link is of one process");
         let mut ears = self.ears.lock();
         *ears = match std::mem::replace(&mut *ears, Ears::Closed) {
-            Ears::Idle(events) => Ears::Listening(tokio::spawn(listen(events, client, inbox))),
+            Ears::Idle(heard) => Ears::Listening(tokio::spawn(listen(heard, client, inbox, self.link.clone()))),
             other => other,
         };
     }
@@ -114,16 +143,63 @@ impl Drop for RedisLocks {
     }
 }
 
-async fn listen(mut events: Inbox, client: ClientId, inbox: LockInbox) {
+/// Whether an acquire has the lock.
+fn is_grant(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => matches!(items.get(1), Some(Value::BulkString(said)) if said == b"G"),
+        _ => true,
+    }
+}
+
+/// Whether renewals have renewed anything.
+fn is_renewed(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => match items.get(1) {
+            Some(Value::Array(ends)) => ends.iter().any(|end| *end != Value::Int(0)),
+            _ => true,
+        },
+        _ => true,
+    }
+}
+
+/// Whoever gave the lock up made the grant, over another connection, and did not wait for replicas: that is for whoever has
+/// the lock now to do. A heartbeat shows whether the grant stands, and writes, so that replicas that have that have the grant.
+/// A grant that cannot be confirmed is shown by the next heartbeat, and ends after its claim window.
+async fn confirmed(link: Link, push: Push) -> Option<Push> {
+    let Push { name, grant } = push;
+    let (bucket, client) = (bucket_of(&name), grant.request.client);
+    let beat = Step::Beat { bucket, client, names: vec![name.clone()] };
+    let value = link.invoke_acknowledged(&run_of(&beat), |_| true).await.ok()?;
+    let Said::Beaten { looked, .. } = answer(&beat, value)?.said else { return None };
+    let stands = looked.into_iter().next()?.0.filter(|stands| stands.request == grant.request)?;
+    Some(Push { name, grant: stands })
+}
+
+/// What a store hears.
+struct Heard {
+    events: Inbox,
+    /// Grants that an answer showed, of which replicas may not know.
+    withheld: mpsc::Receiver<Push>,
+}
+
+async fn listen(heard: Heard, client: ClientId, inbox: LockInbox, link: Link) {
+    let Heard { mut events, mut withheld } = heard;
+    let mut confirming = JoinSet::new();
     loop {
-        match events.next().await {
-            InboxEvent::Message(message) => {
-                if let Some(push) = push_of(&message, client) {
-                    inbox(LockEvent::Push(push));
-                }
-            }
-            InboxEvent::Connected => inbox(LockEvent::MayHaveMissed),
-            InboxEvent::Disconnected => {}
+        tokio::select! {
+            event = events.next() => match event {
+                InboxEvent::Message(message) => match push_of(&message, client) {
+                    Some(push) if link.needs_replicas() => drop(confirming.spawn(confirmed(link.clone(), push))),
+                    Some(push) => inbox(LockEvent::Push(push)),
+                    None => {}
+                },
+                InboxEvent::Connected => inbox(LockEvent::MayHaveMissed),
+                InboxEvent::Disconnected => {}
+            },
+            Some(push) = withheld.recv() => drop(confirming.spawn(confirmed(link.clone(), push))),
+            Some(done) = confirming.join_next() => if let Ok(Some(push)) = done {
+                inbox(LockEvent::Push(push));
+            },
         }
     }
 }

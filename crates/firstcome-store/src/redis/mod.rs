@@ -38,6 +38,7 @@
 //!   and so is one with several of which any is not there at all. One that touches a key that is not there and that it was
 //!   not given, or one that it has deleted, is [refused](LinkError::Refused) half way.
 
+mod acknowledge;
 mod address;
 mod channels;
 mod cluster;
@@ -57,6 +58,7 @@ mod single_key;
 mod slots;
 mod wire;
 
+pub use acknowledge::ReplicaAck;
 pub use channels::Listener;
 pub use error::{LinkError, OpenError};
 pub use facts::{Fsync, Role, ServerFacts};

@@ -166,7 +166,8 @@ struct Shared {
 /// # What it does not
 /// - A majority that is away: nobody gets a lock. A majority that has forgotten: nobody gets one for `rejoin_after`.
 /// - Clocks of servers that jump, or run apart by more than 1 %: two may believe that they have the lock. Fences grow all the
-///   same in the order in which grants follow each other, so what checks them refuses the one that is behind.
+///   same in the order in which grants follow each other, so what checks them refuses the one that is behind: unless the clock
+///   that jumps ahead is that of a server which has forgotten, and waits to vote.
 /// - A server that says it wrote and has not. Servers need `maxmemory-policy noeviction` (looked at), and no replica may take
 ///   the place of one without a restart.
 pub struct QuorumStore {

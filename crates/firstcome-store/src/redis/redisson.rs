@@ -6,15 +6,20 @@
 //! A hold is never counted up by being taken, as Redisson's script would: a try that is repeated because its answer was
 //! lost would count twice. How many times over it is held is written down as such ([`KeyStore::count`]).
 
-use super::channels::{Channels, Listener};
-use super::{Counts, Invocation, Link, LinkOptions, OpenError, Script};
+use super::address::Host;
+use super::channels::{Channels, Listener, Voice};
+use super::route::Place;
+use super::{Counts, Invocation, Link, LinkError, LinkOptions, OpenError, Script, Version};
 use crate::edge::draw_secret;
 use crate::error::StoreError;
 use crate::key::{KeyStore, Tried};
+use parking_lot::Mutex;
 use redis::Value;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A repeat after a lost answer finds its own field, and has the lock. The key may hold something that is no hash, such as
@@ -45,12 +50,23 @@ redis.call('PUBLISH', ARGV[2], '0')
 return 1",
 );
 
+/// The same in a cluster that has channels of its slots. A name whose channel is not in its slot is given back all the same.
+static RELEASE_SHARDED: Script = Script::new(
+    "if redis.pcall('HEXISTS', KEYS[1], ARGV[1]) ~= 1 then return 0 end
+redis.call('DEL', KEYS[1])
+redis.pcall('SPUBLISH', ARGV[2], '0')
+return 1",
+);
+
+/// The version in which clusters got channels of their slots, from which on Redisson uses them.
+const SHARDED: Version = Version { major: 7, minor: 0, patch: 0 };
+
 /// What [`TAKE`] answers for a lock that is taken, besides what `PTTL` can say.
 const TAKEN: i64 = -3;
 
-/// Locks as Redisson 4.7 keeps its `RLock`, on one server or the primary that sentinels name: whoever uses the same name
-/// there excludes, and is excluded by, us; each acquisition of ours is one more thread to it. One connection for commands,
-/// and one to listen while anybody waits, for whatever and however many.
+/// Locks as Redisson 4.7 keeps its `RLock`, on one server, the primary that sentinels name, or a cluster: whoever uses the same
+/// name there excludes, and is excluded by, us; each acquisition of ours is one more thread to it. One connection for commands,
+/// and one to listen while anybody waits, for whatever and however many; in a cluster as many to each master that is asked.
 ///
 /// # Promises
 /// - Messages both ways: a release of ours wakes one waiter of each client of Redisson, and the other way round.
@@ -61,11 +77,20 @@ const TAKEN: i64 = -3;
 /// - An order: whoever is told races with all others. A fence: that of `RFencedLock` is not drawn, since a lock that is
 ///   taken without it would stand beside a fence of before. Where either matters, use [`super::RedisLocks`].
 /// - That a hold lasts. It ends when the server loses the key: with its lease, with a failover, and with `forceUnlock`.
-/// - Clusters: there Redisson speaks in sharded channels. They are refused when the locks are opened.
+/// - Waking each other while a slot of a cluster moves: who waits then asks again after the usual pauses, until he has the lock.
+///   Nor for a name with a `{` and no `}` behind it in a cluster of Redis 7: its channel is in another slot.
 pub struct Redisson {
     link: Link,
-    channels: Channels,
+    ears: Ears,
     client: Client,
+}
+
+/// Where messages are heard.
+enum Ears {
+    /// At one place.
+    One(Channels),
+    /// At the node that has the lock.
+    EachNode { nodes: Mutex<BTreeMap<Host, Arc<Channels>>>, options: LinkOptions },
 }
 
 /// This client as a UUID.
@@ -116,14 +141,39 @@ fn channel_of(key: &str) -> String {
     }
 }
 
+/// Whether all masters are new enough for channels of slots.
+async fn has_sharded_channels(link: &Link) -> Result<bool, OpenError> {
+    let unreachable =
+        |error: LinkError| OpenError::Unreachable { address: "the cluster".to_owned(), says: error.to_string() };
+    let servers = link.servers().await.map_err(unreachable)?;
+    Ok(servers.iter().all(|server| server.version.is_some_and(|version| SHARDED <= version)))
+}
+
 impl Redisson {
     /// Connects and looks whether the server will do. Within a Tokio runtime with IO and time.
     ///
-    /// Fails with [`OpenError::ClusterLayout`] if the address is that of a cluster, and as [`Link::open`] does.
+    /// In a cluster older than 7.0 it speaks and listens as Redisson does there, over all nodes. Fails as [`Link::open`] does.
     pub async fn open(url: &str, options: LinkOptions) -> Result<Self, OpenError> {
         let client = Client::draw()?;
-        let (link, place, counters) = Link::open_alone(url, "Redisson", &options).await?;
-        Ok(Self { link, channels: Channels::open(place, &options, counters), client })
+        let (link, place) = Link::open_deaf(url, &options).await?;
+        let ears = if matches!(place, Place::AnyNode(_)) && has_sharded_channels(&link).await? {
+            Ears::EachNode { nodes: Mutex::default(), options }
+        } else {
+            Ears::One(Channels::open(place, Voice::Plain, &options, link.counters()))
+        };
+        Ok(Self { link, ears, client })
+    }
+
+    /// The channels of the node that has this one; `None` if nobody is known to.
+    fn channels_at_home(
+        &self,
+        channel: &str,
+        nodes: &Mutex<BTreeMap<Host, Arc<Channels>>>,
+        options: &LinkOptions,
+    ) -> Option<Arc<Channels>> {
+        let (host, place) = self.link.home_of(channel.as_bytes())?;
+        let open = || Arc::new(Channels::open(place, Voice::Sharded, options, self.link.counters()));
+        Some(Arc::clone(nodes.lock().entry(host).or_insert_with(open)))
     }
 
     /// What has been sent and heard so far.
@@ -138,8 +188,10 @@ impl Redisson {
         run
     }
 
-    async fn ask(&self, run: &Invocation) -> Result<i64, StoreError> {
-        match self.link.invoke(run).await? {
+    /// Runs a script. If replicas are to have what locks rest on, this answer counts only when they do. All go the same way, so
+    /// that nothing is given back before it is taken.
+    async fn ask(&self, run: &Invocation, yes: Option<i64>) -> Result<i64, StoreError> {
+        match self.link.invoke_acknowledged(run, |value| yes.is_some_and(|yes| *value == Value::Int(yes))).await? {
             Value::Int(number) => Ok(number),
             // It cannot be read, and may still stand for something that was done.
             _ => Err(StoreError::Unknown),
@@ -147,13 +199,13 @@ impl Redisson {
     }
 }
 
-/// Each step is one command, and listening is one for all who wait for a lock here.
+/// Each step is one command, one more if replicas are to acknowledge ([`LinkOptions::replica_ack`]), and listening is one for all who wait for a lock here.
 impl KeyStore for Redisson {
     type Grant = ();
     type Ear = Listener;
 
     async fn take(&self, key: &str, word: &str, lease_ms: u32) -> Result<Tried<()>, StoreError> {
-        let answer = self.ask(&self.run(&TAKE, key, word, lease_ms)).await?;
+        let answer = self.ask(&self.run(&TAKE, key, word, lease_ms), Some(TAKEN)).await?;
         if answer == TAKEN {
             return Ok(Tried::Taken(()));
         }
@@ -162,19 +214,30 @@ impl KeyStore for Redisson {
     }
 
     async fn renew(&self, key: &str, word: &str, lease_ms: u32) -> Result<bool, StoreError> {
-        Ok(self.ask(&self.run(&RENEW, key, word, lease_ms)).await? == 1)
+        Ok(self.ask(&self.run(&RENEW, key, word, lease_ms), Some(1)).await? == 1)
     }
 
     async fn release(&self, key: &str, word: &str) -> Result<bool, StoreError> {
-        Ok(self.ask(&self.run(&RELEASE, key, word, channel_of(key))).await? == 1)
+        let script = match self.ears {
+            Ears::One(_) => &RELEASE,
+            Ears::EachNode { .. } => &RELEASE_SHARDED,
+        };
+        Ok(self.ask(&self.run(script, key, word, channel_of(key)), None).await? == 1)
     }
 
     async fn count(&self, key: &str, word: &str, times: NonZeroU32) -> Result<bool, StoreError> {
-        Ok(self.ask(&self.run(&COUNT, key, word, times)).await? == 1)
+        Ok(self.ask(&self.run(&COUNT, key, word, times), None).await? == 1)
     }
 
     async fn listen(&self, key: &str, _word: &str) -> Option<Listener> {
-        Some(self.channels.listen(channel_of(key)).await)
+        let channel = channel_of(key);
+        match &self.ears {
+            Ears::One(channels) => Some(channels.listen(channel).await),
+            Ears::EachNode { nodes, options } => {
+                let channels = self.channels_at_home(&channel, nodes, options)?;
+                Some(channels.listen(channel).await)
+            }
+        }
     }
 }
 

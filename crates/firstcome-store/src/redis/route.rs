@@ -41,6 +41,7 @@ impl Place {
     /// Waits until a connection through this door no longer leads to where it should.
     pub(crate) async fn is_left(&self, door: &Door) {
         match self {
+            Self::Primary(_) if stays_with_the_demoted() => std::future::pending().await,
             Self::Primary(sentinels) => sentinels.is_left(door).await,
             Self::Server(_) | Self::Node(_) | Self::AnyNode(_) => std::future::pending().await,
         }
@@ -75,4 +76,14 @@ impl Place {
             Self::Node(_) | Self::AnyNode(_) => Among::Cluster,
         }
     }
+}
+
+#[cfg(feature = "planted-bugs")]
+fn stays_with_the_demoted() -> bool {
+    firstcome_core::planted::is(firstcome_core::planted::Bug::ReleasedOnDemoted)
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+const fn stays_with_the_demoted() -> bool {
+    false
 }

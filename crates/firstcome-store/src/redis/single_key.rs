@@ -45,8 +45,21 @@ impl SingleKey {
         &self.link
     }
 
-    async fn ask(&self, script: &'static Script, key: &str, args: &[&[u8]]) -> Result<i64, StoreError> {
-        match self.link.run(script, &[key.as_bytes()], args).await? {
+    /// Runs a script. If replicas are to have what locks rest on, this answer counts only when they do. All go the same way, so
+    /// that nothing is given back before it is taken.
+    async fn ask(
+        &self,
+        script: &'static Script,
+        key: &str,
+        args: &[&[u8]],
+        yes: Option<i64>,
+    ) -> Result<i64, StoreError> {
+        let mut run = script.with_keys(1);
+        run.add_bytes(key.as_bytes());
+        for arg in args {
+            run.add_bytes(arg);
+        }
+        match self.link.invoke_acknowledged(&run, |value| yes.is_some_and(|yes| *value == Value::Int(yes))).await? {
             Value::Int(number) => Ok(number),
             // It cannot be read, and may still stand for something that was done.
             _ => Err(StoreError::Unknown),
@@ -54,14 +67,14 @@ impl SingleKey {
     }
 }
 
-/// Each step is one command.
+/// Each step is one command; one more, which others may share, if replicas are to acknowledge ([`LinkOptions::replica_ack`]).
 impl KeyStore for SingleKey {
     type Grant = ();
     type Ear = Deaf;
 
     async fn take(&self, key: &str, word: &str, lease_ms: u32) -> Result<Tried<()>, StoreError> {
         let lease = lease_ms.to_string();
-        let answer = self.ask(&TAKE, key, &[word.as_bytes(), lease.as_bytes()]).await?;
+        let answer = self.ask(&TAKE, key, &[word.as_bytes(), lease.as_bytes()], Some(TAKEN)).await?;
         if answer == TAKEN {
             return Ok(Tried::Taken(()));
         }
@@ -71,11 +84,11 @@ impl KeyStore for SingleKey {
 
     async fn renew(&self, key: &str, word: &str, lease_ms: u32) -> Result<bool, StoreError> {
         let lease = lease_ms.to_string();
-        Ok(self.ask(&RENEW, key, &[word.as_bytes(), lease.as_bytes()]).await? == 1)
+        Ok(self.ask(&RENEW, key, &[word.as_bytes(), lease.as_bytes()], Some(1)).await? == 1)
     }
 
     async fn release(&self, key: &str, word: &str) -> Result<bool, StoreError> {
-        Ok(self.ask(&RELEASE, key, &[word.as_bytes()]).await? == 1)
+        Ok(self.ask(&RELEASE, key, &[word.as_bytes()], None).await? == 1)
     }
 
     async fn listen(&self, _key: &str, _word: &str) -> Option<Deaf> {

@@ -140,6 +140,7 @@ impl Wire {
 #[derive(Default)]
 pub(crate) struct Lost {
     lost: AtomicBool,
+    left: AtomicBool,
     news: Notify,
 }
 
@@ -148,6 +149,18 @@ impl Lost {
     pub(crate) fn declare(&self) {
         self.lost.store(true, Ordering::Release);
         self.news.notify_one();
+    }
+
+    /// Gives it up because another server has the keys by now: what the one at its other end answers from now on counts for
+    /// nothing.
+    pub(crate) fn leave(&self) {
+        self.left.store(true, Ordering::Release);
+        self.declare();
+    }
+
+    /// Whether another server had taken the place of this one before now.
+    pub(crate) fn is_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_declared(&self) -> bool {

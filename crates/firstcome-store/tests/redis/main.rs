@@ -8,6 +8,8 @@ mod opening;
 mod outages;
 mod quorum;
 mod redisson;
+mod replaced;
+mod replicas;
 mod sentinel;
 mod server;
 mod several;

@@ -1,9 +1,11 @@
 //! The layout of Redisson: what it sees of us, what we make of its keys, and who is told when a lock is given back.
 
 use super::server::Server;
+use super::several::{ask, cluster, home, key_at};
 use super::{in_time, patient, wait_for};
+use firstcome_servers::{Durability, Server as Node};
 use firstcome_store::key::{Ear, KeyStore, Tried};
-use firstcome_store::redis::{Listener, OpenError, Redisson};
+use firstcome_store::redis::{Listener, Redisson};
 use redis::Value;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -203,8 +205,77 @@ async fn while_messages_are_missed_it_is_asked_as_without_an_ear_and_then_it_is_
     .await;
 }
 
-#[tokio::test]
-async fn a_cluster_is_refused_before_it_is_asked() {
-    let refused = Redisson::open("redis+cluster://127.0.0.1:1", patient()).await.err();
-    assert_eq!(refused, Some(OpenError::ClusterLayout { layout: "Redisson" }));
+async fn shard_subscribers(node: &Node, channel: &str) -> i64 {
+    ask::<(String, i64)>(node, &["PUBSUB", "SHARDNUMSUB", channel]).await.1
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_cluster_messages_stay_with_the_node_that_has_the_lock() {
+    let Some(cluster) = cluster(Durability::Quick, 0).await else { return };
+    in_time(async {
+        let open = async || Redisson::open(&cluster.url(), patient()).await.expect("the cluster can be used");
+        let (locks, others) = (open().await, open().await);
+        for master in 0..3 {
+            let key = key_at(&cluster, master).await;
+            let channel = format!("redisson_lock__channel:{{{key}}}");
+            let (mut ours, mut theirs) =
+                (locks.listen(&key, "mine").await.unwrap(), others.listen(&key, "theirs").await.unwrap());
+            for (at, node) in cluster.nodes().iter().enumerate() {
+                let listen = if at == master { 2 } else { 0 };
+                assert_eq!(shard_subscribers(node, &channel).await, listen, "{at} for {key}");
+                let to_all: (String, i64) = ask(node, &["PUBSUB", "NUMSUB", &channel]).await;
+                assert_eq!(to_all.1, 0, "nobody listens to what goes to all nodes");
+            }
+            assert_eq!(locks.take(&key, "mine", LEASE_MS).await.unwrap(), Tried::Taken(()));
+            assert!(timeout(MOMENT, theirs.freed()).await.is_err(), "nothing was given back yet");
+            assert!(locks.release(&key, "mine").await.unwrap());
+            theirs.freed().await;
+            ours.freed().await;
+            // As Redisson does it.
+            let heard: i64 = ask(&cluster.nodes()[master], &["SPUBLISH", &channel, "0"]).await;
+            assert_eq!(heard, 2);
+            ours.freed().await;
+            drop((ours, theirs));
+            let left = async || (shard_subscribers(&cluster.nodes()[master], &channel).await == 0).then_some(());
+            wait_for("it to be left", left).await;
+        }
+        // A name whose channel is in another slot is taken and given back all the same.
+        assert_eq!(locks.take("a{b", "mine", LEASE_MS).await.unwrap(), Tried::Taken(()));
+        assert!(locks.release("a{b", "mine").await.unwrap());
+        assert_eq!(locks.take("a{b", "other", LEASE_MS).await.unwrap(), Tried::Taken(()));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_moves_to_another_node_is_heard_there_by_whoever_waits_next() {
+    let Some(cluster) = cluster(Durability::Quick, 0).await else { return };
+    in_time(async {
+        let mut options = patient();
+        options.ping_interval = Duration::from_millis(50);
+        let locks = Redisson::open(&cluster.url(), options).await.expect("the cluster can be used");
+        let key = key_at(&cluster, 0).await;
+        let channel = format!("redisson_lock__channel:{{{key}}}");
+        let slot = home(&cluster, &key).await.0;
+        let mut before = locks.listen(&key, "waiting").await.unwrap();
+        assert_eq!(locks.take(&key, "mine", LEASE_MS).await.unwrap(), Tried::Taken(()));
+        cluster.begin_move(slot, 0, 1).await.expect("it begins");
+        cluster.move_key(&key, 0, 1).await.expect("it moves");
+        cluster.end_move(slot, 0, 1).await.expect("it ends");
+        cluster.wait_until_served(slot, 1).await.expect("they agree");
+        // That it is heard no more is news, and then it is asked for as without an ear.
+        before.freed().await;
+        let usual = Duration::from_millis(100);
+        wait_for("the loss", async || (before.patience(usual, LONG) == usual).then_some(())).await;
+        assert!(locks.renew(&key, "mine", LEASE_MS).await.unwrap(), "it went with its slot");
+        let heard = async || {
+            let ear = tokio::time::timeout(MOMENT, locks.listen(&key, "next")).await.ok()??;
+            (usual < ear.patience(usual, LONG)).then_some(ear)
+        };
+        let mut next = wait_for("an ear at the other node", heard).await;
+        assert_eq!(shard_subscribers(&cluster.nodes()[1], &channel).await, 1);
+        assert!(locks.release(&key, "mine").await.unwrap());
+        next.freed().await;
+    })
+    .await;
 }

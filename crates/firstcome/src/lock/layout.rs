@@ -3,7 +3,7 @@
 //! | layout | shared with | waits by | order | fence | servers |
 //! |---|---|---|---|---|---|
 //! | [`Native`] | nobody | being told | of arrival | on every grant | one, Sentinel, Cluster |
-//! | [`Redisson`] | Redisson's `RLock` and `RFencedLock` | a channel for each lock, then a race | none | none | one, Sentinel |
+//! | [`Redisson`] | Redisson's `RLock` and `RFencedLock` | a channel for each lock, then a race | none | none | one, Sentinel, Cluster |
 //! | [`SingleKey`] | redis-py, redsync, node-redlock, redis-semaphore, python-redis-lock, rslock, Spring | asking again | none | none | one, Sentinel, Cluster |
 //!
 //! Two layouts never share a lock: a hash is somebody else's to those who keep a word, and the other way round.
@@ -83,8 +83,7 @@ impl Layout for SingleKey {
 
 /// Locks on Redis or Valkey that are about to be opened: awaited, they are. See [`Locks::redis`].
 ///
-/// Fails as [`redis::Link::open`] does; with [`OpenError::ClusterLayout`] if the layout is not kept in a cluster. A future
-/// that is dropped leaves no connection behind.
+/// Fails as [`redis::Link::open`] does. A future that is dropped leaves no connection behind.
 #[must_use = "nothing is opened before it is awaited"]
 pub struct OpenRedis<L> {
     url: Box<str>,

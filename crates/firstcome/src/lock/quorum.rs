@@ -22,8 +22,8 @@ use firstcome_store::redis::{QuorumCounts, QuorumStore};
 /// # Promises
 /// - While the clocks of all run alike within 1 %, and no server loses what it has said without a restart: one holder at a time,
 ///   as long as it minds its deadline.
-/// - Whatever clocks do: a fence that is above that of every grant told before its attempt began. Let whatever the lock guards refuse a
-///   smaller one: see [`fence`](crate::fence).
+/// - Whatever clocks do, but for the last line below: a fence that is above that of every grant told before its attempt
+///   began. Let whatever the lock guards refuse a smaller one: see [`fence`](crate::fence).
 /// - It goes on while a majority answers. A server that has forgotten does not vote until whatever it forgot is over, and comes
 ///   back with a counter that others have told it.
 /// - A renewal repairs: a server that lost the lock, or was away when it was taken, has it again.
@@ -38,6 +38,7 @@ use firstcome_store::redis::{QuorumCounts, QuorumStore};
 /// | a minority restarts empty or with an older memory | one | grow |
 /// | a majority restarts | nobody new for `rejoin_after` | grow |
 /// | the clock of a server jumps | **two may believe it**, if it gave the lock and enough others did not | grow in the order of grants that follow each other |
+/// | the clock of a server jumps ahead while it waits, since it has forgotten | **two may believe it** | may fall, if the grant before was asked for before the server forgot |
 ///
 /// # Not promised
 /// - An order. Who waits is told when it is his turn, by when he began to wait, and mostly served so.

@@ -5,7 +5,7 @@ use super::{Counter, ask, assert_waits, count_up, in_time, patient, start, wait_
 use firstcome::lock::layout;
 use firstcome::redis::Redisson;
 use firstcome::{KeyLocks, LockError, Locks};
-use firstcome_servers::Server;
+use firstcome_servers::{Cluster, Durability, Options, SLOTS, Server};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
@@ -135,6 +135,52 @@ async fn to_redisson_we_are_one_of_its_threads() {
     theirs.says("unlock h", "error it holds nothing").await;
     guard.release().await.unwrap();
     theirs.says("holds k", "no").await;
+}
+
+/// A cluster, of whose nodes the one that has the lock of these tests comes second.
+async fn start_cluster() -> Option<(Cluster, usize)> {
+    drop(start().await?);
+    let cluster = Cluster::start(&Options::new(Durability::Quick), 0).await.expect("it starts");
+    let slot = ask(&cluster.nodes()[0], &["CLUSTER", "KEYSLOT", "k"]).await;
+    let slot: u16 = redis::from_redis_value(slot).expect("a number");
+    let home = usize::from(slot) * cluster.nodes().len() / usize::from(SLOTS);
+    Some((cluster, home))
+}
+
+#[tokio::test]
+async fn in_a_cluster_their_release_wakes_us_and_ours_wakes_them() {
+    let Some((cluster, home)) = start_cluster().await else { return };
+    let server = &cluster.nodes()[home];
+    let Some(mut theirs) = Peer::start("redisson", server.url(), &["cluster=1"]).await else { return };
+    let ours = Locks::redis(&cluster.url()).options(patient()).layout(layout::Redisson).await;
+    let ours = ours.expect("the cluster can be used");
+    let until_waiting = async |clients: i64| {
+        wait_for("a subscription", async || {
+            let told = ask(server, &["PUBSUB", "SHARDNUMSUB", CHANNEL]).await;
+            redis::from_redis_value::<(String, i64)>(told).expect("a channel and a number").1 == clients
+        })
+        .await;
+    };
+    theirs.says("try h k 300000", "held").await;
+    assert_refused(&ours).await;
+    for _ in 0..3 {
+        let mut waiting = tokio::spawn(ours.lock("k").lease(LEASE).acquire());
+        until_waiting(1).await;
+        assert_waits(&mut waiting).await;
+        theirs.says("unlock h", "released").await;
+        let guard = timeout(WOKEN, waiting).await.expect("their message wakes us").unwrap().unwrap();
+        until_waiting(0).await;
+        theirs.says("try h k 300000", "refused").await;
+        theirs.tell("lock h k 300000 200000").await;
+        until_waiting(1).await;
+        assert_waits(theirs.answer("h")).await;
+        guard.release().await.unwrap();
+        let woken = timeout(WOKEN, theirs.answer("h")).await.expect("our message wakes them");
+        assert_eq!(woken, "held");
+        assert_refused(&ours).await;
+    }
+    theirs.says("unlock h", "released").await;
+    assert_eq!(times(server).await, None);
 }
 
 /// Several clients of ours and one of theirs, each with several who want the lock.

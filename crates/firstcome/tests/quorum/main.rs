@@ -1,5 +1,7 @@
 //! Locks over several servers of the test's own, as those see them who use the library.
 
+#[cfg(target_os = "linux")]
+mod partitions;
 #[path = "../../../firstcome-store/tests/redis/server.rs"]
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod server;

@@ -11,6 +11,8 @@ if not hold then
   write(keys.hold, hold)
 end
 if hold.request == request then
+  -- Also what stands already is written: whoever waits for replicas waits for what he wrote himself.
+  call('PEXPIRE', keys.hold, hold.lease + HOLD_MS)
   return finish({ now, 'G', hold.fence, hold.expires, hold.taken })
 end
 local number = call('ZSCORE', keys.line, request)

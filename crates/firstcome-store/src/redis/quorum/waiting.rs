@@ -3,7 +3,7 @@
 //! A try that finds the lock held leaves word with the node, in a list by when the waiting began, so that all nodes have the
 //! same first. A release tells the first one, and keeps the lock for him for a moment. He comes when a majority of nodes has
 //! told him of the same release: then the lock is free where he needs it. He waits a moment longer for the others that know
-//! of him, since one that has not yet heard of the release would refuse him, and have him in its list once more. What is lost
+//! of him, all but one, since one that has not yet heard of the release would refuse him, and have him in its list once more. What is lost
 //! on the way costs a pause.
 
 use super::scripts::Keys;
@@ -95,7 +95,9 @@ impl Waiting {
         if told_by < shared.quorum.majority() {
             return;
         }
-        if hearing.known_to.without(hearing.told_by).is_empty() {
+        // One that goes its own way cannot keep the others from a majority.
+        let all_but_one = shared.quorum.nodes() - 1;
+        if all_but_one <= told_by || hearing.known_to.without(hearing.told_by).is_empty() {
             hearing.came_for = Some(token);
             self.news.notify_one();
         } else if told_by == shared.quorum.majority() {

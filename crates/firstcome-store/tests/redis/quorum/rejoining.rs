@@ -74,6 +74,49 @@ async fn a_node_that_is_empty_votes_late_and_knows_what_others_know() {
     .await;
 }
 
+/// Lets a node vote again by one who asks for a lock that he does not get: then no counter is raised by a grant.
+async fn let_vote(set: &Set, node: usize) {
+    for other in (0..3).filter(|other| *other != node) {
+        let knows = set.knows(other).await;
+        let birth = knows.split(' ').nth(3).unwrap();
+        set.0[other].ask(&["SET", "fcq:l:blocked", &format!("somebody 1 {birth}"), "PX", "60000"]).await;
+    }
+    let asks = set.open(rejoining()).await;
+    wait_for("the node to vote", async || {
+        let tried = asks.take("blocked", "asks", SHORT_MS).await;
+        assert!(!matches!(tried, Ok(Tried::Taken(_))), "{tried:?}");
+        set.votes(node).await.then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nodes_that_come_back_one_after_another_have_been_told_every_fence() {
+    let Some(mut set) = Set::start(3).await else { return };
+    in_time(async {
+        let locks = set.open(rejoining()).await;
+        in_and_out(&locks, "first").await.unwrap();
+        for node in 0..3 {
+            let knows = set.knows(node).await;
+            let (front, counter) = knows.rsplit_once(' ').unwrap();
+            let ahead = counter.parse::<u64>().unwrap() + 3_600_000_000;
+            set.0[node].ask(&["SET", "fcq:node", &format!("{front} {ahead}")]).await;
+        }
+        let told = in_and_out(&locks, "ahead").await.unwrap();
+        drop(locks);
+        // A majority of those that vote has forgotten in the end, one at a time.
+        for node in [0, 1] {
+            set.0[node].restart().await;
+            let_vote(&set, node).await;
+        }
+        let newcomer = set.open(rejoining()).await;
+        set.0[2].kill();
+        let fence = in_and_out(&newcomer, "newcomer").await.unwrap();
+        assert!(told < fence, "{fence} after {told}");
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_node_with_an_older_memory_has_forgotten() {
     let Some(mut set) = Set::start(3).await else { return };
@@ -111,6 +154,33 @@ async fn a_hold_is_made_again_where_it_was_forgotten() {
         .await;
         assert!(set.0[0].text(&["GET", &format!("fcq:l:{KEY}")]).await.contains(&format!(" {fence} ")));
         assert!(locks.release(KEY, "mine").await.unwrap());
+        set.until_free().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_hold_takes_the_place_of_one_that_a_node_remembers_from_before_it_forgot() {
+    let Some(mut set) = Set::start(3).await else { return };
+    in_time(async {
+        let locks = set.open(unhurried()).await;
+        take(&locks, "first").await;
+        set.until_held().await;
+        set.0[1].ask(&["SAVE"]).await;
+        assert!(locks.release(KEY, "first").await.unwrap());
+        set.until_free().await;
+        take(&locks, "second").await;
+        set.until_held().await;
+        // It comes back with the key of the first.
+        set.0[1].restart().await;
+        let key = format!("fcq:l:{KEY}");
+        assert!(set.0[1].text(&["GET", &key]).await.starts_with("first."));
+        wait_for("the repair", async || {
+            assert!(locks.renew(KEY, "second", LEASE_MS).await.unwrap());
+            set.0[1].text(&["GET", &key]).await.starts_with("second.").then_some(())
+        })
+        .await;
+        assert!(locks.release(KEY, "second").await.unwrap());
         set.until_free().await;
     })
     .await;

@@ -286,3 +286,38 @@ fn a_node_that_has_forgotten_takes_renewals_and_votes_once_it_is_ripe_and_told()
     assert!(node.join(NOW_US, 5, LONGEST_MS, NOW_US), "said twice");
     assert_eq!(ask(&mut node, NOW_US + 60_000_000), granted(NOW_US + 101));
 }
+
+/// The one case in which a fence may fall, as the docs say. If this fails they promise too little.
+#[test]
+fn a_clock_that_jumps_while_its_node_waits_to_vote_lets_a_fence_fall() {
+    const HOUR_US: u64 = 3_600_000_000;
+    let (mut ahead, mut first, mut second) = (voting(), voting(), voting());
+    assert!(ahead.join(NOW_US, NOW_US + HOUR_US, LONGEST_MS, NOW_US));
+    let (mut ahead_key, mut first_key, mut second_key) = (None, None, None);
+    let ask = (1, LEASE_MS, 0, ONE);
+    let mut tally = Tally::new(quorum(3), LEASE_MS);
+    let high = ahead.take(&mut ahead_key, ask, LONGEST_MS, NOW_US);
+    assert_eq!(tally.hear(0, high, 0), Step::Wait);
+    let Step::WriteBack { fence: told, .. } = tally.hear(1, first.take(&mut first_key, ask, LONGEST_MS, NOW_US), 0)
+    else {
+        panic!("they have counted differently")
+    };
+    // It forgets, its clock jumps, and it hears what the others know before that fence is written back.
+    (ahead, ahead_key) = (Node::default(), None);
+    let Answer::Young { birth_us, .. } = ahead.take(&mut ahead_key, (9, LEASE_MS, 0, ONE), LONGEST_MS, NOW_US) else {
+        panic!()
+    };
+    let jumped_us = NOW_US + u64::from(LONGEST_MS) * 1_000;
+    let mut joining = Joining::of(quorum(3), 0);
+    assert_eq!(joining.hear(1, first.known(NOW_US)), None);
+    let counter = joining.hear(2, second.known(NOW_US)).unwrap();
+    assert!(ahead.join(birth_us, counter, LONGEST_MS, jumped_us));
+    let written = first.write_back(&mut first_key, 1, told, NOW_US);
+    assert!(matches!(tally.written(1, written, 0), Step::Granted { .. }));
+    let ask = (2, LEASE_MS, 0, ONE);
+    let mut tally = Tally::new(quorum(3), LEASE_MS);
+    let _ = tally.hear(0, ahead.take(&mut ahead_key, ask, LONGEST_MS, jumped_us), 0);
+    let step = tally.hear(2, second.take(&mut second_key, ask, LONGEST_MS, NOW_US), 0);
+    let (Step::Granted { fence: next, .. } | Step::WriteBack { fence: next, .. }) = step else { panic!("{step:?}") };
+    assert!(next < told, "{next:?} after {told:?}");
+}
