@@ -340,11 +340,16 @@ impl Shared {
     fn why(&self, why: Lost) -> StoreError {
         match why {
             Lost::Unavailable { young, silent } => unavailable(format!(
-                "of {} servers {} did not answer in time, {} cannot be reached or refused, {} do not vote yet",
+                "of {} servers {} did not answer in time, {} cannot be reached or refused, {} do not vote yet{}",
                 self.nodes.len(),
                 silent.len(),
                 self.nodes.len() - self.up(),
                 young.len(),
+                if young.is_empty() {
+                    ""
+                } else {
+                    ", since they may have forgotten locks; new ones do if opened as a new set"
+                },
             )),
             Lost::TooLate => unavailable("the answers took as long as the lease".to_owned()),
             Lost::Held { .. } => unavailable("others have it".to_owned()),
