@@ -8,7 +8,7 @@ use firstcome::edge::{Clock, SystemClock};
 use firstcome::embedded::journal::PassSecret;
 use firstcome::fleet::{DeadLetter, Fleet};
 use firstcome::{
-    Answer, ClaimRecord, CouponStore, CouponView, Durability, Embedded, Fault, Given, Joining, Numbered, Page,
+    Answer, ClaimRecord, CouponStore, CouponView, Durability, Embedded, Fault, Faults, Given, Joining, Numbered, Page,
     PassCheck, Put, RedeemRequest, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
 };
 use std::sync::Arc;
@@ -71,6 +71,14 @@ impl Backend {
     /// Why it takes no writes, as far as this process knows without asking anybody.
     pub(crate) fn fault(&self) -> Option<Arc<Fault>> {
         self.as_embedded().and_then(Embedded::fault)
+    }
+
+    /// The faults that stop a part of it, and are open now.
+    pub(crate) fn faults(&self) -> Faults {
+        match self {
+            Self::Embedded(_) => Faults::default(),
+            Self::Fleet(fleet, _) => fleet.faults(),
+        }
     }
 
     /// Whether what it rests on answers. That of the embedded store is in this process.

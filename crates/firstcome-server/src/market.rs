@@ -5,7 +5,7 @@ use firstcome::core::coupon::Effect;
 use firstcome::core::id::{ListingName, MemberName};
 use firstcome::core::points::{Balance, Record};
 use firstcome::{
-    Closings, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase, Put, StoreError,
+    Closings, Faults, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase, Put, StoreError,
 };
 use std::ops::Deref;
 use std::pin::Pin;
@@ -40,6 +40,7 @@ pub(crate) trait AnyMarket: Send + Sync {
         count: usize,
     ) -> Coming<'a, Result<Numbered<Record>, StoreError>>;
     fn closings(&self) -> Closings;
+    fn faults(&self) -> Faults;
 }
 
 impl<S: MarketStore> AnyMarket for S {
@@ -91,6 +92,10 @@ impl<S: MarketStore> AnyMarket for S {
 
     fn closings(&self) -> Closings {
         MarketStore::closings(self)
+    }
+
+    fn faults(&self) -> Faults {
+        MarketStore::faults(self)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::backend::Backend;
 use crate::error::Code;
 use crate::market::Market;
 use firstcome::stats::Histogram as StoreHistogram;
-use firstcome::{Embedded, stats::WriterStats};
+use firstcome::{Embedded, FaultKind, Faults, stats::WriterStats};
 use fleet::FleetCollector;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, NoLabelSet};
@@ -154,6 +154,9 @@ impl Metrics {
         let locks = LockFigures::register(&mut registry);
         let market_figures = MarketFigures::register(&mut registry);
         registry.register_collector(Box::new(MarketCollector(market.clone())));
+        let mut faults = vec![market.faults()];
+        faults.extend(store.map(Backend::faults));
+        registry.register_collector(Box::new(FaultsCollector(faults)));
         match store {
             Some(Backend::Embedded(store)) => registry.register_collector(Box::new(StoreCollector(store.clone()))),
             Some(Backend::Fleet(fleet, _)) => registry.register_collector(Box::new(FleetCollector(fleet.clone()))),
@@ -232,6 +235,27 @@ impl Collector for MarketCollector {
             ConstCounter::new(count).encode(metric)?;
         }
         Ok(())
+    }
+}
+
+/// Counts the faults that are open when somebody asks.
+#[derive(Debug)]
+struct FaultsCollector(Vec<Faults>);
+
+impl Collector for FaultsCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let open: Vec<_> = self.0.iter().flat_map(Faults::open).collect();
+        let help = "Coupons, rooms, servers and other objects that stand still, by what is wrong";
+        let mut metric = encoder.encode_descriptor("faults_open", help, None, MetricType::Gauge)?;
+        for kind in FaultKind::ALL {
+            let count = open.iter().filter(|open| open.fault.kind == kind).count();
+            let labels = CodeLabels { code: kind.code() };
+            ConstGauge::new(count as f64).encode(metric.encode_family(&labels)?)?;
+        }
+        let raised = self.0.iter().map(Faults::raised).sum::<u64>();
+        let help = "Faults of such objects that were found, since the start";
+        let metric = encoder.encode_descriptor("faults", help, None, MetricType::Counter)?;
+        ConstCounter::new(raised).encode(metric)
     }
 }
 

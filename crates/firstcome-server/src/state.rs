@@ -16,7 +16,7 @@ use firstcome::core::id::MemberName;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::{draw_hasher, draw_secret};
 use firstcome::fleet::Fleet;
-use firstcome::{Embedded, HandleKey, Locks, MarketStore};
+use firstcome::{Embedded, HandleKey, Locks, MarketStore, OpenFault};
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -188,7 +188,16 @@ impl App {
         if *self.draining.borrow() {
             return Some("draining");
         }
-        self.store.fault().map(|fault| fault.kind.code())
+        if let Some(fault) = self.store.fault() {
+            return Some(fault.kind.code());
+        }
+        self.faults().first().map(|open| open.fault.kind.code())
+    }
+
+    /// The faults that stop a part of the stores, and are open now.
+    pub(crate) fn faults(&self) -> Vec<OpenFault> {
+        let [store, market] = [self.store.faults(), self.market.faults()];
+        [store.open(), market.open()].concat()
     }
 
     /// Whether the stores can be reached. Those of this process can; others are asked, the market for what nobody has, once in

@@ -55,9 +55,43 @@ pub enum FaultKind {
     Unfit,
     /// The writer stopped after a broken invariant.
     Stopped,
+    /// The store lacks what it had acknowledged: it was restored from a backup, or failed over to a copy that was behind.
+    WentBack,
 }
 
 impl FaultKind {
+    /// All kinds.
+    pub const ALL: [Self; 11] = [
+        Self::InUse,
+        Self::Newer,
+        Self::Foreign,
+        Self::Damaged,
+        Self::ReadOnly,
+        Self::Full,
+        Self::Io,
+        Self::Unreachable,
+        Self::Unfit,
+        Self::Stopped,
+        Self::WentBack,
+    ];
+
+    /// What happened, in words that may be shown to anybody.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::InUse => "another process has the store open",
+            Self::Newer => "a later version wrote the store",
+            Self::Foreign => "this is no firstcome store",
+            Self::Damaged => "what is stored contradicts itself",
+            Self::ReadOnly => "the store cannot be written",
+            Self::Full => "no space is left",
+            Self::Io => "a read, a write or a sync failed",
+            Self::Unreachable => "the server cannot be reached, or takes no writes",
+            Self::Unfit => "the server does not keep what it acknowledges",
+            Self::Stopped => "the writer stopped after a broken invariant",
+            Self::WentBack => "the store lacks what it had acknowledged",
+        }
+    }
+
     /// What to do about it.
     pub const fn advice(self) -> &'static str {
         match self {
@@ -73,6 +107,10 @@ impl FaultKind {
             }
             Self::Unfit => "change the server, its settings or the address as said, and start again",
             Self::Stopped => "start again; if it comes back, run `firstcome verify` and report it",
+            Self::WentBack => {
+                "list what is gone with `firstcome reconcile`; then bring the newer data back, or go on without it with \
+                 `firstcome reconcile --accept-loss`"
+            }
         }
     }
 
@@ -89,6 +127,7 @@ impl FaultKind {
             Self::Unreachable => "unreachable",
             Self::Unfit => "unfit",
             Self::Stopped => "stopped",
+            Self::WentBack => "went_back",
         }
     }
 }

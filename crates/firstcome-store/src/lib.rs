@@ -25,6 +25,7 @@ pub mod embedded;
 mod error;
 #[cfg(feature = "etcd")]
 pub mod etcd;
+mod faults;
 #[cfg(all(feature = "redis", feature = "sql"))]
 pub mod fleet;
 mod handle;
@@ -48,6 +49,7 @@ mod voucher;
 pub use check::Check;
 pub use embedded::{Embedded, MemoryLocks};
 pub use error::{Fault, FaultKind, StoreError};
+pub use faults::{Faults, OpenFault};
 pub use firstcome_core as core;
 pub use handle::HandleKey;
 pub use lock::{LockEvent, LockInbox, LockSeen, LockStore};

@@ -1,6 +1,7 @@
 //! The port for what is sold for points: members, listings, bids.
 
 use crate::error::StoreError;
+use crate::faults::Faults;
 use crate::port::Put;
 use firstcome_core::auction::{Bid, ListingSettings, PlacedBid, Rejection, Sale, Standing};
 use firstcome_core::coupon::Effect;
@@ -163,4 +164,9 @@ pub trait MarketStore: Send + Sync {
 
     /// What was closed since this store was opened.
     fn closings(&self) -> Closings;
+
+    /// The faults that are open now. None where the store keeps no list.
+    fn faults(&self) -> Faults {
+        Faults::default()
+    }
 }

@@ -166,10 +166,11 @@ pub use firstcome_store::sql;
 #[cfg(feature = "sqlite")]
 pub use firstcome_store::sqlite;
 pub use firstcome_store::{
-    Answer, ClaimRecord, Claimed, Closings, CouponStore, CouponView, Durability, Embedded, Fault, FaultKind, Given,
-    HandleKey, Joining, ListingView, LockEvent, LockInbox, LockSeen, LockStore, MarketAnswer, MarketStore, MemoryLocks,
-    MovePoints, Numbered, Page, PassCheck, PlaceBid, Purchase, Put, RedeemRequest, Refused, RoomAnswer, RoomStore,
-    RoomSummary, StoreError, TicketAnswer, TicketKey, Transfer, VoucherCode, VoucherKey, core, edge, stats,
+    Answer, ClaimRecord, Claimed, Closings, CouponStore, CouponView, Durability, Embedded, Fault, FaultKind, Faults,
+    Given, HandleKey, Joining, ListingView, LockEvent, LockInbox, LockSeen, LockStore, MarketAnswer, MarketStore,
+    MemoryLocks, MovePoints, Numbered, OpenFault, Page, PassCheck, PlaceBid, Purchase, Put, RedeemRequest, Refused,
+    RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer, TicketKey, Transfer, VoucherCode, VoucherKey, core,
+    edge, stats,
 };
 #[cfg(feature = "etcd")]
 pub use lock::{EtcdGuard, EtcdLocks, EtcdRequest};

@@ -24,6 +24,7 @@ mod lock_shared;
 mod manners;
 mod nodes;
 mod plan;
+mod stories;
 mod support;
 mod sync_faults;
 mod synced;

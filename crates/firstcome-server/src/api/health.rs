@@ -7,7 +7,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use firstcome::OpenFault;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Whether the process is alive
@@ -20,7 +21,8 @@ pub(crate) async fn healthz() -> &'static str {
 
 /// Whether it should get requests
 ///
-/// The stores answer and take writes, and the service does not drain. `reason` is a fixed word.
+/// The stores answer and take writes, and the service does not drain. `reason` is a fixed word;
+/// `faults` names each coupon, room or server that stands still, and says why.
 #[utoipa::path(get, path = "/readyz", tag = "Operations", responses(
     (status = 200, description = "It should"),
     (status = 503, description = "It should not")
@@ -33,10 +35,21 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
     match unready {
         None => Json(json!({"ready": true})).into_response(),
         Some(reason) => {
-            let body = Json(json!({"ready": false, "reason": reason}));
+            let mut body = json!({"ready": false, "reason": reason});
+            let faults: Vec<_> = app.faults().iter().map(shown).collect();
+            if !faults.is_empty() {
+                body["faults"] = faults.into();
+            }
+            let body = Json(body);
             (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], body).into_response()
         }
     }
+}
+
+/// A fault as anybody may see it: its detail is for the log.
+fn shown(open: &OpenFault) -> Value {
+    let kind = open.fault.kind;
+    json!({"object": open.object, "code": kind.code(), "says": kind.title(), "do": kind.advice()})
 }
 
 /// Figures for Prometheus

@@ -56,6 +56,7 @@ use crate::boxed::boxed;
 #[cfg(feature = "conformance")]
 use crate::edge::Clock;
 use crate::edge::{draw_hasher, draw_id};
+use crate::faults::Faults;
 use crate::redis::{Inbox, InboxEvent, Link};
 use crate::sql::Address;
 use cell::Cell;
@@ -170,6 +171,8 @@ struct Node<D: Held> {
     /// The number of the next call.
     tags: AtomicU64,
     counters: Counters,
+    /// What of it stands still.
+    faults: Faults,
 }
 
 impl Fleet {
@@ -225,6 +228,11 @@ impl Fleet {
         on!(self, node => node.counts())
     }
 
+    /// The faults that stop a coupon, a room or a server, and are open now.
+    pub fn faults(&self) -> Faults {
+        on!(self, node => node.faults.clone())
+    }
+
     /// The link to Redis, for figures.
     pub fn link(&self) -> &Link {
         on!(self, node => &node.gate.link)
@@ -269,6 +277,7 @@ impl<D: Held> Node<D> {
             doubts: AtomicU64::new(0),
             tags: AtomicU64::new(draw_id().map_err(FleetError::Chance)?),
             counters: Counters::default(),
+            faults: Faults::default(),
         });
         // Whoever was let in by another node may come here first.
         node.truth.pass_secrets().await.map(|secrets| node.secrets.begin(secrets))?;

@@ -87,7 +87,7 @@ pub(super) trait Held: HasMarket {
 }
 
 impl Held for Postgres {
-    const PART: Part = part(&[include_str!("truth/postgres_0001.sql")]);
+    const PART: Part = part(&[include_str!("truth/postgres_0001.sql"), include_str!("truth/postgres_0002.sql")]);
     const WHOLE: &'static str = "bigint";
     const SECRET_UNLESS_THERE: &'static str = Self::UNLESS_THERE;
 
@@ -97,7 +97,7 @@ impl Held for Postgres {
 }
 
 impl Held for MySql {
-    const PART: Part = part(&[include_str!("truth/mysql_0001.sql")]);
+    const PART: Part = part(&[include_str!("truth/mysql_0001.sql"), include_str!("truth/mysql_0002.sql")]);
     const WHOLE: &'static str = "SIGNED";
     const SECRET_UNLESS_THERE: &'static str = "ON DUPLICATE KEY UPDATE name=name";
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 async fn start(nodes: usize) -> Option<Vec<Server>> {
     let mut servers = Vec::new();
@@ -173,11 +173,15 @@ async fn a_cohort_is_served_by_few_grants_with_a_fence_for_each_and_nobody_is_le
     let grants: u64 = processes.iter().map(|locks| locks.counts().granted).sum();
     assert!(grants < 8 * ROUNDS / 2, "{grants} grants");
     // Of a cohort that has passes left, another process gets the lock when its lease is over.
-    let own = processes[0].lock("long").lease(Duration::from_millis(400)).watched().cohort(passes);
+    let lease = Duration::from_millis(400);
+    let own = processes[0].lock("long").lease(lease).watched().cohort(passes);
     let first = own.clone().acquire().await.unwrap();
     let (waiting, other) = (tokio::spawn(own.acquire()), processes[1].clone());
     let other = tokio::spawn(async move { other.lock("long").wait(PATIENCE).acquire().await.unwrap().fence() });
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    let waits = async || (servers[0].ask(&["ZCARD", "fcq:w:long"]).await == Value::Int(1)).then_some(());
+    wait_for("the other one to wait", waits).await;
+    let begun = Instant::now();
+    wait_for("a lease to pass", async || (lease < begun.elapsed()).then_some(())).await;
     let fence = first.fence();
     first.release().await.unwrap();
     let (next, other) = (waiting.await.unwrap().unwrap().fence(), other.await.unwrap());

@@ -1,0 +1,14 @@
+//! Promises that were once broken in a running service. Each file opens with the story, and plays it against the real program and
+//! real servers. `cargo xtask full stories` plays them against the release build.
+
+mod anonymous_calls;
+mod closing_room;
+mod database_went_back;
+mod directory_restored;
+mod lock_keepers_killed;
+mod market_went_back;
+mod one_address;
+mod redis_unfit;
+mod room_went_back;
+mod stopping;
+mod transient_fault;
