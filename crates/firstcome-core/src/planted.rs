@@ -55,6 +55,10 @@ pub enum Bug {
     ClosedTwice,
     /// A refused bid puts the end off.
     ExtendedByRefused,
+    /// A database that lacks what it acknowledged is taken for one that is up to date.
+    WentBackUnseen,
+    /// Claims are acknowledged early though Redis may lose their places.
+    UnfitUnseen,
     /// A batch of bids is judged by what was read before the lock was got.
     JudgedBeforeLock,
     /// The lock of a listing is given up before what was done under it is committed.
@@ -77,7 +81,7 @@ pub enum Bug {
 
 impl Bug {
     /// All that the simulator must find, with a name for tables.
-    pub const ALL: [(Self, &'static str); 23] = [
+    pub const ALL: [(Self, &'static str); 25] = [
         (Self::OversellByOne, "oversell by one"),
         (Self::OneUserTwice, "one user twice"),
         (Self::GapInSerials, "gap in serials"),
@@ -101,6 +105,8 @@ impl Bug {
         (Self::HoldNotReleased, "hold not released"),
         (Self::ClosedTwice, "closed twice"),
         (Self::ExtendedByRefused, "extended by a refused bid"),
+        (Self::WentBackUnseen, "database went back unseen"),
+        (Self::UnfitUnseen, "unfit redis unseen"),
     ];
 
     /// Those of stores on SQL databases, which their own tests must find: the simulator has no database.

@@ -8,14 +8,16 @@
 //! - [`history`] what clients asked and were told; [`recovery`] a start from what survived
 //! - [`invariants`] what must hold, one file each; [`report`] what was reached, so that silence means something
 //!
-//! There are four worlds, and each seed plays one of them, by its remainder when divided by four: 0 that of coupons
-//! ([`world`]), 1 that of waiting rooms ([`rooms`]), 2 that of locks ([`locks`]), 3 that of the market ([`market`]).
+//! There are five worlds, and each seed plays one of them, by its remainder when divided by five: 0 that of coupons
+//! ([`world`]), 1 that of waiting rooms ([`rooms`]), 2 that of locks ([`locks`]), 3 that of the market ([`market`]), 4 that of
+//! many nodes ([`nodes`]).
 
 pub mod history;
 pub mod invariants;
 pub mod journal;
 pub mod locks;
 pub mod market;
+pub mod nodes;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod recovery;
@@ -34,10 +36,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// An assertion of the store that fails ends the run as the violation `assertion`, so that its seed is told too.
 pub fn run_seed(seed: u64) -> Result<Report, Violation> {
-    match seed % 4 {
+    match seed % 5 {
         1 => return rooms::run_seed(seed),
         2 => return locks::run_seed(seed),
         3 => return market::run_seed(seed),
+        4 => return nodes::run_seed(seed),
         _ => {}
     }
     // Nothing of the world outlives its panic, so nothing half changed can be seen.

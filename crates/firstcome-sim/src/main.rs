@@ -14,7 +14,7 @@ Plays one simulated run per seed and checks the invariants. Exit code 1 if one i
 
   planted       plants each deliberate bug in turn and shows which invariant catches it
                 (needs a build with `--features planted-bugs`)
-  --seeds A..B  the seeds from A up to, not including, B [default: 0..2000]
+  --seeds A..B  the seeds from A up to, not including, B [default: 0..2500]
   --seed N      this seed alone: the way to replay a violation
   --json        one JSON object on standard output instead of tables
   --help        this text
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 }
 
 fn parse(words: &[String]) -> Result<Arguments, String> {
-    let mut arguments = Arguments { planted: false, seeds: 0..2_000, json: false };
+    let mut arguments = Arguments { planted: false, seeds: 0..2_500, json: false };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_str() {

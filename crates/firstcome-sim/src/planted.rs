@@ -46,6 +46,8 @@ pub const fn expected(bug: Bug) -> &'static str {
         Bug::ReleasedTwice | Bug::HoldNotReleased => "holds_end_once",
         Bug::ClosedTwice => "one_sale",
         Bug::ExtendedByRefused => "acknowledged_market",
+        Bug::WentBackUnseen => "loss_is_noticed",
+        Bug::UnfitUnseen => "acknowledged_nodes",
         Bug::JudgedBeforeLock | Bug::UnlockedBeforeCommit | Bug::WalletsUnordered | Bug::NamesFolded => {
             "none: no database"
         }

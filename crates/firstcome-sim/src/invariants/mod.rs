@@ -14,6 +14,8 @@
 //! | [`acknowledged_stays`] | 8: what was acknowledged is never lost, a refusal never contradicted |
 //! | [`acknowledged_rooms`] | 8, for rooms |
 //! | [`acknowledged_market`] | 8, for bids, sales and points |
+//! | [`acknowledged_nodes`] | 8, for claims over many nodes |
+//! | [`loss_is_noticed`] | 8, of a database that goes back: nothing is handed out before the operator decides |
 //! | [`one_place`] | 9: a ticket is waiting, active, or gone, exactly one of them |
 //! | [`admission_pace`] | 10: admissions within rate and cap, present people only, the lowest number first |
 //! | [`position_falls`] | 11: a shown position never rises |
@@ -21,10 +23,11 @@
 //! | [`holds_end_once`] | 13, of holds: each is released or captured exactly once |
 //! | [`one_sale`] | 13, of sales: one winner, one sale |
 //!
-//! Each judges the [`Evidence`], the [`RoomEvidence`], the [`LockEvidence`] or the [`MarketEvidence`]: what clients were told, and what is on disk
+//! Each judges the [`Evidence`], the [`RoomEvidence`], the [`LockEvidence`], the [`MarketEvidence`] or the [`NodesEvidence`]: what clients were told, and what is on disk
 //! after a crash or was written into a shelf. None of them looks into the store. Each has a test with a history that it must reject.
 
 pub mod acknowledged_market;
+pub mod acknowledged_nodes;
 pub mod acknowledged_rooms;
 pub mod acknowledged_stays;
 pub mod admission_pace;
@@ -37,6 +40,7 @@ pub mod holds_end_once;
 #[cfg(test)]
 mod lock_story;
 pub mod lock_words;
+pub mod loss_is_noticed;
 #[cfg(test)]
 mod market_story;
 pub mod no_lost_wake_up;
@@ -58,6 +62,8 @@ use crate::locks::ledger::Ledger as LockLedger;
 use crate::market::history::History as MarketHistory;
 use crate::market::journal::Commit as MarketCommit;
 use crate::market::ledger::Ledger as MarketLedger;
+use crate::nodes::history::History as NodesHistory;
+use crate::nodes::sql::Sql;
 use crate::rooms::history::History as RoomHistory;
 use crate::rooms::journal::Commit;
 use crate::rooms::ledger::Ledger;
@@ -104,6 +110,16 @@ pub struct MarketEvidence<'a> {
     pub history: &'a MarketHistory,
     /// Every commit that is on disk, in order. No process runs on it at this moment.
     pub log: &'a [MarketCommit],
+}
+
+/// What an invariant of many nodes is judged by.
+pub struct NodesEvidence<'a> {
+    /// Which run.
+    pub seed: u64,
+    /// What callers were told, and what happened to the servers.
+    pub history: &'a NodesHistory,
+    /// What the database holds once everything has come to rest; `None` before.
+    pub stored: Option<&'a Sql>,
 }
 
 /// A broken promise.
@@ -159,6 +175,12 @@ pub fn check_locks(evidence: &LockEvidence<'_>) -> Result<(), Violation> {
     fifo_grants::check(evidence)?;
     lock_words::check(evidence)?;
     no_lost_wake_up::check(evidence)
+}
+
+/// Judges all of many nodes.
+pub fn check_nodes(evidence: &NodesEvidence<'_>) -> Result<(), Violation> {
+    loss_is_noticed::check(evidence)?;
+    acknowledged_nodes::check(evidence)
 }
 
 /// Judges all of the market, with one reading of the log. A sale that is made twice also ends its hold twice, so sales

@@ -1,0 +1,31 @@
+//! The world of many nodes: several nodes, one Redis and one database, each of which may crash, forget, go back to an older state,
+//! or be slow.
+//!
+//! A node here runs the protocol of one coupon as the real node does: it asks the gate for a ticket, drains the outbox into
+//! the database, and answers from there. What decides whether a gate is whole, must be made anew, or shows that the database
+//! went back is the rule of the core ([`firstcome_core::coupon::stream`]); so is what stops early acknowledgement. The two servers are models:
+//! each call to one of them is one atomic step, and its request or its answer may be lost.
+//!
+//! - [`redis`] the gate and its outbox; [`sql`] the rows; [`node`] what a node does; [`tasks`] calls that take their time
+//! - [`history`] what callers were told; [`world`] one run
+
+pub mod history;
+pub mod node;
+pub mod redis;
+pub mod sql;
+pub mod tasks;
+pub mod world;
+
+use crate::{Report, Violation};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Plays the run of one seed in this world.
+pub fn run_seed(seed: u64) -> Result<Report, Violation> {
+    // Nothing of the world outlives its panic, so nothing half changed can be seen.
+    let run = catch_unwind(AssertUnwindSafe(|| world::World::new(seed).run()));
+    run.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message");
+        Err(Violation::new("assertion", seed, text))
+    })
+}
