@@ -33,6 +33,14 @@ pub struct CouponRows {
     pub redemptions: Vec<(Redeemed, Option<RequestId>)>,
 }
 
+impl CouponRows {
+    /// Whether a code is that of the stored claim with this serial.
+    pub fn is_code_of(&self, code: &str, serial: Serial) -> bool {
+        let claim = self.claims.iter().find(|(issued, _)| issued.serial == serial);
+        claim.is_some_and(|(issued, claim)| self.voucher_key.is_code_of(code, *issued, claim.user.as_str()))
+    }
+}
+
 /// Everything that is stored.
 pub type Stored = BTreeMap<CouponId, CouponRows>;
 

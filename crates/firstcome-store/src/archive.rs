@@ -30,7 +30,8 @@ pub struct ArchivedCoupon {
     pub name: CouponName,
     /// Its settings.
     pub settings: CouponSettings,
-    /// The secret of its codes.
+    /// The secret of its codes, and from which serial on they are bound to their claims. Of a coupon that came from a version
+    /// without such codes: [`VoucherKey::unbound`]. The serials after those that come in have bound codes in any case.
     pub voucher_key: VoucherKey,
     /// When it was deleted, if it was.
     pub deleted_at: Option<Timestamp>,

@@ -61,4 +61,4 @@ pub use port::{
 };
 pub use room::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
 pub use ticket::TicketKey;
-pub use voucher::{VoucherCode, VoucherKey};
+pub use voucher::{ShownCode, VoucherCode, VoucherKey};

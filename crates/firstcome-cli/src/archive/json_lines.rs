@@ -21,7 +21,7 @@ use serde_json::Value;
 use std::io::{BufRead, Write};
 
 /// The form that is written. Files of before have no line that says so.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -65,6 +65,10 @@ struct CouponLine {
     durability: Option<DurabilityLine>,
     /// The secret of the codes: with it they stay valid elsewhere.
     voucher_key: String,
+    /// Serials from this one on have codes that are bound to their claims. Files of versions before 3 leave it out: none of
+    /// theirs are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    codes_bound_from: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deleted_at: Option<String>,
 }
@@ -154,6 +158,7 @@ impl<W: Write> Sink for Lines<W> {
             room: settings.room.as_ref().map(RoomName::to_string),
             durability: (settings.acknowledge == Acknowledge::Placed).then_some(DurabilityLine::Gate),
             voucher_key: self.secrecy.put("coupon", coupon.name.as_str(), coupon.voucher_key.as_bytes())?,
+            codes_bound_from: Some(coupon.voucher_key.codes_bound_from()),
             deleted_at: instant(coupon.deleted_at),
         };
         self.line(&Line::Coupon(line))
@@ -226,13 +231,12 @@ fn read_coupon(line: &CouponLine, secrecy: &Secrecy) -> anyhow::Result<ArchivedC
         acknowledge: line.durability.map_or(Acknowledge::Stored, |DurabilityLine::Gate| Acknowledge::Placed),
     };
     let name = CouponName::parse(&line.coupon).map_err(|error| anyhow!("coupon {error}"))?;
-    let voucher_key = secrecy.take("voucher_key", "coupon", name.as_str(), &line.voucher_key)?;
-    Ok(ArchivedCoupon {
-        name,
-        settings,
-        voucher_key: VoucherKey::new(voucher_key),
-        deleted_at: instant(&line.deleted_at)?,
-    })
+    let voucher_key = VoucherKey::new(secrecy.take("voucher_key", "coupon", name.as_str(), &line.voucher_key)?);
+    let voucher_key = match line.codes_bound_from {
+        Some(serial) => voucher_key.bound_from(serial),
+        None => voucher_key.unbound(),
+    };
+    Ok(ArchivedCoupon { name, settings, voucher_key, deleted_at: instant(&line.deleted_at)? })
 }
 
 fn read_claim(line: ClaimLine) -> anyhow::Result<IncomingClaim> {

@@ -4,20 +4,24 @@ use crate::killed::Told;
 use crate::support::http::Client;
 use crate::support::program::{PROGRAM, command, firstcome, rows, run};
 use crate::support::server::Server;
+use firstcome::VoucherKey;
+use firstcome::core::coupon::{Issued, Serial};
+use firstcome::core::time::Timestamp;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Keys of a service: idempotency keys are scoped to them, so both services must know the same.
-const ADMIN: &str = "admin-key-of-the-archive-tests";
+pub(crate) const ADMIN: &str = "admin-key-of-the-archive-tests";
 
-fn start(directory: &Path, data: &str) -> Server {
+pub(crate) fn start(directory: &Path, data: &str) -> Server {
     let mut serve = command(PROGRAM, directory);
     serve.env("FIRSTCOME_ADMIN_KEY", ADMIN).args(["serve", "--listen", "127.0.0.1:0", "--data", data]);
     Server::spawn(&mut serve)
 }
 
-fn admin(server: &Server) -> Client {
+pub(crate) fn admin(server: &Server) -> Client {
     Client::with_key(server.address(), ADMIN)
 }
 
@@ -131,6 +135,140 @@ fn claims_go_out_and_in_as_csv() {
     firstcome(here, &["import", "--data", "new", "all.csv"]).well();
     firstcome(here, &["verify", "--data", "new"]).well();
     assert_eq!(firstcome(here, &["export", "--data", "new", "--format", "csv"]).well(), csv);
+}
+
+/// The code of a serial as versions told it before codes were bound to claims.
+fn old_code(secret: &str, serial: u64) -> String {
+    let byte = |at: usize| u8::from_str_radix(&secret[2 * at..2 * at + 2], 16).expect("two digits");
+    let serial = u32::try_from(serial).ok().and_then(Serial::new).expect("a serial");
+    let key = VoucherKey::new(std::array::from_fn(byte)).unbound();
+    key.code(Issued { serial, issued_at: Timestamp::MIN }, "").as_str().to_owned()
+}
+
+/// Exported lines as the version before wrote them: in its form, and with its codes. And the codes, by coupon and serial.
+pub(crate) fn as_before(lines: &str) -> (String, BTreeMap<(String, u64), String>) {
+    let (mut secrets, mut codes) = (BTreeMap::new(), BTreeMap::new());
+    let old = lines.lines().map(|line| {
+        let mut line: Value = serde_json::from_str(line).expect("JSON");
+        let text = |line: &Value, name: &str| line[name].as_str().unwrap_or_default().to_owned();
+        match text(&line, "kind").as_str() {
+            "export" => line["version"] = json!(2),
+            "coupon" => {
+                assert_eq!(line.as_object_mut().expect("an object").remove("codes_bound_from"), Some(json!(1)));
+                secrets.insert(text(&line, "coupon"), text(&line, "voucher_key"));
+            }
+            "claim" => {
+                let (coupon, serial) = (text(&line, "coupon"), line["serial"].as_u64().expect("a number"));
+                let code = old_code(&secrets[&coupon], serial);
+                assert_ne!(line["code"], code, "a new claim has a bound code");
+                line["code"] = json!(code);
+                codes.insert((coupon, serial), code);
+            }
+            _ => {}
+        }
+        format!("{line}\n")
+    });
+    (old.collect(), codes)
+}
+
+/// What the codes of claims of before are at a service into which they came, and what those of the next claims are.
+pub(crate) fn judge_old_codes(client: &mut Client, codes: &BTreeMap<(String, u64), String>) {
+    let path = "/v1/coupons/launch/redemptions";
+    for claim in all_claims(client) {
+        let place = (claim["coupon"].as_str().expect("a name").to_owned(), claim["serial"].as_u64().expect("a number"));
+        assert_eq!(claim["code"], codes[&place], "{claim}");
+    }
+    let second = json!({"code": codes[&("launch".to_owned(), 2)], "user": "bob@example.org"});
+    assert_eq!(client.call("POST", path, Some(&second)).status, 201, "codes of before are still good");
+    let third = client.claim("launch", "cid", None).expect("it is answered");
+    assert_eq!((third.status, third.json()["serial"].clone()), (201, json!(3)), "{}", third.text());
+    let its_own = json!({"code": third.json()["code"]});
+    assert_eq!(client.call("POST", path, Some(&its_own)).status, 201);
+}
+
+/// From which serial on the codes of a coupon are bound.
+pub(crate) fn bound_from(lines: &str, coupon: &str) -> u64 {
+    coupon_line(lines, coupon)["codes_bound_from"].as_u64().expect("a number")
+}
+
+/// The line of a coupon.
+fn coupon_line(lines: &str, coupon: &str) -> Value {
+    let mut lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    lines.find(|line| line["kind"] == "coupon" && line["coupon"] == coupon).expect("a line of the coupon")
+}
+
+#[test]
+fn codes_in_a_file_of_before_stay_valid_and_the_next_ones_are_bound_to_their_claims() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    let server = start(here, "data");
+    fill(&mut admin(&server));
+    server.stop();
+    let lines = firstcome(here, &["export", "--data", "data"]).well();
+    let (old, codes) = as_before(&lines);
+    std::fs::write(here.join("old.jsonl"), &old).expect("a file");
+    // The same as CSV, whose coupons came before it.
+    let kind = |line: &&str, kind: &str| line.contains(&format!("\"kind\":\"{kind}\""));
+    let coupons: String = old.lines().filter(|line| kind(line, "coupon")).map(|line| format!("{line}\n")).collect();
+    std::fs::write(here.join("coupons.jsonl"), coupons).expect("a file");
+    firstcome(here, &["export", "--data", "data", "-o", "new.csv"]).well();
+    let mut csv = std::fs::read_to_string(here.join("new.csv")).expect("a file");
+    for line in lines.lines().filter(|line| kind(line, "claim")) {
+        let claim: Value = serde_json::from_str(line).expect("JSON");
+        let place = (claim["coupon"].as_str().expect("a name").to_owned(), claim["serial"].as_u64().expect("a number"));
+        csv = csv.replace(claim["code"].as_str().expect("a code"), &codes[&place]);
+    }
+    std::fs::write(here.join("old.csv"), csv).expect("a file");
+    for (data, files) in [("whole", &["old.jsonl"][..]), ("parts", &["coupons.jsonl", "old.csv"])] {
+        files.iter().for_each(|file| drop(firstcome(here, &["import", "--data", data, file]).well()));
+        firstcome(here, &["verify", "--data", data]).well();
+        let moved = firstcome(here, &["export", "--data", data]).well();
+        for (coupon, from) in [("launch", 3), ("second", 3), ("empty", 1)] {
+            assert_eq!(bound_from(&moved, coupon), from, "{data}: {coupon}");
+        }
+        // And once more, in the form of today.
+        std::fs::write(here.join("moved.jsonl"), &moved).expect("a file");
+        let again = format!("{data}-again");
+        firstcome(here, &["import", "--data", &again, "moved.jsonl"]).well();
+        assert_eq!(firstcome(here, &["export", "--data", &again]).well(), moved);
+        let server = start(here, &again);
+        judge_old_codes(&mut admin(&server), &codes);
+        server.stop();
+        // The code that the version before would have told for the third is not its code.
+        let third = firstcome(here, &["export", "--data", &again]).well();
+        let third = third.lines().find(|line| line.contains("\"user\":\"cid\"") && line.contains("launch"));
+        let secret = coupon_line(&old, "launch")["voucher_key"].as_str().expect("a secret").to_owned();
+        assert!(!third.expect("cid's claim").contains(&old_code(&secret, 3)));
+    }
+}
+
+#[test]
+fn claims_that_stay_behind_leave_no_code_to_the_next_ones() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    let server = start(here, "data");
+    fill(&mut admin(&server));
+    server.stop();
+    let (old, codes) = as_before(&firstcome(here, &["export", "--data", "data"]).well());
+    std::fs::write(here.join("old.jsonl"), &old).expect("a file");
+    firstcome(here, &["import", "--data", "whole", "old.jsonl"]).well();
+    // Only the coupons of what has two codes of before; whoever claims first gets none of them.
+    let lines = firstcome(here, &["export", "--data", "whole"]).well();
+    let coupons: String =
+        lines.lines().filter(|line| line.contains("\"kind\":\"coupon\"")).map(|line| format!("{line}\n")).collect();
+    assert_eq!(bound_from(&coupons, "launch"), 3);
+    std::fs::write(here.join("coupons.jsonl"), coupons).expect("a file");
+    firstcome(here, &["import", "--data", "bare", "coupons.jsonl"]).well();
+    let server = start(here, "bare");
+    let mut client = admin(&server);
+    let eve = client.claim("launch", "eve", None).expect("it is answered").json();
+    assert_eq!(eve["serial"], 1);
+    let theirs = &codes[&("launch".to_owned(), 1)];
+    assert_ne!(eve["code"], *theirs);
+    let refused = client.call("POST", "/v1/coupons/launch/redemptions", Some(&json!({"code": theirs})));
+    assert_eq!((refused.status, refused.code().as_str()), (404, "unknown_code"));
+    server.stop();
+    firstcome(here, &["verify", "--data", "bare"]).well();
 }
 
 #[test]

@@ -149,6 +149,49 @@ fn everything_moves_to_mariadb_and_comes_back() {
     everything_moves_and_comes_back(Kind::MariaDb);
 }
 
+/// Codes that were told before codes were bound to claims are good wherever their claims go, and no later claim has one of them.
+fn codes_of_before_move_along(kind: Kind) {
+    let Some(world) = World::start(kind) else { return };
+    let here = world.here();
+    world.migrate(world.sql.url());
+    let server = archive::start(here, "data");
+    archive::fill(&mut archive::admin(&server));
+    server.stop();
+    let (old, codes) = archive::as_before(&firstcome(here, &["export", "--data", "data"]).well());
+    std::fs::write(here.join("old.jsonl"), &old).expect("a file");
+    run(&mut over(&world, &["import", "old.jsonl"])).well();
+
+    let bound_from = |lines: &str| ["launch", "second", "empty"].map(|name| archive::bound_from(lines, name));
+    run(&mut over(&world, &["export", "-o", "back.jsonl"])).well();
+    beside(here, &["import", "--data", "back", "back.jsonl"]).well();
+    assert_eq!(bound_from(&firstcome(here, &["export", "--data", "back"]).well()), [3, 3, 1]);
+
+    let mut node = Server::spawn(world.node().env("FIRSTCOME_ADMIN_KEY", archive::ADMIN));
+    archive::judge_old_codes(&mut archive::admin(&node), &codes);
+    let told = all_claims(&mut archive::admin(&node));
+    node.terminate();
+    node.wait();
+    run(&mut over(&world, &["verify"])).well();
+
+    run(&mut over(&world, &["export", "-o", "later.jsonl"])).well();
+    beside(here, &["import", "--data", "later", "later.jsonl"]).well();
+    assert_eq!(bound_from(&firstcome(here, &["export", "--data", "later"]).well()), [3, 3, 1]);
+    let server = archive::start(here, "later");
+    let codes = |claims: &[Value]| -> Vec<Value> { claims.iter().map(|claim| claim["code"].clone()).collect() };
+    assert_eq!(codes(&all_claims(&mut archive::admin(&server))), codes(&told));
+    server.stop();
+}
+
+#[test]
+fn codes_of_before_move_to_postgres_and_back() {
+    codes_of_before_move_along(Kind::Postgres);
+}
+
+#[test]
+fn codes_of_before_move_to_mariadb_and_back() {
+    codes_of_before_move_along(Kind::MariaDb);
+}
+
 /// What a deployment has, without the secrets of the service.
 fn held(world: &World) -> Vec<String> {
     rows(&run(&mut over(world, &["export"])).well())

@@ -76,7 +76,7 @@ fn claim_is_stored(operation: &Operation, issued: Issued, rows: &CouponRows) -> 
         return Err(format!("{coupon}: serial {serial} is stored with something else than was asked for"));
     }
     let (Some(Told::Claimed(_, code)) | Some(Told::Refused(_, Some(code)))) = operation.told() else { return Ok(()) };
-    if rows.voucher_key.serial(code.as_str()) != Some(issued.serial) {
+    if !rows.voucher_key.is_code_of(code.as_str(), *found, claim.user.as_str()) {
         return Err(format!("{coupon}: the code that was told for serial {serial} does not lead to it any more"));
     }
     Ok(())
@@ -217,7 +217,7 @@ fn stored_was_asked_for(history: &History, rows: &CouponRows) -> Result<(), Stri
     for (redeemed, request) in &rows.redemptions {
         let asked = history.of(&rows.name).any(|operation| {
             let same = matches!(&operation.command, Command::Redeem(asked, _) if asked.request == *request
-                && rows.voucher_key.serial(&asked.code) == Some(redeemed.serial));
+                && rows.is_code_of(&asked.code, redeemed.serial));
             same && match &operation.outcome {
                 Outcome::Pending | Outcome::Unknown => true,
                 Outcome::NotDone => false,

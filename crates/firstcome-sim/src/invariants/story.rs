@@ -69,9 +69,9 @@ impl Story {
         Claim { user: UserId::parse(user).unwrap(), attributes: None, request: None }
     }
 
-    fn accepted(&mut self, serial: u32) -> Told {
+    fn accepted(&mut self, serial: u32, user: &str) -> Told {
         let issued = self.issued(serial);
-        Told::Claimed(Effect::New(issued), self.rows_mut().voucher_key.code(issued.serial))
+        Told::Claimed(Effect::New(issued), self.rows_mut().voucher_key.code(issued, user))
     }
 
     pub(super) fn put(&mut self, limit: u32) -> &mut Self {
@@ -91,7 +91,9 @@ impl Story {
     }
 
     pub(super) fn accept(&mut self, id: OperationId, serial: u32) -> &mut Self {
-        let told = self.accepted(serial);
+        let Command::Claim(claim) = &self.history.operations()[id].command else { panic!("it claimed nothing") };
+        let user = claim.user.as_str().to_owned();
+        let told = self.accepted(serial, &user);
         self.end(id, Outcome::Told(told))
     }
 
@@ -106,7 +108,7 @@ impl Story {
 
     pub(super) fn claimed_with_key(&mut self, user: &str, serial: u32, key: u128) -> &mut Self {
         let claim = Claim { request: Some(RequestId { key, body: 0 }), ..Self::claim(user) };
-        let told = self.accepted(serial);
+        let told = self.accepted(serial, user);
         self.tell(Command::Claim(claim), told)
     }
 
@@ -156,7 +158,9 @@ impl Story {
 
     pub(super) fn redeemed(&mut self, user: &str, serial: u32) -> &mut Self {
         let redeemed = Redeemed { serial: Serial::new(serial).unwrap(), redeemed_at: self.now };
-        let code = self.rows_mut().voucher_key.code(redeemed.serial).as_str().to_owned();
+        let issued = self.stored[&COUPON].claims.iter().find(|(issued, _)| issued.serial == redeemed.serial);
+        let issued = issued.map_or_else(|| self.issued(serial), |(issued, _)| *issued);
+        let code = self.rows_mut().voucher_key.code(issued, user).as_str().to_owned();
         let user = UserId::parse(user).unwrap();
         if self.rows_mut().redemptions.is_empty() {
             self.rows_mut().redemptions.push((redeemed, None));

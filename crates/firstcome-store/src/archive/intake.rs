@@ -12,7 +12,7 @@ use firstcome_core::id::CouponName;
 use firstcome_core::time::Now;
 #[cfg(all(feature = "redis", feature = "sql"))]
 use firstcome_core::time::Timestamp;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::RandomState;
 
 /// Where the numbers of an import go on, and what there is already.
@@ -32,6 +32,8 @@ pub(crate) struct Intake {
     pub(super) hasher: RandomState,
     coupons: HashMap<CouponName, StoredCoupon, RandomState>,
     next_coupon: u32,
+    /// Coupons whose codes are bound from another serial on than is written yet.
+    rebound: BTreeSet<CouponId>,
     pub(super) rooms: IncomingRooms,
     pub(super) market: IncomingMarket,
     secrets: BTreeMap<String, [u8; 32]>,
@@ -47,8 +49,8 @@ impl Intake {
         coupons.extend(before.coupons.into_iter().map(|stored| (stored.name.clone(), stored)));
         let rooms = IncomingRooms::new(before.rooms, &hasher);
         let market = IncomingMarket::new(before.has_market, &hasher);
-        let (secrets, changes) = (BTreeMap::new(), Vec::new());
-        Self { now, hasher, coupons, next_coupon, rooms, market, secrets, changes }
+        let (rebound, secrets, changes) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
+        Self { now, hasher, coupons, next_coupon, rebound, rooms, market, secrets, changes }
     }
 
     /// Takes one row.
@@ -84,9 +86,22 @@ impl Intake {
     /// Everything has come: checks what can be said only now. What is left to write is among [`Self::changes`] then.
     pub(crate) fn finish(&mut self) -> Result<(), ImportError> {
         self.finish_rooms()?;
+        self.bind_codes();
         let balances: Vec<Change> = self.market.balances().collect();
         self.changes.extend(balances);
         Ok(())
+    }
+
+    /// Only the codes of claims that came can have been told: those of the next serials are bound to their claims.
+    fn bind_codes(&mut self) {
+        for stored in self.coupons.values_mut() {
+            let next = stored.coupon.issued() + 1;
+            let from = stored.voucher_key.codes_bound_from().min(next);
+            if from < stored.voucher_key.codes_bound_from() || self.rebound.contains(&stored.id) {
+                stored.voucher_key = stored.voucher_key.clone().bound_from(from);
+                self.changes.push(Change::CodesBound { id: stored.id, from });
+            }
+        }
     }
 
     pub(super) fn change(&mut self, change: Change) {
@@ -103,12 +118,18 @@ impl Intake {
 
     /// Takes a coupon. One of the same name may be there if it is the same and has no claims.
     fn coupon(&mut self, archived: ArchivedCoupon) -> Result<(), ImportError> {
-        if let Some(known) = self.coupons.get(&archived.name) {
+        if let Some(known) = self.coupons.get_mut(&archived.name) {
             let same = *known.coupon.settings() == archived.settings
-                && known.voucher_key == archived.voucher_key
+                && known.voucher_key.as_bytes() == archived.voucher_key.as_bytes()
                 && known.coupon.is_deleted() == archived.deleted_at.is_some()
                 && known.coupon.issued() == 0;
-            return if same { Ok(()) } else { Err(ImportError::CouponDiffers(archived.name)) };
+            if !same {
+                return Err(ImportError::CouponDiffers(archived.name));
+            }
+            // No code of it was told here: which ones were told elsewhere is what came.
+            known.voucher_key = archived.voucher_key;
+            self.rebound.insert(known.id);
+            return Ok(());
         }
         let id = CouponId(self.next_coupon);
         self.next_coupon += 1;
@@ -137,13 +158,21 @@ impl Intake {
         let next = Serial::new(stored.coupon.issued() + 1).or(serial);
         let Some(serial) = serial.or(next) else { return Err(ImportError::UnknownCoupon(coupon)) };
         let broken = |damage| ImportError::Broken { coupon: coupon.clone(), serial, damage };
-        if code.is_some_and(|code| stored.voucher_key.serial(&code) != Some(serial)) {
-            return Err(ImportError::OtherCode { coupon, serial });
+        let issued = Issued { serial, issued_at };
+        if let Some(code) = code
+            && !stored.voucher_key.is_code_of(&code, issued, user.as_str())
+        {
+            // A code from before codes were bound is taken while all before it are such.
+            let old = stored.voucher_key.clone().bound_from(serial.get() + 1);
+            if serial.get() != stored.voucher_key.codes_bound_from() || !old.is_code_of(&code, issued, user.as_str()) {
+                return Err(ImportError::OtherCode { coupon, serial });
+            }
+            stored.voucher_key = old;
+            self.rebound.insert(stored.id);
         }
         if redeemed.is_some_and(|(redeemed_at, _)| redeemed_at < issued_at) {
             return Err(ImportError::RedeemedTooEarly { coupon, serial });
         }
-        let issued = Issued { serial, issued_at };
         stored.coupon.restore_claim(issued, &user, request).map_err(broken)?;
         let id = stored.id;
         let redemption = match redeemed {

@@ -5,7 +5,7 @@ use super::journal::{CouponId, Rows};
 use crate::edge::Clock;
 use crate::error::StoreError;
 use crate::port::{ClaimRecord, Claimed, CouponView, Page, Refused};
-use crate::voucher::VoucherKey;
+use crate::voucher::{ShownCode, VoucherKey};
 use firstcome_core::coupon::{Claim, Coupon, Effect, Issued, Rejection, Serial};
 use firstcome_core::time::Timestamp;
 use parking_lot::{Mutex, RwLock};
@@ -44,8 +44,24 @@ impl Cell {
         CouponView { settings: coupon.settings().clone(), issued, state: coupon.state(issued, now) }
     }
 
+    /// A claim with what its holder shows.
     pub(super) fn claimed(&self, issued: Issued) -> Claimed {
-        Claimed { issued, code: self.voucher_key.code(issued.serial) }
+        let coupon = self.coupon.read();
+        // As it is kept: a repeated request may come from a caller who names another user. What was issued is there.
+        let user = coupon.claim_at(issued.serial).map_or("", |(user, _)| user);
+        self.claimed_by(issued, user)
+    }
+
+    pub(super) fn claimed_by(&self, issued: Issued, user: &str) -> Claimed {
+        Claimed { issued, code: self.voucher_key.code(issued, user) }
+    }
+
+    /// The durable claim that a code names, if it names one.
+    pub(super) fn claim_by_code(&self, code: &str) -> Option<Serial> {
+        let shown = ShownCode::parse(code)?;
+        let coupon = self.coupon.read();
+        let (user, issued) = coupon.claim_at(shown.serial()).filter(|_| shown.serial().get() <= durable(self))?;
+        self.voucher_key.fits(&shown, issued, user).then_some(issued.serial)
     }
 
     /// An answer with what the holder needs: the code.
@@ -73,7 +89,7 @@ impl Cell {
             let (user, issued) = coupon.claim_at(serial)?;
             Some(ClaimRecord {
                 user: user.into(),
-                claimed: self.claimed(issued),
+                claimed: self.claimed_by(issued, user),
                 attributes: attributes.remove(&serial),
                 redeemed: coupon.redeemed(serial).filter(|_| !redeeming.contains(&serial)),
             })

@@ -33,7 +33,7 @@ pub struct CouponPut {
     pub name: CouponName,
     /// The settings from now on.
     pub settings: CouponSettings,
-    /// The secret of its codes; fixed for a given id.
+    /// The secret of its codes, and from which serial on they are bound; fixed for a given id.
     pub voucher_key: VoucherKey,
     /// When it was decided.
     pub at: Timestamp,
@@ -124,6 +124,14 @@ pub enum Change {
         id: CouponId,
         /// When it was decided.
         at: Timestamp,
+    },
+    /// Codes of a coupon are bound to their claims from another serial on: after an import, which knows it only once all
+    /// claims have come.
+    CodesBound {
+        /// Which.
+        id: CouponId,
+        /// The first serial with a bound code.
+        from: u32,
     },
     /// A claim was accepted.
     Claimed {

@@ -458,15 +458,15 @@ impl CouponStore for Embedded {
             Ok(cell) => cell,
             Err(rejection) => return Ok(Err(rejection.into())),
         };
-        let serial = cell.voucher_key.serial(&redeem.code);
+        let serial = cell.claim_by_code(&redeem.code);
         let redeem = Redeem { serial, user: redeem.user, request: redeem.request };
         let (reply, answer) = Reply::pair();
         let answer = self.ask(Command::Redeem { cell: Arc::clone(&cell), redeem, reply }, answer).await?;
         let record = |redeemed: Redeemed| {
             let coupon = cell.coupon.read();
-            let user = coupon.claim_at(redeemed.serial).map_or("", |(user, _)| user).into();
-            let claimed = cell.claimed(coupon.issued_as(redeemed.serial));
-            ClaimRecord { user, claimed, attributes: None, redeemed: Some(redeemed) }
+            let user = coupon.claim_at(redeemed.serial).map_or("", |(user, _)| user);
+            let claimed = cell.claimed_by(coupon.issued_as(redeemed.serial), user);
+            ClaimRecord { user: user.into(), claimed, attributes: None, redeemed: Some(redeemed) }
         };
         Ok(answer.map(|effect| effect.map(record)).map_err(Into::into))
     }

@@ -292,6 +292,10 @@ impl<D: Held> Import<D> {
         for change in self.intake.changes() {
             match change {
                 Change::CouponPut(put) => self.coupon(&put, deleted_at).await?,
+                Change::CodesBound { id, from } => {
+                    let id = self.coupons.get(&id.0).ok_or_else(|| wrong("codes of a coupon that was not made"))?;
+                    self.session.run(rows::write_codes_bound(*id, from)).await?;
+                }
                 Change::PassSecret { fresh, .. } => {
                     let text = self.node.truth.write_pass_secret(&fresh)?;
                     self.session.run(text).await?;

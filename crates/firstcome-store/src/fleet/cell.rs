@@ -10,7 +10,6 @@ use super::turn::Turn;
 use crate::edge::draw_hasher;
 use crate::error::StoreError;
 use crate::port::Claimed;
-use crate::voucher::VoucherKey;
 use firstcome_core::coupon::{Acknowledge, Issued};
 use firstcome_core::id::RequestId;
 use firstcome_core::time::Timestamp;
@@ -45,15 +44,14 @@ pub(super) struct Seen {
     pub(super) row: CouponRow,
     /// Of the user.
     pub(super) claim: Option<ClaimRow>,
-    /// Of the request: the body, and the claim.
-    pub(super) request: Option<(u64, Issued)>,
+    /// Of the request: the body, the claim, and whose it is.
+    pub(super) request: Option<(u64, Issued, Box<str>)>,
     pub(super) now: Timestamp,
 }
 
 /// A coupon as this node knows it.
 pub(super) struct Cell {
     pub(super) keys: Keys,
-    pub(super) voucher_key: VoucherKey,
     /// As it was last seen in SQL.
     row: RwLock<CouponRow>,
     pub(super) asking: Lane<Asking>,
@@ -109,7 +107,6 @@ impl Cell {
     pub(super) fn new(row: CouponRow) -> Self {
         Self {
             keys: Keys { coupon: row.id },
-            voucher_key: row.voucher_key.clone(),
             row: RwLock::new(row),
             asking: Lane::new(CLAIMS_WAITING_MAX, ASK_MAX, 2),
             looking: Lane::new(LOOKS_WAITING_MAX, LOOKS_MAX, 1),
@@ -140,8 +137,9 @@ impl Cell {
     }
 
     /// A claim with what its holder shows.
-    pub(super) fn claimed(&self, issued: Issued) -> Claimed {
-        Claimed { issued, code: self.voucher_key.code(issued.serial) }
+    pub(super) fn claimed(&self, issued: Issued, user: &str) -> Claimed {
+        // From the row as it was last seen: from which serial on codes are bound may have changed with the database.
+        Claimed { issued, code: self.row.read().voucher_key.code(issued, user) }
     }
 
     /// Which generation of the gate counts, and how far SQL has written it.

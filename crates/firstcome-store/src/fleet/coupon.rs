@@ -13,6 +13,7 @@ use crate::port::{
     Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Given, Page, Put, RedeemRequest, Refused,
 };
 use crate::redis::LinkError;
+use crate::voucher::ShownCode;
 use firstcome_core::coupon::{Acknowledge, Claim, CouponSettings, Effect, Issued, Redeem, Redeemed, Rejection, Serial};
 use firstcome_core::id::{CouponName, UserId};
 use firstcome_core::time::Timestamp;
@@ -52,6 +53,8 @@ struct Attempt<'a, D: Held> {
 /// What a claim comes to.
 enum Outcome {
     Issued(Result<Effect<Issued>, Rejection>),
+    /// The same request has made a claim before, of this user.
+    Repeated(Issued, Box<str>),
     /// It has a place since then, and SQL does not have it yet.
     Placed(Timestamp),
 }
@@ -206,14 +209,14 @@ impl<D: Held> Attempt<'_, D> {
 
     /// What the claim of the request means for this one.
     fn of_request(&self, seen: &Seen) -> Option<Step> {
-        let (request, (body, issued)) = self.claim.request.zip(seen.request)?;
-        let is_own = seen.claim.as_ref().is_some_and(|claim| claim.tag == self.tag && claim.issued == issued);
+        let (request, (body, issued, user)) = self.claim.request.zip(seen.request.as_ref())?;
+        let is_own = seen.claim.as_ref().is_some_and(|claim| claim.tag == self.tag && claim.issued == *issued);
         let told = match () {
-            () if is_own => Ok(Effect::New(issued)),
-            () if body == request.body => Ok(Effect::Again(issued)),
-            () => Err(Rejection::KeyReused(issued.serial)),
+            () if is_own => Outcome::Issued(Ok(Effect::New(*issued))),
+            () if *body == request.body => Outcome::Repeated(*issued, user.clone()),
+            () => Outcome::Issued(Err(Rejection::KeyReused(issued.serial))),
         };
-        Some(Step::Told(Outcome::Issued(told)))
+        Some(Step::Told(told))
     }
 }
 
@@ -335,10 +338,13 @@ impl<D: Held> Node<D> {
             Attempt { node: self, cell, claim, tag, until, pause: PAUSE_MIN, earliest, is_handed_over: false };
         Ok(match attempt.run().await? {
             Outcome::Placed(since) => Ok(Effect::New(Given::Placed(since))),
-            Outcome::Issued(Ok(effect)) => Ok(effect.map(|issued| Given::Stored(cell.claimed(issued)))),
+            Outcome::Repeated(issued, user) => Ok(Effect::Again(Given::Stored(cell.claimed(issued, &user)))),
+            Outcome::Issued(Ok(effect)) => {
+                Ok(effect.map(|issued| Given::Stored(cell.claimed(issued, claim.user.as_str()))))
+            }
             Outcome::Issued(Err(rejection)) => {
-                let claim =
-                    if let Rejection::AlreadyIssued(issued) = rejection { Some(cell.claimed(issued)) } else { None };
+                let held = if let Rejection::AlreadyIssued(issued) = rejection { Some(issued) } else { None };
+                let claim = held.map(|issued| cell.claimed(issued, claim.user.as_str()));
                 Err(Refused { rejection, claim })
             }
         })
@@ -384,13 +390,12 @@ impl<D: Held> Node<D> {
     async fn redeem(&self, name: &CouponName, redeem: RedeemRequest) -> Answer<Effect<ClaimRecord>> {
         let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
         let RedeemRequest { code, user, request } = redeem;
-        let redeem = Redeem { serial: cell.voucher_key.serial(&code), user, request };
-        let used = self.truth.redeem(cell.keys.coupon, &redeem).await?;
-        let record = |Used { user, issued, redeemed }| ClaimRecord {
-            user,
-            claimed: cell.claimed(issued),
-            attributes: None,
-            redeemed: Some(redeemed),
+        let shown = ShownCode::parse(&code);
+        let redeem = Redeem { serial: shown.map(|shown| shown.serial()), user, request };
+        let used = self.truth.redeem(cell.keys.coupon, &redeem, shown).await?;
+        let record = |Used { user, issued, redeemed }| {
+            let claimed = cell.claimed(issued, &user);
+            ClaimRecord { user, claimed, attributes: None, redeemed: Some(redeemed) }
         };
         Ok(used.map(|effect| effect.map(record)).map_err(Refused::from))
     }
@@ -399,7 +404,8 @@ impl<D: Held> Node<D> {
 fn record(cell: &Cell, claim: ClaimRow) -> ClaimRecord {
     let ClaimRow { issued, user, attributes, redeemed_at, .. } = claim;
     let redeemed = redeemed_at.map(|redeemed_at| Redeemed { serial: issued.serial, redeemed_at });
-    ClaimRecord { user, claimed: cell.claimed(issued), attributes, redeemed }
+    let claimed = cell.claimed(issued, &user);
+    ClaimRecord { user, claimed, attributes, redeemed }
 }
 
 async fn serve<D: Held>(node: Arc<Node<D>>, cell: Arc<Cell>) {

@@ -64,7 +64,7 @@ async fn serve<D: Held>(node: Arc<Node<D>>, cell: Arc<Cell>) {
                     let seen = Seen {
                         row: known.row.clone(),
                         claim: user.and_then(|user| known.claims.get(&user).cloned()),
-                        request: request.and_then(|request| known.requests.get(&request.key).copied()),
+                        request: request.and_then(|request| known.requests.get(&request.key).cloned()),
                         now: known.now,
                     };
                     // Whoever has gone does not hear it.

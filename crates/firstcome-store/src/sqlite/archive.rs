@@ -71,7 +71,7 @@ impl Archive {
                         attributes: claim.attributes.and_then(Attributes::new),
                         request: claim.request,
                         redeemed: redemptions.get(&(row.id, claim.issued.serial)).copied(),
-                        code: row.voucher_key.code(claim.issued.serial),
+                        code: row.voucher_key.code(claim.issued, claim.user),
                     })
                 })
             })?;

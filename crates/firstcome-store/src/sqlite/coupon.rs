@@ -16,11 +16,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::RandomState;
 
 const PUT_COUPON: &str = "\
-INSERT INTO coupon (id, name, limit_count, opens_at, expires_at, redeem_until, title, room, voucher_key, created_at, changed_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10)
+INSERT INTO coupon (id, name, limit_count, opens_at, expires_at, redeem_until, title, room, voucher_key, codes_bound_from,
+    created_at, changed_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?11, ?10, ?10)
 ON CONFLICT (id) DO UPDATE SET limit_count = ?3, opens_at = ?4, expires_at = ?5, redeem_until = ?6, title = ?7,
     room = ?8, changed_at = ?10";
 const DELETE_COUPON: &str = "UPDATE coupon SET deleted_at = ?2, changed_at = ?2 WHERE id = ?1 AND deleted_at IS NULL";
+const BIND_CODES: &str = "UPDATE coupon SET codes_bound_from = ?2 WHERE id = ?1";
 pub(super) const INSERT_CLAIM: &str =
     "INSERT INTO claim (id, user, issued_at, attributes, request_key, request_body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 const INSERT_REDEMPTION: &str =
@@ -51,6 +53,9 @@ pub(super) fn write(connection: &Connection, changes: &[Change]) -> rusqlite::Re
                 insert.execute(params![row, redeemed.redeemed_at.as_us(), key, body])?;
             }
             Change::CouponPut(put) => put_coupon(connection, put)?,
+            Change::CodesBound { id, from } => {
+                connection.prepare_cached(BIND_CODES)?.execute(params![id.0, from])?;
+            }
             Change::CouponDeleted { id, at } => {
                 connection.prepare_cached(DELETE_COUPON)?.execute(params![id.0, at.as_us()])?;
             }
@@ -80,7 +85,8 @@ fn put_coupon(connection: &Connection, put: &CouponPut) -> rusqlite::Result<()> 
         settings.title.as_ref().map(Title::as_str),
         settings.room.as_ref().map(RoomName::as_str),
         voucher_key.as_bytes(),
-        at.as_us()
+        at.as_us(),
+        voucher_key.codes_bound_from()
     ])?;
     Ok(())
 }
@@ -143,8 +149,9 @@ pub(super) fn range(id: CouponId) -> [i64; 2] {
 
 /// All coupons, in the order in which they were made.
 pub(super) fn coupons(connection: &Connection) -> Result<Vec<CouponRow>, Fault> {
-    let query = "SELECT id, name, limit_count, opens_at, expires_at, redeem_until, title, room, voucher_key, deleted_at
-        FROM coupon ORDER BY id";
+    let query =
+        "SELECT id, name, limit_count, opens_at, expires_at, redeem_until, title, room, voucher_key, deleted_at,
+        codes_bound_from FROM coupon ORDER BY id";
     let broken = |error: &rusqlite::Error| fault(error, "cannot read the coupons");
     let mut statement = connection.prepare(query).map_err(|error| broken(&error))?;
     let mut rows = statement.query([]).map_err(|error| broken(&error))?;
@@ -161,7 +168,7 @@ fn coupon_row(row: &Row<'_>) -> rusqlite::Result<Result<CouponRow, Fault>> {
     let instants: [Option<i64>; 4] = [row.get(3)?, row.get(4)?, row.get(5)?, row.get(9)?];
     let title: Option<String> = row.get(6)?;
     let room: Option<String> = row.get(7)?;
-    let voucher_key = VoucherKey::new(row.get(8)?);
+    let voucher_key = VoucherKey::new(row.get(8)?).bound_from(row.get(10)?);
     let id = CouponId(row.get(0)?);
     let read = || {
         let wrong = || damaged(format!("coupon {name:?} has settings that no rule allows"));
@@ -247,6 +254,12 @@ pub(super) fn load(connection: &Connection, hasher: &RandomState) -> Result<Vec<
         let restored = stored.coupon.restore_claim(claim.issued, &user, claim.request);
         restored.map_err(|damage| wrong(&stored.name, claim.issued.serial, damage))
     })?;
+    if let Some(stored) = loaded.iter().find(|it| it.coupon.issued() + 1 < it.voucher_key.codes_bound_from()) {
+        return Err(damaged(format!(
+            "coupon {}: codes of claims that are yet to come are not bound to them",
+            stored.name
+        )));
+    }
     for_each_redemption(connection, |row| {
         let stored = &mut loaded[*place.get(&row.coupon).ok_or_else(|| stray(row.coupon))?];
         let restored = stored.coupon.restore_redemption(row.redeemed, row.request);

@@ -14,7 +14,12 @@ pub(super) struct Schema {
 /// The file of coupons, rooms and the market: "FCOM".
 pub(super) const STORE: Schema = Schema {
     application_id: 0x4643_4f4d,
-    steps: &[include_str!("0001_coupons.sql"), include_str!("0002_rooms.sql"), include_str!("0003_market.sql")],
+    steps: &[
+        include_str!("0001_coupons.sql"),
+        include_str!("0002_rooms.sql"),
+        include_str!("0003_market.sql"),
+        include_str!("0004_bound_codes.sql"),
+    ],
 };
 
 /// The file of locks: "FCLK".

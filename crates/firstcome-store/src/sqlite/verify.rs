@@ -18,6 +18,7 @@ use std::path::Path;
 struct Seen {
     name: String,
     limit: u32,
+    codes_bound_from: u32,
     issued: u32,
     last_issued_at: Option<Timestamp>,
     users: HashSet<Box<str>>,
@@ -70,6 +71,13 @@ pub fn verify(directory: &Path) -> Result<Vec<Check>, Fault> {
     for coupon in seen.values() {
         let here = || format!("coupon {}: {} of {}", coupon.name, coupon.issued_at.len(), coupon.limit);
         checks.limit.check(coupon.issued_at.len() <= coupon.limit as usize, here);
+        let from = || {
+            format!(
+                "coupon {}: from serial {} on, and {} are issued",
+                coupon.name, coupon.codes_bound_from, coupon.issued
+            )
+        };
+        checks.codes.check(coupon.codes_bound_from <= coupon.issued + 1, from);
     }
     let rooms = verify_room::check(&snapshot)?;
     let market = verify_market::check(&snapshot)?;
@@ -77,7 +85,8 @@ pub fn verify(directory: &Path) -> Result<Vec<Check>, Fault> {
 }
 
 fn remember(row: &CouponRow) -> (CouponId, Seen) {
-    (row.id, Seen { name: row.name.to_string(), limit: row.settings.limit.get(), ..Seen::default() })
+    let (limit, codes_bound_from) = (row.settings.limit.get(), row.voucher_key.codes_bound_from());
+    (row.id, Seen { name: row.name.to_string(), limit, codes_bound_from, ..Seen::default() })
 }
 
 struct Checks {
@@ -89,6 +98,7 @@ struct Checks {
     valid: Check,
     keys: Check,
     redeemed: Check,
+    codes: Check,
 }
 
 impl Checks {
@@ -102,11 +112,13 @@ impl Checks {
             valid: Check::new("users and attributes are within their limits"),
             keys: Check::new("an idempotency key has one effect"),
             redeemed: Check::new("a redemption has its claim, and comes after it"),
+            codes: Check::new("a code names one claim: those of claims to come are bound to them"),
         }
     }
 
-    fn all(self) -> [Check; 8] {
-        [self.limit, self.once, self.gapless, self.ordered, self.owned, self.valid, self.keys, self.redeemed]
+    fn all(self) -> [Check; 9] {
+        let Self { limit, once, gapless, ordered, owned, valid, keys, redeemed, codes } = self;
+        [limit, once, gapless, ordered, owned, valid, keys, redeemed, codes]
     }
 }
 

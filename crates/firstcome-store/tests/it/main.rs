@@ -8,6 +8,8 @@ mod locks;
 mod market;
 mod market_turns;
 mod memory;
+#[cfg(feature = "sqlite")]
+mod old_codes;
 mod overload;
 mod rooms;
 mod scripted;

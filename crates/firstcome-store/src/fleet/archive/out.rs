@@ -198,7 +198,7 @@ impl<D: Held + Snapshot> Export<D> {
                 for (claim, made, redeemed) in page {
                     visit(ArchivedClaim {
                         coupon: coupon.name.clone(),
-                        code: coupon.voucher_key.code(claim.issued.serial),
+                        code: coupon.voucher_key.code(claim.issued, claim.user.as_str()),
                         issued: claim.issued,
                         user: claim.user,
                         attributes: claim.attributes,

@@ -54,6 +54,11 @@ pub(in crate::fleet) fn write_issued(text: &mut String, id: i64, issued: u32, la
     );
 }
 
+/// Writes from which serial on the codes of a coupon are bound to their claims.
+pub(in crate::fleet) fn write_codes_bound(id: i64, from: u32) -> String {
+    format!("UPDATE firstcome_coupon SET codes_bound_from={from} WHERE id={id};")
+}
+
 /// What reads the number of what has this name.
 pub(in crate::fleet) fn id_of(table: &str, name: &str) -> String {
     let mut text = format!("SELECT id FROM {table} WHERE name=");
@@ -110,14 +115,14 @@ impl<D: Held> Truth<D> {
         deleted_at: Option<Timestamp>,
     ) -> Result<String, SqlError> {
         let mut text = format!(
-            "INSERT INTO firstcome_coupon ({},name,code_key,deleted_at,version) VALUES ({},",
+            "INSERT INTO firstcome_coupon ({},name,code_key,codes_bound_from,deleted_at,version) VALUES ({},",
             coupons::SETTINGS.join(","),
             coupons::values::<D>(&put.settings).join(",")
         );
         quoted(&mut text, put.name.as_str());
         text.push(',');
         D::bytes(&mut text, &self.wrapped(put.voucher_key.as_bytes(), &coupons::place(&put.name))?);
-        text.push(',');
+        let _ = write!(text, ",{},", put.voucher_key.codes_bound_from());
         maybe(&mut text, deleted_at.map(Timestamp::as_us));
         text.push_str(",1);");
         Ok(text)

@@ -76,8 +76,8 @@ pub(in crate::fleet) struct Known {
     pub(in crate::fleet) row: CouponRow,
     /// By user.
     pub(in crate::fleet) claims: BTreeMap<Box<str>, ClaimRow>,
-    /// By key: the body, and the claim.
-    pub(in crate::fleet) requests: BTreeMap<u128, (u64, Issued)>,
+    /// By key: the body, the claim, and whose it is.
+    pub(in crate::fleet) requests: BTreeMap<u128, (u64, Issued, Box<str>)>,
     pub(in crate::fleet) now: Timestamp,
 }
 
@@ -279,7 +279,7 @@ impl<D: Held> Truth<D> {
             let keys = list(keys, |text, key| D::bytes(text, &key.to_be_bytes()));
             let _ = write!(
                 text,
-                "SELECT {},q.request,q.body,c.serial,c.issued_at FROM firstcome_coupon_request q \
+                "SELECT {},q.request,q.body,c.serial,c.issued_at,c.name FROM firstcome_coupon_request q \
                  JOIN firstcome_claim c ON c.coupon=q.coupon AND c.serial=q.serial \
                  WHERE q.coupon={coupon} AND q.kind={} AND q.request IN ({keys});",
                 tag::REQUEST,
@@ -300,7 +300,8 @@ impl<D: Held> Truth<D> {
                 tag::REQUEST => {
                     let (key, body) = (cells.key()?, cells.integer()?.cast_unsigned());
                     let serial = Serial::new(cells.small()?).ok_or_else(|| wrong("a serial out of its range"))?;
-                    requests.insert(key, (body, Issued { serial, issued_at: cells.instant()? }));
+                    let issued = Issued { serial, issued_at: cells.instant()? };
+                    requests.insert(key, (body, issued, cells.maybe_text()?.unwrap_or_default().into()));
                 }
                 _ => now = cells.instant()?,
             }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 /// The columns of a coupon, in the order in which they are read.
 const COLUMNS: &str = "id,name,limit_count,opens_at,expires_at,redeem_until,title,room,acknowledge,deleted_at,code_key,version,issued,\
-    last_at,generation,position,anchor";
+    last_at,generation,position,anchor,codes_bound_from";
 
 /// A coupon as it stands in its table.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,6 +26,7 @@ pub(in crate::fleet) struct CouponRow {
     pub(in crate::fleet) name: CouponName,
     pub(in crate::fleet) settings: CouponSettings,
     pub(in crate::fleet) deleted_at: Option<Timestamp>,
+    /// The secret of its codes, and from which serial on they are bound.
     pub(in crate::fleet) voucher_key: VoucherKey,
     /// Of the settings.
     pub(in crate::fleet) version: i64,
@@ -137,6 +138,7 @@ impl<D: Held> Truth<D> {
         let issued = cells.small()?;
         let last_at = cells.instant()?;
         let (generation, position, anchor) = (cells.integer()?, cells.count()?, cells.integer()?);
+        let voucher_key = voucher_key.bound_from(cells.small()?);
         if position < issued.into() || settings.limit.get() < issued {
             return Err(wrong("more claims than tickets, or than the limit"));
         }

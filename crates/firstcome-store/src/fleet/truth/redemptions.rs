@@ -6,6 +6,7 @@ use crate::sql::SqlError;
 use crate::sql::base::{ROLL_BACK, Session};
 use crate::sql::dialect::{list, number};
 use crate::sql::reader::{Reader, wrong};
+use crate::voucher::{ShownCode, VoucherKey};
 use firstcome_core::coupon::{Effect, Issued, Redeem, Redeemed, Rejection, Serial};
 use firstcome_core::time::Timestamp;
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ pub(in crate::fleet) struct Used {
 /// What a redemption rests on beside the claim.
 struct Before {
     redeem_until: Option<Timestamp>,
+    voucher_key: Option<VoucherKey>,
     now: Timestamp,
     /// Body and serial of the same request, if it was here before.
     same: Option<(u64, u32)>,
@@ -36,16 +38,17 @@ struct Holding {
 }
 
 impl<D: Held> Truth<D> {
-    /// Redeems a claim by its serial, which the caller has read from the code. Order of refusals: that of
-    /// [`firstcome_core::coupon::Coupon::judge_redeem`].
+    /// Redeems the claim whose serial the caller has read from the code, if the code is that claim's. Order of refusals: that
+    /// of [`firstcome_core::coupon::Coupon::judge_redeem`].
     pub(in crate::fleet) async fn redeem(
         &self,
         coupon: i64,
         redeem: &Redeem,
+        shown: Option<ShownCode>,
     ) -> Result<Result<Effect<Used>, Rejection>, SqlError> {
         let mut attempts = self.attempts();
         loop {
-            match self.try_redeem(coupon, redeem, attempts.until).await {
+            match self.try_redeem(coupon, redeem, shown, attempts.until).await {
                 Err(error) if attempts.again(&error).await => {}
                 done => return done,
             }
@@ -56,10 +59,11 @@ impl<D: Held> Truth<D> {
         &self,
         coupon: i64,
         redeem: &Redeem,
+        shown: Option<ShownCode>,
         until: Instant,
     ) -> Result<Result<Effect<Used>, Rejection>, SqlError> {
         let mut session = self.base.session(until).await?;
-        let Before { redeem_until, now, same } = self.lock(&mut session, coupon, redeem).await?;
+        let Before { redeem_until, voucher_key, now, same } = self.lock(&mut session, coupon, redeem).await?;
         let serials = redeem.serial.map(Serial::get).into_iter().chain(same.map(|(_, serial)| serial)).collect();
         let claims = self.holdings(&mut session, coupon, serials).await?;
         let used = |held: &Holding, redeemed_at| Used {
@@ -75,8 +79,15 @@ impl<D: Held> Truth<D> {
                     _ => Err(Rejection::KeyReused(held.issued.serial)),
                 }
             }
-            _ => judge(redeem, redeem.serial.and_then(|serial| claims.get(&serial.get())), redeem_until, now)
-                .map(|(held, at)| Effect::New(used(held, at))),
+            _ => {
+                // Only a code that is this claim's: the serial alone may be that of another one, which an older copy of these
+                // tables held.
+                let named = shown.and_then(|shown| {
+                    let held = claims.get(&shown.serial().get())?;
+                    voucher_key.as_ref()?.fits(&shown, held.issued, &held.user).then_some(held)
+                });
+                judge(redeem, named, redeem_until, now).map(|(held, at)| Effect::New(used(held, at)))
+            }
         };
         let Ok(Effect::New(fresh)) = &verdict else {
             self.base.end(session, ROLL_BACK).await?;
@@ -108,11 +119,14 @@ impl<D: Held> Truth<D> {
             text.push(';');
         }
         let _ = write!(text, "SELECT {},{};", tag::CLOCK, self.clock());
-        let mut before = Before { redeem_until: None, now: Timestamp::MIN, same: None };
+        let mut before = Before { redeem_until: None, voucher_key: None, now: Timestamp::MIN, same: None };
         for row in &session.ask(text).await? {
             let mut cells = Reader::at(row, 0);
             match cells.integer()? {
-                tag::COUPON => before.redeem_until = self.coupon_of(row)?.settings.redeem_until,
+                tag::COUPON => {
+                    let row = self.coupon_of(row)?;
+                    (before.redeem_until, before.voucher_key) = (row.settings.redeem_until, Some(row.voucher_key));
+                }
                 tag::REQUEST => before.same = Some((cells.integer()?.cast_unsigned(), cells.small()?)),
                 tag::CLOCK => before.now = cells.instant()?,
                 _ => {}

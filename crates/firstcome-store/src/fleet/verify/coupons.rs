@@ -19,6 +19,7 @@ struct Seen {
     generation: i64,
     position: i64,
     anchor: i64,
+    codes_bound_from: i64,
     claims: i64,
     last_claim_at: i64,
 }
@@ -38,6 +39,7 @@ struct Checks {
     stands: Check,
     settings: Check,
     letters: Check,
+    codes: Check,
 }
 
 impl Checks {
@@ -54,16 +56,18 @@ impl Checks {
             stands: Check::new("a coupon stands as its claims lead to: how many, the last instant, a ticket for each"),
             settings: Check::new("names and settings of coupons are within their limits"),
             letters: Check::new("a dead letter is of a coupon, and of a ticket that was passed over"),
+            codes: Check::new("a code names one claim: those of claims to come are bound to them"),
         }
     }
 
-    fn all(self) -> [Check; 11] {
-        let Self { limit, once, gapless, ordered, owned, valid, keys, redeemed, stands, settings, letters } = self;
-        [limit, once, gapless, ordered, owned, valid, keys, redeemed, stands, settings, letters]
+    fn all(self) -> [Check; 12] {
+        let Self { limit, once, gapless, ordered, owned, valid, keys, redeemed, stands, settings, letters, codes } =
+            self;
+        [limit, once, gapless, ordered, owned, valid, keys, redeemed, stands, settings, letters, codes]
     }
 }
 
-pub(super) async fn check<D: Held + Snapshot>(reading: &mut Reading<D>) -> Result<[Check; 11], SqlError> {
+pub(super) async fn check<D: Held + Snapshot>(reading: &mut Reading<D>) -> Result<[Check; 12], SqlError> {
     let mut checks = Checks::new();
     let mut seen = coupons(reading, &mut checks).await?;
     claims(reading, &mut checks, &mut seen).await?;
@@ -81,6 +85,9 @@ pub(super) async fn check<D: Held + Snapshot>(reading: &mut Reading<D>) -> Resul
                 coupon.generation
             )
         });
+        checks.codes.check(coupon.codes_bound_from <= coupon.issued + 1, || {
+            format!("{}, issued {}, codes bound from serial {} on", here(), coupon.issued, coupon.codes_bound_from)
+        });
         once(reading, &mut checks, *id, coupon).await?;
     }
     redemptions(reading, &mut checks).await?;
@@ -96,7 +103,7 @@ async fn coupons<D: Held + Snapshot>(
     checks: &mut Checks,
 ) -> Result<BTreeMap<i64, Seen>, SqlError> {
     let what = format!(
-        "SELECT id,name,version,limit_count,issued,last_at,generation,position,anchor,{} FROM firstcome_coupon",
+        "SELECT id,name,version,limit_count,issued,last_at,generation,position,anchor,codes_bound_from,{} FROM firstcome_coupon",
         settings_columns()
     );
     let mut seen = BTreeMap::new();
@@ -112,6 +119,7 @@ async fn coupons<D: Held + Snapshot>(
                 generation: cells.integer()?,
                 position: cells.integer()?,
                 anchor: cells.integer()?,
+                codes_bound_from: cells.integer()?,
                 claims: 0,
                 last_claim_at: NEVER,
                 name,
