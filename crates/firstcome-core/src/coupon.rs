@@ -461,6 +461,26 @@ impl Coupon {
         answer
     }
 
+    /// Takes back the newest claim, which [`Self::claim`] wrote down and which could not be stored. Claims are taken back in
+    /// the reverse of their order; then the coupon is as if they had never come.
+    pub fn take_back_claim(&mut self, issued: Issued, request: Option<RequestId>) {
+        assert_eq!(self.book.issued(), issued.serial.get(), "only the newest claim can be taken back");
+        assert!(self.redeemed(issued.serial).is_none(), "its redemption is taken back first");
+        self.book.remove_last();
+        if let Some(request) = request {
+            self.claim_keys.remove(request.key);
+        }
+    }
+
+    /// Takes back a redemption, which [`Self::redeem`] wrote down and which could not be stored.
+    pub fn take_back_redemption(&mut self, redeemed: Redeemed, request: Option<RequestId>) {
+        let before = self.redemptions.remove(&redeemed.serial);
+        assert!(before.is_some(), "there is no redemption to take back");
+        if let Some(request) = request {
+            self.redemption_keys.remove(request.key);
+        }
+    }
+
     /// Judges new settings and changes nothing: see [`Standing::judge_settings`].
     pub fn judge_settings(&self, settings: &CouponSettings) -> Result<(), Rejection> {
         self.standing().judge_settings(settings)

@@ -21,6 +21,12 @@ pub enum Bug {
     AnswerBeforeCommit,
     /// "Sold out" is told while the last claims are not yet durable.
     SoldOutTooEarly,
+    /// Claims of a commit that failed stay in memory.
+    ClaimsNotTakenBack,
+    /// What was decided about a room in a commit that failed stays in memory.
+    RoomNotTakenBack,
+    /// Bids and points of a commit that failed stay in memory.
+    MarketNotTakenBack,
     /// A room admits a tenth more than its rate.
     RateTooHigh,
     /// Two people get the same number.
@@ -81,13 +87,16 @@ pub enum Bug {
 
 impl Bug {
     /// All that the simulator must find, with a name for tables.
-    pub const ALL: [(Self, &'static str); 25] = [
+    pub const ALL: [(Self, &'static str); 28] = [
         (Self::OversellByOne, "oversell by one"),
         (Self::OneUserTwice, "one user twice"),
         (Self::GapInSerials, "gap in serials"),
         (Self::OrderSwapped, "order swapped"),
         (Self::AnswerBeforeCommit, "answer before commit"),
         (Self::SoldOutTooEarly, "sold out told too early"),
+        (Self::ClaimsNotTakenBack, "claims not taken back"),
+        (Self::RoomNotTakenBack, "room not taken back"),
+        (Self::MarketNotTakenBack, "market not taken back"),
         (Self::RateTooHigh, "rate too high"),
         (Self::NumberTwice, "number drawn twice"),
         (Self::AbsentAdmitted, "absent person admitted"),

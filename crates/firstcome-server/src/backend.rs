@@ -76,7 +76,7 @@ impl Backend {
     /// The faults that stop a part of it, and are open now.
     pub(crate) fn faults(&self) -> Faults {
         match self {
-            Self::Embedded(_) => Faults::default(),
+            Self::Embedded(store) => store.faults(),
             Self::Fleet(fleet, _) => fleet.faults(),
         }
     }

@@ -3,7 +3,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use firstcome::StoreError;
+use firstcome::{FaultKind, StoreError};
 use serde_json::{Map, Value, json};
 use std::sync::OnceLock;
 
@@ -97,8 +97,8 @@ codes! {
     IdempotencyKeyReused 422 "idempotency_key_reused" "The Idempotency-Key came with another body before" "Use a new key for a new request.";
     NotOpen 425 "not_open" "It is not open yet" "`opens_at` says from when, `retry_after_ms` how long that is.";
     RateLimited 429 "rate_limited" "This address joins too often" "Try again after `retry_after_ms`.";
-    Overloaded 503 "overloaded" "Too many wait already" "Nothing was done. Try again after `retry_after_ms`.";
-    StoreUnavailable 503 "store_unavailable" "The store takes no writes" "Nothing was done. An operator has to look; try again later.";
+    Overloaded 503 "overloaded" "Too much waits to be done" "Nothing was done now. Try again after `retry_after_ms`.";
+    StoreUnavailable 503 "store_unavailable" "The store cannot do it now" "Nothing was done. Try again after `retry_after_ms`; `/readyz` and the log tell an operator what is wrong, if it does not end by itself.";
     OutcomeUnknown 503 "outcome_unknown" "It may or may not have been done" "Send the same request again: it has no second effect. A charge or refund without an Idempotency-Key may be done twice: look at the member's records first.";
 }
 
@@ -157,6 +157,13 @@ impl From<StoreError> for Problem {
         match error {
             StoreError::Overloaded { retry_after } => {
                 Self::new(Code::Overloaded).retry_after_ms(retry_after.as_millis() as u64)
+            }
+            StoreError::NotYet { says, retry_after } => {
+                Self::new(Code::Overloaded).detail(says).retry_after_ms(retry_after.as_millis() as u64)
+            }
+            // What may end by itself is tried again every two seconds at least.
+            StoreError::Unavailable(fault) if matches!(fault.kind, FaultKind::Busy | FaultKind::Full) => {
+                Self::new(Code::StoreUnavailable).detail(fault.kind.title()).retry_after_ms(2_000)
             }
             StoreError::Unavailable(_) => Self::new(Code::StoreUnavailable).retry_after_ms(5_000),
             // A repeat is safe at once; a second lets a restart finish.
@@ -229,6 +236,20 @@ pub fn catalogue_markdown() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn what_only_waits_is_no_fault_of_the_store() {
+        let retry_after = Duration::from_secs(3);
+        let waits = StoreError::NotYet { says: "the claim is not stored yet", retry_after };
+        for (error, detail) in
+            [(StoreError::Overloaded { retry_after }, None), (waits, Some("the claim is not stored yet"))]
+        {
+            let problem = Problem::from(error);
+            assert_eq!((problem.code, problem.detail.as_deref()), (Code::Overloaded, detail));
+            assert_eq!(problem.into_response().headers()[header::RETRY_AFTER], "3");
+        }
+    }
 
     #[test]
     fn codes_are_unique_and_in_the_order_of_their_status() {

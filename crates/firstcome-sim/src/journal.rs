@@ -49,6 +49,8 @@ pub type Stored = BTreeMap<CouponId, CouponRows>;
 pub enum CommitFault {
     /// It succeeds.
     Clean,
+    /// It fails by a cause that may pass, and nothing is stored. The next one may succeed.
+    Refused,
     /// It fails, and says that nothing is stored.
     Nothing,
     /// It fails with unknown outcome, and nothing is stored.
@@ -62,13 +64,22 @@ pub enum CommitFault {
 }
 
 impl CommitFault {
-    const FAULTS: [Self; 5] =
-        [Self::Nothing, Self::UnknownLost, Self::UnknownKept, Self::CrashBefore, Self::CrashAfter];
+    const FAULTS: [Self; 7] = [
+        // Twice as often as the others: the store goes on after it.
+        Self::Refused,
+        Self::Refused,
+        Self::Nothing,
+        Self::UnknownLost,
+        Self::UnknownKept,
+        Self::CrashBefore,
+        Self::CrashAfter,
+    ];
 
     /// The fault in words, for tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Clean => "clean",
+            Self::Refused => "refused for a while",
             Self::Nothing => "failed, nothing stored",
             Self::UnknownLost => "outcome unknown, lost",
             Self::UnknownKept => "outcome unknown, kept",
@@ -80,6 +91,21 @@ impl CommitFault {
     /// Draws how a commit goes that fails with this chance per thousand.
     pub fn draw(rng: &mut Rng, fault_per_mille: u64) -> Self {
         if rng.chance(fault_per_mille) { *rng.pick(&Self::FAULTS) } else { Self::Clean }
+    }
+
+    /// What the store is told of a commit that did not succeed.
+    pub fn error(self) -> JournalError {
+        let (outcome, kind) = match self {
+            Self::Refused => (Outcome::Passing, FaultKind::Busy),
+            Self::Nothing => (Outcome::Nothing, FaultKind::Io),
+            _ => (Outcome::Unknown, FaultKind::Io),
+        };
+        JournalError { outcome, fault: Fault { kind, detail: self.name().into() } }
+    }
+
+    /// Whether the process dies of it.
+    pub const fn kills(self) -> bool {
+        matches!(self, Self::CrashBefore | Self::CrashAfter)
     }
 
     /// Whether what was committed is on disk afterwards.
@@ -205,16 +231,8 @@ impl Journal for SharedDisk {
                 disk.store(change);
             }
         }
-        let outcome = match fault {
-            CommitFault::Clean => return Ok(()),
-            CommitFault::Nothing => Outcome::Nothing,
-            CommitFault::UnknownLost | CommitFault::UnknownKept => Outcome::Unknown,
-            CommitFault::CrashBefore | CommitFault::CrashAfter => {
-                disk.crashed = true;
-                Outcome::Unknown
-            }
-        };
-        Err(JournalError { outcome, fault: Fault { kind: FaultKind::Io, detail: fault.name().into() } })
+        disk.crashed = fault.kills();
+        if fault == CommitFault::Clean { Ok(()) } else { Err(fault.error()) }
     }
 }
 

@@ -14,8 +14,16 @@ pub enum StoreError {
         /// When what waits now will be done: the queue never holds more than this by the measured rate.
         retry_after: Duration,
     },
-    /// Nothing was written, and nothing will be until an operator has mended the fault. Safe to repeat later.
-    #[error("the store takes no writes: {0}")]
+    /// Nothing was done in the time there was, by no fault that anybody has to mend: something else has to be done first.
+    #[error("{says}; try again in {} ms", retry_after.as_millis())]
+    NotYet {
+        /// What it waits for, in words that may be shown to anybody.
+        says: &'static str,
+        /// When it is worth another try.
+        retry_after: Duration,
+    },
+    /// Nothing was done because of a fault: the kind says whether it ends by itself. Safe to repeat later.
+    #[error("the store cannot do it now: {0}")]
     Unavailable(Arc<Fault>),
     /// The write may or may not have happened. Repeat the same request, never a new one.
     #[error("the outcome is unknown; repeat the same request")]
@@ -45,6 +53,8 @@ pub enum FaultKind {
     Damaged,
     /// The file or its directory cannot be written.
     ReadOnly,
+    /// Another process writes to the file, and does not let go of it.
+    Busy,
     /// No space is left.
     Full,
     /// A read, a write or a sync failed.
@@ -61,12 +71,13 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// All kinds.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::InUse,
         Self::Newer,
         Self::Foreign,
         Self::Damaged,
         Self::ReadOnly,
+        Self::Busy,
         Self::Full,
         Self::Io,
         Self::Unreachable,
@@ -83,9 +94,10 @@ impl FaultKind {
             Self::Foreign => "this is no firstcome store",
             Self::Damaged => "what is stored contradicts itself",
             Self::ReadOnly => "the store cannot be written",
+            Self::Busy => "another process holds the store's file",
             Self::Full => "no space is left",
             Self::Io => "a read, a write or a sync failed",
-            Self::Unreachable => "the server cannot be reached, or takes no writes",
+            Self::Unreachable => "the server cannot be reached, takes no writes, or gave no answer in time",
             Self::Unfit => "the server does not keep what it acknowledges",
             Self::Stopped => "the writer stopped after a broken invariant",
             Self::WentBack => "the store lacks what it had acknowledged",
@@ -100,7 +112,13 @@ impl FaultKind {
             Self::Foreign => "name the directory of a firstcome store, or an empty one",
             Self::Damaged => "keep the files, restore a backup, and run `firstcome verify` on both",
             Self::ReadOnly => "make the directory and its files writable for this user",
-            Self::Full => "free some space and start again; what was acknowledged is kept",
+            Self::Busy => {
+                "end the other process or wait for it; a running service goes on by itself, and what was acknowledged is kept"
+            }
+            Self::Full => {
+                "free some space; a running service goes on by itself, another one is to be started again; what was \
+                 acknowledged is kept"
+            }
             Self::Io => "check the disk and start again; what was acknowledged is kept",
             Self::Unreachable => {
                 "check that the server runs, can be reached and has memory left; it is tried again by itself"
@@ -122,6 +140,7 @@ impl FaultKind {
             Self::Foreign => "foreign",
             Self::Damaged => "damaged",
             Self::ReadOnly => "read_only",
+            Self::Busy => "busy",
             Self::Full => "full",
             Self::Io => "io",
             Self::Unreachable => "unreachable",
@@ -131,6 +150,18 @@ impl FaultKind {
         }
     }
 }
+
+#[cfg(all(feature = "redis", feature = "sql"))]
+impl StoreError {
+    /// What is said of something that waits for something else.
+    pub(crate) const fn not_yet(says: &'static str) -> Self {
+        Self::NotYet { says, retry_after: NOT_YET_RETRY }
+    }
+}
+
+/// When something that waits for something else is worth another try.
+#[cfg(all(feature = "redis", feature = "sql"))]
+const NOT_YET_RETRY: Duration = Duration::from_secs(1);
 
 impl Fault {
     pub(crate) fn new(kind: FaultKind, detail: impl Into<String>) -> Self {

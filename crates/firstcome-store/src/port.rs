@@ -158,7 +158,7 @@ pub trait CouponStore: Send + Sync {
         async move { Ok(self.claim(coupon, claim).await?.map(|effect| effect.map(Given::Stored))) }
     }
 
-    /// The claim of one user, if there is one. Refused: `unknown_coupon`. [`StoreError::Unavailable`] while it has a place
+    /// The claim of one user, if there is one. Refused: `unknown_coupon`. [`StoreError::NotYet`] while it has a place
     /// ([`Given::Placed`]) and is not stored.
     fn claim_of(&self, coupon: &CouponName, user: &str) -> impl Future<Output = Answer<Option<ClaimRecord>>> + Send;
 

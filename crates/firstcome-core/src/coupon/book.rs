@@ -43,6 +43,12 @@ impl Keys {
         Some((entry.body, entry.serial))
     }
 
+    /// Forgets a key, if it is known.
+    pub(super) fn remove(&mut self, key: u128) {
+        let key = Self::halves(key);
+        self.entries.remove(key[0], |entry| entry.key == key);
+    }
+
     /// Remembers a key; false (and no change) if it is known.
     pub(super) fn insert(&mut self, request: RequestId, serial: Serial) -> bool {
         if self.find(request.key).is_some() {
@@ -128,5 +134,22 @@ impl Book {
         let tag = self.tag(user.as_str());
         self.index.insert(tag, serial.0);
         serial
+    }
+
+    /// Takes the last claim out again.
+    pub(super) fn remove_last(&mut self) {
+        let Some(last) = Serial::new(self.issued) else { return };
+        let tag = self.tag(self.user(last));
+        self.index.remove(tag, last.0);
+        let (segment, at) = Self::slot(last);
+        let page = &mut self.segments[segment];
+        let start = if at == 0 { 0 } else { page.ends[at - 1] as usize };
+        page.users.truncate(start);
+        page.ends.truncate(at);
+        page.issued_at.truncate(at);
+        self.issued -= 1;
+        if at == 0 {
+            self.segments.truncate(segment);
+        }
     }
 }

@@ -220,7 +220,7 @@ fn was_pass(operations: &[Operation], about: &Operation) -> bool {
 /// The store's steady clock is ahead of the world's by the same time throughout a life, and a restart adds to that only
 /// what somebody did to the wall clock after the clocks were stored last.
 fn clocks_go_on(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), String> {
-    let lives = &evidence.history.lives;
+    let lives = evidence.history.starts();
     // Before anything is stored, steady time begins at the wall's.
     let (mut stored_at, mut stored_ahead_us) = (i64::MIN, 0);
     for (life, &from) in lives.iter().enumerate() {

@@ -9,9 +9,9 @@ use firstcome_core::coupon::{Attributes, Serial};
 use firstcome_core::id::RequestId;
 use firstcome_core::points::{Record, Wallet};
 use firstcome_core::time::Timestamp;
+use firstcome_store::StoreError;
 use firstcome_store::edge::{Clock, ManualClock};
-use firstcome_store::embedded::journal::{Change, CouponId, Journal, JournalError, ListingId, MemberId, Outcome, Rows};
-use firstcome_store::{Fault, FaultKind, StoreError};
+use firstcome_store::embedded::journal::{Change, CouponId, Journal, JournalError, ListingId, MemberId, Rows};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -224,16 +224,8 @@ impl Journal for SharedDisk {
             let is_known = fault == CommitFault::Clean;
             disk.log.push(Commit { at, in_force: (event, at), is_known, changes: changes.to_vec() });
         }
-        let outcome = match fault {
-            CommitFault::Clean => return Ok(()),
-            CommitFault::Nothing => Outcome::Nothing,
-            CommitFault::UnknownLost | CommitFault::UnknownKept => Outcome::Unknown,
-            CommitFault::CrashBefore | CommitFault::CrashAfter => {
-                disk.crashed = true;
-                Outcome::Unknown
-            }
-        };
-        Err(JournalError { outcome, fault: Fault { kind: FaultKind::Io, detail: fault.name().into() } })
+        disk.crashed = fault.kills();
+        if fault == CommitFault::Clean { Ok(()) } else { Err(fault.error()) }
     }
 }
 

@@ -189,6 +189,8 @@ pub struct History {
     instants: Vec<Now>,
     /// When each life of the store began.
     pub lives: Vec<i64>,
+    /// Those of them that began without a restart, with rooms that were read again: no clock of the store began anew.
+    pub read_again: Vec<i64>,
     /// When somebody set the wall clock.
     pub steps: Vec<WallStep>,
 }
@@ -209,6 +211,17 @@ impl History {
     /// A life of the store begins.
     pub fn begin_life(&mut self, now: Now) {
         self.lives.push(now.steady.as_us());
+    }
+
+    /// The store goes on with rooms that it has read again, which is a life of its own but for the clocks.
+    pub fn go_on(&mut self, now: Now) {
+        self.begin_life(now);
+        self.read_again.push(now.steady.as_us());
+    }
+
+    /// When each process began.
+    pub fn starts(&self) -> Vec<i64> {
+        self.lives.iter().copied().filter(|life| !self.read_again.contains(life)).collect()
     }
 
     /// A client asks.

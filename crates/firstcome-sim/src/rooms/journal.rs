@@ -1,6 +1,7 @@
 //! A disk that keeps the rows of rooms as they come, and fails where the seed says so. It judges nothing.
 
 use super::history::{OperationId, Told};
+use super::recovery;
 use crate::journal::CommitFault;
 use crate::rng::Rng;
 use firstcome_core::coupon::{Attributes, Serial};
@@ -8,11 +9,11 @@ use firstcome_core::id::RoomName;
 use firstcome_core::room::{self, Departure, Hold, Join, RoomSettings, Slot};
 use firstcome_core::time::Now;
 use firstcome_store::edge::{Clock, ManualClock};
-use firstcome_store::embedded::journal::{
-    Change, CouponId, Journal, JournalError, Outcome, PassSecret, RoomId, RoomPut, Rows,
-};
+use firstcome_store::embedded::StoredRoom;
+use firstcome_store::embedded::journal::{Change, CouponId, Journal, JournalError, PassSecret, RoomId, RoomPut, Rows};
 use firstcome_store::{Fault, FaultKind, StoreError, TicketKey};
 use std::collections::BTreeMap;
+use std::hash::RandomState;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
@@ -174,6 +175,8 @@ pub struct Disk {
     pub fault_per_mille: u64,
     /// Whether the process died in a commit.
     pub crashed: bool,
+    /// Whether the store has read rooms again since the last look, after a commit that was refused.
+    pub read_again: bool,
     /// How the commits since the last look went.
     pub commits: Vec<CommitFault>,
     /// Who comes in the middle of the next commit.
@@ -194,6 +197,7 @@ impl SharedDisk {
             log: Vec::new(),
             fault_per_mille,
             crashed: false,
+            read_again: false,
             commits: Vec::new(),
             visitors: Vec::new(),
             clock,
@@ -235,16 +239,17 @@ impl Journal for SharedDisk {
             let (in_force, is_known) = (at.steady.as_us(), fault == CommitFault::Clean);
             disk.log.push(Commit { at, in_force, is_known, changes: changes.to_vec() });
         }
-        let outcome = match fault {
-            CommitFault::Clean => return Ok(()),
-            CommitFault::Nothing => Outcome::Nothing,
-            CommitFault::UnknownLost | CommitFault::UnknownKept => Outcome::Unknown,
-            CommitFault::CrashBefore | CommitFault::CrashAfter => {
-                disk.crashed = true;
-                Outcome::Unknown
-            }
-        };
-        Err(JournalError { outcome, fault: Fault { kind: FaultKind::Io, detail: fault.name().into() } })
+        disk.crashed = fault.kills();
+        if fault == CommitFault::Clean { Ok(()) } else { Err(fault.error()) }
+    }
+
+    fn room(&mut self, id: RoomId, hasher: &RandomState, now: Now) -> Result<StoredRoom, Fault> {
+        let mut disk = self.lock();
+        disk.read_again = true;
+        let found = recovery::recover(&disk.stored, hasher, now);
+        let found = found.map_err(|detail| Fault { kind: FaultKind::Damaged, detail })?;
+        let absent = || Fault { kind: FaultKind::Damaged, detail: format!("room {} is gone", id.0) };
+        found.into_iter().find(|stored| stored.id == id).ok_or_else(absent)
     }
 }
 

@@ -205,9 +205,9 @@ impl World {
         }
         let batch = self.rng.range(1, self.plan.batch_max) as usize;
         self.life.stepper.step(batch);
-        let (visitors, crashed) = {
+        let (visitors, crashed, read_again) = {
             let mut disk = self.disk.lock();
-            (std::mem::take(&mut disk.visitors), disk.crashed)
+            (std::mem::take(&mut disk.visitors), disk.crashed, std::mem::take(&mut disk.read_again))
         };
         self.count_commits();
         for visitor in visitors {
@@ -221,7 +221,20 @@ impl World {
                 None => self.poll(visitor.operation, visitor.call),
             }
         }
+        if read_again && !crashed {
+            self.go_on();
+        }
         if crashed { self.restart() } else { Ok(()) }
+    }
+
+    /// Rooms are as after a restart: people count as just seen, and places and paces may be those of before. What was asked
+    /// and not answered is refused.
+    fn go_on(&mut self) {
+        self.report.count("room fault", "rooms read again");
+        self.deliver(1_000);
+        self.history.end_life(self.clock.both());
+        self.pass_us(1);
+        self.history.go_on(self.clock.both());
     }
 
     fn count_commits(&mut self) {
@@ -281,6 +294,7 @@ impl World {
         {
             let mut disk = self.disk.lock();
             disk.crashed = false;
+            disk.read_again = false;
             disk.visitors.clear();
         }
         self.pass_us(1);

@@ -1,7 +1,7 @@
 //! One coupon as the writer and the readers share it.
 
 use super::engine::{durable, last_durable};
-use super::journal::{CouponId, Rows};
+use super::journal::{Change, CouponId, Rows};
 use crate::edge::Clock;
 use crate::error::StoreError;
 use crate::port::{ClaimRecord, Claimed, CouponView, Page, Refused};
@@ -36,6 +36,24 @@ impl Cell {
         let now = if coupon.is_timed() { clock.now() } else { Timestamp::MAX };
         let answer = coupon.judge_claim(claim, now);
         coupon.rests_on(&answer).filter(|&rests_on| rests_on <= durable(self)).map(|_| answer)
+    }
+
+    /// Undoes what these changes did to this coupon. None of them is durable.
+    pub(super) fn take_back(&self, changes: &[Change]) {
+        let mut coupon = self.coupon.write();
+        for change in changes.iter().rev() {
+            match change {
+                Change::Claimed { id, issued, claim } if *id == self.id => {
+                    coupon.take_back_claim(*issued, claim.request)
+                }
+                Change::Redeemed { id, redeemed, request } if *id == self.id => {
+                    coupon.take_back_redemption(*redeemed, *request);
+                }
+                _ => {}
+            }
+        }
+        // Before the coupon is let go: readers hide what is in here.
+        self.redeeming.lock().clear();
     }
 
     pub(super) fn view(&self, now: Timestamp) -> CouponView {
@@ -75,7 +93,9 @@ impl Cell {
 
     /// The durable claim of a user.
     pub(super) fn serial_of(&self, user: &str) -> Option<Serial> {
-        let serial = self.coupon.read().claim_of(user)?.serial;
+        // Held until the serial is compared: a claim that is taken back makes its serial another user's.
+        let coupon = self.coupon.read();
+        let serial = coupon.claim_of(user)?.serial;
         (serial.get() <= durable(self)).then_some(serial)
     }
 

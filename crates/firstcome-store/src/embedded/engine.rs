@@ -5,10 +5,13 @@
 //! - Claims and redemptions change the state in memory before the commit; readers see them only once
 //!   [`Cell::durable`] has passed them. Settings and deletions change it after the commit.
 //! - The market's state in memory changes before the commit too; readers see copies that are made after it.
-//! - After a failed commit nothing is written any more: memory then knows of claims that the disk may not have.
+//! - After a commit that failed with nothing stored, by a cause that may pass, memory is what it was before the batch: claims,
+//!   redemptions and the market are undone, rooms are read again. Writes are refused until a small one succeeds
+//!   ([`Engine::probe`]).
+//! - After any other failed commit nothing is written any more: memory then knows of claims that the disk may not have.
 
 use super::coupon::Cell;
-use super::journal::{Change, CouponId, CouponPut, Journal, Outcome, RoomId};
+use super::journal::{Change, CouponId, CouponPut, Journal, JournalError, Outcome, RoomId};
 use super::market::{self, Desk, Rest};
 use super::room::{self, RoomCell};
 use super::{Command, PutCommand, PutRoomCommand, Reply, RoomJob, Shared};
@@ -18,6 +21,8 @@ use crate::port::Put;
 use crate::voucher::VoucherKey;
 use firstcome_core::coupon::{Claim, Coupon, CouponSettings, Effect, Issued, Redeem, Redeemed, Rejection, Serial};
 use firstcome_core::id::CouponName;
+#[cfg(feature = "planted-bugs")]
+use firstcome_core::planted::Bug;
 use firstcome_core::time::{Now, Steady};
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -275,6 +280,45 @@ impl Engine {
         self.write_changes()
     }
 
+    /// Tries whether the journal takes writes again after a fault that may pass, by a real one.
+    pub(super) fn probe(&mut self) {
+        if self.shared.passing_fault().is_none() {
+            return;
+        }
+        let now = self.shared.both();
+        match self.journal.commit(&[Change::Clock(now)]) {
+            Ok(()) => {
+                self.clock_stored = Some(now.steady);
+                self.shared.resume();
+            }
+            Err(JournalError { outcome: Outcome::Passing, fault }) => drop(self.shared.pause(fault)),
+            Err(JournalError { fault, .. }) => drop(self.shared.fail(fault)),
+        }
+    }
+
+    /// Makes memory what it was before the changes that could not be stored.
+    fn take_back(&mut self) -> Result<(), Fault> {
+        self.clock_stored = None;
+        #[cfg(feature = "planted-bugs")]
+        let keeps = |bug| firstcome_core::planted::is(bug);
+        #[cfg(feature = "planted-bugs")]
+        if keeps(Bug::ClaimsNotTakenBack) || keeps(Bug::RoomNotTakenBack) || keeps(Bug::MarketNotTakenBack) {
+            self.touched
+                .iter()
+                .filter(|_| !keeps(Bug::ClaimsNotTakenBack))
+                .for_each(|cell| cell.take_back(&self.changes));
+            self.touched_rooms.drain(..).for_each(|cell| cell.settle());
+            return if keeps(Bug::MarketNotTakenBack) { Ok(()) } else { self.desk.take_back(&self.changes) };
+        }
+        self.touched.iter().for_each(|cell| cell.take_back(&self.changes));
+        self.desk.take_back(&self.changes)?;
+        let now = self.shared.both();
+        for cell in self.touched_rooms.drain(..) {
+            cell.replace(self.journal.room(cell.id, &self.hasher, now)?.room);
+        }
+        Ok(())
+    }
+
     /// Commits what was decided, lets readers see it, and answers.
     fn finish(&mut self, now: Now) {
         self.note_clocks(now);
@@ -330,14 +374,19 @@ impl Engine {
         let stats = &self.shared.stats;
         stats.batch_changes.record(self.changes.len() as u64);
         stats.commit_us.record(watch.elapsed().as_micros() as u64);
-        self.changes.clear();
-        result.map_err(|error| {
-            let fault = self.shared.fail(error.fault);
-            match error.outcome {
-                Outcome::Nothing => StoreError::Unavailable(fault),
-                Outcome::Unknown => StoreError::Unknown,
+        let result = result.map_err(|error| match error.outcome {
+            Outcome::Passing => match self.take_back() {
+                Ok(()) => StoreError::Unavailable(self.shared.pause(error.fault)),
+                Err(fault) => StoreError::Unavailable(self.shared.fail(fault)),
+            },
+            Outcome::Nothing => StoreError::Unavailable(self.shared.fail(error.fault)),
+            Outcome::Unknown => {
+                self.shared.fail(error.fault);
+                StoreError::Unknown
             }
-        })
+        });
+        self.changes.clear();
+        result
     }
 
     /// The fault that stopped the store, if one did.

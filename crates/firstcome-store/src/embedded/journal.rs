@@ -1,6 +1,7 @@
 //! Where the engine writes what it decided, before anybody is told.
 
-use crate::error::{Fault, StoreError};
+use super::StoredRoom;
+use crate::error::{Fault, FaultKind, StoreError};
 use crate::ticket::TicketKey;
 use crate::voucher::VoucherKey;
 use firstcome_core::auction::{Bid, PlacedBid, Standing};
@@ -10,6 +11,7 @@ use firstcome_core::points::{Record, Wallet};
 use firstcome_core::room::{self, Number, RoomSettings};
 use firstcome_core::time::{Now, Timestamp};
 use std::collections::BTreeMap;
+use std::hash::RandomState;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -230,7 +232,9 @@ pub struct JournalError {
 /// What became of the changes of a commit that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// None of them is stored.
+    /// None of them is stored, and the cause may pass: the journal takes further commits.
+    Passing,
+    /// None of them is stored, and nothing more will be.
     Nothing,
     /// All of them or none: only a restart will tell.
     Unknown,
@@ -238,8 +242,15 @@ pub enum Outcome {
 
 /// Makes changes durable. Called by one thread.
 pub trait Journal: Send {
-    /// Writes all changes, or none, and returns after they are durable. After an error it is not called again.
+    /// Writes all changes, or none, and returns after they are durable. After an error other than [`Outcome::Passing`] it is
+    /// not called again.
     fn commit(&mut self, changes: &[Change]) -> Result<(), JournalError>;
+
+    /// Reads a room as it is stored, as a start does: every ticket counts as just seen. Called after [`Outcome::Passing`] for
+    /// each room that the commit would have changed. An error stops all writes.
+    fn room(&mut self, id: RoomId, _hasher: &RandomState, _now: Now) -> Result<StoredRoom, Fault> {
+        Err(Fault::new(FaultKind::Stopped, format!("room {} cannot be read again", id.0)))
+    }
 
     /// Puts things in order before a proper end. Nothing depends on it.
     fn close(&mut self) {}

@@ -2,6 +2,7 @@
 
 use super::engine::Engine;
 use super::{Command, Shared};
+use crate::edge::Stopwatch;
 use crate::error::{Fault, FaultKind, StoreError};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -18,6 +19,13 @@ pub(super) const QUEUE_SERVICE_MAX: Duration = Duration::from_millis(250);
 pub(super) const BATCH_COMMANDS_MAX: usize = 2_048;
 // Whatever waits up to this number shares one transaction, so its wait is one sync, however slow the disk is.
 const _: () = assert!(BATCH_COMMANDS_MAX < QUEUE_COMMANDS_MAX);
+
+/// The first pause before a write is tried again after a fault that may pass, and how long the longest one is.
+const PROBE_PAUSE_MIN: Duration = Duration::from_millis(50);
+const PROBE_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// After so long without a fault the next one begins with the shortest pause. Keeps a disk that is all but full from filling the
+/// log.
+const PROBE_CALM: Duration = Duration::from_secs(10);
 
 /// How commands reach the engine.
 pub(super) enum Lane {
@@ -116,6 +124,31 @@ fn stopped(shared: &Shared) -> StoreError {
     StoreError::Unavailable(shared.fault().unwrap_or_else(stopped))
 }
 
+/// How long the writer waits before it tries again whether writes are taken: twice as long each time. A fault that comes back
+/// at once after it ended goes on from the pause that it had.
+#[derive(Default)]
+struct Pauses {
+    last: Duration,
+    rested: Option<Stopwatch>,
+}
+
+impl Pauses {
+    fn next(&mut self) -> Duration {
+        if self.rested.take().is_some_and(|rested| PROBE_CALM < rested.elapsed()) {
+            self.last = Duration::ZERO;
+        }
+        self.last = (self.last * 2).clamp(PROBE_PAUSE_MIN, PROBE_PAUSE_MAX);
+        self.last
+    }
+
+    /// No fault is open.
+    fn rest(&mut self) {
+        if !self.last.is_zero() && self.rested.is_none() {
+            self.rested = Some(Stopwatch::start());
+        }
+    }
+}
+
 /// The writer, to be run by whoever holds it.
 pub struct Stepper {
     shared: Arc<Shared>,
@@ -125,8 +158,14 @@ pub struct Stepper {
 }
 
 impl Stepper {
-    /// Runs one batch of what waits, at most `commands_max`, and says how many commands it held.
+    /// Runs one batch of what waits, at most `commands_max`, and says how many commands it held. After a fault that may pass it
+    /// refuses all that waits, and tries whether writes are taken again.
     pub fn step(&mut self, commands_max: usize) -> usize {
+        if self.shared.passing_fault().is_some() {
+            let refused = self.refuse_all();
+            self.engine.probe();
+            return refused;
+        }
         while self.batch.len() < commands_max
             && let Ok(command) = self.receiver.try_recv()
         {
@@ -137,12 +176,40 @@ impl Stepper {
         commands
     }
 
+    /// Runs what came before the fault was known: each command is refused.
+    fn refuse_all(&mut self) -> usize {
+        while let Ok(command) = self.receiver.try_recv() {
+            self.batch.push(command);
+        }
+        let commands = self.batch.len();
+        self.engine.run(&mut self.batch);
+        commands
+    }
+
+    /// Waits, and tries whether writes are taken again. What comes meanwhile is refused, at the door or here.
+    fn outlast(&mut self, pause: Duration) {
+        let watch = Stopwatch::start();
+        while let Some(left) = pause.checked_sub(watch.elapsed()).filter(|left| !left.is_zero()) {
+            self.refuse_all();
+            if self.receiver.is_closed() {
+                return;
+            }
+            std::thread::park_timeout(left.min(PROBE_PAUSE_MIN));
+        }
+        self.engine.probe();
+    }
+
     fn run(mut self) {
+        let mut pauses = Pauses::default();
         // Takes what has arrived, at least one, without waiting for more: a lone command pays one sync and no timer,
         // and under load a batch is whatever came in during the sync before it.
         while self.receiver.blocking_recv_many(&mut self.batch, BATCH_COMMANDS_MAX) != 0 {
             self.shared.stats.queue_depth.store(self.receiver.len() as u64, Ordering::Relaxed);
             self.engine.run(&mut self.batch);
+            while self.shared.passing_fault().is_some() && !self.receiver.is_closed() {
+                self.outlast(pauses.next());
+            }
+            pauses.rest();
         }
         self.engine.close();
     }

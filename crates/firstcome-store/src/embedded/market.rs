@@ -3,21 +3,23 @@
 //! The writer alone has wallets and listings, so a bid takes no lock. What readers see ([`shown`]) is a copy that is replaced
 //! after the commit: of a listing or a member whom a batch has touched, once per batch.
 
+mod purse;
 mod shown;
 
 use super::engine::Engine;
 use super::journal::{Change, ListingId, MemberId};
 use super::{Reply, Shared};
-use crate::error::StoreError;
+use crate::error::{Fault, FaultKind, StoreError};
 use crate::market::{Closings, MovePoints, PlaceBid, Purchase, Transfer};
 use crate::port::Put;
-use firstcome_core::auction::{Advance, Listing, ListingSettings, PlacedBid, Rejection, Sale, Wallets};
+use firstcome_core::auction::{Advance, Listing, ListingSettings, Phase, PlacedBid, Rejection, Sale, Wallets};
 use firstcome_core::coupon::Effect;
 use firstcome_core::id::{ListingName, MemberName, RequestId};
 use firstcome_core::limits::POINTS_KEY_MS;
 use firstcome_core::points::{Balance, Kind, NoBalance, Record, Wallet};
 use firstcome_core::time::{Now, Timestamp};
 use parking_lot::{Mutex, RwLock};
+use purse::{Before, Member, Purse};
 pub(super) use shown::{ListingCell, Market};
 use shown::{MemberCell, Names};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -128,59 +130,6 @@ impl Told {
     }
 }
 
-/// One member as the writer has it.
-struct Member {
-    id: MemberId,
-    wallet: Wallet,
-    /// Whether it was changed since the last commit.
-    is_touched: bool,
-    cell: Option<Arc<MemberCell>>,
-}
-
-/// All wallets.
-#[derive(Default)]
-struct Purse {
-    places: HashMap<MemberName, usize>,
-    members: Vec<Member>,
-    touched: Vec<usize>,
-}
-
-impl Purse {
-    fn add(&mut self, member: Member) -> usize {
-        let place = self.members.len();
-        self.places.insert(member.wallet.member.clone(), place);
-        self.members.push(member);
-        place
-    }
-
-    fn id(&self, name: &MemberName) -> MemberId {
-        self.places.get(name).map_or(MemberId(0), |place| self.members[*place].id)
-    }
-}
-
-impl Wallets for Purse {
-    fn balance(&self, member: &MemberName) -> Balance {
-        self.places.get(member).map_or(Balance::default(), |place| self.members[*place].wallet.balance)
-    }
-
-    fn wallet(&mut self, member: &MemberName) -> &mut Wallet {
-        let place = match self.places.get(member) {
-            Some(place) => *place,
-            None => {
-                // Numbers are given in order from 1, and there are no more members than fit in memory.
-                let id = MemberId(self.members.len() as u32 + 1);
-                self.add(Member { id, wallet: Wallet::empty(member.clone()), is_touched: false, cell: None })
-            }
-        };
-        let member = &mut self.members[place];
-        if !member.is_touched {
-            member.is_touched = true;
-            self.touched.push(place);
-        }
-        &mut member.wallet
-    }
-}
-
 /// One listing as the writer has it.
 struct Lot {
     id: ListingId,
@@ -227,8 +176,9 @@ impl Desk {
     pub(super) fn restore(stored: StoredMarket, market: &Market) -> Self {
         let mut desk = Self::default();
         for StoredMember { id, wallet } in stored.members {
+            let before = Before::of(&wallet);
             let place = desk.purse.add(Member { id, wallet, is_touched: true, cell: None });
-            desk.purse.touched.push(place);
+            desk.purse.touched.push((place, before));
         }
         for StoredListing { id, listing, keyed_bids, sale_request } in stored.listings {
             let keyed_bids = keyed_bids.into_iter().map(|(request, placed)| (request.key, (request.body, placed)));
@@ -276,16 +226,21 @@ impl Desk {
         }
     }
 
-    /// To be called after a listing has changed.
-    fn touch(&mut self, place: usize) {
+    /// Notes when a listing is due from now on.
+    fn note_due(&mut self, place: usize, due_at: Option<Timestamp>) {
         let lot = &mut self.lots[place];
-        let due_at = lot.listing.due_at();
         if due_at != lot.due_at {
             if let Some(before) = std::mem::replace(&mut lot.due_at, due_at) {
                 self.due.remove(&(before, place));
             }
             self.due.extend(due_at.map(|due_at| (due_at, place)));
         }
+    }
+
+    /// To be called after a listing has changed.
+    fn touch(&mut self, place: usize) {
+        self.note_due(place, self.lots[place].listing.due_at());
+        let lot = &mut self.lots[place];
         if !lot.is_touched {
             lot.is_touched = true;
             self.touched.push(place);
@@ -441,7 +396,7 @@ impl Desk {
 
     /// Adds the new state of whatever was touched: once, however often it was.
     pub(super) fn seal(&self, changes: &mut Vec<Change>) {
-        for place in &self.purse.touched {
+        for (place, _) in &self.purse.touched {
             let Member { id, wallet, .. } = &self.purse.members[*place];
             changes.push(Change::Member { id: *id, wallet: Box::new(wallet.clone()) });
         }
@@ -452,8 +407,48 @@ impl Desk {
         }
     }
 
+    /// Makes everything what it was at the last commit, which is what readers see. These changes could not be stored.
+    pub(super) fn take_back(&mut self, changes: &[Change]) -> Result<(), Fault> {
+        for change in changes.iter().rev() {
+            match change {
+                Change::Bid { id, request: Some(request), .. } => {
+                    let touched = self.touched.iter().find(|place| self.lots[**place].id == *id);
+                    touched.map(|place| self.lots[*place].keyed_bids.remove(&request.key));
+                }
+                Change::Moved { request: Some(request), .. } => {
+                    self.movements.remove(&request.key);
+                    if self.movement_keys.back() == Some(&request.key) {
+                        self.movement_keys.pop_back();
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.purse.take_back();
+        while let Some(place) = self.touched.pop() {
+            let lot = &mut self.lots[place];
+            lot.is_touched = false;
+            let Some(cell) = &lot.cell else {
+                self.note_due(place, None);
+                // New listings stand at the end, in the order in which they were touched.
+                assert_eq!(place + 1, self.lots.len(), "a listing came after a new one");
+                self.lots.pop().map(|lot| self.places.remove(&lot.listing.standing().name));
+                continue;
+            };
+            let restored = Listing::restore(cell.standing());
+            lot.listing = restored.map_err(|damage| Fault::new(FaultKind::Damaged, damage.as_str()))?;
+            if !matches!(lot.listing.standing().phase, Phase::Sold(_)) {
+                lot.sale_request = None;
+            }
+            let due_at = lot.listing.due_at();
+            self.note_due(place, due_at);
+        }
+        self.closings = Closings::default();
+        Ok(())
+    }
+
     fn show(&mut self, names: &mut Names) {
-        for place in self.purse.touched.drain(..) {
+        for (place, _) in self.purse.touched.drain(..) {
             let member = &mut self.purse.members[place];
             member.is_touched = false;
             let (id, shown) = (member.id, (member.wallet.balance, member.wallet.records));

@@ -16,6 +16,7 @@ mod rooms;
 
 use crate::edge::{Clock, SystemClock, draw_hasher, draw_secret};
 use crate::error::{Fault, StoreError};
+use crate::faults::Faults;
 use crate::port::{Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest};
 use crate::stats::WriterStats;
 use crate::ticket::TicketKey;
@@ -39,10 +40,13 @@ use room::{Order, RoomCell};
 use rooms::Clockwork;
 use std::collections::HashMap;
 use std::hash::RandomState;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// Under what name the fault of the store itself is listed.
+const FAULTY_STORE: &str = "store";
 
 /// A coupon as it comes back from where it was stored.
 pub struct StoredCoupon {
@@ -142,7 +146,12 @@ pub(crate) struct Shared {
     timeline: Timeline,
     clock: Arc<dyn Clock>,
     rows: Arc<dyn Rows>,
+    /// The fault that stopped all writes for good.
     fault: OnceLock<Arc<Fault>>,
+    /// Whether any fault is open: looked at before each command, so that a sound store takes no lock for it.
+    is_halted: AtomicBool,
+    /// The open fault, logged and counted.
+    faults: Faults,
     stats: WriterStats,
     /// Nanoseconds per batch, smoothed.
     batch_ns: Mutex<f64>,
@@ -161,13 +170,39 @@ impl Shared {
         self.timeline.now(self.clock.as_ref())
     }
 
+    /// Why no write is taken, for good or for a while.
     fn fault(&self) -> Option<Arc<Fault>> {
-        self.fault.get().map(Arc::clone)
+        if !self.is_halted.load(Ordering::Acquire) {
+            return None;
+        }
+        self.fault.get().map(Arc::clone).or_else(|| self.faults.of(FAULTY_STORE))
     }
 
-    /// Stops all writes. The first fault stays the one that is told.
+    /// Why no write is taken for a while, if that is so.
+    fn passing_fault(&self) -> Option<Arc<Fault>> {
+        self.fault().filter(|_| self.fault.get().is_none())
+    }
+
+    /// Stops all writes for good. The first fault stays the one that is told.
     fn fail(&self, fault: Fault) -> Arc<Fault> {
-        Arc::clone(self.fault.get_or_init(|| Arc::new(fault)))
+        let fault = Arc::clone(self.fault.get_or_init(|| self.faults.raise(FAULTY_STORE, fault)));
+        self.is_halted.store(true, Ordering::Release);
+        fault
+    }
+
+    /// Stops all writes until [`Self::resume`].
+    fn pause(&self, fault: Fault) -> Arc<Fault> {
+        let fault = self.faults.raise(FAULTY_STORE, fault);
+        self.is_halted.store(true, Ordering::Release);
+        fault
+    }
+
+    /// Takes writes again, unless they were stopped for good.
+    fn resume(&self) {
+        if self.fault.get().is_none() {
+            self.is_halted.store(false, Ordering::Release);
+            self.faults.clear(FAULTY_STORE);
+        }
     }
 
     /// Learns how long a batch takes, and from that how many commands may wait: whatever waits goes in full batches.
@@ -307,7 +342,12 @@ impl Embedded {
         (Self { inner: Inner::new(shared, lane, durability) }, stepper)
     }
 
-    /// What stopped the writes, if anything did. Reads go on.
+    /// The faults that are open now: at most one.
+    pub fn faults(&self) -> Faults {
+        self.inner.shared.faults.clone()
+    }
+
+    /// What stopped the writes, for good or for a while, if anything did. Reads go on.
     pub fn fault(&self) -> Option<Arc<Fault>> {
         self.inner.shared.fault()
     }
@@ -383,6 +423,8 @@ fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
         clock,
         rows: backing.rows,
         fault: OnceLock::new(),
+        is_halted: AtomicBool::new(false),
+        faults: Faults::default(),
         stats: WriterStats::default(),
         batch_ns: Mutex::new(0.0),
     });

@@ -170,6 +170,13 @@ impl RoomCell {
         self.kept.lock().room.next_tick_us()
     }
 
+    /// Puts the room in the place of one of which something could not be stored.
+    pub(super) fn replace(&self, room: Room) {
+        let mut kept = self.kept.lock();
+        kept.room = room;
+        kept.unsettled.clear();
+    }
+
     /// The batch is durable: everybody may be told.
     pub(super) fn settle(&self) {
         self.kept.lock().unsettled.clear();

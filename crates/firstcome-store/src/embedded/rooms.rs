@@ -75,11 +75,16 @@ fn run(inner: &Weak<Inner>, clockwork: &Clockwork) {
         }
         clockwork.sleeps.store(false, Ordering::SeqCst);
         let (reply, done) = Reply::<Option<Rest>>::pair();
-        if inner.lane.submit(Command::Tick(rest.take(), reply)).is_ok() {
-            // The next tick is asked for once this one is done: a slow disk is not given more to do. An error means
-            // that the writer is gone or takes no writes, which the next round will see.
-            rest = done.blocking_recv().ok().and_then(Result::ok).and_then(Result::ok).flatten();
+        // The next tick is asked for once this one is done: a slow disk is not given more to do. An error means that the
+        // writer is gone or takes no writes, which the next round will see.
+        let submitted = inner.lane.submit(Command::Tick(rest.take(), reply));
+        let done = submitted.ok().and_then(|()| done.blocking_recv().ok()).and_then(Result::ok);
+        if done.is_none() {
+            drop(inner);
+            std::thread::park_timeout(TICK);
+            continue;
         }
+        rest = done.and_then(Result::ok).flatten();
         // Whatever has arrived meanwhile goes first, as with every command.
         if rest.is_some() {
             continue;

@@ -8,7 +8,7 @@ use super::outbox::{Entrant, Tag, Verdict};
 use super::truth::{ClaimRow, CouponRow, Held, Used};
 use super::{Fleet, Node, boxed_on, drain};
 use crate::edge::draw_pause;
-use crate::error::{Fault, FaultKind, StoreError};
+use crate::error::StoreError;
 use crate::port::{
     Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Given, Page, Put, RedeemRequest, Refused,
 };
@@ -230,19 +230,19 @@ pub(super) struct Spoken {
     pub(super) generation: i64,
 }
 
-fn behind() -> StoreError {
-    let says = "too many claims wait for the database";
-    StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says)))
+/// How long claims are sent away while too many wait for the database.
+const BACKLOG_RETRY: Duration = Duration::from_secs(1);
+
+const fn behind() -> StoreError {
+    StoreError::Overloaded { retry_after: BACKLOG_RETRY }
 }
 
-fn waits() -> StoreError {
-    let says = "the claim waits for the database";
-    StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says)))
+const fn waits() -> StoreError {
+    StoreError::not_yet("the claim has its place and is not stored yet: the database is behind")
 }
 
-fn late() -> StoreError {
-    let says = "no answer in time";
-    StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says)))
+const fn late() -> StoreError {
+    StoreError::not_yet("nothing was done in the time there was: Redis or the database was slow")
 }
 
 impl<D: Held> Node<D> {
@@ -300,8 +300,7 @@ impl<D: Held> Node<D> {
         if is_begun {
             return Err(StoreError::Unknown);
         }
-        let says = "the gate was lost again and again";
-        Err(StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says))))
+        Err(StoreError::not_yet("nothing was done: what Redis knows of the coupon was made anew several times"))
     }
 
     async fn put(&self, name: &CouponName, settings: &CouponSettings) -> Answer<Put> {

@@ -9,7 +9,7 @@ use super::Node;
 use super::cell::Cell;
 use super::gate::{FILL_PAIRS_MAX, Probe};
 use super::truth::{CouponRow, Held};
-use crate::error::{Fault, FaultKind, StoreError};
+use crate::error::StoreError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -163,8 +163,8 @@ impl<D: Held> Node<D> {
 
     async fn wait_for_lease(&self, until: Instant) -> Result<(), StoreError> {
         if until < Instant::now() {
-            let says = "another node has been making a gate anew for too long";
-            return Err(StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says))));
+            let says = "nothing was done: another node still makes anew what Redis knows of it";
+            return Err(StoreError::not_yet(says));
         }
         sleep(PAUSE).await;
         Ok(())

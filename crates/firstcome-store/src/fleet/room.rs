@@ -58,6 +58,8 @@ const BEAT_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 /// See [`PAUSE_MIN`].
 const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// How long callers are sent away while too much waits for the database.
+const BACKLOG_RETRY: Duration = Duration::from_secs(1);
 
 fn tag() -> Result<u64, StoreError> {
     draw_id().map_err(|fault| StoreError::Unavailable(Arc::new(fault)))
@@ -121,7 +123,7 @@ impl<D: Held> Node<D> {
         let until = Instant::now() + self.options.patience;
         let waiting = cell.copy.lock().as_ref().map_or(0, |copy| copy.replica.pending_count());
         if self.options.rows_waiting_max < waiting {
-            return Err(unavailable("too much waits for the database"));
+            return Err(StoreError::Overloaded { retry_after: BACKLOG_RETRY });
         }
         self.wake(cell);
         let mut pause = PAUSE_MIN;
@@ -151,7 +153,7 @@ impl<D: Held> Node<D> {
                 }
             }
             if until <= Instant::now() + pause {
-                break unavailable("it could not be settled in time");
+                break StoreError::not_yet("nothing was done in the time there was: Redis or the database was slow");
             }
             sleep(draw_pause(pause)).await;
             pause = (pause * 2).min(PAUSE_MAX);
@@ -211,7 +213,9 @@ impl<D: Held> Node<D> {
         loop {
             self.order(&cell, Want::See).await?;
             let copy = cell.copy.lock();
-            let Some(copy) = &*copy else { return Err(unavailable("the log was lost")) };
+            let Some(copy) = &*copy else {
+                return Err(StoreError::not_yet("what Redis knows of the room is made anew"));
+            };
             // It may have been made anew just now.
             if copy.is_read() {
                 let (now, room) = (copy.now(self.truth.time.both()), copy.replica.room());

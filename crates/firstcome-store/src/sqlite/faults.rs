@@ -14,7 +14,7 @@ pub(super) fn fault(error: &rusqlite::Error, doing: impl Into<String>) -> Fault 
         Some(ErrorCode::DatabaseCorrupt) => FaultKind::Damaged,
         Some(ErrorCode::NotADatabase) => FaultKind::Foreign,
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => FaultKind::ReadOnly,
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => FaultKind::InUse,
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => FaultKind::Busy,
         // A row that does not have the type of its column, or a column that is not there.
         None => FaultKind::Damaged,
         Some(_) => FaultKind::Io,

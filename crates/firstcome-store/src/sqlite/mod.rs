@@ -6,8 +6,10 @@
 //!   it has synced, a power cut.
 //! - One process: a lock on `firstcome.lock` for as long as the store is open. Reading beside it ([`verify`],
 //!   [`Archive`]) is allowed.
-//! - Fails closed: after an error of the file nothing more is written. A sync that failed is never tried again, since
-//!   the kernel may have dropped the pages.
+//! - Goes on by itself after a fault before the commit that may pass: another process that holds the file, a full disk.
+//!   Nothing of that batch is stored, and none of it is kept in memory.
+//! - Fails closed: after any other error of the file nothing more is written. A sync that failed is never tried again,
+//!   since the kernel may have dropped the pages.
 //!
 //! # Not promised
 //! Nothing against a disk that lies about its sync, nor against somebody who edits the file (but [`verify`] and every
@@ -31,18 +33,20 @@ pub use lock::{LOCKS_FILE, LockDurability, SqliteLocks, handle_secret, keep_hand
 pub use verify::verify;
 
 use crate::edge::{Clock, draw_hasher};
-use crate::embedded::journal::{Change, CouponId, Journal, JournalError, ListingId, MemberId, Outcome, Rows};
-use crate::embedded::{Backing, Embedded, Timeline};
+use crate::embedded::journal::{Change, CouponId, Journal, JournalError, ListingId, MemberId, Outcome, RoomId, Rows};
+use crate::embedded::{Backing, Embedded, StoredRoom, Timeline};
 use crate::error::{Fault, FaultKind, StoreError};
 use crate::port::Durability;
 use faults::{fault, io_fault};
 use firstcome_core::auction::Bid;
 use firstcome_core::coupon::{Attributes, Serial};
 use firstcome_core::points::Record;
+use firstcome_core::time::Now;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::hash::RandomState;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,8 +62,11 @@ const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// Pages in the write-ahead log after which they are moved to the file: 4 MB, moved in a few milliseconds.
 const CHECKPOINT_PAGES: i64 = 1_000;
 
-/// How long to wait for another process that holds the file for a moment.
+/// How long opening and reading wait for another process that holds the file for a moment.
 const BUSY_MAX: Duration = Duration::from_secs(5);
+
+/// How long a batch waits for another process that writes. Its callers wait as long, and are then told that nothing was done.
+const WRITE_BUSY_MAX: Duration = Duration::from_secs(1);
 
 /// Opens the store in a directory, which is made if it is absent, and loads it.
 ///
@@ -75,6 +82,8 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
     let rooms = room::load(&connection, &hasher, timeline.now(clock.as_ref()))?;
     let pass_secrets = room::secrets(&connection)?;
     let market = market::load(&connection, timeline.now(clock.as_ref()))?;
+    let patient = connection.busy_timeout(WRITE_BUSY_MAX);
+    patient.map_err(|error| fault(&error, "cannot set the time to wait"))?;
     let reader = open_reader(&directory.join(DATABASE_FILE), &schema::STORE)?;
     let backing = Backing {
         journal: Box::new(Sqlite { connection, pages: 0, _lock: lock }),
@@ -230,31 +239,41 @@ impl Sqlite {
         Ok(())
     }
 
-    fn rolled_back(&self, error: &rusqlite::Error, doing: &str, outcome: Outcome) -> JournalError {
-        // If this fails too the transaction dies with the connection: nothing more is written in either case.
-        let _ = self.connection.execute_batch("ROLLBACK");
-        JournalError { outcome, fault: fault(error, doing) }
+    /// Ends the transaction of which this became.
+    fn rolled_back(&self, error: &rusqlite::Error, doing: &str, is_before_commit: bool) -> JournalError {
+        if !self.connection.is_autocommit() {
+            // If this fails too the transaction dies with the connection: nothing more is written.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        let fault = fault(error, doing);
+        let may_pass = matches!(fault.kind, FaultKind::Busy | FaultKind::Full);
+        let outcome = match (is_before_commit, may_pass && self.connection.is_autocommit()) {
+            (true, true) => Outcome::Passing,
+            (true, false) => Outcome::Nothing,
+            (false, _) => Outcome::Unknown,
+        };
+        JournalError { outcome, fault }
     }
 }
 
 impl Journal for Sqlite {
     fn commit(&mut self, changes: &[Change]) -> Result<(), JournalError> {
         if CHECKPOINT_PAGES <= self.pages {
-            self.checkpoint().map_err(|error| JournalError {
-                outcome: Outcome::Nothing,
-                fault: fault(&error, "checkpoint failed"),
-            })?;
+            self.checkpoint().map_err(|error| self.rolled_back(&error, "checkpoint failed", true))?;
         }
-        self.write(changes).map_err(|error| self.rolled_back(&error, "write failed", Outcome::Nothing))?;
+        self.write(changes).map_err(|error| self.rolled_back(&error, "write failed", true))?;
         self.connection.execute_batch("COMMIT").map_err(|error| {
             // A full disk shows before the frame that seals the transaction; a failed sync shows after it.
-            let full = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull);
-            let outcome = if full { Outcome::Nothing } else { Outcome::Unknown };
-            self.rolled_back(&error, "commit failed", outcome)
+            let is_full = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull);
+            self.rolled_back(&error, "commit failed", is_full)
         })?;
         // Rows lie densely, 40 to 100 to a page, and each commit rewrites the last page of each tree.
         self.pages += 3 + changes.len() as i64 / 40;
         Ok(())
+    }
+
+    fn room(&mut self, id: RoomId, hasher: &RandomState, now: Now) -> Result<StoredRoom, Fault> {
+        room::load_one(&self.connection, id, hasher, now)
     }
 
     fn close(&mut self) {

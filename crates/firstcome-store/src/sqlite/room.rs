@@ -164,6 +164,9 @@ pub(super) struct RoomRow {
     pub(super) standing: Standing,
 }
 
+/// The keys of the tickets and slots of all rooms.
+const EVERY_ROOM: [i64; 2] = [i64::MIN, i64::MAX];
+
 /// All rooms, in the order in which they were made.
 pub(super) fn rooms(connection: &Connection) -> Result<Vec<RoomRow>, Fault> {
     let query = "SELECT id, name, admit_count, admit_every_ms, max_active, max_waiting, waiting_ttl_ms, active_ttl_ms,
@@ -228,7 +231,7 @@ pub(super) fn for_each_ticket(
     connection: &Connection,
     mut visit: impl FnMut(TicketRow<'_>) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    walk_tickets(connection, [i64::MIN, i64::MAX], |row, _| visit(row))
+    walk_tickets(connection, EVERY_ROOM, |row, _| visit(row))
 }
 
 /// Walks over the tickets of one room, by their numbers, each with when it was drawn.
@@ -279,12 +282,21 @@ pub(super) fn last_number(connection: &Connection, id: RoomId) -> Result<Option<
 /// Walks over slots in key order.
 pub(super) fn for_each_slot(
     connection: &Connection,
+    visit: impl FnMut(RoomId, Number, Slot) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    walk_slots(connection, EVERY_ROOM, visit)
+}
+
+fn walk_slots(
+    connection: &Connection,
+    range: [i64; 2],
     mut visit: impl FnMut(RoomId, Number, Slot) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    let query = "SELECT id, admission, admitted_at, taken, until_steady FROM slot ORDER BY id";
+    let query =
+        "SELECT id, admission, admitted_at, taken, until_steady FROM slot WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
     let broken = |error: &rusqlite::Error| fault(error, "cannot read the slots");
     let mut statement = connection.prepare(query).map_err(|error| broken(&error))?;
-    let mut rows = statement.query([]).map_err(|error| broken(&error))?;
+    let mut rows = statement.query(range).map_err(|error| broken(&error))?;
     while let Some(row) = rows.next().map_err(|error| broken(&error))? {
         let read = || -> rusqlite::Result<(i64, i64, i64, bool, i64)> {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
@@ -300,9 +312,31 @@ pub(super) fn for_each_slot(
 
 /// Everything that is stored of rooms, taken back through the rules.
 pub(super) fn load(connection: &Connection, hasher: &RandomState, now: Now) -> Result<Vec<StoredRoom>, Fault> {
+    load_of(connection, (rooms(connection)?, EVERY_ROOM), hasher, now)
+}
+
+/// Loads one room in the same way.
+pub(super) fn load_one(
+    connection: &Connection,
+    id: RoomId,
+    hasher: &RandomState,
+    now: Now,
+) -> Result<StoredRoom, Fault> {
+    let row = rooms(connection)?.into_iter().filter(|row| row.id == id).collect();
+    let loaded = load_of(connection, (row, range(id)), hasher, now)?;
+    loaded.into_iter().next().ok_or_else(|| damaged(format!("room {} is gone", id.0)))
+}
+
+/// Loads these rooms, whose tickets and slots have their keys in the range.
+fn load_of(
+    connection: &Connection,
+    (rows, range): (Vec<RoomRow>, [i64; 2]),
+    hasher: &RandomState,
+    now: Now,
+) -> Result<Vec<StoredRoom>, Fault> {
     let mut loaded: Vec<(StoredRoom, RoomRow)> = Vec::new();
     let mut place: HashMap<RoomId, usize> = HashMap::new();
-    for row in rooms(connection)? {
+    for row in rows {
         place.insert(row.id, loaded.len());
         let room = Room::restoring(row.settings.clone(), hasher.clone(), now, row.first);
         let stored = StoredRoom { id: row.id, name: row.name.clone(), ticket_key: row.ticket_key.clone(), room };
@@ -312,7 +346,7 @@ pub(super) fn load(connection: &Connection, hasher: &RandomState, now: Now) -> R
     let wrong = |name: &RoomName, number: Number, damage: Damage| {
         damaged(format!("room {name}, number {}: {}", number.get(), damage.as_str()))
     };
-    for_each_ticket(connection, |row| {
+    walk_tickets(connection, range, |row, _| {
         let (stored, _) = &mut loaded[*place.get(&row.room).ok_or_else(|| stray(row.room))?];
         let user = row.user.map(UserId::parse).transpose();
         let user =
@@ -322,7 +356,7 @@ pub(super) fn load(connection: &Connection, hasher: &RandomState, now: Now) -> R
         restored.map_err(|damage| wrong(&stored.name, row.number, damage))
     })?;
     let mut slots = Vec::new();
-    for_each_slot(connection, |room, number, slot| {
+    walk_slots(connection, range, |room, number, slot| {
         slots.push((room, number, slot));
         Ok(())
     })?;

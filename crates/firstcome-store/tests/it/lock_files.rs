@@ -265,7 +265,7 @@ async fn a_file_that_is_kept_locked_is_unavailable_for_a_while() {
         let told = (0..2_000).map(|_| Box::pin(store.take(give_back("door", 1, 0))).as_mut().poll(&mut context));
         let refused = told.filter(|told| matches!(told, Poll::Ready(Err(StoreError::Overloaded { .. })))).count();
         assert!((700..1_000).contains(&refused), "{refused} of 2000 were refused at once");
-        assert_eq!(unavailable(steps.swap_remove(0).await), FaultKind::InUse);
+        assert_eq!(unavailable(steps.swap_remove(0).await), FaultKind::Busy);
         drop(steps);
         file.execute_batch("ROLLBACK").expect("it ends");
         // Nobody waits for the answers any more, but the steps still stand in the queue.

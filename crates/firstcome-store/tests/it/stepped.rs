@@ -3,6 +3,7 @@
 use crate::in_time;
 use crate::scripted::*;
 use firstcome_store::CouponStore;
+use firstcome_store::core::coupon::Effect;
 use firstcome_store::embedded::journal::Outcome;
 
 #[tokio::test]
@@ -145,6 +146,57 @@ async fn after_a_failed_commit_nothing_more_of_the_batch_is_written() {
         assert_eq!((script.asked(), script.asked_already()), (Asked::Commit(2), None), "one commit, and no more");
         assert_eq!(seen(&store, &coupon).await, "open 1/3");
         assert_eq!(store.coupon_count(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn after_a_fault_that_passed_the_store_goes_on_as_if_its_batch_had_never_been_asked() {
+    in_time(async {
+        let (store, mut stepper, script) = stepped();
+        let coupon = name("passing");
+        let put = Asking::waits(store.put_coupon(&coupon, limited(3)));
+        script.say(Verdict::Commit);
+        stepper.step(10);
+        put.told().await.expect("the store answers").expect("it is new");
+        let ann = Asking::waits(store.claim(&coupon, by("ann")));
+        script.say(Verdict::Commit);
+        stepper.step(10);
+        let ann = ann.told().await.expect("the store answers").expect("she is the first").into_inner();
+
+        // Of this batch nothing is stored: two claims, one of them redeemed, and an older one redeemed.
+        let bob = Asking::waits(store.claim(&coupon, keyed("bob", 7)));
+        let cid = Asking::waits(store.claim(&coupon, by("cid")));
+        let used = Asking::waits(store.redeem(&coupon, of(&ann)));
+        let late = Asking::waits(store.put_coupon(&coupon, limited(9)));
+        script.say(Verdict::Fail(Outcome::Passing));
+        stepper.step(10);
+        assert_eq!([words(bob.told().await), words(cid.told().await)], ["unavailable: full", "unavailable: full"]);
+        assert_eq!(failed(used.told().await), "unavailable: full");
+        assert_eq!(failed(late.told().await), "unavailable: full");
+        assert_eq!(words(at_once(store.claim(&coupon, by("dan")))), "unavailable: full", "at the door");
+        assert_eq!(words(at_once(store.claim(&coupon, by("ann")))), "already_issued", "that is stored");
+        assert_eq!(seen(&store, &coupon).await, "open 1/3");
+        assert_eq!(store.faults().open().len(), 1);
+
+        // It is tried again, once in vain.
+        script.say(Verdict::Fail(Outcome::Passing));
+        stepper.step(10);
+        assert!(store.fault().is_some());
+        script.say(Verdict::Commit);
+        stepper.step(10);
+        assert!(store.fault().is_none() && store.faults().open().is_empty());
+        assert_eq!(store.faults().raised(), 1, "it was one fault");
+
+        script.say(Verdict::CommitAll);
+        let cid = Asking::waits(store.claim(&coupon, by("cid")));
+        let bob = Asking::waits(store.claim(&coupon, keyed("bob", 7)));
+        let used = Asking::waits(store.redeem(&coupon, of(&ann)));
+        stepper.step(10);
+        assert_eq!([words(cid.told().await), words(bob.told().await)], ["new 2", "new 3"]);
+        let used = used.told().await.expect("the store answers").expect("it was not used up");
+        assert!(matches!(used, Effect::New(_)), "{used:?}");
+        assert_eq!(seen(&store, &coupon).await, "sold_out 3/3");
     })
     .await;
 }

@@ -40,8 +40,8 @@ pub enum LockError {
         /// How many were ahead at the end, if the store told.
         position: Option<u32>,
     },
-    /// The store did not do it.
-    #[error("the store cannot be reached, and nothing was done: {0}")]
+    /// The store did not do it: it has too much to do, or cannot do it now.
+    #[error("nothing was done: {0}")]
     Unavailable(StoreError),
     /// The store may have done it. What was taken is given back in the background, or ends with its lease.
     #[error("the store gave no answer; whatever it did is undone, or ends with the lease")]
@@ -83,9 +83,22 @@ impl LockError {
             Self::Invalid { .. } => "invalid_field",
             Self::Contended { .. } => "contended",
             Self::TimedOut { .. } => "timed_out",
+            Self::Unavailable(StoreError::Overloaded { .. } | StoreError::NotYet { .. }) => "overloaded",
             Self::Unavailable(_) => "store_unavailable",
             Self::Unknown => "outcome_unknown",
             Self::Lost => "lock_lost",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_has_too_much_to_do_is_not_called_unreachable() {
+        let error = LockError::from(StoreError::Overloaded { retry_after: Duration::from_millis(100) });
+        let says = "nothing was done: too many requests wait; try again in 100 ms";
+        assert_eq!((error.code(), error.to_string().as_str()), ("overloaded", says));
     }
 }

@@ -100,3 +100,38 @@ fn a_restored_coupon_goes_on_where_it_stood() {
     ];
     check_on(&mut coupon, &rows);
 }
+
+/// Claims and redemptions that are taken back leave nothing, over the border of two segments too.
+#[test]
+fn what_is_taken_back_was_never_there() {
+    let mut coupon = Coupon::new(limited(10_000), RandomState::new());
+    let by = |number: u32, key: u128| Claim {
+        user: user_id(&format!("user-{number}")),
+        attributes: None,
+        request: Some(RequestId { key, body: 1 }),
+    };
+    let now = Timestamp::clamped_us(10);
+    let issue = |coupon: &mut Coupon, claim: &Claim| match coupon.claim(claim, now) {
+        Ok(Effect::New(issued)) => issued,
+        other => panic!("{other:?}"),
+    };
+    let first: Vec<_> = (1..=4_090).map(|number| issue(&mut coupon, &by(number, number.into()))).collect();
+    let late: Vec<_> = (5_001..=5_020).map(|number| (number, issue(&mut coupon, &by(number, number.into())))).collect();
+    let used = Redeem { serial: Some(late[3].1.serial), user: None, request: Some(RequestId { key: 1, body: 1 }) };
+    let Ok(Effect::New(redeemed)) = coupon.redeem(&used, now) else { panic!("it is used up") };
+
+    coupon.take_back_redemption(redeemed, used.request);
+    for (number, issued) in late.iter().rev() {
+        coupon.take_back_claim(*issued, by(*number, (*number).into()).request);
+    }
+    assert_eq!(coupon.issued(), 4_090);
+    assert_eq!(coupon.claim_of("user-5001"), None);
+    assert_eq!(coupon.claim_of("user-4090"), first.last().copied());
+    assert_eq!(coupon.judge_redeem(&used, now), Err(Rejection::UnknownCode));
+    // Others take the places, under keys that are free again.
+    for (number, (_, issued)) in (6_001_u32..).zip(&late) {
+        assert_eq!(issue(&mut coupon, &by(number, u128::from(number - 1_000))), *issued);
+        assert_eq!(coupon.claim_at(issued.serial).map(|(user, _)| user.to_owned()), Some(format!("user-{number}")));
+    }
+    assert!(matches!(coupon.redeem(&used, now), Ok(Effect::New(_))));
+}

@@ -84,7 +84,9 @@ impl<D: Held> Node<D> {
                 }
             }
             if until < Instant::now() {
-                return Err(unavailable("another node has been making a log anew for too long"));
+                return Err(StoreError::not_yet(
+                    "nothing was done: another node still makes anew what Redis knows of the room",
+                ));
             }
             sleep(PAUSE).await;
             row = self.truth.room_again(cell.keys.room).await?;

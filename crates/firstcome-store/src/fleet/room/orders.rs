@@ -52,7 +52,8 @@ impl<D: Held> Node<D> {
 
     /// Appends what is wanted, and applies all that came. What is wanted has the same tags each time it is tried.
     async fn run_orders(self: &Arc<Self>, cell: &Arc<RoomCell>, orders: &[Order]) -> Result<(), StoreError> {
-        let mut told = Err(unavailable("the log was lost again and again"));
+        let mut told =
+            Err(StoreError::not_yet("nothing was done: what Redis knows of the room was made anew several times"));
         let mut is_handed_over = false;
         for _ in 0..TRIES_MAX {
             if cell.trusted.load(Ordering::Relaxed) != self.doubts() {
@@ -71,7 +72,9 @@ impl<D: Held> Node<D> {
         }
         match told {
             Err(error) if !is_handed_over => Err(error),
-            Ok(_) if !is_handed_over => Err(unavailable("the log was lost again and again")),
+            Ok(_) if !is_handed_over => {
+                Err(StoreError::not_yet("nothing was done: what Redis knows of the room was made anew several times"))
+            }
             _ => Err(StoreError::Unknown),
         }
     }

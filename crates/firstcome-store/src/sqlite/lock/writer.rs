@@ -4,6 +4,7 @@ use super::post::Post;
 use super::shelf::SqlShelf;
 use super::{Clock, LockSeen, fault, io_fault, is_busy};
 use crate::error::{Fault, FaultKind, StoreError};
+use crate::faults::Faults;
 use firstcome_core::id::LockName;
 use firstcome_core::lock::{Answer, Push, Step, bucket_of, take, view};
 use rusqlite::{Connection, ErrorCode};
@@ -103,16 +104,18 @@ pub(super) struct Writer {
     post: Arc<Post>,
     /// Why no step is taken any more.
     broken: Option<Arc<Fault>>,
+    /// The open fault, logged once.
+    faults: Faults,
+    /// Whether the last batch failed.
+    is_faulty: bool,
 }
 
+/// Under what name a fault of the file is logged.
+const FAULTY_FILE: &str = "locks";
+
 impl Writer {
-    pub(super) const fn new(
-        connection: Connection,
-        identity: Identity,
-        clock: Arc<dyn Clock>,
-        post: Arc<Post>,
-    ) -> Self {
-        Self { connection, identity, clock, post, broken: None }
+    pub(super) fn new(connection: Connection, identity: Identity, clock: Arc<dyn Clock>, post: Arc<Post>) -> Self {
+        Self { connection, identity, clock, post, broken: None, faults: Faults::default(), is_faulty: false }
     }
 
     /// Serves until nobody can ask any more.
@@ -130,6 +133,9 @@ impl Writer {
         };
         match done {
             Ok((outcomes, pushes)) => {
+                if std::mem::take(&mut self.is_faulty) {
+                    self.faults.clear(FAULTY_FILE);
+                }
                 for (job, outcome) in batch.into_iter().zip(outcomes) {
                     job.tell(Ok(outcome));
                 }
@@ -140,12 +146,13 @@ impl Writer {
     }
 
     fn note(&mut self, failure: Failure) -> StoreError {
+        self.is_faulty = true;
         let (fault, error): (_, fn(_) -> _) = match failure {
-            Failure::Passing(fault) => return StoreError::Unavailable(Arc::new(fault)),
+            Failure::Passing(fault) => return StoreError::Unavailable(self.faults.raise(FAULTY_FILE, fault)),
             Failure::Lasting(fault) => (fault, StoreError::Unavailable),
             Failure::Unknown(fault) => (fault, |_| StoreError::Unknown),
         };
-        let fault = Arc::new(fault);
+        let fault = self.faults.raise(FAULTY_FILE, fault);
         self.broken = Some(Arc::clone(&fault));
         error(fault)
     }

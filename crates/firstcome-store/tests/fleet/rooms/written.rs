@@ -262,7 +262,7 @@ async fn a_bounded_backlog_waits_and_is_written_in_pages() {
         // Strangers need nothing of the database, unless too much waits for it.
         until("too much to wait", async || node_join(&one, ANYBODY).await.err()).await;
         let refused = node_join(&one, of("zoe")).await;
-        assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::Overloaded { .. })), "{refused:?}");
         drop(frozen);
         for joining in joining {
             joining.await.expect("no panic").expect("a place");
