@@ -173,6 +173,8 @@ struct Node<D: Held> {
     counters: Counters,
     /// What of it stands still.
     faults: Faults,
+    /// Closed rooms whose rows it deletes.
+    sweeping: room::voided::Rooms,
 }
 
 impl Fleet {
@@ -211,11 +213,13 @@ impl Fleet {
                 address @ Address::Postgres(_) => {
                     let (node, ears) = open_node(redis, address, secret, options, time).await?;
                     tokio::spawn(sweep::sweep(Arc::downgrade(&node)));
+                    tokio::spawn(room::voided::look(Arc::downgrade(&node)));
                     (Kind::Postgres(node), ears)
                 }
                 address @ Address::MySql(_) => {
                     let (node, ears) = open_node(redis, address, secret, options, time).await?;
                     tokio::spawn(sweep::sweep(Arc::downgrade(&node)));
+                    tokio::spawn(room::voided::look(Arc::downgrade(&node)));
                     (Kind::MySql(node), ears)
                 }
             };
@@ -278,6 +282,7 @@ impl<D: Held> Node<D> {
             tags: AtomicU64::new(draw_id().map_err(FleetError::Chance)?),
             counters: Counters::default(),
             faults: Faults::default(),
+            sweeping: room::voided::Rooms::default(),
         });
         // Whoever was let in by another node may come here first.
         node.truth.pass_secrets().await.map(|secrets| node.secrets.begin(secrets))?;

@@ -23,6 +23,7 @@ mod mend;
 mod orders;
 mod scribe;
 mod secrets;
+pub(super) mod voided;
 
 pub(super) use cell::RoomCell;
 pub use figures::RoomFigures;

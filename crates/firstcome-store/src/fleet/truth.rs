@@ -14,6 +14,7 @@ pub(super) mod known;
 mod redemptions;
 pub(super) mod rooms;
 pub(super) mod secrets;
+mod voided;
 
 pub(super) use claims::{Batch, ClaimRow, Fresh, TEXT_BYTES_MAX, Written};
 pub(super) use coupons::CouponRow;
@@ -21,6 +22,7 @@ pub(super) use dead_letters::{dead_letter_counts, early_coupon};
 pub(super) use deployment::deployed;
 pub(super) use redemptions::Used;
 pub(super) use rooms::{CEILING_BLOCK, Page, RoomRow, settings_columns, settings_of};
+pub(super) use voided::Voided;
 
 use super::wrap::DeploymentSecret;
 #[cfg(feature = "conformance")]

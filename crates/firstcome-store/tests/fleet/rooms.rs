@@ -1,6 +1,7 @@
 //! One room at several nodes, by the servers' own clocks.
 
 mod branches;
+mod closing;
 mod faults;
 mod lost;
 mod pace;

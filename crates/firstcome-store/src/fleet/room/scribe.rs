@@ -6,7 +6,7 @@
 
 use super::cell::{Copy, LogId, RoomCell, Said, Want};
 use super::log::Image;
-use super::tag;
+use super::{tag, voided};
 use crate::edge::draw_pause;
 use crate::error::StoreError;
 use crate::fleet::Node;
@@ -137,6 +137,9 @@ impl<D: Held> Node<D> {
                 if !written? {
                     self.read_row(cell, &mut row).await?;
                     return Ok(if row.generation == log.generation { Next::More } else { Next::Other });
+                }
+                if page.closes() {
+                    voided::call(self, row.id);
                 }
                 if row.ceiling < page.ceiling {
                     *raised = Some((log, page.ceiling));

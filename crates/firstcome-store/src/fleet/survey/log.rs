@@ -328,14 +328,16 @@ impl<D: Held + Snapshot> Survey<D> {
             format!("{drawn} numbers were drawn up to a ceiling of {ceiling}, and the database has {}", row.ceiling)
         });
         let (mut slots, id) = (0, row.id);
-        self.numbers("number,name FROM firstcome_ticket", id, "", |number, cells| {
+        // Rows before it are void.
+        let living = format!(" AND number>={}", row.first);
+        self.numbers("number,name FROM firstcome_ticket", id, &living, |number, cells| {
             let user = cells.maybe_text()?;
             let lives = is_living(room.peek(number, now)) && !room.is_unknown(number);
             differs.check(lives && room.user(number) == user.as_deref(), || format!("ticket {}", number.get()));
             Ok(())
         })
         .await?;
-        self.numbers("number FROM firstcome_slot", id, " AND ended=0", |number, _| {
+        self.numbers("number FROM firstcome_slot", id, &format!("{living} AND ended=0"), |number, _| {
             slots += 1;
             let is_inside = match room.peek(number, now) {
                 Some(Poll::Told(view)) => matches!(view.state, TicketState::Admitted { .. }),
@@ -347,7 +349,7 @@ impl<D: Held + Snapshot> Survey<D> {
         .await?;
         let active = room.view(now).active;
         differs.check(slots == active, || format!("{active} slots, and {slots} in the database"));
-        self.numbers("number,how FROM firstcome_gone", id, &format!(" AND number>={}", row.first), |number, cells| {
+        self.numbers("number,how FROM firstcome_gone", id, &living, |number, cells| {
             let how = if cells.integer()? == 1 { Departure::Left } else { Departure::Expired };
             differs.check(is_gone(room, number, how, now), || format!("that ticket {} is gone", number.get()));
             Ok(())

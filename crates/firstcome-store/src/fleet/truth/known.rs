@@ -45,12 +45,14 @@ impl<D: Held> Truth<D> {
     /// All that outlived the log of a room, whose generation has just begun, so that nobody writes. Numbers that nobody wrote
     /// down are unknown. `rows_max` at once.
     pub(in crate::fleet) async fn known_room(&self, row: &RoomRow, rows_max: u32) -> Result<Known, SqlError> {
+        // Rows before the first number are void: a closing has left them, and they are deleted later.
+        let before = row.first.saturating_sub(1);
         let tickets = "number,name,request,body FROM firstcome_ticket WHERE";
-        let tickets = self.pages(row.id, tickets, 0, rows_max, ticket_of, |it| it.0).await?;
+        let tickets = self.pages(row.id, tickets, before, rows_max, ticket_of, |it| it.0).await?;
         let slots = "number,admission,admitted_at,taken,until_steady FROM firstcome_slot WHERE ended=0 AND";
-        let slots = self.pages(row.id, slots, 0, rows_max, slot_of, |it| it.0).await?;
+        let slots = self.pages(row.id, slots, before, rows_max, slot_of, |it| it.0).await?;
         let numbers = "number,how FROM firstcome_gone WHERE";
-        let numbers = self.pages(row.id, numbers, row.first.saturating_sub(1), rows_max, gone_of, |it| it.0).await?;
+        let numbers = self.pages(row.id, numbers, before, rows_max, gone_of, |it| it.0).await?;
         let mut gone = BTreeMap::<u32, GoneNumbers>::new();
         for (number, how) in numbers {
             let (segment, at) = ((number.get() - 1) / 4_096, (number.get() - 1) % 4_096);

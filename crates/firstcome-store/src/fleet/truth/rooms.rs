@@ -73,6 +73,11 @@ pub(in crate::fleet) struct Page {
 }
 
 impl Page {
+    /// Whether it makes tickets void.
+    pub(in crate::fleet) fn closes(&self) -> bool {
+        self.records.iter().any(|record| matches!(record, Record::Closed { .. }))
+    }
+
     /// The highest admission, and how far the line is, after these records; neither ever falls.
     pub(in crate::fleet) fn further(&self, row: &RoomRow) -> (u64, u32) {
         self.records.iter().fold((row.admissions, row.reached), |(admissions, reached), record| match record {
@@ -416,12 +421,9 @@ fn records<D: Held>(room: i64, records: &[Record]) -> String {
             Record::Closed { first } => {
                 writing.end();
                 departed.clear();
-                let _ = write!(
-                    writing.text,
-                    "UPDATE firstcome_room SET closed=1,first_number={first} WHERE id={room};\
-                     UPDATE firstcome_slot SET ended=1 WHERE room={room} AND ended=0;\
-                     DELETE FROM firstcome_ticket WHERE room={room};DELETE FROM firstcome_gone WHERE room={room};"
-                );
+                // Rows of numbers before the first one are void from here on. They are deleted later: see `voided`.
+                let _ =
+                    write!(writing.text, "UPDATE firstcome_room SET closed=1,first_number={first} WHERE id={room};");
             }
         }
     }

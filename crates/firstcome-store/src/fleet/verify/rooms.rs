@@ -38,7 +38,7 @@ impl Checks {
             exclusive: Check::new("in line, in a slot or gone: only a living ticket has a slot"),
             admitted: Check::new("an admission stands once"),
             reached: Check::new("the line has reached every slot, and no more than was drawn"),
-            drawn: Check::new("no number is above the ceiling of its room, and no living one is void"),
+            drawn: Check::new("no number is above the ceiling of its room"),
             settings: Check::new("names and settings of rooms are within their limits"),
         }
     }
@@ -59,16 +59,16 @@ pub(super) async fn check<D: Held + Snapshot>(reading: &mut Reading<D>) -> Resul
         let (first, reached, ceiling) = (room.first, room.reached, room.ceiling);
         let stands = 1 <= first && first <= reached && reached <= ceiling + 1;
         checks.reached.check(stands, || format!("room {}: {reached} of {first}..{ceiling}", room.name));
-        let twice =
-            "SELECT {} FROM firstcome_ticket WHERE room={id} AND {} IS NOT NULL GROUP BY {} HAVING COUNT(*)>1 LIMIT";
+        let twice = "SELECT {} FROM firstcome_ticket WHERE room={id} AND number>={first} AND {} IS NOT NULL GROUP BY {} HAVING COUNT(*)>1 LIMIT";
         let mut breaches = 0;
         for column in ["name", "request"] {
-            let text = twice.replace("{}", column).replace("{id}", &id.to_string());
+            let text =
+                twice.replace("{}", column).replace("{id}", &id.to_string()).replace("{first}", &first.to_string());
             breaches += reading.ask_of_all(format!("{text} {PAGE};")).await?.len() as u64;
         }
         checks.one_place.add(room.tickets, breaches, || format!("room {}: {breaches} have two", room.name));
         let text = format!(
-            "SELECT number FROM firstcome_slot WHERE room={id} AND ended=0 GROUP BY number HAVING COUNT(*)>1 LIMIT {PAGE};"
+            "SELECT number FROM firstcome_slot WHERE room={id} AND ended=0 AND number>={first} GROUP BY number HAVING COUNT(*)>1 LIMIT {PAGE};"
         );
         let rows = reading.ask_of_all(text).await?;
         let two = rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?.unwrap_or(0);
@@ -113,11 +113,13 @@ async fn tickets<D: Held + Snapshot>(
             let known = seen.get_mut(&id);
             checks.owned.check(known.is_some(), || format!("ticket {number} of room number {id}"));
             let Some(room) = known else { return Ok(()) };
+            // A closing leaves void rows, which are deleted page by page.
+            let is_void = number < room.first;
             room.tickets += 1;
             let here = || format!("room {}, number {number}", room.name);
             checks.valid.check(user.is_none_or(|user| UserId::parse(&user).is_ok()), here);
-            checks.exclusive.check(!is_gone, here);
-            checks.drawn.check(room.first <= number && number <= room.ceiling, here);
+            checks.exclusive.check(is_void || !is_gone, here);
+            checks.drawn.check(number <= room.ceiling, here);
             Ok(())
         })
         .await
@@ -140,10 +142,10 @@ async fn slots<D: Held + Snapshot>(
             let Some(room) = known else { return Ok(()) };
             let here = || format!("room {}, number {number}, admission {admission}", room.name);
             checks.admitted.check(admission <= room.admissions, here);
-            if is_living {
+            checks.drawn.check(number <= room.ceiling, here);
+            if is_living && room.first <= number {
                 checks.exclusive.check(!is_gone, here);
                 checks.reached.check(number < room.reached, here);
-                checks.drawn.check(room.first <= number && number <= room.ceiling, here);
             }
             Ok(())
         })
