@@ -1,6 +1,6 @@
 //! Runs programs and says which one failed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What a chore comes to.
@@ -23,6 +23,15 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Outcome {
     let line = format!("{program} {}", arguments.join(" "));
     println!("\n— {line}");
     let status = command(program, arguments).status().map_err(|error| format!("cannot run {line}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("failed: {line}")) }
+}
+
+/// The same with a variable in its environment.
+pub(crate) fn run_with((name, value): (&str, &Path), program: &str, arguments: &[&str]) -> Outcome {
+    let line = format!("{program} {}", arguments.join(" "));
+    println!("\n— {line}");
+    let status = command(program, arguments).env(name, value).status();
+    let status = status.map_err(|error| format!("cannot run {line}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("failed: {line}")) }
 }
 

@@ -62,6 +62,9 @@ enum Command {
     Drill(drill::DrillCommand),
     /// Run a command under a lock
     Lock(Box<lock::LockArgs>),
+    /// Kills the command of a lock when its guardian dies
+    #[command(hide = true)]
+    LockKeeper(lock::GateArgs),
     /// Ends the command of a lock before the lease can end
     #[command(hide = true)]
     LockGuardian(lock::GateArgs),
@@ -134,6 +137,7 @@ fn main() -> ExitCode {
         Command::Completions { shell } => completions(shell),
         Command::Man => man(),
         Command::Lock(args) => return end(lock::run(*args)),
+        Command::LockKeeper(args) => return end(lock::keep(&args)),
         Command::LockGuardian(args) => return end(lock::guard(&args)),
         Command::LockGate(args) => return end(lock::become_command(&args)),
     };

@@ -24,6 +24,8 @@ pub(crate) enum Part<'a> {
     Alone,
     /// A node of a cluster of Redis.
     Node,
+    /// A member of etcd that talks to others at this port; they were there before, and known as `NAME=URL`.
+    Member { peer: u16, others: &'a [String] },
     /// One that watches over others, by these settings.
     Sentinel(&'a [String]),
 }
@@ -127,7 +129,9 @@ impl Installation {
         match (self.kind, part) {
             (Kind::Postgres, _) => self.postgres(directory, data, port, options),
             (Kind::MariaDb, _) => Ok(self.mariadb(directory, data, port, options)),
-            (Kind::Etcd, _) => Ok(self.etcd(data, port, options)),
+            (Kind::Etcd, Part::Member { peer, others }) => Ok(self.etcd(data, port, (peer, others), options)),
+            // Alone, it talks to no other member, at whatever port.
+            (Kind::Etcd, _) => Ok(self.etcd(data, port, (0, &[]), options)),
             (Kind::Redis, Part::Sentinel(settings)) => self.sentinel(directory, data, port, settings),
             (Kind::Redis, part) => {
                 let mut command = self.redis(data, port, options);
@@ -181,15 +185,20 @@ impl Installation {
         command
     }
 
-    fn etcd(&self, data: &Path, port: u16, options: &Options) -> Command {
+    fn etcd(&self, data: &Path, port: u16, (peer, others): (u16, &[String]), options: &Options) -> Command {
         let (name, clients) = (name_of(data), format!("http://127.0.0.1:{port}"));
-        // Alone, it talks to no other member, at whatever port.
-        let peers = "http://127.0.0.1:0";
+        let peers = format!("http://127.0.0.1:{peer}");
         let mut command = Command::new(&self.program);
         command.arg(format!("--data-dir={}", data.display())).arg(format!("--name={name}"));
         command.args(["listen", "advertise"].map(|which| format!("--{which}-client-urls={clients}")));
         command.args(["listen", "initial-advertise"].map(|which| format!("--{which}-peer-urls={peers}")));
-        command.arg(format!("--initial-cluster={name}={peers}"));
+        let all: Vec<String> = others.iter().cloned().chain([format!("{name}={peers}")]).collect();
+        command.arg(format!("--initial-cluster={}", all.join(",")));
+        // One that was let in a moment ago counts before it runs: no member is kept out for that.
+        command.arg("--strict-reconfig-check=false");
+        if !others.is_empty() {
+            command.arg("--initial-cluster-state=existing");
+        }
         if cfg!(target_arch = "aarch64") {
             // Version 3.4 wants to be asked for it.
             command.env("ETCD_UNSUPPORTED_ARCH", "arm64");

@@ -54,7 +54,8 @@ async fn etcd(url: &str) -> io::Result<(String, String)> {
     Ok((ask_http(url, "GET /health", "").await?, ask_http(url, "POST /v3/cluster/member/list", "{}").await?))
 }
 
-async fn ask_http(url: &str, what: &str, body: &str) -> io::Result<String> {
+/// One request over a connection of its own; the whole answer, with its head.
+pub(crate) async fn ask_http(url: &str, what: &str, body: &str) -> io::Result<String> {
     let host = url.rsplit('/').next().unwrap_or_default();
     let mut connection = TcpStream::connect(host).await?;
     let head = format!("{what} HTTP/1.0\r\nHost: {host}\r\nContent-Length: {}\r\n\r\n", body.len());

@@ -1,5 +1,5 @@
 //! Servers of one's own, for benchmarks, drills and tests: PostgreSQL, MariaDB, Redis and etcd, each a child process with a
-//! directory and a port that nobody else has; and several of Redis that belong together: [`Sentinels`], [`Cluster`].
+//! directory and a port that nobody else has; and several that belong together: [`Sentinels`] and [`Cluster`] of Redis, [`EtcdCluster`].
 //!
 //! # Promises
 //! - What [`Server::start`] returns answers, and it is this server that answers: not one that took the port meanwhile.
@@ -12,13 +12,17 @@
 //! - Any secrecy: everybody on this machine may connect, without a password.
 
 mod cluster;
+mod etcd_cluster;
 mod install;
 mod launch;
 mod redis_node;
 mod sentinels;
+mod skip;
 
 pub use cluster::{Cluster, SLOTS};
+pub use etcd_cluster::EtcdCluster;
 pub use sentinels::{PRIMARY_NAME, Sentinels};
+pub use skip::{SKIPPED_FILE, machine_has};
 
 use install::{Installation, Part};
 use rustix::process::{Pid, Signal, kill_process};
@@ -49,7 +53,7 @@ pub enum Kind {
     MariaDb,
     /// Redis.
     Redis,
-    /// etcd, one member alone.
+    /// etcd; by itself one member alone.
     Etcd,
 }
 
@@ -240,6 +244,11 @@ impl Server {
             Ok(up) => up,
             Err(_) => Err(ServerError::Start { kind, says: self.said() }),
         }
+    }
+
+    /// As what a member of etcd knows itself.
+    fn name(&self) -> String {
+        install::name_of(&self.data)
     }
 
     /// The end of what it has said.

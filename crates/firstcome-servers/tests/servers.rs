@@ -1,6 +1,8 @@
 //! Each kind of server: it starts, it keeps what it must keep, and it ends.
 
-use firstcome_servers::{Cluster, Durability, Kind, Options, SLOTS, Sentinels, Server, ServerError};
+use firstcome_servers::{
+    Cluster, Durability, EtcdCluster, Kind, Options, SLOTS, Sentinels, Server, ServerError, machine_has,
+};
 use rustix::process::{Pid, test_kill_process};
 use sqlx::{Connection, MySqlConnection, PgConnection};
 use std::future::Future;
@@ -14,14 +16,7 @@ async fn in_time<T>(test: impl Future<Output = T>) -> T {
 }
 
 fn is_there(kind: Kind) -> bool {
-    #[expect(clippy::disallowed_methods, reason = "the one place where these tests are set up from outside")]
-    let in_ci = std::env::var("CI").is_ok_and(|value| value == "true");
-    let there = Server::is_installed(kind);
-    assert!(there || !in_ci, "CI needs {kind}");
-    if !there {
-        println!("skipped: this machine has no {kind}");
-    }
-    there
+    machine_has(&kind.to_string(), Server::is_installed(kind))
 }
 
 async fn start(kind: Kind, durability: Durability) -> Server {
@@ -264,6 +259,29 @@ async fn a_replica_takes_the_slots_of_a_master_that_was_killed() {
         cluster.kill(0);
         cluster.wait_until_served(0, 3).await.expect("the replica stands in");
         cluster.wait_until_well().await.expect("nothing is missing");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cluster_of_etcd_goes_on_without_its_leader_and_takes_it_back() {
+    if !is_there(Kind::Etcd) {
+        return;
+    }
+    in_time(async {
+        let mut cluster = EtcdCluster::start(&Options::new(Durability::Quick)).await.expect("it starts");
+        assert_eq!((cluster.members().len(), cluster.url().matches(',').count()), (3, 2));
+        let first = cluster.leader().await.expect("one leads");
+        assert_eq!(say(&cluster.members()[(first + 1) % 3], true).await, Some(7));
+        cluster.kill(first);
+        let second = cluster.leader().await.expect("another one leads");
+        assert_ne!(first, second);
+        assert_eq!(say(&cluster.members()[second], false).await, Some(7), "it has what the other one acknowledged");
+        cluster.restart(first).await.expect("it starts again");
+        assert_eq!(say(&cluster.members()[first], false).await, Some(7));
+        let ids: Vec<u32> = cluster.members().iter().map(Server::process).collect();
+        drop(cluster);
+        assert!(!ids.into_iter().any(runs), "a server outlives its value");
     })
     .await;
 }

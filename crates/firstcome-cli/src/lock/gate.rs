@@ -1,12 +1,14 @@
 //! The process that becomes the command, once the holder says so.
 //!
 //! It leads the command's group before the first instruction of the command runs, so guardian, holder and terminal can be
-//! made ready. Without a word of the holder it never becomes the command.
+//! made ready. Without a word of the holder it never becomes the command. The system kills it, and the command that it has
+//! become, when the guardian dies.
 
-use super::wire;
+use super::{family, wire};
 use crate::Failure;
 use crate::output::say;
 use anyhow::{Context, anyhow};
+use rustix::process::Pid;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
@@ -18,12 +20,19 @@ const NOT_RUNNABLE: u8 = 126;
 
 #[derive(clap::Args)]
 pub(crate) struct GateArgs {
+    /// The process that started this one, and with which it dies
+    #[arg(long)]
+    pub(super) parent: Option<i32>,
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub(super) command: Vec<OsString>,
 }
 
 /// Waits for the holder's word, and becomes the command.
 pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
+    let guardian = args.parent.and_then(Pid::from_raw).context("no parent was named")?;
+    if !family::die_with(guardian).context("cannot be made to end with the guardian")? {
+        return Err(anyhow!("the guardian is gone: the command was not started").into());
+    }
     let socket = wire::socket_of_input()?;
     let Some((words, [input, output])) = wire::receive_with_files(&socket)? else { return Ok(ExitCode::SUCCESS) };
     let words = String::from_utf8(words).context("not a name and a fence")?;

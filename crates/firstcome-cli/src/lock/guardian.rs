@@ -6,10 +6,11 @@
 //! told. When the holder is gone nobody tells it a later one.
 //!
 //! # Limits
-//! - A process that leaves the group escapes; so does the command of a lock within this one, but for the TERM that its
-//!   holder passes on.
-//! - If guardian and holder are both stopped, nobody acts.
+//! - A process that leaves the group (setsid, or the command of a lock within this one) is not asked to end. If the command ends in time,
+//!   it runs on; if the lock is lost, it is killed where the system has reapers of orphans (Linux).
+//! - If the guardian itself dies, the system kills the command (Linux), and holder and keeper what that has started.
 
+use super::family;
 use super::gate::GateArgs;
 use super::group::{Group, Leader, MS_NS, Terminal, adopt_orphans, now_ns};
 use super::holder::program;
@@ -48,7 +49,9 @@ pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
     runtime.block_on(async { Signals::listen().map(drop) }).context("cannot listen to signals")?;
     let holder = wire::socket_of_input()?;
     let gate = std::io::stdout().as_fd().try_clone_to_owned().context("no standard output")?;
-    let mut gate = program("lock-gate", args)
+    let own = i32::try_from(std::process::id()).context("a process without a number")?;
+    // By this thread, which lives as long as the process: the gate dies with the thread that started it.
+    let mut gate = program("lock-gate", &GateArgs { parent: Some(own), command: args.command.clone() })
         .stdin(Stdio::from(gate))
         .stdout(Stdio::null())
         .process_group(0)
@@ -68,6 +71,11 @@ pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
     let ended = guardian.guard(&events);
     // Its end was seen by other means: this only takes note of it.
     let _ = gate.try_wait();
+    if matches!(ended, Report::Ended { late: true, .. }) {
+        while !family::end() {
+            std::thread::park_timeout(LOOK_AT_REST);
+        }
+    }
     guardian.report(ended);
     Ok(ExitCode::SUCCESS)
 }
@@ -191,6 +199,7 @@ impl Guardian {
         if self.kill_ns <= now_ns {
             self.killed = true;
             self.group.signal(Signal::KILL);
+            family::kill_children();
         }
     }
 

@@ -6,13 +6,14 @@ use super::signals::{Signals, stop_this_process};
 use super::store::{Held, Store};
 use super::wire::{self, Order, Report};
 use super::{Plan, failure};
+use super::{family, keeper};
 use crate::Failure;
 use crate::output::say;
 use anyhow::{Context, anyhow, bail};
 use firstcome::LockError;
 use firstcome::edge::Stopwatch;
 use rustix::process::{Signal, getpgrp};
-use std::io::{BufRead, BufReader, IsTerminal};
+use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -33,22 +34,27 @@ const START: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(5);
 /// A guardian that has not ended the group so long after the lock was lost is not relied on any more.
 const LOST_NS: u64 = 100 * MS_NS;
-
-/// How long a command may take to end that its holder asks to.
-const GRACE_NS: u64 = 2_000 * MS_NS;
+/// A keeper that has not killed the command so long after it was told to is not relied on either.
+const KEEPER_NS: u64 = 500 * MS_NS;
 
 /// This program again, as another of its parts. It may have been replaced on disk since it was started.
 pub(super) fn program(part: &str, args: &GateArgs) -> Command {
     let running = Path::new("/proc/self/exe");
     let path = if running.exists() { running.to_owned() } else { std::env::current_exe().unwrap_or_default() };
     let mut program = Command::new(path);
-    program.arg0("firstcome").arg(part).arg("--").args(&args.command);
+    // Whoever kills by name all that begins with that of the program leaves the keeper, which ends the command then.
+    program.arg0(if part == "lock-keeper" { part } else { "firstcome" }).arg(part);
+    if let Some(parent) = args.parent {
+        program.arg("--parent").arg(parent.to_string());
+    }
+    program.arg("--").args(&args.command);
     program
 }
 
-/// Guardian and gate.
+/// Keeper, guardian and gate.
 struct Guarded {
-    guardian: Child,
+    keeper: Child,
+    lifeline: Option<UnixStream>,
     control: UnixStream,
     gate: UnixStream,
     group: Group,
@@ -57,18 +63,13 @@ struct Guarded {
 fn prepare(args: &GateArgs) -> anyhow::Result<Guarded> {
     adopt_orphans().context("cannot take care of orphans")?;
     let ((control, of_guardian), (gate, of_gate)) = (UnixStream::pair()?, UnixStream::pair()?);
-    let guardian = program("lock-guardian", args)
-        .stdin(OwnedFd::from(of_guardian))
-        .stdout(OwnedFd::from(of_gate))
-        .process_group(0)
-        .spawn()
-        .context("cannot start the guardian")?;
+    let (keeper, lifeline) = keeper::start(args, OwnedFd::from(of_guardian), OwnedFd::from(of_gate))?;
     control.set_read_timeout(Some(START))?;
     let mut line = String::new();
     BufReader::new(control.try_clone()?).read_line(&mut line).context("the guardian does not answer")?;
     let Ok(Report::Ready(group)) = line.parse() else { bail!("the guardian did not start") };
     control.set_nonblocking(true)?;
-    Ok(Guarded { guardian, control, gate, group })
+    Ok(Guarded { keeper, lifeline, control, gate, group })
 }
 
 /// Runs the command under the lock.
@@ -138,18 +139,20 @@ async fn not_obtained(locks: &Store, plan: &Plan, error: LockError) -> Failure {
 struct Instants {
     ask_ns: u64,
     kill_ns: u64,
-    /// When the holder acts, should the guardian not have.
+    /// When holder and keeper act, should the guardian not have; one of them may be stopped.
     own_ns: u64,
+    /// Until then the holder lets the keeper act.
+    last_ns: u64,
 }
 
 impl Instants {
     /// For a hold of this lease that ends at the deadline. The command is asked to end a quarter of the lease before, at
-    /// most 2 s, and killed a tenth before, 10 to 250 ms.
+    /// most 2 s, and killed a tenth before, 10 to 250 ms: if not by the guardian, by holder and keeper a twentieth before.
     fn before(deadline_ns: u64, lease_ms: u64) -> Self {
         let ask = (lease_ms / 4).min(2_000) * MS_NS;
         let kill = (lease_ms / 10).clamp(10, 250) * MS_NS;
         let before = |span: u64| deadline_ns.saturating_sub(span);
-        Self { ask_ns: before(ask), kill_ns: before(kill), own_ns: before(kill / 2) }
+        Self { ask_ns: before(ask), kill_ns: before(kill), own_ns: before(kill / 2), last_ns: before(kill / 4) }
     }
 }
 
@@ -188,7 +191,9 @@ impl Deadlines {
 
 /// One command under one lock.
 struct Holder {
-    guardian: Child,
+    /// Where there is no keeper, the guardian.
+    keeper: Child,
+    lifeline: Option<UnixStream>,
     reports: Lines<tokio::io::BufReader<OwnedReadHalf>>,
     orders: OwnedWriteHalf,
     gate: Option<UnixStream>,
@@ -202,16 +207,17 @@ struct Holder {
 
 impl Holder {
     fn new(plan: &Plan, guarded: Guarded, guard: &Held) -> Result<Self, Failure> {
-        let Guarded { guardian, control, gate, group } = guarded;
+        let Guarded { keeper, lifeline, control, gate, group } = guarded;
         let (read, orders) = tokio::net::UnixStream::from_std(control)?.into_split();
         let reports = tokio::io::BufReader::new(read).lines();
         let mut deadlines = Deadlines::new(plan.lease);
-        let nothing = Instants { ask_ns: 0, kill_ns: 0, own_ns: 0 };
+        let nothing = Instants { ask_ns: 0, kill_ns: 0, own_ns: 0, last_ns: 0 };
         let instants = deadlines.next(guard).unwrap_or(nothing);
         // A pipeline's other members may want the terminal too.
         let interactive = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         let terminal = interactive.then(Terminal::open).flatten();
-        Ok(Self { guardian, reports, orders, gate: Some(gate), group, deadlines, instants, terminal, given: false })
+        let gate = Some(gate);
+        Ok(Self { keeper, lifeline, reports, orders, gate, group, deadlines, instants, terminal, given: false })
     }
 
     /// Tells the guardian; never waits. False if it does not listen.
@@ -220,7 +226,15 @@ impl Holder {
         self.orders.try_write(line.as_bytes()).is_ok_and(|written| written == line.len())
     }
 
+    fn tell_keeper(&self, last_ns: u64) {
+        if let Some(mut lifeline) = self.lifeline.as_ref() {
+            // A keeper that does not hear acts by what it heard before, or is gone: the guardian counts.
+            let _ = write!(lifeline, "{}", Order::Until { ask_ns: last_ns, kill_ns: last_ns });
+        }
+    }
+
     fn arm(&self) -> bool {
+        self.tell_keeper(self.instants.own_ns);
         self.order(Order::Until { ask_ns: self.instants.ask_ns, kill_ns: self.instants.kill_ns })
     }
 
@@ -249,11 +263,11 @@ impl Holder {
             Watched::Ended { late: true, .. } => Err(lost("its lease was about to end")),
             Watched::Ended { end, late: false } => Ok(end.code()),
             Watched::GuardianGone => {
-                self.end_by_itself(guard).await;
+                self.end_by_itself().await;
                 Err(lost("the guardian is gone"))
             }
             Watched::GuardianLate => {
-                self.end_by_itself(guard).await;
+                self.end_by_itself().await;
                 Err(lost("the guardian did not act"))
             }
         }
@@ -293,7 +307,8 @@ impl Holder {
                 signal = signals.next() => self.pass_on(signal),
                 () = &mut lost, if !is_lost => {
                     is_lost = true;
-                    self.instants = Instants { ask_ns: 0, kill_ns: 0, own_ns: now_ns() + LOST_NS };
+                    let own_ns = now_ns() + LOST_NS;
+                    self.instants = Instants { ask_ns: 0, kill_ns: 0, own_ns, last_ns: own_ns + KEEPER_NS };
                     self.arm()
                 }
                 _ = looks.tick() => match self.deadlines.next(guard) {
@@ -333,25 +348,23 @@ impl Holder {
         }
     }
 
-    /// Ends the group without the guardian: its orphans are children of this process now.
-    async fn end_by_itself(&mut self, guard: &Held) {
-        // It may be stopped, or gone.
-        let _ = self.guardian.kill();
-        let _ = self.guardian.wait();
+    /// Kills what is left of the command without the guardian: by the keeper, which goes on if this process is killed meanwhile, and what that
+    /// leaves by itself.
+    async fn end_by_itself(&mut self) {
+        self.tell_keeper(0);
+        let until_ns = self.instants.last_ns.min(now_ns() + KEEPER_NS);
+        while self.lifeline.is_some() && now_ns() < until_ns && matches!(self.keeper.try_wait(), Ok(None)) {
+            sleep(LOOK).await;
+        }
+        // It may be stopped, or gone. All that is left are children of this process then, by and by.
+        let _ = self.keeper.kill();
+        let _ = self.keeper.wait();
         if !cfg!(target_os = "linux") {
             // Orphans are children of somebody else there, so this is all that can be done.
             self.group.signal(Signal::KILL);
         }
-        if self.group.reap() {
-            return;
-        }
-        self.group.signal(Signal::TERM);
-        self.group.signal(Signal::CONT);
-        let kill_ns = self.instants.kill_ns.min(now_ns() + GRACE_NS);
-        while !self.group.reap() {
-            if guard.is_lost() || kill_ns <= now_ns() {
-                self.group.signal(Signal::KILL);
-            }
+        // What may not be killed (`sudo`) is waited for if it is in the group.
+        while !(family::end() && self.group.reap()) {
             sleep(LOOK).await;
         }
     }

@@ -1,19 +1,31 @@
 //! `firstcome lock`: runs a command under a lock, and never beyond it.
 //!
-//! Three processes: the holder (this one), which has the lock; the guardian, which ends the command's group before the
-//! lease can end; and the gate, which becomes the command. Guardian and gate stand before the lock is asked for, so a hand
-//! over costs no start of a process.
+//! Four processes, each the child of the one before: the holder (this one), which has the lock; the keeper, which kills all of the
+//! command when the guardian dies; the guardian, which ends the command's group before the lease can end; and the gate, which becomes
+//! the command and is killed by the system when the guardian dies. All of them stand before the lock is asked for, so a hand over costs
+//! no start of a process.
+//!
+//! | killed at once | who ends the command |
+//! |---|---|
+//! | the holder, or it and the keeper | the guardian, before the lease ends |
+//! | the guardian, or it and the holder | the system the command, and the keeper all that it started, at once |
+//! | the guardian and the keeper | the system the command, and the holder all that it started, at once |
+//! | the keeper | nobody needs to |
+//! | all three | the system the command; what it has started runs on |
 
+mod family;
 mod gate;
 mod group;
 mod guardian;
 mod holder;
+mod keeper;
 mod signals;
 mod store;
 mod wire;
 
 pub(crate) use gate::{GateArgs, run as become_command};
 pub(crate) use guardian::run as guard;
+pub(crate) use keeper::run as keep;
 
 use crate::Failure;
 use crate::settings::{File, duration};
@@ -48,8 +60,10 @@ enum Layout {
 /// The command finds the fence in FIRSTCOME_FENCE and the name in FIRSTCOME_LOCK, and its exit code is returned (128 + n
 /// after signal n). It runs in a process group of its own, and signals are forwarded to it. The lock is renewed as long as
 /// something of the group runs; what the command leaves behind in it is ended after a moment. A guardian process ends the
-/// group before the lease can end, also if the store hangs or this process is stopped or killed. A process that leaves the
-/// group (setsid, or the command of another `firstcome lock`) escapes it.
+/// group before the lease can end, also if the store hangs or this process is stopped or killed. If both are killed, the command
+/// and all that it has started is killed at once (Linux), unless it runs as another user.
+///
+/// A process that leaves the group (setsid) may run on when the command has ended; when the lock is lost it is killed too (Linux).
 ///
 /// Exit codes of its own: 75 not obtained in time, 76 lost, 3 store unreachable, 2 usage, 127 no such command, 126 not
 /// runnable.
@@ -153,5 +167,5 @@ fn failure(name: &str, error: LockError) -> Failure {
 /// Runs a command under a lock.
 pub(crate) fn run(args: LockArgs) -> Result<ExitCode, Failure> {
     let plan = plan(&args)?;
-    holder::run(&plan, &GateArgs { command: args.command })
+    holder::run(&plan, &GateArgs { parent: None, command: args.command })
 }

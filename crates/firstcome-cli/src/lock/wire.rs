@@ -3,6 +3,7 @@
 use super::group::{End, Group};
 use anyhow::{Context, anyhow, bail};
 use rustix::cmsg_space;
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg,
@@ -124,6 +125,10 @@ pub(super) fn receive_with_files(socket: &UnixStream) -> anyhow::Result<Option<(
         if let RecvAncillaryMessage::ScmRights(rights) = message {
             files.extend(rights);
         }
+    }
+    for file in &files {
+        // For whom they are is said when a process is started.
+        fcntl_setfd(file, FdFlags::CLOEXEC)?;
     }
     let files = files.try_into().map_err(|_| anyhow!("two files were expected"))?;
     Ok(Some((bytes[..received].to_vec(), files)))

@@ -13,7 +13,7 @@ use std::time::Duration;
 const HAND_OVER: Duration = Duration::from_secs(3);
 
 /// A directory, and a Redis on a free port.
-struct Place {
+pub(crate) struct Place {
     directory: tempfile::TempDir,
     redis: Child,
     url: String,
@@ -21,7 +21,7 @@ struct Place {
 
 impl Place {
     /// `None` where there is no Redis.
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         if !machine_has("Redis", is_installed("redis-server")) {
             return None;
         }
@@ -37,12 +37,12 @@ impl Place {
         Some(place)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// `firstcome lock` with the rest of a line, which is split at spaces, and a script that a shell runs under the lock.
-    fn lock(&self, line: &str, script: &str) -> Command {
+    pub(crate) fn lock(&self, line: &str, script: &str) -> Command {
         // Whoever started the tests may ignore a signal (`nohup`), and what is ignored stays so.
         let mut lock = command("env", self.directory.path());
         lock.args(["--default-signal=HUP,INT,QUIT", PROGRAM, "lock"])
@@ -52,16 +52,16 @@ impl Place {
         lock
     }
 
-    fn start(&self, line: &str, script: &str) -> Running {
+    pub(crate) fn start(&self, line: &str, script: &str) -> Running {
         Running { child: self.lock(line, script).spawn().expect("it starts"), place: self.directory.path().to_owned() }
     }
 
     /// The numbers that a script wrote into a file, once there are so many.
-    fn numbers(&self, file: &str, count: usize) -> Vec<u32> {
+    pub(crate) fn numbers(&self, file: &str, count: usize) -> Vec<u32> {
         numbers(&self.path(file), count)
     }
 
-    fn waiters(&self, name: &str) -> String {
+    pub(crate) fn waiters(&self, name: &str) -> String {
         run(&mut self.lock(&format!("{name} --wait 0s"), "true")).with(75)
     }
 }
@@ -83,8 +83,8 @@ fn numbers(file: &Path, count: usize) -> Vec<u32> {
     })
 }
 
-/// A `firstcome lock` that runs. Whatever a script wrote into `pids` ends with it, and so does its guardian.
-struct Running {
+/// A `firstcome lock` that runs. Whatever a script wrote into `pids` ends with it, and so do its keeper and its guardian.
+pub(crate) struct Running {
     child: Child,
     place: PathBuf,
 }
@@ -94,21 +94,23 @@ impl Running {
         signal(self.child.id(), name);
     }
 
-    /// The processes that this one started: its guardian.
-    fn guardian(&self) -> u32 {
-        let id = self.child.id();
-        wait_for("the guardian", || {
-            // Started by any of its threads.
-            let tasks = fs::read_dir(format!("/proc/{id}/task")).ok()?;
-            let lists = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
-            let first =
-                lists.flat_map(|list| list.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>()).next();
-            first.and_then(|child| child.parse().ok())
-        })
+    /// The process that has the lock.
+    pub(crate) fn holder(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The process that this one started.
+    pub(crate) fn keeper(&self) -> u32 {
+        child_of(self.child.id())
+    }
+
+    /// The one that the keeper started.
+    pub(crate) fn guardian(&self) -> u32 {
+        child_of(self.keeper())
     }
 
     /// Waits for its end: exit code and what it said.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let status = wait(&mut self.child);
         let mut said = String::new();
         if let Some(mut stderr) = self.child.stderr.take() {
@@ -133,13 +135,24 @@ impl Drop for Running {
     }
 }
 
+/// The first process that a process started.
+fn child_of(process: u32) -> u32 {
+    wait_for("a child", || {
+        // Started by any of its threads.
+        let tasks = fs::read_dir(format!("/proc/{process}/task")).ok()?;
+        let lists = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
+        let first = lists.flat_map(|list| list.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>()).next();
+        first.and_then(|child| child.parse().ok())
+    })
+}
+
 /// Whether a process runs: one that only waits for its parent to take note of its end does not.
-fn is_running(process: u32) -> bool {
+pub(crate) fn is_running(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-fn until_gone(process: u32) {
+pub(crate) fn until_gone(process: u32) {
     wait_for("the end of a process", || (!is_running(process)).then_some(()));
 }
 
@@ -171,6 +184,14 @@ fn the_command_has_the_streams_the_name_and_a_fence_that_grows() {
         })
         .collect();
     assert!(fences.is_sorted_by(|one, next| one < next), "{fences:?}");
+}
+
+#[test]
+fn the_command_inherits_no_file_of_its_keepers() {
+    let Some(place) = Place::new() else { return };
+    let script = "ls /proc/$$/fd | sort | tr '\\n' ' '";
+    let alone = run(command("sh", place.directory.path()).args(["-c", script])).well();
+    assert_eq!(run(&mut place.lock("a", script)).well(), alone);
 }
 
 #[test]
@@ -245,6 +266,7 @@ fn signals_to_all_processes_do_not_take_the_guardian_away() {
     place.numbers("pid", 1);
     for name in ["HUP", "INT", "QUIT", "TSTP", "USR1", "TERM"] {
         signal(running.guardian(), name);
+        signal(running.keeper(), name);
     }
     running.signal("TERM");
     assert_eq!(running.end().0, Some(5));
@@ -253,8 +275,9 @@ fn signals_to_all_processes_do_not_take_the_guardian_away() {
 #[test]
 fn who_is_interrupted_in_line_leaves_it() {
     let Some(place) = Place::new() else { return };
-    let _held = place.start("a", "echo $$ > pid; sleep 60");
-    place.numbers("pid", 1);
+    // Not into `pid`: what that names ends with each of those that wait.
+    let _held = place.start("a", "echo $$ > held; exec sleep 60");
+    place.numbers("held", 1);
     for (name, code) in [("INT", 130), ("TERM", 143)] {
         let waiting = place.start("a --wait 30s", "touch ran");
         wait_for("somebody in line", || place.waiters("a").contains("1 waiting").then_some(()));
@@ -331,6 +354,67 @@ fn when_guardian_and_store_stand_still_the_holder_ends_the_command() {
     pids.iter().for_each(|pid| until_gone(*pid));
     assert!(watch.elapsed() < Duration::from_secs(1), "{:?}", watch.elapsed());
     assert_eq!(running.end().0, Some(76));
+}
+
+#[test]
+fn when_holder_and_guardian_stand_still_the_keeper_ends_the_command() {
+    let Some(place) = Place::new() else { return };
+    let running = place.start("a --lease 3s", STUBBORN);
+    let pids = place.numbers("pids", 2);
+    let guardian = running.guardian();
+    signal(running.holder(), "STOP");
+    signal(guardian, "STOP");
+    let watch = Stopwatch::start();
+    pids.iter().for_each(|pid| until_gone(*pid));
+    assert!(watch.elapsed() < Duration::from_secs(3), "{:?}", watch.elapsed());
+    until_gone(guardian);
+    running.signal("CONT");
+    assert_eq!(running.end().0, Some(76));
+}
+
+#[test]
+fn a_keeper_that_is_killed_stops_nothing() {
+    let Some(place) = Place::new() else { return };
+    let running = place.start("a --lease 1s", "echo $$ > pid; sleep 2.5; exit 5");
+    place.numbers("pid", 1);
+    signal(running.keeper(), "KILL");
+    assert_eq!(running.end(), (Some(5), String::new()));
+    run(&mut place.lock("a --wait 0s", "true")).well();
+}
+
+/// A command, and a process that it started in a session of its own.
+const LEFT_BEHIND: &str = "setsid sh -c 'echo $$ >> pids; while :; do sleep 0.05; done' >/dev/null 2>&1 & \
+    while ! [ -s pids ]; do sleep 0.01; done;";
+
+#[test]
+fn what_left_the_group_outlives_a_command_that_ended_and_is_killed_when_the_lock_is_lost() {
+    let Some(place) = Place::new() else { return };
+    run(&mut place.lock("a", &format!("{LEFT_BEHIND} exit 0")).stdout(Stdio::null())).well();
+    let daemon = place.numbers("pids", 1)[0];
+    assert!(is_running(daemon), "a service that a command started");
+    signal(daemon, "KILL");
+    fs::remove_file(place.path("pids")).expect("it is there");
+    for stubborn in ["sleep 60", "trap '' TERM; while :; do sleep 0.05; done"] {
+        let running = place.start("a --lease 1s", &format!("{LEFT_BEHIND} {stubborn}"));
+        let left = place.numbers("pids", 1)[0];
+        signal(place.redis.id(), "STOP");
+        assert_eq!(running.end().0, Some(76), "{stubborn}");
+        assert!(!is_running(left), "{stubborn}");
+        signal(place.redis.id(), "CONT");
+        fs::remove_file(place.path("pids")).expect("it is there");
+    }
+}
+
+#[test]
+fn a_gate_whose_guardian_is_gone_becomes_no_command() {
+    let directory = tempfile::tempdir().expect("a directory");
+    // Its parent is this process, not the first of all.
+    let said = firstcome(directory.path(), &["lock-gate", "--parent", "1", "--", "touch", "ran"]).with(1);
+    assert!(said.contains("the guardian is gone"), "{said}");
+    let parent = std::process::id().to_string();
+    let said = firstcome(directory.path(), &["lock-gate", "--parent", &parent, "--", "touch", "ran"]).with(1);
+    assert!(!said.contains("the guardian is gone"), "{said}");
+    assert!(!directory.path().join("ran").exists());
 }
 
 #[test]

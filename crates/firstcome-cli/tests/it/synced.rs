@@ -12,12 +12,20 @@ const ALONE: usize = 20;
 const THREADS: usize = 4;
 const EACH: usize = 15;
 
-/// The syncs of the log that lie between the write of a user's row and this answer.
-fn syncs_before<'a>(calls: &'a [Call], user: &str, told: &'a Call) -> impl Iterator<Item = &'a Call> + use<'a> {
-    let wrote = calls.iter().find(|call| call.wrote(LOG, user)).unwrap_or_else(|| panic!("{user} was never written"));
+/// The log of locks.
+const LOCKS_LOG: &str = "locks.db-wal";
+
+/// The syncs of a log that lie between the write of this text and this answer.
+fn syncs_before<'a>(
+    calls: &'a [Call],
+    log: &'static str,
+    text: &str,
+    told: &'a Call,
+) -> impl Iterator<Item = &'a Call> + use<'a> {
+    let wrote = calls.iter().find(|call| call.wrote(log, text)).unwrap_or_else(|| panic!("{text} was never written"));
     let written = wrote.ended.expect("the write ended");
     calls.iter().filter(move |call| {
-        call.synced(LOG) && written < call.begun && call.ended.is_some_and(|ended| ended < told.begun)
+        call.synced(log) && written < call.begun && call.ended.is_some_and(|ended| ended < told.begun)
     })
 }
 
@@ -56,10 +64,47 @@ fn no_claim_is_told_before_its_row_is_synced() {
     let told = told(&calls);
     assert_eq!(told.len(), ALONE + THREADS * EACH, "every answer was seen");
     for (user, told) in &told {
-        let syncs = syncs_before(&calls, user, told).count();
+        let syncs = syncs_before(&calls, LOG, user, told).count();
         assert!(0 < syncs, "{user} was told before the sync: {told:?}");
         // Whoever comes alone pays one sync, not two.
         assert!(syncs == 1 || user.starts_with("crowd"), "{user} waited for {syncs} syncs");
+    }
+}
+
+#[track_caller]
+fn lock(client: &mut crate::support::http::Client, name: &str) {
+    let body = json!({"owner": "ann", "wait_ms": 0, "lease_ms": 60_000});
+    let answer = client.call("POST", &format!("/v1/locks/{name}/acquire"), Some(&body));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+#[test]
+fn no_lock_is_told_before_its_row_is_synced() {
+    if !can_trace() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut server = Server::spawn(&mut traced(directory.path(), "trace", &["-e", CALLS], &[]));
+    let mut client = server.client();
+    for number in 0..ALONE {
+        lock(&mut client, &format!("alone-{number:04}-end"));
+    }
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let mut client = server.client();
+            scope.spawn(move || (0..EACH).for_each(|at| lock(&mut client, &format!("crowd-{thread}-{at:04}-end"))));
+        }
+    });
+    server.terminate();
+    assert_eq!(server.wait().code(), Some(0), "{}", server.errors());
+    let calls = read(&directory.path().join("trace"), server.process());
+    let told: Vec<(&str, &Call)> = calls.iter().filter_map(|call| Some((call.tells_lock()?, call))).collect();
+    assert_eq!(told.len(), ALONE + THREADS * EACH, "every answer was seen");
+    for (name, told) in &told {
+        let syncs = syncs_before(&calls, LOCKS_LOG, name, told).count();
+        assert!(0 < syncs, "{name} was told before the sync: {told:?}");
+        // Whoever comes alone pays one sync, not two.
+        assert!(syncs == 1 || name.starts_with("crowd"), "{name} waited for {syncs} syncs");
     }
 }
 

@@ -10,11 +10,14 @@ use firstcome_store::edge::ManualClock;
 use firstcome_store::sqlite::{LOCKS_FILE, LockDurability, SqliteLocks, verify_locks};
 use firstcome_store::{Fault, FaultKind, LockEvent, LockStore, StoreError};
 use rusqlite::Connection;
+use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::future::Future;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Waker};
@@ -151,6 +154,104 @@ async fn what_is_old_is_forgotten() {
         take(&store, ask("door", 4, 1)).await;
         take(&store, give_back("door", 5, 1)).await;
         assert_eq!((count("life"), count("void")), (1, 1), "each of the new ones");
+    })
+    .await;
+}
+
+/// What the process that is killed says begins so: the test harness says other things.
+const MARK: &str = "> ";
+
+/// Takes grants without an end and tells them, and gives every third one back, as a process of its own that the next test starts.
+#[test]
+fn process_that_takes_grants() {
+    if !std::env::args().any(|argument| argument == "--exact") {
+        return;
+    }
+    let order = std::io::stdin().lines().next().expect("an order").expect("it can be read");
+    let (first, directory) = order.split_once(' ').expect("a number and a directory");
+    let first: u64 = first.parse().expect("a number");
+    let store = SqliteLocks::open(Path::new(directory), LockDurability::Durable).expect("it opens");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let store = Arc::new(store);
+        let tasks = (1..=4_u64).map(|client| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                for number in first.. {
+                    let lock = format!("door-{client}-{number}");
+                    println!("{MARK}granted {lock} {client} {number} {}", fence(&store, &lock, client, number).await);
+                    if number % 3 == 0 {
+                        let told = take(&store, give_back(&lock, client, number)).await;
+                        assert_eq!(told, Said::Released(Released::Released));
+                        println!("{MARK}released {lock} {client} {number} 0");
+                    }
+                }
+            })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            task.await.expect("no task fails");
+        }
+    });
+}
+
+/// What a process was told before it was killed: the fence of each hold, none once it was given back.
+type Told = BTreeMap<(String, u64, u64), Option<u64>>;
+
+/// Runs it until it was told of so many grants, and kills it in the middle of its work.
+fn take_and_be_killed(directory: &Path, first: u64, grants: usize, told: &mut Told) {
+    let mut child = Command::new(std::env::current_exe().expect("this binary has a path"))
+        .args(["--exact", "lock_files::process_that_takes_grants", "--nocapture"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this binary runs once more");
+    let mut orders = child.stdin.take().expect("it is piped");
+    writeln!(orders, "{first} {}", directory.display()).expect("it listens");
+    let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+    let mut granted = 0;
+    // To the end: what it has said before it was killed counts too.
+    for line in lines.by_ref().map_while(Result::ok) {
+        let Some((_, said)) = line.split_once(MARK) else { continue };
+        let [what, lock, client, number, fence] = said.split(' ').collect::<Vec<_>>()[..] else { continue };
+        let number_of = |text: &str| text.parse::<u64>().expect("a number");
+        let key = (lock.to_owned(), number_of(client), number_of(number));
+        told.insert(key, (what == "granted").then(|| number_of(fence)));
+        granted += usize::from(what == "granted");
+        if granted == grants {
+            child.kill().expect("it runs");
+        }
+    }
+    assert!(!child.wait().expect("it ends").success() && grants <= granted, "it was killed after {granted} grants");
+}
+
+/// A process takes grants and is killed with SIGKILL in the middle of its work, again and again. What it was told is there each time.
+#[tokio::test]
+async fn grants_and_fences_outlive_the_process_that_is_killed() {
+    in_time(async {
+        let directory = directory();
+        let mut told = Told::new();
+        for round in 0..6_u64 {
+            let kept = |told: &Told| told.values().flatten().max().copied().unwrap_or_default();
+            let highest = kept(&told);
+            take_and_be_killed(directory.path(), round * 1_000_000, 30 + 11 * round as usize, &mut told);
+            assert_eq!(breaches(directory.path()), [""; 0], "round {round}");
+            let store = open(directory.path());
+            for ((lock, client, number), fence_told) in &mut told {
+                let seen = store.view(&name(lock)).await.expect("the store answers").view.held;
+                let seen = seen.map(|(_, fence, _)| fence.get());
+                if number.is_multiple_of(3) && seen.is_none() {
+                    // It was being given back when the process was killed: that is done, and stays so.
+                    *fence_told = None;
+                }
+                assert_eq!(seen, *fence_told, "round {round}: {lock}");
+                // Whoever had it has it when it asks again.
+                if let Some(granted) = fence_told {
+                    assert_eq!(fence(&store, lock, *client, *number).await, *granted, "round {round}: {lock}");
+                }
+            }
+            assert!(highest < kept(&told), "fences of a bucket grow, and so does the highest");
+        }
+        assert!(300 < told.len(), "{}", told.len());
     })
     .await;
 }

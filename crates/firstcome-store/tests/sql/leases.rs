@@ -12,8 +12,9 @@ use firstcome_store::sql::{PostgresLocks, SqlError, SqlOptions};
 use firstcome_store::{FaultKind, LockEvent, LockStore, StoreError};
 use parking_lot::Mutex;
 use sqlx::{AssertSqlSafe, PgPool};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Times that only a hang can reach, but for the ping.
@@ -222,6 +223,91 @@ async fn a_server_that_is_killed_and_starts_again_has_every_grant_that_was_told(
         assert_eq!(fence(&store, "door", 1, 1).await, granted);
         assert_eq!(take(&store, give_back("door", 1, 1)).await, Said::Released(Released::Released));
         assert!(granted < fence(&store, "door", 2, 1).await);
+    })
+    .await;
+}
+
+/// What one task was told: the fence of each hold; none of one that was given back.
+type Told = Arc<Mutex<BTreeMap<(String, u64, u64), Option<u64>>>>;
+
+/// Takes locks one after the other until it is stopped, and gives every third one back. What is unknown is asked for again, and no answer
+/// contradicts one of before.
+async fn take_and_tell(store: Arc<PostgresLocks>, client: u64, told: Told, stop: Arc<AtomicBool>) {
+    const HOUR_MS: u32 = 3_600_000;
+    for number in 0_u64.. {
+        let lock = format!("lock-{client}-{number}");
+        for (step, gives) in
+            [(ask_for(HOUR_MS, &lock, client, number), false), (give_back(&lock, client, number), true)]
+        {
+            if gives && number % 3 != 0 {
+                continue;
+            }
+            let said = loop {
+                if stop.load(Ordering::SeqCst) {
+                    return;
+                }
+                match store.take(step.clone()).await {
+                    Ok(answer) => break answer.said,
+                    Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+                }
+            };
+            let key = (lock.clone(), client, number);
+            match said {
+                Said::Acquired(Acquired::Granted(grant)) => drop(told.lock().insert(key, Some(grant.fence.get()))),
+                // Given back before, by a try whose answer was lost.
+                Said::Released(_) => drop(told.lock().insert(key, None)),
+                said => panic!("{lock} is its own: {said:?}"),
+            }
+        }
+    }
+}
+
+/// Six clients take locks and give some back, without a pause, while the server is killed and starts again five times.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_killed_again_and_again_under_load_has_every_grant_that_was_told() {
+    let Some(mut server) = postgres_with(&["fsync=on"]).await else { return };
+    in_time(async {
+        let mut options = patient();
+        // A step whose connection dies without a word is soon asked again.
+        options.answer_timeout = Duration::from_secs(2);
+        let store = Arc::new(PostgresLocks::open(server.url(), options).await.expect("the server will do"));
+        let (told, stop) = (Told::default(), Arc::new(AtomicBool::new(false)));
+        let tasks: Vec<_> = (1..=6)
+            .map(|client| tokio::spawn(take_and_tell(Arc::clone(&store), client, Arc::clone(&told), Arc::clone(&stop))))
+            .collect();
+        let mut seen_before = BTreeSet::new();
+        for round in 0..5 {
+            let before = told.lock().len();
+            wait_for("grants", async || (before + 40 <= told.lock().len()).then_some(())).await;
+            // Those of rounds before have been looked at, and all are at the end.
+            let known: Vec<_> = told.lock().iter().map(|(key, fence)| (key.clone(), *fence)).collect();
+            let known: Vec<_> = known.into_iter().filter(|(key, _)| seen_before.insert(key.clone())).collect();
+            server.kill();
+            server.restart().await;
+            let beside = open(&server).await;
+            for ((lock, client, number), fence_told) in &known {
+                // It may have been given back since it was told.
+                let seen = beside.view(&name(lock)).await.expect("the store answers").view.held;
+                let seen = seen.map(|(_, fence, _)| fence.get());
+                let in_hand = *number % 3 == 0;
+                let as_told = seen == *fence_told || (in_hand && seen.is_none());
+                assert!(as_told, "round {round}: {lock} of {client}: {seen:?}, told {fence_told:?}");
+            }
+        }
+        stop.store(true, Ordering::SeqCst);
+        for task in tasks {
+            task.await.expect("no task fails");
+        }
+        let told = told.lock().clone();
+        assert!(200 <= told.len(), "{}", told.len());
+        for ((lock, client, number), fence_told) in &told {
+            let Some(granted) = fence_told.filter(|_| number % 3 != 0) else { continue };
+            let seen = store.view(&name(lock)).await.expect("the store answers").view.held;
+            assert_eq!(seen.map(|(_, fence, _)| fence.get()), Some(granted), "{lock}");
+            if number % 10 == 1 {
+                assert_eq!(fence(&store, lock, *client, *number).await, granted, "whoever had {lock} has it again");
+            }
+        }
     })
     .await;
 }

@@ -1,10 +1,12 @@
 //! Addresses, users and their rights.
 
-use super::server::{Etcd, PATIENCE, SHORT, in_time, open, open_hasty, patient, wait_for};
+use super::server::{Etcd, PATIENCE, SHORT, cluster, in_time, open, open_hasty, patient, wait_for};
 use firstcome::lock::EtcdError;
-use firstcome::{EtcdLocks, Locks};
+use firstcome::{EtcdLocks, LockError, Locks};
 use std::net::TcpListener;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// What is said of an address that will not do, and whether to try again would help.
 async fn refusal(url: &str) -> (String, bool) {
@@ -28,8 +30,88 @@ async fn a_wrong_address_is_told_with_what_to_do() {
     }
 }
 
-#[tokio::test]
+/// A hold as its holder saw it.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    fence: u64,
+    /// After the grant was told.
+    from: Instant,
+    /// The last instant at which its holder may have believed that it has the lock.
+    until: Instant,
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test compares when things happened")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Takes the lock, keeps it for a moment and gives it back, again and again; what is refused or unknown is asked for again.
+async fn contend(locks: EtcdLocks, holds: Arc<Mutex<Vec<Hold>>>, stop: Arc<AtomicBool>) {
+    let mut round = 0_u32;
+    while !stop.load(Ordering::SeqCst) {
+        let guard = match locks.lock("a").wait(Duration::from_secs(5)).acquire().await {
+            Ok(guard) => guard,
+            Err(LockError::Unavailable(_) | LockError::Unknown | LockError::TimedOut { .. } | LockError::Lost) => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let from = now();
+        // Some are held for longer than servers need to choose a leader.
+        round += 1;
+        let stay = Duration::from_millis(if round.is_multiple_of(10) { 700 } else { 2 });
+        let _ = tokio::time::timeout(stay, guard.lost()).await;
+        let until = now().min(guard.deadline());
+        holds.lock().expect("nobody panics").push(Hold { fence: guard.fence().get(), from, until });
+        // It may be lost, or not be told.
+        let _ = guard.release().await;
+    }
+}
+
+/// Three members. Clients of all of them contend for a lock while the leader is killed and comes back, then another member, again and again. One
+/// holder at a time by their own clocks, higher fences for later holds; and it goes on each time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_server_of_the_cluster_will_do() {
+    let Some(mut cluster) = cluster().await else { return };
+    in_time(async {
+        let (holds, stop) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+        let mut contenders = Vec::new();
+        for _ in 0..4 {
+            let locks = open_hasty(&cluster.url(), Duration::from_secs(2)).await;
+            contenders.push(tokio::spawn(contend(locks, Arc::clone(&holds), Arc::clone(&stop))));
+        }
+        let goes_on = async |what: &str| {
+            let count = || holds.lock().expect("nobody panics").len();
+            let before = count();
+            wait_for(what, async || (before + 10 <= count()).then_some(())).await;
+        };
+        goes_on("holds with all members").await;
+        for round in 0..2 {
+            let leader = cluster.leader().await.expect("one leads");
+            for killed in [leader, (leader + 1 + round) % 3] {
+                cluster.kill(killed);
+                goes_on("holds without a member").await;
+                cluster.restart(killed).await.expect("it starts again");
+                goes_on("holds with all members again").await;
+            }
+        }
+        stop.store(true, Ordering::SeqCst);
+        for contender in contenders {
+            contender.await.expect("no contender fails");
+        }
+        let mut holds = holds.lock().expect("nobody panics").clone();
+        holds.sort_by_key(|hold| hold.from);
+        for pair in holds.windows(2) {
+            assert!(pair[0].until <= pair[1].from, "two had it at once: {pair:?}");
+            assert!(pair[0].fence < pair[1].fence, "a fence fell: {pair:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_left_for_another() {
     let Some(server) = Etcd::start().await else { return };
     in_time(async {
         let address = server.address();

@@ -2,6 +2,7 @@
 
 use super::proxy::{Loss, Proxy, Which};
 use super::*;
+use std::time::Instant;
 
 const LEASE: Duration = Duration::from_secs(20);
 
@@ -48,6 +49,11 @@ impl Way {
 
 async fn granted(waiting: JoinHandle<Result<Guard, LockError>>) -> Guard {
     waiting.await.expect("nobody panics").expect("it is granted")
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test compares when two things happened")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 const LOSSES: [(Loss, &str); 2] = [(Loss::Cut, "cut"), (Loss::Silence, "silent")];
@@ -178,18 +184,35 @@ async fn a_renewal_that_nobody_was_told_of_is_repeated() {
 async fn a_holder_that_is_cut_off_knows_of_its_loss_before_another_one_has_the_lock() {
     let Some(way) = Way::new().await else { return };
     in_time(async {
-        let guard = way.ours.lock("a").lease(Duration::from_secs(1)).acquire().await.expect("it is free");
-        let next = queue(&way.other, "a", LEASE).await;
-        way.proxy.close(true);
-        way.proxy.cut(Which::Commands);
-        way.proxy.cut(Which::Inbox);
-        let next = granted(next).await;
-        assert!(guard.is_lost() && guard.fence() < next.fence());
-        let refused = guard.release().await.expect_err("it is lost");
-        assert!(matches!(refused, LockError::Lost), "{refused}");
-        way.proxy.close(false);
-        next.release().await.expect("what another one gave back in vain is not touched");
-        way.nothing_left("a").await;
+        // The last instant counts at which it may have believed to have the lock, and the first at which the other one knew.
+        for lease_ms in [300, 500, 1_000] {
+            let guard = way.ours.lock("a").lease(Duration::from_millis(lease_ms)).acquire().await.expect("it is free");
+            let before = waiters(&way.other, "a").await;
+            let waiting = tokio::spawn({
+                let request = way.other.lock("a").lease(LEASE).wait(PATIENCE);
+                async move {
+                    let next = request.acquire().await.expect("it is granted");
+                    (now(), next)
+                }
+            });
+            wait_for("a place in line", async || (before < waiters(&way.other, "a").await).then_some(())).await;
+            way.proxy.close(true);
+            way.proxy.cut(Which::Commands);
+            way.proxy.cut(Which::Inbox);
+            // Nothing comes through from here on, so nothing puts it off.
+            let believed_until = guard.deadline();
+            guard.lost().await;
+            assert!(guard.is_lost() && guard.remaining().is_zero());
+            let (granted_at, next) = waiting.await.expect("nobody panics");
+            assert!(believed_until < granted_at, "{lease_ms} ms: two had it for {:?}", believed_until - granted_at);
+            assert_eq!(guard.deadline().max(believed_until), believed_until, "it was put off after all");
+            assert!(guard.fence() < next.fence());
+            let refused = guard.release().await.expect_err("it is lost");
+            assert!(matches!(refused, LockError::Lost), "{refused}");
+            way.proxy.close(false);
+            next.release().await.expect("what another one gave back in vain is not touched");
+            way.nothing_left("a").await;
+        }
     })
     .await;
 }

@@ -9,8 +9,7 @@ mod redisson;
 mod single_key;
 
 use firstcome::lock::LinkOptions;
-use firstcome_servers::{Durability, Kind, Options, Server};
-use peer::setting;
+use firstcome_servers::{Durability, Kind, Options, Server, machine_has};
 use redis::Value;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -24,10 +23,7 @@ const WHILE: Duration = Duration::from_millis(400);
 
 /// A server of the test's own. `None`, and a word about it, where there is none; in CI it must be there.
 async fn start() -> Option<Server> {
-    let there = Server::is_installed(Kind::Redis);
-    assert!(there || setting("CI").as_deref() != Some("true"), "CI needs {}", Kind::Redis);
-    if !there {
-        println!("skipped: this machine has no {}", Kind::Redis);
+    if !machine_has(&Kind::Redis.to_string(), Server::is_installed(Kind::Redis)) {
         return None;
     }
     Some(Server::start(Kind::Redis, &Options::new(Durability::Quick)).await.expect("the server starts"))

@@ -1,6 +1,7 @@
 //! A program around somebody else's lock, in conversation: a line is a command, answered by a line.
 
 use super::PATIENCE;
+use firstcome_servers::machine_has;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -10,7 +11,7 @@ use tokio::time::timeout;
 
 /// What the machine is told about these tests.
 #[expect(clippy::disallowed_methods, reason = "the one place where these tests are set up from outside")]
-pub(crate) fn setting(name: &str) -> Option<String> {
+fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
@@ -34,10 +35,7 @@ impl Peer {
     /// Starts one on a server. `None`, and a word about it, where it is not installed; in CI it must be.
     pub(crate) async fn start(name: &str, url: &str, settings: &[&str]) -> Option<Self> {
         let program = program(name);
-        let there = program.is_file();
-        assert!(there || setting("CI").as_deref() != Some("true"), "CI needs {name}: bench/peers/install target/peers");
-        if !there {
-            println!("skipped: {name} is not installed; bench/peers/install target/peers does that");
+        if !machine_has(&format!("{name} (bench/peers/install target/peers)"), program.is_file()) {
             return None;
         }
         let mut command = Command::new(program);

@@ -184,13 +184,7 @@ async fn can_partition() -> bool {
     let rules = "unshare --net sh -c 'ip link set lo up && nft list ruleset && nsenter --version'";
     let tried = Command::new("sh").args(["-c", rules]).stdout(Stdio::null()).stderr(Stdio::null()).status().await;
     let can = tried.is_ok_and(|status| status.success());
-    #[expect(clippy::disallowed_methods, reason = "the one place where these tests are set up from outside")]
-    let in_ci = std::env::var("CI").is_ok_and(|value| value == "true");
-    assert!(can || !in_ci, "CI needs the right to make networks (root, util-linux, iproute2, nftables)");
-    if !can {
-        println!("skipped: this machine has no right to make networks (root, util-linux, iproute2, nftables)");
-    }
-    can
+    firstcome_servers::machine_has("the right to make networks (root, util-linux, iproute2, nftables)", can)
 }
 
 #[tokio::test]

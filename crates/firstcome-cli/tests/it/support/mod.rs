@@ -6,6 +6,7 @@ pub(crate) mod server;
 pub(crate) mod trace;
 pub(crate) mod world;
 
+pub(crate) use firstcome_servers::machine_has;
 use std::time::Duration;
 
 /// Longer than anything here takes on a slow machine; a test that waits so long has found a fault.
@@ -34,16 +35,6 @@ fn setting(name: &str) -> Option<String> {
 /// How many times the service is killed: a few by default, `FIRSTCOME_KILL_ROUNDS` for a long run.
 pub(crate) fn kill_rounds(default: u32) -> u32 {
     setting("FIRSTCOME_KILL_ROUNDS").map_or(default, |text| text.parse().expect("FIRSTCOME_KILL_ROUNDS is a number"))
-}
-
-/// Whether a test can run that needs something of the machine. In CI everything must be there.
-#[track_caller]
-pub(crate) fn machine_has(what: &str, there: bool) -> bool {
-    assert!(there || setting("CI").as_deref() != Some("true"), "CI needs {what}");
-    if !there {
-        println!("skipped: this machine has no {what}");
-    }
-    there
 }
 
 /// Numbers that look random and are the same in every run (xorshift).

@@ -55,6 +55,16 @@ impl Call {
         rest.split('\\').next()
     }
 
+    /// The lock that this call tells somebody to have, if it does.
+    pub(crate) fn tells_lock(&self) -> Option<&str> {
+        let sends = matches!(self.name.as_str(), "write" | "writev" | "sendto" | "sendmsg");
+        if !sends || !self.arguments.contains("HTTP/1.1 200") || !self.arguments.contains(r#"\"handle\":\""#) {
+            return None;
+        }
+        let (_, rest) = self.arguments.split_once(r#"\"lock\":\""#)?;
+        rest.split('\\').next()
+    }
+
     fn is_on(&self, file: &str) -> bool {
         let descriptor = self.arguments.split('>').next().unwrap_or_default();
         descriptor.ends_with(&format!("/{file}"))

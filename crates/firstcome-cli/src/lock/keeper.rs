@@ -1,0 +1,137 @@
+//! The process that is left when holder and guardian are killed at once.
+//!
+//! It stands between them: a child of the holder, the parent of the guardian, and a reaper of orphans. So all processes of
+//! the command become its children when the guardian dies. It kills them then, in whatever group or session they are. It
+//! does the same when the lease is about to end and neither guardian nor holder has acted: both may be stopped.
+//!
+//! It is in a group of its own, ignores signals that ask a process to end, and its line in the list of processes does not
+//! begin as theirs do: what is sent to them by name does not reach it.
+//!
+//! # Limits
+//! - Linux only. Elsewhere the holder starts the guardian itself, and if both are killed at once, the command runs on.
+//! - If it is killed together with both, the system kills the command alone: see [`super::family::die_with`].
+//! - What runs as another user (`sudo`) can be killed by that user alone.
+
+use super::family;
+use super::gate::GateArgs;
+use super::group::{adopt_orphans, now_ns};
+use super::holder::program;
+use super::signals::Signals;
+use super::wire::{self, Order};
+use crate::Failure;
+use anyhow::Context;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ExitCode, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+/// How long it sleeps at most. A sleep stands still while the machine sleeps; the clock does not.
+const LOOK: Duration = Duration::from_millis(100);
+/// Between two looks at processes that are being killed.
+const LOOK_AT_END: Duration = Duration::from_millis(2);
+
+/// Starts the guardian with its sockets, under a keeper where there is one: the child, and a socket whose end tells the keeper that this process has
+/// ended.
+pub(super) fn start(args: &GateArgs, control: OwnedFd, gate: OwnedFd) -> anyhow::Result<(Child, Option<UnixStream>)> {
+    if !cfg!(target_os = "linux") {
+        return Ok((start_guardian(args, control, gate)?, None));
+    }
+    let (lifeline, of_keeper) = UnixStream::pair()?;
+    let keeper = program("lock-keeper", args)
+        .stdin(OwnedFd::from(of_keeper))
+        .stdout(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .context("cannot start the keeper")?;
+    wire::send_with_files(&lifeline, b"guard", [control.as_fd(), gate.as_fd()])?;
+    lifeline.set_nonblocking(true)?;
+    Ok((keeper, Some(lifeline)))
+}
+
+fn start_guardian(args: &GateArgs, control: OwnedFd, gate: OwnedFd) -> anyhow::Result<Child> {
+    let mut guardian = program("lock-guardian", args);
+    guardian.stdin(control).stdout(gate).process_group(0).spawn().context("cannot start the guardian")
+}
+
+enum Event {
+    /// The guardian has ended; whether as it ends when nothing is left of the command.
+    Ended { well: bool },
+    /// The last instant has come that the holder told, and the guardian is still there.
+    Due,
+}
+
+/// Keeps one command, and stays until its guardian has ended.
+pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
+    adopt_orphans().context("cannot take care of orphans")?;
+    // Caught, not ignored, as the guardian does it.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    runtime.block_on(async { Signals::listen().map(drop) }).context("cannot listen to signals")?;
+    let holder = wire::socket_of_input()?;
+    let Some((_, [control, gate])) = wire::receive_with_files(&holder)? else { return Ok(ExitCode::SUCCESS) };
+    let guardian = start_guardian(args, control, gate)?;
+    let guardian = i32::try_from(guardian.id()).ok().and_then(Pid::from_raw).context("a process without a number")?;
+    let (sender, events) = channel();
+    std::thread::spawn({
+        let sender = sender.clone();
+        move || hear(holder, &sender)
+    });
+    std::thread::spawn(move || sender.send(Event::Ended { well: ends_well(guardian) }));
+    if !matches!(events.recv(), Ok(Event::Ended { well: true })) {
+        while !family::end() {
+            std::thread::park_timeout(LOOK_AT_END);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until the guardian has ended, which is left unreaped.
+fn ends_well(guardian: Pid) -> bool {
+    loop {
+        match waitid(WaitId::Pid(guardian), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+            Ok(Some(status)) => return status.exit_status() == Some(0),
+            Ok(None) | Err(Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Hears the last instant from the holder, and says when it has come. When the holder is gone nobody tells a later one.
+fn hear(holder: UnixStream, events: &Sender<Event>) {
+    let mut last_ns = None;
+    let mut is_there = true;
+    let mut lines = BufReader::new(holder);
+    let mut line = Vec::new();
+    loop {
+        let left_ns = last_ns.map_or(u64::MAX, |last_ns: u64| last_ns.saturating_sub(now_ns()));
+        let wait = LOOK.min(Duration::from_nanos(left_ns)).max(Duration::from_millis(1));
+        if is_there {
+            // What was told before is read before the instant counts: this process may have been stopped meanwhile.
+            let heard = lines.get_ref().set_read_timeout(Some(wait)).and_then(|()| lines.read_until(b'\n', &mut line));
+            match heard {
+                Ok(1..) => {
+                    match std::str::from_utf8(&line).ok().and_then(|line| line.parse().ok()) {
+                        Some(Order::Until { kill_ns, .. }) => last_ns = Some(kill_ns),
+                        _ => is_there = false,
+                    }
+                    line.clear();
+                    continue;
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Ok(0) | Err(_) => is_there = false,
+            }
+        } else {
+            std::thread::park_timeout(wait);
+        }
+        if last_ns.is_some_and(|last_ns| last_ns <= now_ns()) {
+            // If the guardian has ended, nobody listens.
+            let _ = events.send(Event::Due);
+            return;
+        }
+    }
+}
