@@ -98,7 +98,7 @@ pub(crate) async fn a_store_that_has_failed_takes_no_writes_and_goes_on_reading(
         script.say(Verdict::Fail(outcome));
         let told = service.claim("launch", "bob").await;
         match outcome {
-            Outcome::Nothing => told.refused(503, "store_unavailable"),
+            Outcome::Nothing | Outcome::Passing => told.refused(503, "store_unavailable"),
             Outcome::Unknown => told.refused(503, "outcome_unknown"),
         };
         for ask in [

@@ -56,7 +56,7 @@ pub(crate) async fn a_failed_store_lets_nobody_in_and_goes_on_telling_the_line()
         script.say(Verdict::Fail(outcome));
         let told = service.send(join("sale")).await;
         match outcome {
-            Outcome::Nothing => told.refused(503, "store_unavailable"),
+            Outcome::Nothing | Outcome::Passing => told.refused(503, "store_unavailable"),
             Outcome::Unknown => told.refused(503, "outcome_unknown"),
         };
         for ask in [
