@@ -6,6 +6,7 @@
 mod archive;
 mod bench;
 mod database;
+mod descriptors;
 mod doctor;
 mod drill;
 mod fleet;

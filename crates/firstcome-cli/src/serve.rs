@@ -1,6 +1,7 @@
 //! `firstcome serve`: the service over the embedded store, of members and listings over a database, or as one node of many
 //! over Redis and a database.
 
+use crate::descriptors;
 use crate::fleet::{self, Node, Servers};
 use crate::keys;
 use crate::output::write_out;
@@ -20,9 +21,10 @@ use firstcome_server::rate::RateLimit;
 use firstcome_server::{App, Config, Limits, LockLimits, api};
 use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -65,14 +67,25 @@ pub(crate) struct ServeArgs {
     /// Anonymous joins of a room per minute and address; 0 for as many as come [default: 120]
     #[arg(long, env = "FIRSTCOME_JOINS_PER_MINUTE", value_name = "N")]
     joins_per_minute: Option<u32>,
-    /// Connections at once [default: 10000]
+    /// Calls without a valid key per minute and address; 0 for as many as come [default: 6000]
+    #[arg(long, env = "FIRSTCOME_CALLS_PER_MINUTE", value_name = "N")]
+    calls_per_minute: Option<u32>,
+    /// Connections at once; fewer if the limit of file descriptors is lower [default: 10000]
     #[arg(long, env = "FIRSTCOME_CONNECTIONS_MAX", value_name = "N")]
     connections_max: Option<usize>,
+    /// Connections of one address at once, and requests of one client behind a trusted proxy; 0 for as many as fit, as with
+    /// --dev [default: 1000]
+    #[arg(long, env = "FIRSTCOME_CONNECTIONS_PER_ADDRESS", value_name = "N")]
+    connections_per_address: Option<usize>,
     /// Acquires that wait for a lock at once, each on a connection; who comes beyond it gets a lock that is free, and is told
     /// `overloaded` otherwise [default: 10000]
     #[arg(long, env = "FIRSTCOME_LOCK_WAITS_MAX", value_name = "N")]
     lock_waits_max: Option<usize>,
-    /// Time for what is under way after a signal to stop [default: 9s]
+    /// After a signal to stop: time during which /readyz says no and everything is served as before, for a balancer to notice.
+    /// A second signal ends it [default: 0s, since without a balancer nothing is gained by waiting]
+    #[arg(long, env = "FIRSTCOME_STOP_GRACE", value_name = "DURATION")]
+    stop_grace: Option<String>,
+    /// Time for what is under way, after a signal to stop and the grace [default: 9s]
     #[arg(long, env = "FIRSTCOME_DRAIN", value_name = "DURATION")]
     drain: Option<String>,
     /// Settings file [default: ./firstcome.toml if it is there]
@@ -102,7 +115,9 @@ struct Plan {
     allow_origins: Vec<axum::http::HeaderValue>,
     proxies: Proxies,
     joins: Option<RateLimit>,
+    calls: Option<RateLimit>,
     limits: Limits,
+    stop_grace: Duration,
     locks: LockLimits,
 }
 
@@ -115,11 +130,29 @@ fn at_once(name: &str, count: usize) -> Result<usize, Failure> {
     Err(Failure::Usage(anyhow!("{name} must be {min} to {max}, not {count}")))
 }
 
-/// The limit of anonymous joins. A burst is a quarter of a minute's, so that people behind one address may come together.
-fn joins(per_minute: Option<u32>) -> Option<RateLimit> {
-    let Some(per_minute) = per_minute else { return Some(RateLimit::default()) };
-    let per_minute = NonZeroU32::new(per_minute)?;
-    Some(RateLimit { per_minute, burst: NonZeroU32::new(per_minute.get() / 4).unwrap_or(NonZeroU32::MIN) })
+/// A limit per minute and address; none for 0.
+fn per_minute(given: Option<u32>, default: RateLimit) -> Option<RateLimit> {
+    given.map_or(Some(default), |given| NonZeroU32::new(given).map(RateLimit::per_minute))
+}
+
+/// The limits of connections: those that were asked for, as far as the system has file descriptors for them.
+fn limits(args: &ServeArgs, file: &File) -> Result<Limits, Failure> {
+    let mut limits = Limits::default();
+    if let Some(count) = args.connections_max.or(file.connections_max) {
+        limits.connections_max = at_once("connections-max", count)?;
+    }
+    match args.connections_per_address.or(file.connections_per_address) {
+        // All calls of development come from this machine.
+        None if args.dev => limits.connections_per_address = None,
+        None => {}
+        Some(0) => limits.connections_per_address = None,
+        Some(count) => limits.connections_per_address = NonZeroUsize::new(at_once("connections-per-address", count)?),
+    }
+    if let Some(text) = args.drain.as_ref().or(file.drain.as_ref()) {
+        limits.drain = duration(text).map_err(Failure::Usage)?;
+    }
+    limits.connections_max = descriptors::fitting(limits.connections_max);
+    Ok(limits)
 }
 
 fn stores(
@@ -146,16 +179,11 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
     if args.dev && !listen.ip().is_loopback() {
         return Err(Failure::Usage(anyhow!("--dev listens on loopback only: anybody who reaches it acts as admin")));
     }
-    let (mut limits, mut locks) = (Limits::default(), LockLimits::default());
-    if let Some(count) = args.connections_max.or(file.connections_max) {
-        limits.connections_max = at_once("connections-max", count)?;
-    }
+    let (limits, mut locks) = (limits(&args, &file)?, LockLimits::default());
     if let Some(count) = args.lock_waits_max.or(file.lock_waits_max) {
         locks.waits_max = at_once("lock-waits-max", count)?;
     }
-    if let Some(text) = args.drain.or(file.drain) {
-        limits.drain = duration(&text).map_err(Failure::Usage)?;
-    }
+    let stop_grace = args.stop_grace.or(file.stop_grace).as_deref().map_or(Ok(Duration::ZERO), duration);
     let origins = args.allow_origin.or(file.allow_origin).unwrap_or_default();
     let origin = |text: &String| {
         let valid = text.starts_with("http://") || text.starts_with("https://");
@@ -178,8 +206,10 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
         coupons: args.coupon,
         allow_origins: origins.iter().map(origin).collect::<Result<_, _>>()?,
         proxies: Proxies::new(args.trusted_proxy.or(file.trusted_proxy).unwrap_or_default()),
-        joins: joins(args.joins_per_minute.or(file.joins_per_minute)),
+        joins: per_minute(args.joins_per_minute.or(file.joins_per_minute), RateLimit::JOINS),
+        calls: per_minute(args.calls_per_minute.or(file.calls_per_minute), RateLimit::CALLS),
         limits,
+        stop_grace: stop_grace.map_err(Failure::Usage)?,
         locks,
     })
 }
@@ -256,6 +286,7 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
         limits: plan.limits,
         proxies: plan.proxies.clone(),
         joins: plan.joins,
+        calls: plan.calls,
         locks: plan.locks,
     };
     let of_directory = || match &plan.keys {
@@ -310,7 +341,7 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
     let main = firstcome_server::serve(listener, Arc::clone(&app), router, stopped(stopping.clone()));
     let admin = admin.map(|listener| {
         let router = api::admin_router(Arc::clone(&app));
-        firstcome_server::serve(listener, Arc::clone(&app), router, stopped(stopping))
+        firstcome_server::serve_admin(listener, Arc::clone(&app), router, stopped(stopping))
     });
     let admin = async {
         if let Some(admin) = admin {
@@ -319,8 +350,16 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
     };
     let signalled = async {
         tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+        app.announce_stop();
+        if !plan.stop_grace.is_zero() {
+            tracing::info!(grace = ?plan.stop_grace, "not ready any more, and serving until the grace is over");
+            tokio::select! {
+                () = tokio::time::sleep(plan.stop_grace) => {}
+                _ = term.recv() => {}
+                _ = int.recv() => {}
+            }
+        }
         tracing::info!("stopping: no new connections, finishing what is under way");
-        app.begin_drain();
         drop(stop);
     };
     tokio::join!(main, admin, signalled);

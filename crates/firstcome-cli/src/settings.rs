@@ -28,8 +28,11 @@ pub(crate) struct File {
     #[serde(default, deserialize_with = "blocks")]
     pub(crate) trusted_proxy: Option<Vec<Block>>,
     pub(crate) joins_per_minute: Option<u32>,
+    pub(crate) calls_per_minute: Option<u32>,
     pub(crate) connections_max: Option<usize>,
+    pub(crate) connections_per_address: Option<usize>,
     pub(crate) lock_waits_max: Option<usize>,
+    pub(crate) stop_grace: Option<String>,
     pub(crate) drain: Option<String>,
     pub(crate) store: Option<String>,
     pub(crate) wait: Option<String>,

@@ -4,39 +4,40 @@
 //! that does not read nor one that idles longer than a header may take. Here every connection has one watch that ticks
 //! twice a second: whatever makes progress sets it back, whatever does not in its phase's time is closed.
 
-use crate::api;
-use crate::auth;
+mod connection;
+mod ending;
+mod guests;
+mod places;
+mod watch;
+
+use crate::address;
 use crate::error::{self, Code, Problem};
 use crate::locks::Offer;
 use crate::state::App;
+use crate::throttle::Throttle;
 use axum::Router;
-use axum::body::Body;
-use axum::response::{IntoResponse, Response};
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use parking_lot::Mutex;
+use firstcome::edge::draw_hasher;
+use guests::Guests;
+use places::{Limit, NoPlace, Places};
 use serde_json::{Map, json};
-use socket2::SockRef;
-use std::io::{self, Write};
-use std::mem::MaybeUninit;
+use std::io::Write;
 use std::net::IpAddr;
-use std::pin::{Pin, pin};
+use std::num::NonZeroUsize;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tower::ServiceExt;
+use tokio::sync::watch::{Receiver, Sender};
 
 /// How many connections, and how long they may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at once; further ones are told `overloaded` and closed.
+    /// Connections at once. For a further one the longest idle connection is closed; if none is idle, the new one is told
+    /// `overloaded` and closed.
     pub connections_max: usize,
+    /// The same of one address, which is told `rate_limited`; without it as many as there are. A trusted proxy may have as
+    /// many connections as it likes: of each client behind it so many requests are under way at once.
+    pub connections_per_address: Option<NonZeroUsize>,
     /// From the first byte of a request to the end of its head.
     pub head: Duration,
     /// From the end of the head to the end of the body.
@@ -45,6 +46,8 @@ pub struct Limits {
     pub idle: Duration,
     /// For a peer to take the next bytes of an answer.
     pub write: Duration,
+    /// For a peer to take a whole answer, and those to requests that it sent before it had read it.
+    pub send: Duration,
     /// For the rules and the store to answer.
     pub answer: Duration,
     /// After the signal to stop, for everything that is under way.
@@ -55,10 +58,12 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 10_000,
+            connections_per_address: NonZeroUsize::new(1_000),
             head: Duration::from_secs(10),
             body: Duration::from_secs(10),
             idle: Duration::from_secs(75),
             write: Duration::from_secs(10),
+            send: Duration::from_secs(20),
             answer: Duration::from_secs(10),
             drain: Duration::from_secs(9),
         }
@@ -82,50 +87,148 @@ const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// How often a connection is looked at.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Serves until `shutdown` resolves, then drains: no new connection, no further request on an old one, and what was
-/// accepted is answered, for at most [`Limits::drain`]. The store is not closed.
+/// Connections to the port of operators. They take none of the places of clients.
+pub const ADMIN_CONNECTIONS_MAX: usize = 32;
+
+/// Whom a port is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Port {
+    /// Clients: calls and connections of one address are limited.
+    Service,
+    /// Operators.
+    Admin,
+}
+
+/// What all connections of a port share.
+struct Door {
+    app: Arc<App>,
+    router: Router,
+    port: Port,
+    places: Arc<Places>,
+    guests: Guests,
+    stopping: Sender<bool>,
+    warnings: Warnings,
+}
+
+/// What a flood would log again and again.
+#[derive(Default)]
+struct Warnings {
+    failed: Throttle,
+    full: Throttle,
+    address: Throttle,
+    made_room: Throttle,
+}
+
+/// Serves until `shutdown` resolves, then drains, and returns when all connections have ended, or after
+/// [`Limits::drain`]. The store is not closed.
+///
+/// A request that reached an established connection is answered, also one whose bytes arrive after the signal: answers
+/// say `connection: close` from then on, and a connection is closed when it is idle and nothing that its peer sent is
+/// unread. Connections that are under way are accepted before the listener closes.
 pub async fn serve(listener: TcpListener, app: Arc<App>, router: Router, shutdown: impl Future<Output = ()>) {
+    serve_on(Port::Service, listener, app, router, shutdown).await;
+}
+
+/// [`serve`] for the port of operators: it has [`ADMIN_CONNECTIONS_MAX`] places of its own, and limits no address.
+pub async fn serve_admin(listener: TcpListener, app: Arc<App>, router: Router, shutdown: impl Future<Output = ()>) {
+    serve_on(Port::Admin, listener, app, router, shutdown).await;
+}
+
+async fn serve_on(
+    port: Port,
+    listener: TcpListener,
+    app: Arc<App>,
+    router: Router,
+    shutdown: impl Future<Output = ()>,
+) {
     let limits = app.config.limits;
-    let places = Arc::new(Semaphore::new(limits.connections_max));
-    let graceful = GracefulShutdown::new();
-    let refusal = refusal();
+    let (max, per_address) = match port {
+        Port::Service => (limits.connections_max, limits.connections_per_address),
+        Port::Admin => (ADMIN_CONNECTIONS_MAX, None),
+    };
+    let door = Arc::new(Door {
+        app,
+        router,
+        port,
+        places: Arc::new(Places::new(max, per_address)),
+        guests: Guests::new(per_address, draw_hasher()),
+        stopping: Sender::new(false),
+        warnings: Warnings::default(),
+    });
     let mut shutdown = pin!(shutdown);
     loop {
-        let (stream, peer) = tokio::select! {
+        let accepted = tokio::select! {
             biased;
             () = &mut shutdown => break,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => (stream, peer.ip()),
-                Err(error) => {
-                    // Out of file descriptors, mostly: connections that end make room again.
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                    continue;
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => door.admit(stream, peer.ip(), door.stopping.subscribe()),
+            Err(error) => {
+                if let Some(left_out) = door.warnings.failed.pass() {
+                    tracing::warn!(%error, left_out, "cannot accept a connection");
                 }
-            },
-        };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            app.metrics.connections_refused();
-            refuse(stream, &refusal);
-            continue;
-        };
-        let (app, router, watcher) = (Arc::clone(&app), router.clone(), graceful.watcher());
-        tokio::spawn(async move {
-            app.metrics.connection_opened();
-            connection((stream, peer), &app, router, watcher).await;
-            app.metrics.connection_closed();
-            drop(place);
-        });
+                // Out of file descriptors, mostly: an idle connection gives its own.
+                door.places.make_room();
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
     }
-    drop(listener);
-    app.begin_drain();
-    if tokio::time::timeout(limits.drain, graceful.shutdown()).await.is_err() {
+    // Before the listener closes: what the last connections ask for is answered as their last request.
+    door.stopping.send_replace(true);
+    door.app.begin_drain();
+    ending::accept_the_last(listener, |stream, peer| door.admit(stream, peer, door.stopping.subscribe())).await;
+    if tokio::time::timeout(limits.drain, door.stopping.closed()).await.is_err() {
         tracing::warn!("some connections did not end in time");
     }
 }
 
+impl Door {
+    /// Serves a connection in a task of its own, or tells it that there is no place for it. Holds `stopping` until the
+    /// connection has ended.
+    fn admit(self: &Arc<Self>, stream: TcpStream, peer: IpAddr, stopping: Receiver<bool>) {
+        let peer = peer.to_canonical();
+        let limit = if self.app.config.proxies.trusts(peer) { Limit::None } else { Limit::PerAddress };
+        let place = match self.places.take(peer, limit) {
+            Ok(place) => place,
+            Err(why) => return self.refuse(stream, peer, why),
+        };
+        if place.made_room {
+            self.app.metrics.connection_made_room();
+            if let Some(left_out) = self.warnings.made_room.pass() {
+                tracing::warn!(left_out, %peer, "closing the longest idle connection: as many as may be are open");
+            }
+        }
+        let door = Arc::clone(self);
+        tokio::spawn(async move {
+            door.app.metrics.connection_opened();
+            connection::serve(stream, peer, &place, &door, stopping.clone()).await;
+            door.app.metrics.connection_closed();
+            drop((place, door, stopping));
+        });
+    }
+
+    fn refuse(&self, stream: TcpStream, peer: IpAddr, why: NoPlace) {
+        match why {
+            NoPlace::Full => {
+                self.app.metrics.connections_refused();
+                if let Some(left_out) = self.warnings.full.pass() {
+                    tracing::warn!(left_out, "refusing connections: as many as may be are open, and none is idle");
+                }
+            }
+            NoPlace::Address => {
+                self.app.metrics.address_refused();
+                if let Some(left_out) = self.warnings.address.pass() {
+                    tracing::warn!(left_out, %peer, "refusing connections of an address that has too many");
+                }
+            }
+        }
+        tell(stream, &refusal(peer, why));
+    }
+}
+
 /// Tells a connection that there is no place for it, without waiting for anything.
-fn refuse(stream: TcpStream, answer: &[u8]) {
+fn tell(stream: TcpStream, answer: &[u8]) {
     // Best effort: who cannot be told sees the connection close. Written past the runtime, which may not know yet that
     // a connection so young can be written to.
     if let Ok(mut stream) = stream.into_std() {
@@ -133,237 +236,23 @@ fn refuse(stream: TcpStream, answer: &[u8]) {
     }
 }
 
-/// The answer to a connection over the limit, made once.
-fn refusal() -> Vec<u8> {
-    let members = Map::from_iter([("retry_after_ms".into(), json!(1_000))]);
-    let body = error::body(Code::Overloaded, "Too many connections are open.", members);
+/// The answer to a connection over a limit.
+fn refusal(peer: IpAddr, why: NoPlace) -> Vec<u8> {
+    let mut members = Map::from_iter([("retry_after_ms".into(), json!(1_000))]);
+    let (code, status, detail) = match why {
+        NoPlace::Full => (Code::Overloaded, "503 Service Unavailable", "Too many connections are open."),
+        NoPlace::Address => {
+            members.insert("address".into(), json!(address::shown(peer)));
+            (Code::RateLimited, "429 Too Many Requests", "Too many connections of this address are open.")
+        }
+    };
+    let body = error::body(code, detail, members);
     let head = format!(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n\
+        "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n\
          retry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     [head.into_bytes(), body].concat()
-}
-
-async fn connection((stream, peer): (TcpStream, IpAddr), app: &Arc<App>, router: Router, watcher: Watcher) {
-    // Answers are small and whole: waiting to fill a packet would only delay them.
-    let _ = stream.set_nodelay(true);
-    let watch = Arc::new(Watch::default());
-    let io = TokioIo::new(Watched { stream, watch: Arc::clone(&watch) });
-    let service = service_fn(|mut request: hyper::Request<Incoming>| {
-        request.extensions_mut().insert(Peer(peer));
-        watch.enter(Phase::Busy);
-        let (watch, router) = (&watch, router.clone());
-        async move {
-            let may_wait = api::may_wait(&request);
-            if may_wait {
-                request.extensions_mut().insert(Tracked);
-                watch.waits.store(true, Ordering::Relaxed);
-            }
-            let mut response = answer(app, router, request).await;
-            if may_wait {
-                watch.waits.store(false, Ordering::Relaxed);
-                watch.carry(response.extensions_mut().remove());
-            }
-            watch.enter(Phase::Idle);
-            Ok::<_, std::convert::Infallible>(response)
-        }
-    });
-    let http = hyper::server::conn::http1::Builder::new()
-        .max_header_size(HEAD_BYTES_MAX)
-        .half_close(false)
-        .header_read_timeout(None)
-        .serve_connection(io, service);
-    let mut served = pin!(watcher.watch(http));
-    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + TICK, TICK);
-    loop {
-        tokio::select! {
-            // The peer went away or broke the protocol: hyper has answered what there was to answer.
-            _ = &mut served => return,
-            _ = ticks.tick() => if watch.overdue(&app.config.limits) {
-                app.metrics.connection_overdue();
-                return;
-            },
-        }
-    }
-}
-
-async fn answer(app: &App, router: Router, request: hyper::Request<Incoming>) -> Response {
-    if app.is_dev()
-        && let Err(problem) = auth::dev_gate(request.headers())
-    {
-        return problem.into_response();
-    }
-    if let Some(response) = api::told_at_once(app, &request) {
-        return response;
-    }
-    match router.oneshot(request.map(Body::new)).await {
-        Ok(response) => response,
-        Err(never) => match never {},
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-enum Phase {
-    /// Nothing of a request is here.
-    Idle,
-    /// A request has begun to arrive.
-    Head,
-    /// A request is being answered.
-    Busy,
-}
-
-/// What a connection is at, and for how many ticks.
-#[derive(Default)]
-struct Watch {
-    phase: AtomicU8,
-    ticks: AtomicU32,
-    write_ticks: AtomicU32,
-    write_stalled: AtomicU8,
-    /// Whether a call is under way that may wait for long.
-    waits: AtomicBool,
-    /// Whether there is a parcel.
-    carries: AtomicBool,
-    parcel: Mutex<Option<Parcel>>,
-}
-
-impl Watch {
-    fn enter(&self, phase: Phase) {
-        self.phase.store(phase as u8, Ordering::Relaxed);
-        self.ticks.store(0, Ordering::Relaxed);
-    }
-
-    fn read_some(&self) {
-        // The head's time runs from its first byte: bytes that trickle in do not set it back.
-        if self.phase.load(Ordering::Relaxed) == Phase::Idle as u8 {
-            self.enter(Phase::Head);
-        }
-    }
-
-    fn write_waits(&self, waits: bool) {
-        if !waits {
-            self.write_ticks.store(0, Ordering::Relaxed);
-        }
-        self.write_stalled.store(u8::from(waits), Ordering::Relaxed);
-    }
-
-    /// Takes charge of a parcel. There is none from before: hyper looks at no further request until an answer has left
-    /// whole, as long as it is not told to gather answers.
-    fn carry(&self, parcel: Option<Parcel>) {
-        self.carries.store(parcel.is_some(), Ordering::Relaxed);
-        let before = std::mem::replace(&mut *self.parcel.lock(), parcel);
-        drop(before);
-    }
-
-    /// The answer has left.
-    fn hand_over(&self) {
-        self.carries.store(false, Ordering::Relaxed);
-        let parcel = self.parcel.lock().take();
-        if let Some(Parcel(offer)) = parcel {
-            offer.keep();
-        }
-    }
-
-    /// Counts one tick and says whether the connection has used up its time.
-    fn overdue(&self, limits: &Limits) -> bool {
-        let over = |ticks: u32, limit: Duration| limit < TICK * ticks;
-        if self.write_stalled.load(Ordering::Relaxed) != 0
-            && over(self.write_ticks.fetch_add(1, Ordering::Relaxed) + 1, limits.write)
-        {
-            return true;
-        }
-        let ticks = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
-        match self.phase.load(Ordering::Relaxed) {
-            phase if phase == Phase::Idle as u8 => over(ticks, limits.idle),
-            phase if phase == Phase::Head as u8 => over(ticks, limits.head),
-            // The handlers have deadlines of their own for the body and for the store.
-            _ => false,
-        }
-    }
-}
-
-/// A stream that reports its progress to its watch.
-struct Watched {
-    stream: TcpStream,
-    watch: Arc<Watch>,
-}
-
-impl AsyncRead for Watched {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if before < buffer.filled().len() {
-            self.watch.read_some();
-        }
-        polled
-    }
-}
-
-impl Watched {
-    /// Refuses to send a parcel to nobody.
-    fn before_write(&self) -> io::Result<()> {
-        let lost = self.watch.carries.load(Ordering::Relaxed) && (self.peer_left() || self.peer_said_end());
-        if lost { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
-    }
-
-    fn wrote(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.watch.write_waits(polled.is_pending());
-        if self.watch.carries.load(Ordering::Relaxed) && matches!(polled, Poll::Ready(Ok(1..))) {
-            self.watch.hand_over();
-        }
-        polled
-    }
-
-    /// Whether the system knows that the peer is gone. Asked past the runtime, which learns it only when it looks again.
-    fn peer_left(&self) -> bool {
-        match SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]) {
-            Ok(count) => count == 0,
-            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
-        }
-    }
-
-    /// Whether the peer has ended its side, also if something unread comes before the end.
-    fn peer_said_end(&self) -> bool {
-        let ready = pin!(self.stream.ready(Interest::READABLE));
-        let ready = ready.poll(&mut Context::from_waker(Waker::noop()));
-        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
-    }
-}
-
-impl AsyncWrite for Watched {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.before_write()?;
-        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.wrote(polled)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.before_write()?;
-        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        self.wrote(polled)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // hyper does not look for the end of a connection behind a further request that it has read already, but it
-        // comes by here at every tick.
-        if self.watch.waits.load(Ordering::Relaxed) && self.peer_said_end() {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-        }
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
 }
 
 /// The problem for a body that came too slowly.

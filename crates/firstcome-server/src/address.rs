@@ -156,6 +156,23 @@ pub fn client(peer: IpAddr, headers: &HeaderMap, proxies: &Proxies) -> IpAddr {
     client
 }
 
+/// The addresses that count as one: an IPv4 address alone, and of IPv6 the first address of its /64, since that is what one
+/// subscriber is given.
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
+        address => address,
+    }
+}
+
+/// What was counted, as a client is told: `192.0.2.7`, or `2001:db8::/64`.
+pub fn shown(address: IpAddr) -> String {
+    match network(address) {
+        network @ IpAddr::V6(_) => format!("{network}/64"),
+        network => network.to_string(),
+    }
+}
+
 /// The address of one entry: `1.2.3.4`, `1.2.3.4:567`, `::1`, `[::1]` or `[::1]:567`.
 fn forwarded(entry: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(entry).ok()?.trim_matches([' ', '\t']);

@@ -1,10 +1,12 @@
 //! Everything that can be answered instead of a result: one list of codes, one shape.
 
+use crate::address;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use firstcome::{FaultKind, StoreError};
 use serde_json::{Map, Value, json};
+use std::net::IpAddr;
 use std::sync::OnceLock;
 
 macro_rules! codes {
@@ -96,7 +98,7 @@ codes! {
     UnsupportedMediaType 415 "unsupported_media_type" "The body is not announced as JSON" "Send `Content-Type: application/json`.";
     IdempotencyKeyReused 422 "idempotency_key_reused" "The Idempotency-Key came with another body before" "Use a new key for a new request.";
     NotOpen 425 "not_open" "It is not open yet" "`opens_at` says from when, `retry_after_ms` how long that is.";
-    RateLimited 429 "rate_limited" "This address joins too often" "Try again after `retry_after_ms`.";
+    RateLimited 429 "rate_limited" "This address asks for too much" "Try again after `retry_after_ms`. Counted is the `address`: its joins and its calls without a key per minute, and what it has open at once.";
     Overloaded 503 "overloaded" "Too much waits to be done" "Nothing was done now. Try again after `retry_after_ms`.";
     StoreUnavailable 503 "store_unavailable" "The store cannot do it now" "Nothing was done. Try again after `retry_after_ms`; `/readyz` and the log tell an operator what is wrong, if it does not end by itself.";
     OutcomeUnknown 503 "outcome_unknown" "It may or may not have been done" "Send the same request again: it has no second effect. A charge or refund without an Idempotency-Key may be done twice: look at the member's records first.";
@@ -137,6 +139,11 @@ impl Problem {
     pub fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
         self.members.insert(member.into(), value.into());
         self
+    }
+
+    /// Says which address was counted.
+    pub fn of_address(self, address: IpAddr) -> Self {
+        self.with("address", address::shown(address))
     }
 
     /// Says when to try again: `retry_after_ms`, and `Retry-After` in seconds rounded up.

@@ -23,8 +23,9 @@ pub mod pass;
 pub mod rate;
 pub mod rfc3339;
 mod state;
+mod throttle;
 
-pub use accept::{Limits, serve};
+pub use accept::{ADMIN_CONNECTIONS_MAX, Limits, serve, serve_admin};
 pub use auth::{Keys, Scope};
 pub use locks::LockLimits;
 pub use state::{App, Config};

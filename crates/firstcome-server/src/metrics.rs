@@ -124,6 +124,9 @@ pub(crate) struct Metrics {
     refusals: Vec<Counter>,
     connections: Gauge,
     refused: Counter,
+    address_refused: Counter,
+    client_refused: Counter,
+    made_room: Counter,
     overdue: Counter,
     pub(crate) locks: LockFigures,
     pub(crate) market: MarketFigures,
@@ -147,10 +150,16 @@ impl Metrics {
         registry.register("refusals", "Calls that were answered with a problem, by its code", refusals.clone());
         let connections = Gauge::default();
         registry.register("connections", "Open connections", connections.clone());
-        let refused = Counter::default();
-        registry.register("connections_refused", "Connections over the limit", refused.clone());
-        let overdue = Counter::default();
-        registry.register("connections_overdue", "Connections closed for taking too long", overdue.clone());
+        let mut counter = |name, help| {
+            let counter = Counter::default();
+            registry.register(name, help, counter.clone());
+            counter
+        };
+        let refused = counter("connections_refused", "Connections over the limit");
+        let address_refused = counter("connections_refused_address", "Connections over the limit of their address");
+        let client_refused = counter("requests_refused_client", "Requests over the limit of a client behind a proxy");
+        let made_room = counter("connections_made_room", "Idle connections closed to make room for others");
+        let overdue = counter("connections_overdue", "Connections closed for taking too long");
         let locks = LockFigures::register(&mut registry);
         let market_figures = MarketFigures::register(&mut registry);
         registry.register_collector(Box::new(MarketCollector(market.clone())));
@@ -176,6 +185,9 @@ impl Metrics {
             registry,
             connections,
             refused,
+            address_refused,
+            client_refused,
+            made_room,
             overdue,
             locks,
             market: market_figures,
@@ -202,6 +214,18 @@ impl Metrics {
 
     pub(crate) fn connections_refused(&self) {
         self.refused.inc();
+    }
+
+    pub(crate) fn address_refused(&self) {
+        self.address_refused.inc();
+    }
+
+    pub(crate) fn client_refused(&self) {
+        self.client_refused.inc();
+    }
+
+    pub(crate) fn connection_made_room(&self) {
+        self.made_room.inc();
     }
 
     pub(crate) fn connection_overdue(&self) {

@@ -42,11 +42,20 @@ pub struct RateLimit {
     pub burst: NonZeroU32,
 }
 
-impl Default for RateLimit {
-    fn default() -> Self {
-        const PER_MINUTE: NonZeroU32 = NonZeroU32::new(120).unwrap();
-        const BURST: NonZeroU32 = NonZeroU32::new(30).unwrap();
-        Self { per_minute: PER_MINUTE, burst: BURST }
+impl RateLimit {
+    /// How often one address may join rooms, unless an operator says otherwise.
+    pub const JOINS: Self = Self::per_minute(NonZeroU32::new(120).unwrap());
+    /// How often one address may call without a key, unless an operator says otherwise. A visitor asks for the own place
+    /// every few seconds, and hundreds of visitors may share one address.
+    pub const CALLS: Self = Self::per_minute(NonZeroU32::new(6_000).unwrap());
+
+    /// So many calls per minute. A quarter of them may come at once: people behind one address may come together.
+    pub const fn per_minute(per_minute: NonZeroU32) -> Self {
+        let burst = match NonZeroU32::new(per_minute.get() / 4) {
+            Some(burst) => burst,
+            None => NonZeroU32::MIN,
+        };
+        Self { per_minute, burst }
     }
 }
 
@@ -262,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_stands_still_gives_one_burst() {
-        let limiter = Limiter::new(Some(RateLimit::default()), draw_hasher());
+        let limiter = Limiter::new(Some(RateLimit::JOINS), draw_hasher());
         let passed = (0..1_000_000).filter(|_| limiter.check(address(1), at(0)).is_ok()).count();
         assert_eq!(passed, 30);
     }
@@ -328,7 +337,7 @@ mod tests {
 
     #[test]
     fn in_a_full_set_the_least_limited_makes_room() {
-        let pace = Pace::new(RateLimit::default());
+        let pace = Pace::new(RateLimit::JOINS);
         let entry = |tag: u32, since_us| Entry { tag, fraction: 0, paid_until_us: START_US + since_us };
         let mut set: Set = std::array::from_fn(|way| entry(way as u32, 9_000_000 - way as i64));
         assert_eq!(least_limited(&set, &pace, at(0)), 7);

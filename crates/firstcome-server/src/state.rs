@@ -18,6 +18,7 @@ use firstcome::edge::{draw_hasher, draw_secret};
 use firstcome::fleet::Fleet;
 use firstcome::{Embedded, HandleKey, Locks, MarketStore, OpenFault};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Mutex, watch};
@@ -36,6 +37,8 @@ pub struct Config {
     pub proxies: Proxies,
     /// How often one address may join rooms anonymously; as often as it likes without it.
     pub joins: Option<RateLimit>,
+    /// How often one address may call without a valid key; as often as it likes without it.
+    pub calls: Option<RateLimit>,
     /// How much waiting for locks, and holding them, may take.
     pub locks: LockLimits,
 }
@@ -43,9 +46,9 @@ pub struct Config {
 impl Config {
     /// A service with these keys, and everything else as it is by default.
     pub fn with_keys(keys: Keys) -> Self {
-        let joins = Some(RateLimit::default());
+        let (joins, calls) = (Some(RateLimit::JOINS), Some(RateLimit::CALLS));
         let (limits, proxies, locks) = (Limits::default(), Proxies::default(), LockLimits::default());
-        Self { keys, allow_origins: Vec::new(), limits, proxies, joins, locks }
+        Self { keys, allow_origins: Vec::new(), limits, proxies, joins, calls, locks }
     }
 }
 
@@ -59,8 +62,11 @@ pub struct App {
     pub(crate) metrics: Metrics,
     pub(crate) desk: Arc<Desk>,
     joins: Limiter,
+    calls: Limiter,
     /// Absent until the first room is made.
     passes: OnceLock<Passes>,
+    /// Whether an operator wants it to stop, though it still serves.
+    leaving: AtomicBool,
     draining: watch::Sender<bool>,
     /// When the stores were last asked whether they answer, and whether they did.
     probe: Mutex<Option<(Instant, bool)>>,
@@ -128,6 +134,7 @@ impl App {
     ) -> Self {
         let metrics = Metrics::new((!is_market_alone).then_some(&store), &market);
         let joins = Limiter::new(config.joins, draw_hasher());
+        let calls = Limiter::new(config.calls, draw_hasher());
         let (draining, stopping) = watch::channel(false);
         let desk = Desk::new(Parts {
             locks,
@@ -138,8 +145,20 @@ impl App {
             patience: config.limits.answer,
             stopping,
         });
-        let passes = OnceLock::new();
-        Self { store, market, is_market_alone, config, metrics, desk, joins, passes, draining, probe: Mutex::new(None) }
+        Self {
+            store,
+            market,
+            is_market_alone,
+            config,
+            metrics,
+            desk,
+            joins,
+            calls,
+            passes: OnceLock::new(),
+            leaving: AtomicBool::new(false),
+            draining,
+            probe: Mutex::new(None),
+        }
     }
 
     /// Takes over the secrets of passes that the store has now.
@@ -168,12 +187,25 @@ impl App {
     pub(crate) fn may_join(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Result<(), Problem> {
         // Without a connection there is no address: a call within the process.
         let Some(peer) = peer else { return Ok(()) };
-        let client = address::client(peer, headers, &self.config.proxies);
+        self.count(&self.joins, address::client(peer, headers, &self.config.proxies))
+    }
+
+    /// Counts one call without a valid key.
+    pub(crate) fn may_call(&self, client: IpAddr) -> Result<(), Problem> {
+        self.count(&self.calls, client)
+    }
+
+    fn count(&self, limiter: &Limiter, client: IpAddr) -> Result<(), Problem> {
         // By the clock that nobody sets: after the wall was set back it stands still, and would limit for as long.
         let now = Timestamp::clamped_us(self.store.steady().as_us());
-        self.joins
-            .check(client, now)
-            .map_err(|limited| Problem::new(Code::RateLimited).retry_after_ms(limited.retry_after_ms))
+        limiter.check(client, now).map_err(|limited| {
+            Problem::new(Code::RateLimited).of_address(client).retry_after_ms(limited.retry_after_ms)
+        })
+    }
+
+    /// Makes `/readyz` say no, so that a balancer sends no further clients, while everything is served as before.
+    pub fn announce_stop(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
     }
 
     /// Makes `/readyz` say no, so that a balancer sends nobody any more, and sends away whoever waits for a lock:
@@ -185,7 +217,7 @@ impl App {
 
     /// Why the service should get no requests, if it should not.
     pub(crate) fn unready(&self) -> Option<&'static str> {
-        if *self.draining.borrow() {
+        if self.leaving.load(Ordering::Relaxed) || *self.draining.borrow() {
             return Some("draining");
         }
         if let Some(fault) = self.store.fault() {

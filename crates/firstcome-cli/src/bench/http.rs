@@ -34,6 +34,8 @@ impl Service {
         let watch = Stopwatch::start();
         let mut command = Command::new(std::env::current_exe()?);
         command.args(arguments).env("FIRSTCOME_ADMIN_KEY", KEY).env("FIRSTCOME_LOG", "error");
+        // All load comes from one address.
+        command.env("FIRSTCOME_CALLS_PER_MINUTE", "0").env("FIRSTCOME_CONNECTIONS_PER_ADDRESS", "0");
         let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start the service")?;
         let output = child.stdout.take().context("the service has no output")?;
         let mut lines = BufReader::new(output).lines();

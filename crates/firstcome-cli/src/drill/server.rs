@@ -111,6 +111,8 @@ impl Launch {
         if self.proxied {
             command.args(["--trusted-proxy", "127.0.0.1/32"]);
         }
+        // Everybody comes from this machine.
+        command.args(["--calls-per-minute", "0", "--connections-per-address", "0"]);
         command.env_remove("FIRSTCOME_REDIS").env_remove("FIRSTCOME_SQL");
         match &self.stores {
             Stores::Directory => {}

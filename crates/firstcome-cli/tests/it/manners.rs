@@ -55,7 +55,7 @@ fn completions_and_the_manual_are_there() {
 #[test]
 fn calls_that_make_no_sense_end_with_2_and_touch_nothing() {
     let directory = tempfile::tempdir().expect("a directory");
-    let table: [(&[&str], &str); 20] = [
+    let table: [(&[&str], &str); 22] = [
         (&["serv"], "unrecognized subcommand"),
         (&["serve", "--prot", "80"], "--prot"),
         (&["serve", "--dev", "--listen", "0.0.0.0:0"], "loopback only"),
@@ -69,6 +69,8 @@ fn calls_that_make_no_sense_end_with_2_and_touch_nothing() {
         (&["serve", "--dev", "--allow-origin", "example.org"], "not an origin"),
         (&["serve", "--dev", "--connections-max", "0"], "connections-max"),
         (&["serve", "--dev", "--connections-max", "18446744073709551615"], "connections-max"),
+        (&["serve", "--dev", "--connections-per-address", "1000001"], "connections-per-address"),
+        (&["serve", "--dev", "--stop-grace", "later"], "not a duration"),
         (&["serve", "--dev", "--lock-waits-max", "0"], "lock-waits-max must be 1 to 1000000, not 0"),
         (&["serve", "--dev", "--lock-waits-max", "1000001"], "lock-waits-max"),
         (&["serve", "--dev", "--config", "absent.toml"], "absent.toml"),

@@ -116,6 +116,7 @@ async fn may_acknowledge(app: &App, settings: &CouponSettings) -> Result<(), Pro
         (status = 400, description = "`invalid_name`", body = ProblemShape),
         (status = 401, description = "`unauthorized`: a key came, and it is unknown", body = ProblemShape),
         (status = 404, description = "`unknown_coupon`", body = ProblemShape),
+        (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape),
         (status = 503, description = "`store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_coupon(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
@@ -237,6 +238,7 @@ impl Claimant {
         (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
         (status = 422, description = "`idempotency_key_reused`", body = ProblemShape),
         (status = 425, description = "`not_open`", body = ProblemShape),
+        (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape),
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn post_claim(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {

@@ -134,6 +134,7 @@ async fn show(app: &App, caller: Caller, listing: &ListingName) -> Result<Respon
         (status = 400, description = "`invalid_name`", body = ProblemShape),
         (status = 401, description = "`unauthorized`: a key came, and it is unknown", body = ProblemShape),
         (status = 404, description = "`unknown_listing`", body = ProblemShape),
+        (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape),
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_listing(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {

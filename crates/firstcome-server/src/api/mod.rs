@@ -169,6 +169,23 @@ pub(crate) fn told_at_once<B>(app: &App, request: &Request<B>) -> Option<Respons
     if is_plain(room) && is_plain(ticket) { room::told_at_once(app, request.headers(), room, ticket) } else { None }
 }
 
+/// The answer to a call of an address that asks for too much. A page of a named origin may read it, as it could have read
+/// the answer.
+pub(crate) fn limited(app: &App, request: Parts, problem: Problem) -> Response {
+    app.metrics.refused(problem.code());
+    let mut response = problem.into_response();
+    if let Some(origin) = request.headers.get(header::ORIGIN)
+        && app.config.allow_origins.contains(origin)
+        && is_public_row(&request)
+    {
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("retry-after"));
+        headers.insert(header::VARY, HeaderValue::from_static("origin"));
+    }
+    response
+}
+
 /// Whether a call may wait for longer than an answer takes.
 pub(crate) fn may_wait<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && request.uri().path().ends_with("/acquire")

@@ -139,6 +139,7 @@ async fn show(app: &App, room: &RoomName) -> Result<Response, Problem> {
         (status = 400, description = "`invalid_name`", body = ProblemShape),
         (status = 401, description = "`unauthorized`: a key came along that is none", body = ProblemShape),
         (status = 404, description = "`unknown_room`", body = ProblemShape),
+        (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape),
         (status = 503, description = "`outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_room(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
@@ -232,6 +233,7 @@ pub(crate) async fn post_ticket(State(app): State<Arc<App>>, path: PathName, req
         (status = 400, description = "`invalid_name`", body = ProblemShape),
         (status = 401, description = "`unauthorized`: a key came along that is none", body = ProblemShape),
         (status = 404, description = "`unknown_room` `unknown_ticket`", body = ProblemShape),
+        (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape),
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_ticket(State(app): State<Arc<App>>, path: PathTicket, request: Request) -> Response {
@@ -289,6 +291,7 @@ async fn poll(app: &App, room: &str, ticket: &str) -> Result<TicketAnswer, Probl
         (status = 400, description = "`invalid_name`", body = ProblemShape),
         (status = 401, description = "`unauthorized`: a key came along that is none", body = ProblemShape),
         (status = 404, description = "`unknown_room` `unknown_ticket`", body = ProblemShape),
+        (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape),
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn delete_ticket(State(app): State<Arc<App>>, path: PathTicket, headers: HeaderMap) -> Response {
@@ -395,7 +398,8 @@ fn key_list(app: &App) -> PassKeyList {
 /// before its end.
 #[utoipa::path(get, path = "/v1/pass-keys", tag = "Rooms", responses(
     (status = 200, description = "The keys, the signing one first", body = PassKeyList),
-    (status = 401, description = "`unauthorized`: a key came along that is none", body = ProblemShape)
+    (status = 401, description = "`unauthorized`: a key came along that is none", body = ProblemShape),
+    (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape)
 ))]
 pub(crate) async fn get_pass_keys(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     let call = async {

@@ -132,12 +132,35 @@ async fn a_peer_that_does_not_read_its_answers_is_closed() {
     running.is_unharmed().await;
 }
 
+#[tokio::test]
+async fn a_peer_that_reads_its_answers_slowly_is_closed_when_the_whole_takes_too_long() {
+    // Every read is progress, so the deadline of a single write is never met.
+    let running = Running::start(Limits { send: LIMIT, ..patient() }).await;
+    let peer = running.connect().await;
+    let (mut read, mut write) = peer.stream.into_split();
+    let requests = "GET /docs HTTP/1.1\r\nhost: a\r\n\r\n".repeat(3_000);
+    let ask = async { drop(write.write_all(requests.as_bytes()).await) };
+    let sip = async {
+        let mut mouthful = vec![0; 64 * 1024];
+        while matches!(read.read(&mut mouthful).await, Ok(1..)) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let watch = Stopwatch::start();
+    in_time(async { tokio::join!(ask, sip) }).await;
+    assert!(LIMIT / 2 < watch.elapsed(), "it was closed before its time: {:?}", watch.elapsed());
+    assert_eq!(running.figure("firstcome_connections_overdue_total").await, 1);
+    running.is_unharmed().await;
+}
+
 pub(crate) async fn a_connection_over_the_limit_is_told_so() {
     let running = Running::start(Limits { connections_max: 2, ..patient() }).await;
     let mut peers = [running.connect().await, running.connect().await];
+    // In the middle of a request: an idle connection would make room.
     for peer in &mut peers {
         peer.send("GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await;
         assert_eq!(peer.answer().await.status, 200);
+        peer.send("GET /healthz HTTP/1.1\r\nhost: a\r\n").await;
     }
     for refused in 1..=5 {
         let mut peer = running.connect().await;
@@ -155,7 +178,7 @@ pub(crate) async fn a_connection_over_the_limit_is_told_so() {
     drop(second);
     until(&running, "firstcome_connections", 1).await;
     running.is_unharmed().await;
-    first.send("GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    first.send("\r\n").await;
     assert_eq!(first.answer().await.status, 200);
 }
 

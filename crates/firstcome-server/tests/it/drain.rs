@@ -1,8 +1,8 @@
 //! Stopping: what is under way is answered, nothing new begins, and nobody can hold it up for longer than the limit.
 
 use crate::in_time;
-use crate::running::{Running, claim, patient};
-use crate::service::{Service, config};
+use crate::running::{Peer, Running, claim, patient, until};
+use crate::service::{Ask, Service, config};
 use crate::stores::{Verdict, scripted};
 use firstcome::edge::Stopwatch;
 use firstcome_server::{Config, Limits};
@@ -94,4 +94,45 @@ async fn a_claim_whose_caller_hung_up_is_done_or_not_done() {
     let issued = running.service.issued("launch").await;
     let page = running.service.claims("launch", "").await.json();
     assert_eq!(page["items"].as_array().map(Vec::len), Some(issued as usize));
+}
+
+#[tokio::test]
+async fn connections_that_are_established_and_not_accepted_yet_are_answered() {
+    // The test and its service share one thread: while the test does not wait, nothing is accepted.
+    let mut running = Running::start(patient()).await;
+    running.service.make("launch", json!({"limit": 50})).await;
+    let mut peers = Vec::new();
+    for number in 0..50 {
+        let mut stream = std::net::TcpStream::connect(running.address).expect("it listens");
+        std::io::Write::write_all(&mut stream, claim(&format!("user{number}")).as_bytes()).expect("it is sent");
+        stream.set_nonblocking(true).expect("it is ours");
+        peers.push(Peer::over(tokio::net::TcpStream::from_std(stream).expect("a connection")));
+    }
+    running.begin_stop();
+    for peer in &mut peers {
+        let answer = peer.answer().await.is(201);
+        assert_eq!(answer.header("connection"), Some("close"));
+        assert!(peer.closed().await.is_empty());
+    }
+    running.stopped().await;
+    assert_eq!(running.service.issued("launch").await, 50);
+}
+
+#[tokio::test]
+async fn requests_on_open_connections_are_answered_as_their_last_ones_after_the_signal() {
+    let mut running = Running::start(patient()).await;
+    running.service.make("launch", json!({"limit": 9})).await;
+    let mut peers = [running.connect().await, running.connect().await];
+    peers[1].send("GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert_eq!(peers[1].answer().await.status, 200);
+    running.begin_stop();
+    until(async || running.service.send(Ask::get("/readyz")).await.status == 503).await;
+    // One connection has never carried a request, the other one has: both requests come after the signal.
+    for (peer, user) in peers.iter_mut().zip(["ann", "bob"]) {
+        peer.send(claim(user)).await;
+        let answer = peer.answer().await.is(201);
+        assert_eq!((answer.text("user").as_str(), answer.header("connection")), (user, Some("close")));
+        assert!(peer.closed().await.is_empty());
+    }
+    running.stopped().await;
 }

@@ -2,6 +2,7 @@
 //!
 //! All answers come through [`service::Answer`], which holds each to what all answers promise (see `promises`).
 
+mod addresses;
 mod bad_bodies;
 mod bad_names;
 mod claims;

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -33,8 +33,9 @@ pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
 /// Limits that a test can wait for none of: each test shortens the one that it is about.
 pub(crate) fn patient() -> Limits {
     let long = Duration::from_secs(600);
-    let (head, body, idle, write, answer, drain) = (long, long, long, long, long, long);
-    Limits { connections_max: 100, head, body, idle, write, answer, drain }
+    let (head, body, idle, write, send, answer, drain) = (long, long, long, long, long, long, long);
+    let connections_per_address = None;
+    Limits { connections_max: 100, connections_per_address, head, body, idle, write, send, answer, drain }
 }
 
 /// A service that listens.
@@ -81,6 +82,13 @@ impl Running {
 
     pub(crate) async fn connect(&self) -> Peer {
         Peer::over(soon(TcpStream::connect(self.address)).await.expect("it listens"))
+    }
+
+    /// A connection from another address of this machine.
+    pub(crate) async fn connect_from(&self, address: &str) -> Peer {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind(SocketAddr::new(address.parse().expect("an address"), 0)).expect("the address is this machine's");
+        Peer::over(soon(socket.connect(self.address)).await.expect("it listens"))
     }
 
     /// Whether nobody listens any more.

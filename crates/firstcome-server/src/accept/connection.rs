@@ -1,0 +1,140 @@
+//! One connection, from its first request to its end.
+
+use super::guests::TooMany;
+use super::places::Place;
+use super::watch::{Leaving, Phase, Tick, Watched};
+use super::{Door, HEAD_BYTES_MAX, Peer, Port, TICK, Tracked};
+use crate::error::{Code, Problem};
+use crate::{address, api, auth};
+use axum::body::Body;
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::net::TcpStream;
+use tokio::sync::watch::Receiver;
+use tower::ServiceExt;
+
+/// Serves one connection. `stopping` becomes true when the service stops.
+pub(super) async fn serve(stream: TcpStream, peer: IpAddr, place: &Place, door: &Door, mut stopping: Receiver<bool>) {
+    // Answers are small and whole: waiting to fill a packet would only delay them.
+    let _ = stream.set_nodelay(true);
+    let watch = &place.watch;
+    let io = TokioIo::new(Watched::new(stream, Arc::clone(watch)));
+    let service = service_fn(|mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(Peer(peer));
+        watch.enter(Phase::Busy);
+        async move {
+            let may_wait = api::may_wait(&request);
+            if may_wait {
+                request.extensions_mut().insert(Tracked);
+                watch.waits.store(true, Ordering::Relaxed);
+            }
+            let mut response = guarded(door, peer, request).await;
+            if may_wait {
+                watch.waits.store(false, Ordering::Relaxed);
+                watch.carry(response.extensions_mut().remove());
+            }
+            if watch.is_leaving() {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            watch.enter(Phase::Idle);
+            Ok::<_, std::convert::Infallible>(response)
+        }
+    });
+    let http = hyper::server::conn::http1::Builder::new()
+        .max_header_size(HEAD_BYTES_MAX)
+        .half_close(false)
+        .header_read_timeout(None)
+        .serve_connection(io, service);
+    let mut served = pin!(http);
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + TICK, TICK);
+    let mut stops = *stopping.borrow_and_update();
+    if stops {
+        watch.begin_stop();
+    }
+    loop {
+        tokio::select! {
+            // The peer went away or broke the protocol: hyper has answered what there was to answer.
+            _ = &mut served => return,
+            // The next turn of this loop makes hyper look whether there is something to read.
+            () = watch.told() => {}
+            _ = stopping.changed(), if !stops => {
+                stops = true;
+                watch.begin_stop();
+            }
+            _ = ticks.tick() => {
+                watch.tick();
+                match watch.judge(&door.app.config.limits) {
+                    Tick::InTime => {}
+                    Tick::Over => return,
+                    Tick::Overdue => {
+                        door.app.metrics.connection_overdue();
+                        return;
+                    }
+                }
+                if stops && watch.idle_ticks().is_some() {
+                    watch.leave(Leaving::WhenQuiet);
+                }
+            }
+        }
+    }
+}
+
+/// Answers, unless the address has asked for too much.
+async fn guarded(door: &Door, peer: IpAddr, request: hyper::Request<Incoming>) -> Response {
+    let app = &*door.app;
+    if app.is_dev() {
+        return match auth::dev_gate(request.headers()) {
+            Ok(()) => answer(door, request).await,
+            Err(problem) => problem.into_response(),
+        };
+    }
+    let is_counted =
+        door.port == Port::Service && request.uri().path().starts_with("/v1/") && *request.method() != Method::OPTIONS;
+    if !is_counted {
+        return answer(door, request).await;
+    }
+    let client = address::client(peer, request.headers(), &app.config.proxies);
+    let is_proxied = app.config.proxies.trusts(peer);
+    let guest = if is_proxied { door.guests.enter(client) } else { Ok(None) };
+    let has_key = request.headers().contains_key(header::AUTHORIZATION);
+    let refused = match guest {
+        Err(TooMany) => {
+            app.metrics.client_refused();
+            let detail = "Too many requests of this client are under way.";
+            Some(Problem::new(Code::RateLimited).detail(detail).of_address(client).retry_after_ms(1_000))
+        }
+        Ok(_) if has_key => None,
+        Ok(_) => app.may_call(client).err(),
+    };
+    if let Some(problem) = refused {
+        return api::limited(app, request.into_parts().0, problem);
+    }
+    let response = answer(door, request).await;
+    // A key that is none gives no freedom: to try keys is a call like any other.
+    if has_key
+        && response.status() == StatusCode::UNAUTHORIZED
+        && let Err(problem) = app.may_call(client)
+    {
+        app.metrics.refused(problem.code());
+        return problem.into_response();
+    }
+    drop(guest);
+    response
+}
+
+async fn answer(door: &Door, request: hyper::Request<Incoming>) -> Response {
+    if let Some(response) = api::told_at_once(&door.app, &request) {
+        return response;
+    }
+    match door.router.clone().oneshot(request.map(Body::new)).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}

@@ -1,0 +1,84 @@
+//! Requests of clients behind a trusted proxy: its connections carry those of many, so here requests are counted.
+
+use crate::address::network;
+use parking_lot::Mutex;
+use std::array;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+
+/// Parts of the table, each with a lock of its own.
+const SHARDS: usize = 16;
+
+type Shard = Mutex<HashMap<IpAddr, usize>>;
+
+/// How many requests each client has under way. Empty when nothing is under way.
+pub(super) struct Guests {
+    per_client: Option<NonZeroUsize>,
+    hasher: RandomState,
+    shards: [Shard; SHARDS],
+}
+
+/// One request under way, counted until it is dropped.
+pub(super) struct Guest<'a> {
+    shard: &'a Shard,
+    client: IpAddr,
+}
+
+impl Guests {
+    pub(super) fn new(per_client: Option<NonZeroUsize>, hasher: RandomState) -> Self {
+        Self { per_client, hasher, shards: array::from_fn(|_| Shard::default()) }
+    }
+
+    /// Counts a request of this client. `Err` if it has as many under way as it may have.
+    pub(super) fn enter(&self, client: IpAddr) -> Result<Option<Guest<'_>>, TooMany> {
+        let Some(max) = self.per_client else { return Ok(None) };
+        let client = network(client);
+        let shard = &self.shards[self.hasher.hash_one(client) as usize % SHARDS];
+        let mut counts = shard.lock();
+        let count = counts.entry(client).or_default();
+        if max.get() <= *count {
+            return Err(TooMany);
+        }
+        *count += 1;
+        Ok(Some(Guest { shard, client }))
+    }
+}
+
+/// The client has too many requests under way.
+pub(super) struct TooMany;
+
+impl Drop for Guest<'_> {
+    fn drop(&mut self) {
+        let mut counts = self.shard.lock();
+        if let Some(count) = counts.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.client);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firstcome::edge::draw_hasher;
+
+    #[test]
+    fn a_client_has_no_more_requests_under_way_than_it_may_and_leaves_nothing_behind() {
+        let guests = Guests::new(NonZeroUsize::new(2), draw_hasher());
+        let [here, there]: [IpAddr; 2] = ["203.0.113.7", "203.0.113.8"].map(|text| text.parse().unwrap());
+        let mut under_way = vec![guests.enter(here).ok().unwrap(), guests.enter(here).ok().unwrap()];
+        assert!(guests.enter(here).is_err());
+        assert!(guests.enter(there).is_ok());
+        under_way.pop();
+        under_way.push(guests.enter(here).ok().unwrap());
+        assert!(guests.enter(here).is_err());
+        drop(under_way);
+        assert!(guests.shards.iter().all(|shard| shard.lock().is_empty()));
+        let unlimited = Guests::new(None, draw_hasher());
+        assert!((0..100).all(|_| matches!(unlimited.enter(here), Ok(None))));
+    }
+}

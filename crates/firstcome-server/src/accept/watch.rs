@@ -1,0 +1,354 @@
+//! What a connection is at, and for how long.
+
+use super::{Limits, Parcel, TICK};
+use parking_lot::Mutex;
+use socket2::SockRef;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+/// A connection that was idle for fewer ticks than this does not leave for another one: its next request may be under way.
+const IDLE_TICKS_MIN: u32 = 2;
+/// After its last answer a connection waits for so many ticks until its peer has closed it too.
+const LINGER_TICKS: u32 = 2;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Phase {
+    /// Nothing of a request is here.
+    Idle,
+    /// A request has begun to arrive.
+    Head,
+    /// A request is being answered.
+    Busy,
+    /// The last answer has left. What the peer still sends is read and thrown away until it closes: a connection that is
+    /// closed with something unread is reset, and a reset may take the last answer from a peer that has not read it yet.
+    Lingering,
+}
+
+/// Whether a connection goes on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
+#[repr(u8)]
+pub(super) enum Leaving {
+    /// It does.
+    No,
+    /// Its next answer is its last one, and says so.
+    AfterAnswer,
+    /// It ends also without another request, as soon as it is idle and the peer has sent nothing that is unread.
+    WhenQuiet,
+}
+
+/// What a tick finds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tick {
+    InTime,
+    /// The connection has used up its time.
+    Overdue,
+    /// It has said everything, and has waited long enough for its peer.
+    Over,
+}
+
+/// What a connection is at, and for how many ticks.
+#[derive(Default)]
+pub(super) struct Watch {
+    phase: AtomicU8,
+    ticks: AtomicU32,
+    /// Ticks since the peer took some bytes of an answer.
+    write_ticks: AtomicU32,
+    /// Ticks since the peer had taken all bytes of all answers.
+    send_ticks: AtomicU32,
+    write_stalled: AtomicBool,
+    leaving: AtomicU8,
+    /// Tells the connection's task to look at `leaving`.
+    told: Notify,
+    /// Whether a call is under way that may wait for long.
+    pub(super) waits: AtomicBool,
+    /// Whether there is a parcel.
+    carries: AtomicBool,
+    parcel: Mutex<Option<Parcel>>,
+}
+
+impl Watch {
+    pub(super) fn enter(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Relaxed);
+        self.ticks.store(0, Ordering::Relaxed);
+    }
+
+    fn read_some(&self) {
+        // The head's time runs from its first byte: bytes that trickle in do not set it back.
+        if self.is_at(Phase::Idle) {
+            self.enter(Phase::Head);
+        }
+    }
+
+    fn write_waits(&self, waits: bool) {
+        if !waits {
+            self.write_ticks.store(0, Ordering::Relaxed);
+        }
+        self.write_stalled.store(waits, Ordering::Relaxed);
+    }
+
+    fn is_at(&self, phase: Phase) -> bool {
+        self.phase.load(Ordering::Relaxed) == phase as u8
+    }
+
+    /// Whether no request is here and every answer has left.
+    fn is_idle(&self) -> bool {
+        self.is_at(Phase::Idle) && !self.write_stalled.load(Ordering::Relaxed)
+    }
+
+    /// For how many ticks the connection is idle, if it is, and not only just now.
+    pub(super) fn idle_ticks(&self) -> Option<u32> {
+        let ticks = self.ticks.load(Ordering::Relaxed);
+        (self.is_idle() && IDLE_TICKS_MIN <= ticks).then_some(ticks)
+    }
+
+    /// Tells the connection to end, which it does by itself. What was told before and goes further stays.
+    pub(super) fn leave(&self, leaving: Leaving) {
+        self.leaving.fetch_max(leaving as u8, Ordering::Relaxed);
+        self.told.notify_one();
+    }
+
+    /// Resolves when the connection is told to leave.
+    pub(super) async fn told(&self) {
+        self.told.notified().await;
+    }
+
+    /// Whether the next answer is the last one.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed) != Leaving::No as u8
+    }
+
+    /// Whether the connection may end without another request.
+    pub(super) fn may_go(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed) == Leaving::WhenQuiet as u8
+    }
+
+    /// From now on the service stops: whoever waits for nothing is let go after [`IDLE_TICKS_MIN`].
+    pub(super) fn begin_stop(&self) {
+        if self.is_at(Phase::Idle) {
+            self.ticks.store(0, Ordering::Relaxed);
+        }
+        self.leave(Leaving::AfterAnswer);
+    }
+
+    /// Takes charge of a parcel. There is none from before: hyper looks at no further request until an answer has left
+    /// whole, as long as it is not told to gather answers.
+    pub(super) fn carry(&self, parcel: Option<Parcel>) {
+        self.carries.store(parcel.is_some(), Ordering::Relaxed);
+        let before = std::mem::replace(&mut *self.parcel.lock(), parcel);
+        drop(before);
+    }
+
+    /// The answer has left.
+    fn hand_over(&self) {
+        self.carries.store(false, Ordering::Relaxed);
+        let parcel = self.parcel.lock().take();
+        if let Some(Parcel(offer)) = parcel {
+            offer.keep();
+        }
+    }
+
+    /// Counts one tick.
+    pub(super) fn tick(&self) {
+        self.ticks.fetch_add(1, Ordering::Relaxed);
+        if self.write_stalled.load(Ordering::Relaxed) {
+            self.write_ticks.fetch_add(1, Ordering::Relaxed);
+            self.send_ticks.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.send_ticks.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Says whether the connection has used up its time.
+    pub(super) fn judge(&self, limits: &Limits) -> Tick {
+        let over = |ticks: &AtomicU32, limit: Duration| {
+            if limit < TICK * ticks.load(Ordering::Relaxed) { Tick::Overdue } else { Tick::InTime }
+        };
+        if over(&self.write_ticks, limits.write) == Tick::Overdue
+            || over(&self.send_ticks, limits.send) == Tick::Overdue
+        {
+            return Tick::Overdue;
+        }
+        match self.phase.load(Ordering::Relaxed) {
+            phase if phase == Phase::Idle as u8 => over(&self.ticks, limits.idle),
+            phase if phase == Phase::Head as u8 => over(&self.ticks, limits.head),
+            phase if phase == Phase::Lingering as u8 && LINGER_TICKS <= self.ticks.load(Ordering::Relaxed) => {
+                Tick::Over
+            }
+            // The handlers have deadlines of their own for the body and for the store.
+            _ => Tick::InTime,
+        }
+    }
+}
+
+/// A stream that reports its progress to its watch.
+pub(super) struct Watched {
+    stream: TcpStream,
+    watch: Arc<Watch>,
+    end: End,
+}
+
+/// How far a stream has come with its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Open,
+    /// It was idle, and nothing was unread.
+    Quiet,
+    /// The peer knows that nothing more comes.
+    Said,
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if before < buffer.filled().len() {
+            self.watch.read_some();
+        } else if polled.is_pending() && self.watch.may_go() && self.watch.is_idle() && self.has_nothing_unread() {
+            // As if the peer had closed the connection: that is how hyper ends one on which nothing is under way.
+            self.end = End::Quiet;
+            return Poll::Ready(Ok(()));
+        }
+        polled
+    }
+}
+
+impl Watched {
+    pub(super) const fn new(stream: TcpStream, watch: Arc<Watch>) -> Self {
+        Self { stream, watch, end: End::Open }
+    }
+
+    /// Whether the system knows of nothing that the peer has sent. Asked past the runtime, which learns of bytes only when
+    /// it looks again.
+    fn has_nothing_unread(&self) -> bool {
+        let peeked = SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]);
+        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Refuses to send a parcel to nobody.
+    fn before_write(&self) -> io::Result<()> {
+        let lost = self.watch.carries.load(Ordering::Relaxed) && (self.peer_left() || self.peer_said_end());
+        if lost { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+    }
+
+    fn wrote(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.watch.write_waits(polled.is_pending());
+        if self.watch.carries.load(Ordering::Relaxed) && matches!(polled, Poll::Ready(Ok(1..))) {
+            self.watch.hand_over();
+        }
+        polled
+    }
+
+    /// Whether the system knows that the peer is gone. Asked past the runtime, which learns it only when it looks again.
+    fn peer_left(&self) -> bool {
+        match SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]) {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        }
+    }
+
+    /// Whether the peer has ended its side, also if something unread comes before the end.
+    fn peer_said_end(&self) -> bool {
+        let ready = pin!(self.stream.ready(Interest::READABLE));
+        let ready = ready.poll(&mut Context::from_waker(Waker::noop()));
+        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.before_write()?;
+        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.wrote(polled)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.before_write()?;
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.wrote(polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // hyper does not look for the end of a connection behind a further request that it has read already, but it
+        // comes by here at every tick.
+        if self.watch.waits.load(Ordering::Relaxed) && self.peer_said_end() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.end != End::Said {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            if self.end == End::Quiet {
+                return Poll::Ready(Ok(()));
+            }
+            self.end = End::Said;
+            self.watch.enter(Phase::Lingering);
+        }
+        let mut waste = [MaybeUninit::uninit(); 1024];
+        loop {
+            let mut waste = ReadBuf::uninit(&mut waste);
+            match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut waste)) {
+                Ok(()) if !waste.filled().is_empty() => {}
+                // The peer has closed the connection, or is gone.
+                Ok(()) | Err(_) => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    /// Looks once, as hyper does, without giving the runtime time to hear of anything.
+    fn read(watched: &mut Watched) -> Poll<io::Result<usize>> {
+        let mut buffer = [0; 64];
+        let mut buffer = ReadBuf::new(&mut buffer);
+        let polled = Pin::new(watched).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer);
+        polled.map_ok(|()| buffer.filled().len())
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_may_go_does_not_end_while_bytes_of_its_peer_are_unread() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let watch = Arc::new(Watch::default());
+        let mut watched = Watched::new(TcpStream::from_std(stream).unwrap(), Arc::clone(&watch));
+        assert!(read(&mut watched).is_pending());
+        watch.leave(Leaving::AfterAnswer);
+        assert!(read(&mut watched).is_pending(), "only its next answer is the last one");
+        watch.leave(Leaving::WhenQuiet);
+        peer.write_all(b"GET").unwrap();
+        // The runtime has not heard of the bytes. The system has.
+        assert!(read(&mut watched).is_pending(), "a request is there");
+        watched.stream.readable().await.unwrap();
+        assert!(matches!(read(&mut watched), Poll::Ready(Ok(3))));
+        assert!(read(&mut watched).is_pending(), "the request has begun");
+        watch.enter(Phase::Busy);
+        assert!(read(&mut watched).is_pending(), "it is being answered");
+        watch.enter(Phase::Idle);
+        assert!(matches!(read(&mut watched), Poll::Ready(Ok(0))), "nothing is under way any more");
+    }
+}
