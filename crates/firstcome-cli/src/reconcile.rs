@@ -1,5 +1,7 @@
 //! `firstcome reconcile`: how gates, outboxes and logs stand to the database, and what was repaired.
 
+mod market;
+
 use crate::output::{grouped, table, wants_table, write_out};
 use crate::{Failure, Outcome, fleet};
 use anyhow::anyhow;
@@ -13,14 +15,24 @@ use std::path::PathBuf;
 #[derive(Args)]
 pub(crate) struct ReconcileArgs {
     /// Redis or Valkey of the service
-    #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true)]
-    redis: String,
+    #[arg(
+        long,
+        env = "FIRSTCOME_REDIS",
+        value_name = "URL",
+        hide_env_values = true,
+        required_unless_present = "accept_loss"
+    )]
+    redis: Option<String>,
     /// Its database, as postgres://… or mysql://…
     #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true)]
     sql: String,
     /// Repair what is safe, as a node would: drain, make anew from the database, bring in, forget
     #[arg(long)]
     fix: bool,
+    /// Without --redis: go on without what members and listings have lost to a database that went back (a restored backup, a copy
+    /// that was behind). The nodes that stand still for it, as their /readyz and logs say, see this and go on
+    #[arg(long, conflicts_with_all = ["fix", "redis"])]
+    accept_loss: bool,
     /// File with the secret of the deployment, for --fix [default: FIRSTCOME_SECRET]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
@@ -33,6 +45,7 @@ pub(crate) struct ReconcileArgs {
 pub(crate) fn run(args: &ReconcileArgs) -> Outcome {
     let ReconcileArgs { redis, sql, .. } = args;
     Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
+    let Some(redis) = redis else { return market::accept(sql, args.json) };
     let secret = if args.fix { Some(fleet::secret(args.secret_file.as_deref(), None)?) } else { None };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let reconciled = match secret {

@@ -6,12 +6,15 @@
 //! - A server is ended, by its id, when its value is dropped, and its directory is removed then.
 //! - [`Server::kill`] and [`Server::restart`] keep files and port: what a [`Durability::Durable`] server has acknowledged
 //!   is there again, what a [`Durability::Quick`] one has acknowledged mostly. [`Server::restart_empty`] keeps the port alone.
+//! - [`Server::keep_copy`] keeps the files of a server as they are; [`Server::restore`] starts it on them again, as after a
+//!   fail-over to a copy that was behind, or a restored backup.
 //!
 //! # Not promised
 //! - An end of the server if this process is killed: nobody is left then who could end it.
 //! - Any secrecy: everybody on this machine may connect, without a password.
 
 mod cluster;
+mod copies;
 mod etcd_cluster;
 mod install;
 mod launch;
@@ -20,6 +23,7 @@ mod sentinels;
 mod skip;
 
 pub use cluster::{Cluster, SLOTS};
+pub use copies::Copy;
 pub use etcd_cluster::EtcdCluster;
 pub use sentinels::{PRIMARY_NAME, Sentinels};
 pub use skip::{SKIPPED_FILE, machine_has};
@@ -134,6 +138,8 @@ pub struct Server {
     url: String,
     data: PathBuf,
     log: PathBuf,
+    /// How many copies of its files were made.
+    copies: u32,
     // Removed after the server has ended: see `drop`.
     _directory: TempDir,
 }
@@ -165,7 +171,7 @@ impl Server {
             let log = directory.path().join("log");
             let child = spawn(&mut command, &log)?;
             let url = url(kind, port);
-            let mut server = Self { kind, child, command, url, data, log, _directory: directory };
+            let mut server = Self { kind, child, command, url, data, log, copies: 0, _directory: directory };
             if server.comes_up().await? {
                 return Ok(server);
             }

@@ -2,6 +2,7 @@
 
 use super::dialect::Dialect;
 use super::options::DatabaseOptions;
+use super::watch::{Shown, Watch};
 use super::{Address, SqlError, schema};
 use crate::edge::draw_pause;
 use crate::error::FaultKind;
@@ -23,6 +24,8 @@ pub(crate) struct Base<D: Dialect> {
     pool: Pool<D>,
     pub(crate) options: DatabaseOptions,
     flushes: Flushes,
+    /// What the database has acknowledged to this process.
+    pub(crate) watch: Arc<Watch>,
     /// Connections over which something is done.
     in_use: Arc<AtomicUsize>,
 }
@@ -44,6 +47,8 @@ pub(crate) struct Session<D: Dialect> {
     /// How long one answer may take, if not all the time that is left.
     answer_max: Option<Duration>,
     clean: bool,
+    /// [`Watch::looks`] when it was taken.
+    pub(crate) looks: u64,
     in_use: Arc<AtomicUsize>,
 }
 
@@ -66,6 +71,19 @@ impl<D: Dialect> Session<D> {
 
     fn deadline(&self) -> Instant {
         self.answer_max.map_or(self.until, |answer_max| self.until.min(Instant::now() + answer_max))
+    }
+
+    /// Holds what it shows against what was acknowledged.
+    async fn look(&mut self, watch: &Watch) -> Result<Shown, SqlError> {
+        self.clean = false;
+        match timeout_at(self.deadline(), watch.look::<D>(&mut self.connection)).await {
+            Ok(Ok(shown)) => {
+                self.clean = true;
+                Ok(shown)
+            }
+            Ok(Err(error)) => Err(SqlError::in_transaction(&error)),
+            Err(_) => Err(SqlError::late_in_transaction()),
+        }
     }
 
     /// Runs statements before a commit, and gives their rows.
@@ -154,18 +172,37 @@ impl<D: Dialect> Base<D> {
 
     /// The same whatever the server is. Nothing is sent yet.
     pub(crate) fn unchecked(address: Address, options: DatabaseOptions) -> Result<Self, SqlError> {
-        let pool = D::pool(address, &options)?;
-        Ok(Self { pool, options, flushes: Flushes::default(), in_use: Arc::default() })
+        let watch = Arc::new(Watch::default());
+        let pool = D::pool(address, &options, Arc::clone(&watch))?;
+        Ok(Self { pool, options, flushes: Flushes::default(), watch, in_use: Arc::default() })
     }
 
     /// Takes a connection. Without one nothing was sent: [`SqlError::Overloaded`] if others have theirs, so that the server
-    /// is there and too much is wanted of it; else it cannot be reached.
+    /// is there and too much is wanted of it; else it cannot be reached. Refused while the database lacks what it had acknowledged.
     pub(crate) async fn session(&self, until: Instant) -> Result<Session<D>, SqlError> {
+        let mut session = self.any_session(until).await?;
+        if self.watch.takes_look() {
+            session.look(&self.watch).await?;
+        }
+        self.watch.allow().map(|()| session)
+    }
+
+    /// Holds what the database shows against what it had acknowledged, also while it lacks some of it.
+    pub(crate) async fn look_back(&self) -> Result<(), SqlError> {
+        let mut session = self.any_session(Instant::now() + self.options.connections.answer_timeout).await?;
+        if session.look(&self.watch).await? == Shown::Whole && self.watch.is_back() {
+            self.watch.is_whole();
+        }
+        Ok(())
+    }
+
+    async fn any_session(&self, until: Instant) -> Result<Session<D>, SqlError> {
         let says = || "no connection in time".to_owned();
         match timeout_at(until, self.pool.acquire()).await {
             Ok(Ok(connection)) => {
                 self.in_use.fetch_add(1, Ordering::Relaxed);
-                Ok(Session { connection, until, answer_max: None, clean: true, in_use: Arc::clone(&self.in_use) })
+                let (looks, in_use) = (self.watch.looks(), Arc::clone(&self.in_use));
+                Ok(Session { connection, until, answer_max: None, clean: true, looks, in_use })
             }
             Err(_) | Ok(Err(sqlx::Error::PoolTimedOut)) if 0 < self.in_use.load(Ordering::Relaxed) => {
                 Err(SqlError::Overloaded { says: says() })

@@ -7,10 +7,12 @@ mod mysql;
 mod postgres;
 
 use super::options::DatabaseOptions;
+use super::watch::Watch;
 use super::{Address, SqlError};
 use sqlx::{Database, Pool};
 use std::fmt::Write as _;
 use std::future::Future;
+use std::sync::Arc;
 
 /// One row of an answer.
 pub(crate) trait Cells {
@@ -44,8 +46,8 @@ pub(crate) trait Dialect: Database<Row: Cells> {
     /// The end of it, with success.
     const MIGRATION_ENDS: &'static str;
 
-    /// Connections whose sessions are set as is needed here. Opens nothing yet.
-    fn pool(address: Address, options: &DatabaseOptions) -> Result<Pool<Self>, SqlError>;
+    /// Connections whose sessions are set as is needed here, each held against `watch` before it is used. Opens nothing yet.
+    fn pool(address: Address, options: &DatabaseOptions, watch: Arc<Watch>) -> Result<Pool<Self>, SqlError>;
 
     /// Bytes as they stand in a statement.
     fn bytes(text: &mut String, bytes: &[u8]);

@@ -38,9 +38,11 @@ mod verify;
 pub use verify::verify_market;
 
 use super::base::Base;
+use super::reader::Reader;
 use super::{Address, DatabaseOptions, Migrated, SqlError, schema};
 use crate::boxed::boxed;
 use crate::error::StoreError;
+use crate::faults::Faults;
 use crate::market::{Closings, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase};
 use crate::port::Put;
 use firstcome_core::auction::{Bid, ListingSettings, PlacedBid, Sale};
@@ -55,12 +57,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tongue::Tongue;
 
 /// A market on a database. Dropping it ends its tasks; commands that are under way are finished.
 pub struct SqlMarket {
     kind: Kind,
-    closer: JoinHandle<()>,
+    tasks: [JoinHandle<()>; 2],
 }
 
 enum Kind {
@@ -108,19 +111,21 @@ impl SqlMarket {
     pub fn open_with(url: &str, options: DatabaseOptions) -> impl Future<Output = Result<Self, SqlError>> + Send {
         boxed(async move {
             let address = Address::parse(url)?;
-            let (kind, closer) = match &address {
+            let (kind, tasks) = match &address {
                 Address::Postgres(_) => {
                     let shop = Arc::new(Shop::open(address, options).await?);
                     let closer = tokio::spawn(closer::keep_closing(Arc::downgrade(&shop)));
-                    (Kind::Postgres(shop), closer)
+                    let watch = tokio::spawn(closer::keep_looking_back(Arc::downgrade(&shop)));
+                    (Kind::Postgres(shop), [closer, watch])
                 }
                 Address::MySql(_) => {
                     let shop = Arc::new(Shop::open(address, options).await?);
                     let closer = tokio::spawn(closer::keep_closing(Arc::downgrade(&shop)));
-                    (Kind::MySql(shop), closer)
+                    let watch = tokio::spawn(closer::keep_looking_back(Arc::downgrade(&shop)));
+                    (Kind::MySql(shop), [closer, watch])
                 }
             };
-            Ok(Self { kind, closer })
+            Ok(Self { kind, tasks })
         })
     }
 
@@ -142,7 +147,9 @@ impl SqlMarket {
 
 impl Drop for SqlMarket {
     fn drop(&mut self) {
-        self.closer.abort();
+        for task in &self.tasks {
+            task.abort();
+        }
     }
 }
 
@@ -211,6 +218,10 @@ impl MarketStore for SqlMarket {
     fn closings(&self) -> Closings {
         on!(self, shop => shop.closings())
     }
+
+    fn faults(&self) -> Faults {
+        on!(self, shop => shop.watch.faults.clone())
+    }
 }
 
 /// The tables of the market at this kind of database.
@@ -227,6 +238,34 @@ pub(crate) const fn market_part(address: &Address) -> schema::Part {
 pub async fn migrate_market(url: &str, options: DatabaseOptions) -> Result<Migrated, SqlError> {
     async fn of<D: Tongue>(address: Address, options: DatabaseOptions) -> Result<Migrated, SqlError> {
         schema::migrate(&Base::<D>::open(address, options).await?, D::PART).await
+    }
+    match Address::parse(url)? {
+        address @ Address::Postgres(_) => of::<Postgres>(address, options).await,
+        address @ Address::MySql(_) => of::<MySql>(address, options).await,
+    }
+}
+
+/// Accepts that a database went back, and that what its nodes were acknowledged since is gone: the nodes that stand still for it
+/// see the new generation, and go on with what is there. Returns that generation. Brings the tables to this version first, since
+/// a restored backup may have earlier ones.
+pub async fn accept_market_loss(url: &str, options: DatabaseOptions) -> Result<i64, SqlError> {
+    async fn of<D: Tongue>(address: Address, options: DatabaseOptions) -> Result<i64, SqlError> {
+        let base = Base::<D>::open(address, options).await?;
+        schema::prepare(&base, D::PART).await?;
+        let (until, patience) = (Instant::now() + base.options.patience, base.options.connections.answer_timeout);
+        let mut session = base.session(until).await?;
+        // By the clock, so that it exceeds generations that are gone with the rest.
+        let raise = format!(
+            "{}UPDATE firstcome_market_state SET generation=GREATEST(generation+1,{}) WHERE id=1;\
+             SELECT generation FROM firstcome_market_state WHERE id=1;",
+            D::BEGIN,
+            D::CLOCK
+        );
+        let rows = session.ask(raise).await?;
+        let generation = rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?;
+        let generation = generation.ok_or_else(|| SqlError::broken("firstcome_market_state has no row"))?;
+        session.commit(patience).await?;
+        Ok(generation)
     }
     match Address::parse(url)? {
         address @ Address::Postgres(_) => of::<Postgres>(address, options).await,

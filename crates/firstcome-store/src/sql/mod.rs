@@ -18,12 +18,13 @@ pub(crate) mod reader;
 pub(crate) mod schema;
 mod session;
 pub(crate) mod snapshot;
+pub(crate) mod watch;
 
 pub use error::SqlError;
 pub use lock::PostgresLocks;
 #[cfg(feature = "redis")]
 pub(crate) use market::market_part;
-pub use market::{SqlMarket, migrate_market, verify_market};
+pub use market::{SqlMarket, accept_market_loss, migrate_market, verify_market};
 pub use options::{DatabaseOptions, Tables};
 pub use schema::Migrated;
 pub use session::{SessionHold, SessionLocks};

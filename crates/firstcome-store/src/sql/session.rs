@@ -7,6 +7,8 @@
 //!   was drawn before the next one was granted the lock, also if it died in between or nobody heard the number.
 //! - Nothing is left behind. A future that is dropped while it waits closes its connection, which ends the wait (the server
 //!   notices within about a second; PostgreSQL on Windows only when it would grant). So does whatever else fails.
+//! - A process is told no fence that is as low as one that it was told before, also if the database went back: it is refused with
+//!   [`FaultKind::WentBack`], and nothing is held, until the counter exceeds what this process was told.
 //! - A dead connection is noticed by a ping, and the hold is lost then.
 //!
 //! # Not promised
@@ -41,6 +43,7 @@ mod postgres;
 
 use super::{Address, SqlError, SqlOptions};
 use crate::edge::Stopwatch;
+use crate::error::FaultKind;
 use firstcome_core::id::LockName;
 use firstcome_core::lock::Fence;
 use mysql::MySqlSession;
@@ -49,6 +52,7 @@ use postgres::PgSession;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
@@ -67,6 +71,8 @@ struct Shared {
     /// Sessions without a lock, and since when.
     idle: Mutex<Vec<(Session, Stopwatch)>>,
     runtime: Handle,
+    /// The highest fence that was told.
+    highest: AtomicU64,
 }
 
 impl SessionLocks {
@@ -78,7 +84,14 @@ impl SessionLocks {
     pub async fn open(url: &str, options: SqlOptions) -> Result<Self, SqlError> {
         let address = Address::parse(url)?;
         let connections = Arc::new(Semaphore::new(options.connections_max.max(2) as usize));
-        let shared = Shared { address, options, connections, idle: Mutex::default(), runtime: Handle::current() };
+        let shared = Shared {
+            address,
+            options,
+            connections,
+            idle: Mutex::default(),
+            runtime: Handle::current(),
+            highest: AtomicU64::new(0),
+        };
         let (mut one, mut other) = (shared.connect().await?, shared.connect().await?);
         if one.id() == other.id() {
             return Err(pooled());
@@ -123,6 +136,15 @@ impl SessionLocks {
         let told = shared.attempt(session, &key, wait.saturating_sub(waited.elapsed())).await?;
         Ok(told.map(|taken| SessionHold::new(shared, taken, key, permit)))
     }
+}
+
+/// The counter of fences is below what this process was told: a backup was restored, or a copy took over that was behind.
+fn went_back(fence: Fence, told: u64) -> SqlError {
+    let says = format!(
+        "the counter firstcome_fence went back: it gave {fence} after this process was told {told}; set it above all fences that \
+         any process was told"
+    );
+    SqlError::Unavailable { kind: FaultKind::WentBack, says }
 }
 
 /// Something between us and the server gives our statements to other sessions.
@@ -243,10 +265,16 @@ impl Shared {
 
     /// Asks for a lock in a session, which is closed unless it has the lock, or surely does not have it.
     async fn attempt(&self, mut session: Session, key: &Key, wait: Duration) -> Result<Option<Granted>, SqlError> {
+        // All locks draw from one counter, so whatever is drawn from now on exceeds what was told before.
+        let told = self.highest.load(Ordering::SeqCst);
         let ends_early = session.rounds(wait);
         let limit = if ends_early { wait } else { wait + self.options.answer_timeout };
         match timeout(limit, session.take(key, wait)).await {
-            Ok(Ok(Some(fence))) => Ok(Some(Granted { session, fence })),
+            Ok(Ok(Some(fence))) if fence.get() <= told => Err(went_back(fence, told)),
+            Ok(Ok(Some(fence))) => {
+                self.highest.fetch_max(fence.get(), Ordering::SeqCst);
+                Ok(Some(Granted { session, fence }))
+            }
             Ok(Ok(None)) => {
                 self.put_back(session);
                 Ok(None)

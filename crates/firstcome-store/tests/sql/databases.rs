@@ -1,6 +1,6 @@
 //! Database servers of a test's own: PostgreSQL, and MariaDB.
 
-use firstcome_servers::{Durability, Kind, Options, Server, machine_has};
+use firstcome_servers::{Copy, Durability, Kind, Options, Server, machine_has};
 use sqlx::{MySqlPool, PgPool};
 
 /// A server with a directory and a port of its own; ended when it is dropped.
@@ -20,6 +20,18 @@ impl Running {
     /// Kills it if it still runs, and starts it again in the same directory, at the same port. Returns when it answers.
     pub(crate) async fn restart(&mut self) {
         self.0.restart().await.unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Stops it, keeps a copy of its files, and starts it again.
+    pub(crate) async fn keep_copy(&mut self) -> Copy {
+        let copy = self.0.keep_copy().await.unwrap_or_else(|error| panic!("{error}"));
+        self.restart().await;
+        copy
+    }
+
+    /// Kills it, puts a copy in the place of its files, and starts it again at the same port.
+    pub(crate) async fn restore(&mut self, copy: &Copy) {
+        self.0.restore(copy).await.unwrap_or_else(|error| panic!("{error}"));
     }
 }
 

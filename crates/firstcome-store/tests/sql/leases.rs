@@ -313,6 +313,29 @@ async fn a_server_that_is_killed_again_and_again_under_load_has_every_grant_that
 }
 
 #[tokio::test]
+async fn fences_of_rows_grow_on_a_database_that_went_back() {
+    let Some(mut server) = postgres_with(&["fsync=on"]).await else { return };
+    in_time(async {
+        let store = open(&server).await;
+        let copy = server.keep_copy().await;
+        let told = wait_for("the server", async || match store.take(ask("door", 1, 1)).await.ok()?.said {
+            Said::Acquired(Acquired::Granted(grant)) => Some(grant.fence.get()),
+            said => panic!("it is free: {said:?}"),
+        });
+        let told = told.await;
+        server.restore(&copy).await;
+        // The grant is gone, and somebody else has the lock at once; the fence tells them apart.
+        let next = wait_for("the server", async || match store.take(ask("door", 2, 1)).await.ok()?.said {
+            Said::Acquired(Acquired::Granted(grant)) => Some(grant.fence.get()),
+            said => panic!("it is free: {said:?}"),
+        });
+        let next = next.await;
+        assert!(told < next, "{next} after {told}");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_bucket_that_somebody_keeps_is_waited_for_and_not_for_ever() {
     let Some((server, pool)) = postgres().await else { return };
     in_time(async {

@@ -13,6 +13,7 @@ mod outcomes;
 mod planted;
 mod proxy;
 mod verify;
+mod went_back;
 
 use crate::databases::{self, Running};
 use firstcome_store::core::auction::ListingSettings;

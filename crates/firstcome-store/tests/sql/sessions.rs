@@ -4,9 +4,9 @@ use crate::databases::{Running, mariadb_with, postgres, postgres_with};
 use crate::in_time;
 use crate::pooler::{Exchange, Pooler};
 use crate::server::{PATIENCE, wait_for};
-use firstcome_store::LockStore;
 use firstcome_store::core::id::LockName;
 use firstcome_store::sql::{PostgresLocks, SessionHold, SessionLocks, SqlError, SqlOptions};
+use firstcome_store::{FaultKind, LockStore};
 use parking_lot::Mutex;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, PgPool};
 use std::future::{Future, poll_fn};
@@ -259,6 +259,39 @@ async fn a_server_that_dies_takes_holds_along_and_no_fence() {
         let next = obtain(&locks, "door").await;
         assert!(hold.fence() < next.fence(), "{} after {}", next.fence(), hold.fence());
         assert!(!hold.release().await && next.release().await);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_fence_that_was_told_is_not_given_again_after_the_database_went_back() {
+    on_each(async |server| {
+        let locks = open(server).await;
+        let copy = server.keep_copy().await;
+        let hold = wait_for("the server", async || locks.take(&name("door"), AT_ONCE).await.ok().flatten()).await;
+        for _ in 0..40 {
+            // More than PostgreSQL counts ahead.
+            obtain(&locks, "other").await.release().await;
+        }
+        let highest = obtain(&locks, "door2").await.fence();
+        server.restore(&copy).await;
+        timeout(PATIENCE, hold.lost()).await.expect("it is noticed");
+        let refused = wait_for("the server", async || match locks.take(&name("door"), AT_ONCE).await {
+            Err(SqlError::Unavailable { kind: FaultKind::Unreachable, .. }) => None,
+            told => Some(told),
+        });
+        let refused = refused.await;
+        assert!(
+            matches!(&refused, Err(SqlError::Unavailable { kind: FaultKind::WentBack, says }) if says.contains("firstcome_fence")),
+            "{refused:?}"
+        );
+        // Whoever starts afresh knows nothing.
+        let fresh = obtain(&open(server).await, "door").await;
+        assert!(fresh.fence() < highest, "the counter went back: {} {highest}", fresh.fence());
+        assert!(fresh.release().await);
+        // Each refusal has drawn a number, so the counter catches up by itself.
+        let next = wait_for("higher fences", async || locks.take(&name("door"), AT_ONCE).await.ok().flatten()).await;
+        assert!(highest < next.fence(), "{} after {highest}", next.fence());
     })
     .await;
 }

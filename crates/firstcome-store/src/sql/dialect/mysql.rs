@@ -3,12 +3,14 @@
 use super::{Cells, Dialect, hex};
 #[cfg(feature = "redis")]
 use super::{Column, Value, add_list, quoted};
+use crate::sql::watch::Watch;
 use crate::sql::{Address, DatabaseOptions, SqlError};
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, MySql, Pool, Row as _};
 #[cfg(feature = "redis")]
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Cells for MySqlRow {
@@ -63,7 +65,7 @@ impl Dialect for MySql {
         ENGINE = InnoDB;";
     const MIGRATION_ENDS: &'static str = "DO RELEASE_LOCK(CONCAT('firstcome:', LEFT(DATABASE(), 40)));";
 
-    fn pool(address: Address, options: &DatabaseOptions) -> Result<Pool<Self>, SqlError> {
+    fn pool(address: Address, options: &DatabaseOptions, watch: Arc<Watch>) -> Result<Pool<Self>, SqlError> {
         let Address::MySql(connect) = address else {
             return Err(SqlError::broken("the address must begin with mysql://"));
         };
@@ -74,10 +76,11 @@ impl Dialect for MySql {
         // Where a silent session ends as a silent transaction does, those that rest in the pool are to go before.
         let pool =
             pool.test_before_acquire(false).idle_timeout(idle.mul_f64(0.6)).after_connect(move |connection, _| {
-                let session = session.clone();
+                let (session, watch) = (session.clone(), Arc::clone(&watch));
                 Box::pin(async move {
                     let idle = session_idle(connection, idle).await?;
-                    Self::run(connection, format!("{session}{idle}")).await.map(drop)
+                    Self::run(connection, format!("{session}{idle}")).await?;
+                    watch.look::<Self>(connection).await.map(drop)
                 })
             });
         Ok(pool.connect_lazy_with(connect))

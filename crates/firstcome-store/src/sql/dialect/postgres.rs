@@ -3,11 +3,14 @@
 use super::{Cells, Dialect, hex};
 #[cfg(feature = "redis")]
 use super::{Column, Value, add_list, checked};
+use crate::sql::watch::Watch;
 use crate::sql::{Address, DatabaseOptions, SqlError};
+use sqlx::pool::PoolOptions;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Pool, Postgres, Row as _};
 #[cfg(feature = "redis")]
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 /// The oldest version with all that is used here.
 const VERSION_MIN: u32 = 130_000;
@@ -73,7 +76,7 @@ impl Dialect for Postgres {
         CREATE TABLE IF NOT EXISTS firstcome_schema (part text COLLATE \"C\" PRIMARY KEY, version bigint NOT NULL);";
     const MIGRATION_ENDS: &'static str = "COMMIT;";
 
-    fn pool(address: Address, options: &DatabaseOptions) -> Result<Pool<Self>, SqlError> {
+    fn pool(address: Address, options: &DatabaseOptions, watch: Arc<Watch>) -> Result<Pool<Self>, SqlError> {
         let Address::Postgres(connect) = address else {
             return Err(SqlError::broken("the address must begin with postgres://"));
         };
@@ -85,7 +88,12 @@ impl Dialect for Postgres {
         let unsorted = ("enable_sort", "off".to_owned());
         let connect = connect.options([idle, unsorted]);
         // A dead connection is found by its first statement, and another one is taken; to ask each time is a round trip.
-        Ok(options.connections.pool().test_before_acquire(false).connect_lazy_with(connect))
+        let pool: PoolOptions<Self> = options.connections.pool();
+        let pool = pool.test_before_acquire(false).after_connect(move |connection, _| {
+            let watch = Arc::clone(&watch);
+            Box::pin(async move { watch.look::<Self>(connection).await.map(drop) })
+        });
+        Ok(pool.connect_lazy_with(connect))
     }
 
     fn bytes(text: &mut String, bytes: &[u8]) {

@@ -249,9 +249,19 @@ impl<D: Tongue> Shop<D> {
         if written != rows && !changes.unguarded {
             return Err(not_as_read("a row was changed behind its lock"));
         }
+        // Another connection may have shown meanwhile that the database went back.
+        self.watch.allow()?;
+        let looks = session.looks;
         match session.commit(self.options.connections.answer_timeout).await {
-            Ok(()) => Ok(judged),
-            Err(SqlError::Unknown { .. }) => Err(Failed::Unknown(Box::new(Pending::new(judged, scope, changes)))),
+            Ok(()) => {
+                if let Some(told) = changes.told() {
+                    self.watch.note(told, looks);
+                }
+                Ok(judged)
+            }
+            Err(SqlError::Unknown { .. }) => {
+                Err(Failed::Unknown(Box::new(Pending::new(judged, scope, changes, looks))))
+            }
             Err(error) => Err(Failed::NotDone(error)),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::tongue::RequestScope;
 use crate::sql::dialect::{maybe, number, quoted};
+use crate::sql::watch::{Told, ToldOf};
 use firstcome_core::auction::{Listing, Phase, PlacedBid, Terms};
 use firstcome_core::points::{Record, Wallet};
 use firstcome_core::time::Timestamp;
@@ -77,6 +78,21 @@ impl Changes {
     /// Whether there is nothing to write.
     pub(super) const fn is_empty(&self) -> bool {
         self.listing.is_none() && self.wallets.is_empty() && self.requests.is_empty()
+    }
+
+    /// The row that shows that it was committed.
+    pub(super) fn told(&self) -> Option<Told> {
+        let of = match (self.records.last(), &self.listing) {
+            (Some(RecordRow { member: id, record, .. }), _) => {
+                ToldOf::Record { member: record.member.clone(), id: *id, number: record.number }
+            }
+            (None, Some(change)) => {
+                let standing = change.listing.standing();
+                ToldOf::Listing { name: standing.name.clone(), version: standing.version }
+            }
+            (None, None) => return None,
+        };
+        Some(Told { of, writer: self.writer })
     }
 
     /// How many rows are written if all are as they were read.

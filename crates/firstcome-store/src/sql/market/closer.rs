@@ -9,12 +9,13 @@ use crate::edge::draw_pause;
 use crate::error::StoreError;
 use crate::sql::SqlError;
 use crate::sql::reader::Reader;
+use crate::sql::watch::{LOOK_EVERY, LOOK_EVERY_WHILE_BACK};
 use firstcome_core::id::ListingName;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// The longest time between two looks: an auction that another process has put is closed so late at most, and by
 /// [`CLOSE_MAX`] more while another one cannot be closed.
@@ -105,6 +106,18 @@ impl<D: Tongue> Shop<D> {
             due.push(Due { name, due_at, id });
         }
         Ok((due, None))
+    }
+}
+
+/// Looks whether the database lacks what it had acknowledged, until the market is dropped.
+pub(super) async fn keep_looking_back<D: Tongue>(shop: Weak<Shop<D>>) {
+    loop {
+        let Some(shop) = shop.upgrade() else { return };
+        // A database that cannot be reached is seen by whoever uses it.
+        let _ = shop.look_back().await;
+        let pause = if shop.watch.is_back() { LOOK_EVERY_WHILE_BACK } else { LOOK_EVERY };
+        drop(shop);
+        sleep(pause).await;
     }
 }
 

@@ -66,7 +66,13 @@ impl<D: Tongue> Shop<D> {
                 Err(Failed::NoConnection(error)) => return failed(batch, &error),
                 Err(Failed::NotDone(error)) => error,
                 Err(Failed::Unknown(pending)) => match self.find_out(&pending, until).await {
-                    Some(true) => return self.told(pending.judged),
+                    Some(true) => {
+                        let Pending { judged, told, .. } = *pending;
+                        if let Some((told, looks)) = told {
+                            self.watch.note(told, looks);
+                        }
+                        return self.told(judged);
+                    }
                     Some(false) => SqlError::Serialization { says: "it was not committed".to_owned() },
                     None => return unknown(&pending),
                 },

@@ -8,7 +8,7 @@ use sqlx::MySql;
 use std::fmt::Write as _;
 
 impl Tongue for MySql {
-    const PART: Part = part(&[include_str!("mysql_0001.sql")]);
+    const PART: Part = part(&[include_str!("mysql_0001.sql"), include_str!("mysql_0002.sql")]);
 
     fn open(opening: &Opening<'_>) -> String {
         let lock = if opening.locks { "FOR UPDATE" } else { "" };

@@ -17,11 +17,14 @@ use crate::sql::SqlError;
 use crate::sql::base::ROLL_BACK;
 use crate::sql::dialect::{Cells, quoted};
 use crate::sql::reader::Reader;
+use crate::sql::watch::Told;
 use tokio::time::Instant;
 
 /// A batch whose commit was not answered.
 pub(super) struct Pending {
     pub(super) judged: Judged,
+    /// What shows that it was committed, and [`crate::sql::watch::Watch::looks`] before it.
+    pub(super) told: Option<(Told, u64)>,
     writer: i64,
     trace: Option<Trace>,
 }
@@ -57,9 +60,9 @@ pub(super) fn draw_writer() -> Result<i64, SqlError> {
 }
 
 impl Pending {
-    pub(super) fn new(judged: Judged, scope: RequestScope, changes: Changes) -> Self {
+    pub(super) fn new(judged: Judged, scope: RequestScope, changes: Changes, looks: u64) -> Self {
         let writer = changes.writer;
-        Self { judged, writer, trace: Trace::of(scope, changes) }
+        Self { judged, told: changes.told().map(|told| (told, looks)), writer, trace: Trace::of(scope, changes) }
     }
 
     /// What the row of a listing tells: it has this writer, and the batch was to write that version.

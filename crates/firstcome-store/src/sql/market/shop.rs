@@ -64,6 +64,9 @@ impl<D: Tongue> Shop<D> {
             due: Arc::new(Notify::new()),
         };
         schema::prepare(&shop.base, D::PART).await?;
+        let rows = shop.base.read("SELECT generation FROM firstcome_market_state WHERE id=1;".to_owned()).await?;
+        let generation = rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?;
+        shop.base.watch.begin(generation.ok_or_else(|| SqlError::broken("firstcome_market_state has no row"))?);
         Ok(shop)
     }
 

@@ -65,6 +65,7 @@ pub(super) const fn part(steps: &'static [&'static str]) -> Part {
             ("firstcome_listing", "name"),
             ("firstcome_bid", "number"),
             ("firstcome_request", "scope"),
+            ("firstcome_market_state", "generation"),
         ],
     }
 }

@@ -82,7 +82,7 @@ async fn tables_are_made_once_whoever_comes() {
         charge(&markets[0], "ann", 5).await;
         markets[1].migrate().await.expect("a second time has no effect");
         assert_eq!(super::balance(&markets[2], "ann").await, (5, 5));
-        assert_eq!(base.number("SELECT version FROM firstcome_schema WHERE part='market'").await, 1);
+        assert_eq!(base.number("SELECT version FROM firstcome_schema WHERE part='market'").await, 2);
     }
 }
 
