@@ -27,6 +27,7 @@ mod coupon;
 mod deployment;
 mod drain;
 mod examine;
+mod fitness;
 mod gate;
 mod lane;
 mod looks;
@@ -61,6 +62,7 @@ use crate::redis::{Inbox, InboxEvent, Link};
 use crate::sql::Address;
 use cell::Cell;
 use firstcome_core::id::{CouponName, RoomName};
+use fitness::Fitness;
 use gate::Gate;
 use outbox::Notice;
 use parking_lot::Mutex;
@@ -171,6 +173,8 @@ struct Node<D: Held> {
     /// The number of the next call.
     tags: AtomicU64,
     counters: Counters,
+    /// Whether Redis keeps what it acknowledges.
+    fitness: Fitness,
     /// What of it stands still.
     faults: Faults,
 }
@@ -277,11 +281,14 @@ impl<D: Held> Node<D> {
             doubts: AtomicU64::new(0),
             tags: AtomicU64::new(draw_id().map_err(FleetError::Chance)?),
             counters: Counters::default(),
+            fitness: Fitness::default(),
             faults: Faults::default(),
         });
         // Whoever was let in by another node may come here first.
         node.truth.pass_secrets().await.map(|secrets| node.secrets.begin(secrets))?;
         node.watch_secrets();
+        node.check_redis().await;
+        tokio::spawn(fitness::watch(Arc::downgrade(&node)));
         Ok(node)
     }
 
