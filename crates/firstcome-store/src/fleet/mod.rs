@@ -59,6 +59,7 @@ use crate::edge::Clock;
 use crate::edge::{draw_hasher, draw_id};
 use crate::faults::Faults;
 use crate::redis::{Inbox, InboxEvent, Link};
+use crate::shared::Shared;
 use crate::sql::Address;
 use cell::Cell;
 use firstcome_core::id::{CouponName, RoomName};
@@ -77,6 +78,9 @@ use truth::{Held, Time, Truth};
 
 /// Coupons kept in memory at once. Beyond it all are forgotten, and asked for again.
 const COUPONS_MAX: usize = 65_536;
+
+/// Names of rooms that SQL was asked for, kept for a moment. Beyond it they are asked for again.
+const NAMES_MAX: usize = 16_384;
 
 /// Under which name the secret of lock handles is kept.
 pub const HANDLES: &str = "lock_handles";
@@ -167,6 +171,8 @@ struct Node<D: Held> {
     by_id: Mutex<HashMap<i64, Weak<Cell>, RandomState>>,
     rooms: Mutex<HashMap<RoomName, Arc<RoomCell>, RandomState>>,
     rooms_by_id: Mutex<HashMap<i64, Weak<RoomCell>, RandomState>>,
+    /// What SQL said of names of rooms that this node did not know, for as long as a copy of a room may be old.
+    rooms_asked: Shared<RoomName, Option<truth::RoomRow>>,
     secrets: Secrets,
     /// How many times a message may have been missed: whoever was connected may have lost what it kept.
     doubts: AtomicU64,
@@ -277,6 +283,7 @@ impl<D: Held> Node<D> {
             by_id: Mutex::new(HashMap::with_hasher(draw_hasher())),
             rooms: Mutex::new(HashMap::with_hasher(draw_hasher())),
             rooms_by_id: Mutex::new(HashMap::with_hasher(draw_hasher())),
+            rooms_asked: Shared::new(room::FRESH_MAX, NAMES_MAX),
             secrets: Secrets::default(),
             doubts: AtomicU64::new(0),
             tags: AtomicU64::new(draw_id().map_err(FleetError::Chance)?),
