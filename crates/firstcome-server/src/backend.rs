@@ -9,9 +9,10 @@ use firstcome::embedded::journal::PassSecret;
 use firstcome::fleet::{DeadLetter, Fleet};
 use firstcome::{
     Answer, ClaimRecord, CouponStore, CouponView, Durability, Embedded, Fault, Faults, Given, Joining, Numbered, Page,
-    PassCheck, Put, RedeemRequest, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
+    PassCheck, Put, RedeemRequest, Refused, RoomAnswer, RoomStore, RoomSummary, Shared, StoreError, TicketAnswer,
 };
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The store of a service. Cheap to clone. What each call promises stands at the port of the same name.
 #[derive(Clone)]
@@ -19,7 +20,27 @@ pub(crate) enum Backend {
     /// In this process.
     Embedded(Embedded),
     /// Over Redis and a database, which other nodes share.
-    Fleet(Fleet, Arc<SystemClock>),
+    Fleet(Fleet, Arc<Beside>),
+}
+
+/// What a node has beside the deployment.
+pub(crate) struct Beside {
+    clock: SystemClock,
+    /// What anybody may ask for, without a key.
+    coupons: Shared<CouponName, Result<CouponView, Refused>>,
+    rooms: Shared<RoomName, Result<RoomSummary, Rejection>>,
+}
+
+/// What is shown to anybody is at most so old, as the copies of rooms are.
+pub(crate) const SHOWN_MAX: Duration = Duration::from_millis(250);
+/// Names whose views are kept. Beyond it they are asked for again.
+pub(crate) const SHOWN_COUNT_MAX: usize = 16_384;
+
+impl Default for Beside {
+    fn default() -> Self {
+        let coupons = Shared::new(SHOWN_MAX, SHOWN_COUNT_MAX);
+        Self { clock: SystemClock::default(), coupons, rooms: Shared::new(SHOWN_MAX, SHOWN_COUNT_MAX) }
+    }
 }
 
 /// The same on both.
@@ -56,7 +77,7 @@ impl Backend {
     pub(crate) fn now(&self) -> Timestamp {
         match self {
             Self::Embedded(store) => store.now(),
-            Self::Fleet(_, clock) => clock.now(),
+            Self::Fleet(_, beside) => beside.clock.now(),
         }
     }
 
@@ -64,7 +85,7 @@ impl Backend {
     pub(crate) fn steady(&self) -> Steady {
         match self {
             Self::Embedded(store) => store.steady(),
-            Self::Fleet(_, clock) => clock.steady(),
+            Self::Fleet(_, beside) => beside.clock.steady(),
         }
     }
 
@@ -94,19 +115,46 @@ impl Backend {
     }
 
     pub(crate) async fn put_coupon(&self, coupon: &CouponName, settings: CouponSettings) -> Answer<Put> {
-        on!(self, store => store.put_coupon(coupon, settings).await)
+        let told = on!(self, store => store.put_coupon(coupon, settings).await);
+        self.forget_coupon(coupon);
+        told
     }
 
     pub(crate) async fn delete_coupon(&self, coupon: &CouponName) -> Answer<()> {
-        on!(self, store => store.delete_coupon(coupon).await)
+        let told = on!(self, store => store.delete_coupon(coupon).await);
+        self.forget_coupon(coupon);
+        told
     }
 
+    /// The coupon as it is shown to anybody: over many nodes at most [`SHOWN_MAX`] old, and with all that this node has done.
     pub(crate) async fn coupon(&self, coupon: &CouponName) -> Answer<CouponView> {
+        match self {
+            Self::Embedded(store) => store.coupon(coupon).await,
+            Self::Fleet(fleet, beside) => beside.coupons.get(coupon, fleet.coupon(coupon)).await,
+        }
+    }
+
+    /// The coupon as it is now, for what a claim rests on.
+    pub(crate) async fn coupon_now(&self, coupon: &CouponName) -> Answer<CouponView> {
         on!(self, store => store.coupon(coupon).await)
     }
 
+    fn forget_coupon(&self, coupon: &CouponName) {
+        if let Self::Fleet(_, beside) = self {
+            beside.coupons.forget(coupon);
+        }
+    }
+
+    fn forget_room(&self, room: &RoomName) {
+        if let Self::Fleet(_, beside) = self {
+            beside.rooms.forget(room);
+        }
+    }
+
     pub(crate) async fn claim_early(&self, coupon: &CouponName, claim: Claim) -> Answer<Effect<Given>> {
-        on!(self, store => store.claim_early(coupon, claim).await)
+        let told = on!(self, store => store.claim_early(coupon, claim).await);
+        self.forget_coupon(coupon);
+        told
     }
 
     pub(crate) async fn claim_of(&self, coupon: &CouponName, user: &str) -> Answer<Option<ClaimRecord>> {
@@ -143,19 +191,29 @@ impl Backend {
     }
 
     pub(crate) async fn put_room(&self, room: &RoomName, settings: RoomSettings) -> RoomAnswer<Put> {
-        on!(self, store => store.put_room(room, settings).await)
+        let told = on!(self, store => store.put_room(room, settings).await);
+        self.forget_room(room);
+        told
     }
 
     pub(crate) async fn close_room(&self, room: &RoomName) -> RoomAnswer<()> {
-        on!(self, store => store.close_room(room).await)
+        let told = on!(self, store => store.close_room(room).await);
+        self.forget_room(room);
+        told
     }
 
+    /// The room as it is shown to anybody, as [`Self::coupon`] is.
     pub(crate) async fn room(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
-        on!(self, store => store.room(room).await)
+        match self {
+            Self::Embedded(store) => store.room(room).await,
+            Self::Fleet(fleet, beside) => beside.rooms.get(room, fleet.room(room)).await,
+        }
     }
 
     pub(crate) async fn join(&self, room: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {
-        on!(self, store => store.join(room, join).await)
+        let told = on!(self, store => store.join(room, join).await);
+        self.forget_room(room);
+        told
     }
 
     pub(crate) async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
@@ -168,11 +226,15 @@ impl Backend {
     }
 
     pub(crate) async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {
-        on!(self, store => store.leave(room, ticket).await)
+        let told = on!(self, store => store.leave(room, ticket).await);
+        self.forget_room(room);
+        told
     }
 
     pub(crate) async fn release(&self, room: &RoomName, number: Number, admission: u64) -> RoomAnswer<()> {
-        on!(self, store => store.release(room, number, admission).await)
+        let told = on!(self, store => store.release(room, number, admission).await);
+        self.forget_room(room);
+        told
     }
 
     pub(crate) async fn check_pass(

@@ -37,6 +37,8 @@ mod port;
 pub mod redis;
 mod room;
 mod seal;
+#[cfg(all(feature = "redis", feature = "sql"))]
+mod shared;
 #[cfg(feature = "sql")]
 pub mod sql;
 #[cfg(feature = "sqlite")]
@@ -60,5 +62,7 @@ pub use port::{
     Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Given, Page, Put, RedeemRequest, Refused,
 };
 pub use room::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
+#[cfg(all(feature = "redis", feature = "sql"))]
+pub use shared::Shared;
 pub use ticket::TicketKey;
 pub use voucher::{ShownCode, VoucherCode, VoucherKey};

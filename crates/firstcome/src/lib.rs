@@ -151,6 +151,9 @@ pub use coupon::{ClaimRequest, CouponHandle, Coupons, Error, Outcome};
 pub use fence::FenceToken;
 #[cfg(any(feature = "sql", feature = "sqlite"))]
 pub use firstcome_store::Check;
+#[cfg(all(feature = "redis", feature = "sql"))]
+#[doc(hidden)]
+pub use firstcome_store::Shared;
 #[cfg(any(feature = "sqlite", all(feature = "redis", feature = "sql")))]
 pub use firstcome_store::archive;
 /// For stores of one's own, and for the simulator.

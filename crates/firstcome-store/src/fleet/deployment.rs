@@ -109,7 +109,7 @@ impl<D: Held> Node<D> {
 }
 
 /// Why a server may lose what it has acknowledged.
-fn forgets(facts: &ServerFacts) -> Option<String> {
+pub(super) fn forgets(facts: &ServerFacts) -> Option<String> {
     let address = &facts.address;
     match facts.fsync {
         _ if !facts.append_only => {

@@ -27,6 +27,7 @@ mod coupon;
 mod deployment;
 mod drain;
 mod examine;
+mod fitness;
 mod gate;
 mod lane;
 mod looks;
@@ -58,9 +59,11 @@ use crate::edge::Clock;
 use crate::edge::{draw_hasher, draw_id};
 use crate::faults::Faults;
 use crate::redis::{Inbox, InboxEvent, Link};
+use crate::shared::Shared;
 use crate::sql::Address;
 use cell::Cell;
 use firstcome_core::id::{CouponName, RoomName};
+use fitness::Fitness;
 use gate::Gate;
 use outbox::Notice;
 use parking_lot::Mutex;
@@ -75,6 +78,9 @@ use truth::{Held, Time, Truth};
 
 /// Coupons kept in memory at once. Beyond it all are forgotten, and asked for again.
 const COUPONS_MAX: usize = 65_536;
+
+/// Names of rooms that SQL was asked for, kept for a moment. Beyond it they are asked for again.
+const NAMES_MAX: usize = 16_384;
 
 /// Under which name the secret of lock handles is kept.
 pub const HANDLES: &str = "lock_handles";
@@ -165,12 +171,16 @@ struct Node<D: Held> {
     by_id: Mutex<HashMap<i64, Weak<Cell>, RandomState>>,
     rooms: Mutex<HashMap<RoomName, Arc<RoomCell>, RandomState>>,
     rooms_by_id: Mutex<HashMap<i64, Weak<RoomCell>, RandomState>>,
+    /// What SQL said of names of rooms that this node did not know, for as long as a copy of a room may be old.
+    rooms_asked: Shared<RoomName, Option<truth::RoomRow>>,
     secrets: Secrets,
     /// How many times a message may have been missed: whoever was connected may have lost what it kept.
     doubts: AtomicU64,
     /// The number of the next call.
     tags: AtomicU64,
     counters: Counters,
+    /// Whether Redis keeps what it acknowledges.
+    fitness: Fitness,
     /// What of it stands still.
     faults: Faults,
     /// Closed rooms whose rows it deletes.
@@ -277,16 +287,20 @@ impl<D: Held> Node<D> {
             by_id: Mutex::new(HashMap::with_hasher(draw_hasher())),
             rooms: Mutex::new(HashMap::with_hasher(draw_hasher())),
             rooms_by_id: Mutex::new(HashMap::with_hasher(draw_hasher())),
+            rooms_asked: Shared::new(room::FRESH_MAX, NAMES_MAX),
             secrets: Secrets::default(),
             doubts: AtomicU64::new(0),
             tags: AtomicU64::new(draw_id().map_err(FleetError::Chance)?),
             counters: Counters::default(),
+            fitness: Fitness::default(),
             faults: Faults::default(),
             sweeping: room::voided::Rooms::default(),
         });
         // Whoever was let in by another node may come here first.
         node.truth.pass_secrets().await.map(|secrets| node.secrets.begin(secrets))?;
         node.watch_secrets();
+        node.check_redis().await;
+        tokio::spawn(fitness::watch(Arc::downgrade(&node)));
         Ok(node)
     }
 

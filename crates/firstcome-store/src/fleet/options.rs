@@ -14,6 +14,8 @@ pub struct FleetOptions {
     pub link: LinkOptions,
     /// Its connections to the database.
     pub database: DatabaseOptions,
+    /// Tells claims early (durability `gate`) also while Redis may lose what it acknowledged. For tests and trials.
+    pub allow_forgetful: bool,
     /// How long a claim waits for its outcome. Then it is unknown.
     pub patience: Duration,
     /// Tickets of one coupon that may wait for SQL. Beyond it claims are refused as unavailable.
@@ -32,6 +34,7 @@ impl Default for FleetOptions {
         Self {
             link: LinkOptions::default(),
             database: DatabaseOptions::default(),
+            allow_forgetful: false,
             patience: Duration::from_secs(8),
             backlog_max: 65_536,
             rows_max: 4_096,

@@ -41,7 +41,7 @@ use cell::{Ask, Copy, Found, Want};
 use firstcome_core::id::{RoomName, UserId};
 use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
 use firstcome_core::room::replica::{Applied, Drawn, Entry, Outcome};
-use firstcome_core::room::{Join, Joined, Number, Rejection, RoomSettings, TicketState, TicketView};
+use firstcome_core::room::{Join, Joined, Number, Poll, Rejection, RoomSettings, TicketState, TicketView};
 use firstcome_core::time::Now;
 use orders::unavailable;
 use std::sync::atomic::Ordering;
@@ -91,8 +91,9 @@ impl<D: Held> Node<D> {
         if let Some(cell) = kept {
             return Ok(Some(cell));
         }
-        let Some(row) = self.truth.room(name).await? else { return Ok(None) };
-        Ok(Some(self.keep_room(row)))
+        // Anybody may ask for names that are none.
+        let ask = async { Ok(self.truth.room(name).await?) };
+        Ok(self.rooms_asked.get(name, ask).await?.map(|row| self.keep_room(row)))
     }
 
     pub(super) fn keep_room(&self, row: RoomRow) -> Arc<RoomCell> {
@@ -319,10 +320,23 @@ impl<D: Held> Node<D> {
     async fn leave(self: &Arc<Self>, name: &RoomName, ticket: &str) -> RoomAnswer<()> {
         let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
         let Some((number, _)) = cell.ticket_key.open(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
+        if self.is_gone(&cell, number).await? {
+            return Ok(Ok(()));
+        }
         match self.settled(&cell, Entry::Leave { number, tag: tag()? }).await? {
             Outcome::Left(left) => Ok(left),
             _ => Err(StoreError::Unknown),
         }
+    }
+
+    /// Whether a ticket is gone for good, by the copy alone: who is gone stays so. Appends nothing.
+    async fn is_gone(self: &Arc<Self>, cell: &Arc<RoomCell>, number: Number) -> Result<bool, StoreError> {
+        self.fresh(cell).await?;
+        let copy = cell.copy.lock();
+        Ok(copy.as_ref().filter(|copy| copy.is_read() && !copy.replica.unsettled(number)).is_some_and(|copy| {
+            let seen = copy.replica.room().peek(number, copy.now(self.truth.time.both()));
+            matches!(seen, Some(Poll::Told(TicketView { state: TicketState::Gone(_), .. })))
+        }))
     }
 
     async fn release(self: &Arc<Self>, name: &RoomName, number: Number, admission: u64) -> RoomAnswer<()> {

@@ -20,6 +20,9 @@ pub struct ServerFacts {
     pub append_only: bool,
     /// When that is safe on the disk. `None` if we may not ask (`CONFIG GET`).
     pub fsync: Option<Fsync>,
+    /// Whether a restart finds all of it in its append-only file: no rewrite of that file is under way, and the last one went well.
+    /// While a server rewrites a file that it had before, a restart reads that one.
+    pub file_is_whole: bool,
     /// How much memory it may take, in bytes; 0 is as much as there is.
     pub memory_bytes_max: Option<u64>,
     /// What it does when that is full: `noeviction`, or the name of a way to forget.
@@ -69,6 +72,9 @@ impl ServerFacts {
                 Some("no") => Some(Fsync::Never),
                 _ => None,
             },
+            file_is_whole: info.figure("aof_rewrite_in_progress").unwrap_or_default() == 0
+                && info.figure("aof_rewrite_scheduled").unwrap_or_default() == 0
+                && info.says("aof_last_bgrewrite_status").unwrap_or("ok") == "ok",
             memory_bytes_max: info.figure("maxmemory"),
             eviction_policy: info.says("maxmemory_policy").map(str::to_owned),
             replicas: info.figure("connected_slaves").unwrap_or_default(),
@@ -96,6 +102,7 @@ mod tests {
             in_cluster: false,
             append_only: true,
             fsync: Some(Fsync::Always),
+            file_is_whole: true,
             memory_bytes_max: Some(1_024),
             eviction_policy: Some("noeviction".to_owned()),
             replicas: 2,

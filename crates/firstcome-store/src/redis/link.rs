@@ -355,15 +355,17 @@ impl Link {
             Route::Cluster(cluster) => cluster.masters()?,
         };
         let mut facts = Vec::with_capacity(lines.len());
+        // Not a command of any caller's.
+        let uncounted = Counters::default();
         for line in lines {
             let up = line.wait(self.shared.times.connect).await?;
-            let lane = Lane::Node(&up, Put::Plain);
-            let info = text_of(self.ask(lane, &redis::cmd("INFO")).await?).unwrap_or_default();
+            let ask = async |command: &Cmd| up.ask(command, Put::Plain, self.shared.times.answer, &uncounted).await;
+            let info = text_of(ask(&redis::cmd("INFO")).await?).unwrap_or_default();
             let mut settings = [None, None];
             for (setting, name) in settings.iter_mut().zip(["appendfsync", "min-replicas-to-write"]) {
                 let mut asked = redis::cmd("CONFIG");
                 asked.arg("GET").arg(name);
-                match self.ask(lane, &asked).await {
+                match ask(&asked).await {
                     Ok(told) => *setting = redis::from_redis_value::<Vec<(String, String)>>(told).ok(),
                     Err(error @ LinkError::Unknown { .. }) => return Err(error),
                     // Not allowed, or renamed.

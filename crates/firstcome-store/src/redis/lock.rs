@@ -13,6 +13,7 @@
 //! | `fc:{lXX}:x` | what was given up before it arrived; gone after a minute |
 //! | `fc:inbox:PROCESS` | the channel of a process |
 
+use super::fitness::Watch;
 use super::{Inbox, InboxEvent, Invocation, Link, LinkOptions, OpenError, Script};
 use crate::error::StoreError;
 use crate::lock::{LockEvent, LockInbox, LockSeen, LockStore};
@@ -25,6 +26,7 @@ use firstcome_core::lock::{
 use parking_lot::Mutex;
 use redis::Value;
 use std::fmt;
+use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -58,6 +60,7 @@ pub struct RedisLocks {
     client: ClientId,
     ears: Mutex<Ears>,
     withheld: mpsc::Sender<Push>,
+    watch: Arc<Watch>,
 }
 
 /// Grants that wait to be confirmed; whatever is too much is shown again by the next heartbeat.
@@ -73,10 +76,11 @@ enum Ears {
 impl RedisLocks {
     /// Connects and looks whether the server will do. `client` must be unlike that of any other process.
     pub async fn open(url: &str, client: ClientId, options: LinkOptions) -> Result<Self, OpenError> {
-        let (link, inbox) = Link::open(url, &format!("fc:inbox:{:016x}", client.0), options).await?;
+        let (link, inbox) = Link::open(url, &format!("fc:inbox:{:016x}", client.0), options.clone()).await?;
+        let watch = Arc::new(Watch::over(&link, &options));
         let (withheld, shown) = mpsc::channel(WITHHELD);
         let heard = Heard { events: inbox, withheld: shown };
-        Ok(Self { link, client, ears: Mutex::new(Ears::Idle(heard)), withheld })
+        Ok(Self { link, client, ears: Mutex::new(Ears::Idle(heard)), withheld, watch })
     }
 
     /// Takes grants out of what a heartbeat says: who lives is told at once, and who has a lock when replicas know it.
@@ -99,6 +103,9 @@ impl RedisLocks {
 
 impl LockStore for RedisLocks {
     async fn take(&self, step: Step) -> Result<Answer, StoreError> {
+        if matches!(step, Step::Acquire { .. }) {
+            self.watch.may_grant()?;
+        }
         let run = run_of(&step);
         let value = match &step {
             Step::Acquire { .. } => self.link.invoke_acknowledged(&run, is_grant).await?,
@@ -108,7 +115,7 @@ impl LockStore for RedisLocks {
         };
         // An answer that cannot be read may still stand for a step that was taken.
         let mut answer = answer(&step, value).ok_or(StoreError::Unknown)?;
-        if self.link.needs_replicas() {
+        if self.link.needs_replicas() || self.watch.may_grant().is_err() {
             self.withhold(&step, &mut answer.said);
         }
         Ok(answer)
@@ -124,7 +131,10 @@ impl LockStore for RedisLocks {
         assert_eq!(client, self.client, "a link is of one process");
         let mut ears = self.ears.lock();
         *ears = match std::mem::replace(&mut *ears, Ears::Closed) {
-            Ears::Idle(heard) => Ears::Listening(tokio::spawn(listen(heard, client, inbox, self.link.clone()))),
+            Ears::Idle(heard) => {
+                let (link, watch) = (self.link.clone(), Arc::clone(&self.watch));
+                Ears::Listening(tokio::spawn(listen(heard, client, inbox, (link, watch))))
+            }
             other => other,
         };
     }
@@ -182,12 +192,14 @@ struct Heard {
     withheld: mpsc::Receiver<Push>,
 }
 
-async fn listen(heard: Heard, client: ClientId, inbox: LockInbox, link: Link) {
+/// Passes on what a store hears. No grant, while the server may evict it: its place in line is passed over after the claim window.
+async fn listen(heard: Heard, client: ClientId, inbox: LockInbox, (link, watch): (Link, Arc<Watch>)) {
     let Heard { mut events, mut withheld } = heard;
     let mut confirming = JoinSet::new();
     loop {
         tokio::select! {
             event = events.next() => match event {
+                InboxEvent::Message(_) if watch.may_grant().is_err() => {}
                 InboxEvent::Message(message) => match push_of(&message, client) {
                     Some(push) if link.needs_replicas() => drop(confirming.spawn(confirmed(link.clone(), push))),
                     Some(push) => inbox(LockEvent::Push(push)),
@@ -196,7 +208,9 @@ async fn listen(heard: Heard, client: ClientId, inbox: LockInbox, link: Link) {
                 InboxEvent::Connected => inbox(LockEvent::MayHaveMissed),
                 InboxEvent::Disconnected => {}
             },
-            Some(push) = withheld.recv() => drop(confirming.spawn(confirmed(link.clone(), push))),
+            Some(push) = withheld.recv() => if watch.may_grant().is_ok() {
+                drop(confirming.spawn(confirmed(link.clone(), push)));
+            },
             Some(done) = confirming.join_next() => if let Ok(Some(push)) = done {
                 inbox(LockEvent::Push(push));
             },

@@ -44,6 +44,7 @@ mod channels;
 mod cluster;
 mod error;
 mod facts;
+mod fitness;
 mod inbox;
 mod line;
 mod link;
@@ -62,6 +63,8 @@ pub use acknowledge::ReplicaAck;
 pub use channels::Listener;
 pub use error::{LinkError, OpenError};
 pub use facts::{Fsync, Role, ServerFacts};
+#[cfg(feature = "sql")]
+pub(crate) use fitness::{CHECK_EVERY, evicts};
 pub use inbox::{Inbox, InboxEvent};
 pub use link::{Counts, Link, LinkOptions};
 pub use lock::RedisLocks;

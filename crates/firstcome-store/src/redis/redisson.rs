@@ -8,6 +8,7 @@
 
 use super::address::Host;
 use super::channels::{Channels, Listener, Voice};
+use super::fitness::Watch;
 use super::route::Place;
 use super::{Counts, Invocation, Link, LinkError, LinkOptions, OpenError, Script, Version};
 use crate::edge::draw_secret;
@@ -83,6 +84,7 @@ pub struct Redisson {
     link: Link,
     ears: Ears,
     client: Client,
+    watch: Watch,
 }
 
 /// Where messages are heard.
@@ -156,12 +158,13 @@ impl Redisson {
     pub async fn open(url: &str, options: LinkOptions) -> Result<Self, OpenError> {
         let client = Client::draw()?;
         let (link, place) = Link::open_deaf(url, &options).await?;
+        let watch = Watch::over(&link, &options);
         let ears = if matches!(place, Place::AnyNode(_)) && has_sharded_channels(&link).await? {
             Ears::EachNode { nodes: Mutex::default(), options }
         } else {
             Ears::One(Channels::open(place, Voice::Plain, &options, link.counters()))
         };
-        Ok(Self { link, ears, client })
+        Ok(Self { link, ears, client, watch })
     }
 
     /// The channels of the node that has this one; `None` if nobody is known to.
@@ -205,6 +208,7 @@ impl KeyStore for Redisson {
     type Ear = Listener;
 
     async fn take(&self, key: &str, word: &str, lease_ms: u32) -> Result<Tried<()>, StoreError> {
+        self.watch.may_grant()?;
         let answer = self.ask(&self.run(&TAKE, key, word, lease_ms), Some(TAKEN)).await?;
         if answer == TAKEN {
             return Ok(Tried::Taken(()));

@@ -1,6 +1,7 @@
 //! The layout that most libraries share: one key per lock, its value a word that only its holder knows, its time to live
 //! the lease. `SET key word NX PX lease` takes it, a script that compares the word gives it back.
 
+use super::fitness::Watch;
 use super::{Link, LinkOptions, OpenError, Script};
 use crate::error::StoreError;
 use crate::key::{Deaf, KeyStore, Tried};
@@ -30,14 +31,16 @@ const TAKEN: i64 = -3;
 /// Locks of one key each on one server.
 pub struct SingleKey {
     link: Link,
+    watch: Watch,
 }
 
 impl SingleKey {
     /// Connects and looks whether the server will do.
     pub async fn open(url: &str, options: LinkOptions) -> Result<Self, OpenError> {
         // Nobody is told anything in this layout: without its owner the inbox closes its connection.
-        let (link, _) = Link::open(url, "fc:nobody", options).await?;
-        Ok(Self { link })
+        let (link, _) = Link::open(url, "fc:nobody", options.clone()).await?;
+        let watch = Watch::over(&link, &options);
+        Ok(Self { link, watch })
     }
 
     /// The link to the server, for figures.
@@ -73,6 +76,7 @@ impl KeyStore for SingleKey {
     type Ear = Deaf;
 
     async fn take(&self, key: &str, word: &str, lease_ms: u32) -> Result<Tried<()>, StoreError> {
+        self.watch.may_grant()?;
         let lease = lease_ms.to_string();
         let answer = self.ask(&TAKE, key, &[word.as_bytes(), lease.as_bytes()], Some(TAKEN)).await?;
         if answer == TAKEN {

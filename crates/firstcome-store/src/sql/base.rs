@@ -63,7 +63,6 @@ impl<D: Dialect> Drop for Session<D> {
 
 impl<D: Dialect> Session<D> {
     /// Goes on until then, while no answer takes longer than `answer_max`.
-    #[cfg(feature = "redis")]
     pub(crate) const fn lasting(mut self, until: Instant, answer_max: Duration) -> Self {
         (self.until, self.answer_max) = (until, Some(answer_max));
         self
@@ -222,26 +221,30 @@ impl<D: Dialect> Base<D> {
         self.flush(until).await
     }
 
-    /// Runs a text that only reads, again if the connection breaks. What it shows is durable.
+    /// Runs a text that only reads, and tries again for [`DatabaseOptions::patience`] when the connection breaks, none is free or no
+    /// answer comes within [`SqlOptions::answer_timeout`](super::SqlOptions::answer_timeout). What it shows is durable.
+    ///
+    /// The time-out of one answer finds a dead connection. A server that stands still for a moment outlasts it, and a reader that
+    /// waits is better off than one that is told an error.
     pub(crate) async fn read(&self, text: String) -> Result<Vec<D::Row>, SqlError> {
-        let until = Instant::now() + self.options.connections.answer_timeout;
+        let until = Instant::now() + self.options.patience.max(self.options.connections.answer_timeout);
         let mut pause = Pause::new();
         loop {
-            let mut session = self.session(until).await?;
-            let read = session.ask(text.clone()).await;
-            if read.is_ok() {
-                session.done();
-            }
-            drop(session);
-            let durable = match read {
-                Ok(rows) => self.flush(until).await.map(|()| rows),
-                Err(error) => Err(error),
-            };
-            match durable {
+            match self.read_once(&text, until).await {
                 Err(error) if is_passing(&error) && pause.again(until).await => {}
-                durable => return durable,
+                read => return read,
             }
         }
+    }
+
+    async fn read_once(&self, text: &str, until: Instant) -> Result<Vec<D::Row>, SqlError> {
+        let session = self.session(until).await?;
+        let mut session = session.lasting(until, self.options.connections.answer_timeout);
+        let rows = session.ask(text.to_owned()).await?;
+        session.done();
+        drop(session);
+        self.flush(until).await?;
+        Ok(rows)
     }
 
     /// Returns when a flush has ended that began after this call. Nothing, on servers that need none.

@@ -5,11 +5,11 @@ use crate::line::{Point, What};
 use crate::told::{self, COUPON, Told, claim, limit, new, put, refusal};
 use crate::world::{Keeper, World, options, wait_for};
 use firstcome_servers::Kind;
-use firstcome_store::StoreError;
 use firstcome_store::core::coupon::Rejection;
 use firstcome_store::fleet::{Fleet, FleetOptions};
+use firstcome_store::{CouponStore, StoreError};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// A node that does not wait for long.
 fn hasty() -> FleetOptions {
@@ -184,4 +184,27 @@ async fn nobody_is_refused_for_claims_that_are_not_in_the_database() {
     assert_eq!(serials, [1, 2]);
     assert_eq!(refusal(in_time(cid).await.expect("it ends")), Rejection::SoldOut);
     assert!(matches!(refusal(in_time(again).await.expect("it ends")), Rejection::AlreadyIssued(_)));
+}
+
+/// For longer than one answer may take, and not for as long as a reader waits. On a busy machine a read was an error after two seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_outlasts_a_database_that_stands_still_for_a_moment() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    in_time(async {
+        let place = world.place().await;
+        let node = place.node().await;
+        put(&node, limit(3)).await;
+        let database = options().database;
+        let still_for = database.connections.answer_timeout + Duration::from_secs(1);
+        assert!(still_for + Duration::from_secs(3) < database.patience);
+        let still = world.freeze_sql();
+        let coupon = told::coupon(COUPON);
+        let (letters, view, ()) = tokio::join!(node.dead_letters(&coupon, None, 10), node.coupon(&coupon), async {
+            sleep(still_for).await;
+            drop(still);
+        });
+        assert!(letters.expect("an answer").expect("it is there").items.is_empty());
+        assert_eq!(view.expect("an answer").expect("it is there").issued, 0);
+    })
+    .await;
 }

@@ -220,6 +220,7 @@ pub(crate) fn secret() -> DeploymentSecret {
 pub(crate) fn options() -> FleetOptions {
     let mut options = FleetOptions::default();
     options.database.allow_volatile = true;
+    options.allow_forgetful = true;
     options
 }
 

@@ -14,6 +14,7 @@ mod sentinel;
 mod server;
 mod several;
 mod single_key;
+mod unfit;
 
 use firstcome_store::redis::{Inbox, InboxEvent, Link, LinkError, LinkOptions, Script};
 use redis::Value;

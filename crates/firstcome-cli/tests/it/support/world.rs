@@ -72,6 +72,18 @@ impl World {
         self.runtime.block_on(said).expect("it is done");
     }
 
+    /// Asks Redis for a number, past all nodes.
+    pub(crate) fn redis_number(&self, words: &[&str]) -> u64 {
+        let client = redis::Client::open(self.redis.url()).expect("an address");
+        let told = async {
+            let mut connection = client.get_multiplexed_async_connection().await?;
+            let mut command = redis::cmd(words[0]);
+            command.arg(&words[1..]);
+            command.query_async(&mut connection).await
+        };
+        self.runtime.block_on(told).expect("a number")
+    }
+
     /// Says something to PostgreSQL.
     pub(crate) fn say(&self, url: &str, text: &str) {
         let said = async {

@@ -1,5 +1,6 @@
 //! The servers, and the connections to them.
 
+use super::super::fitness::Watch;
 use super::super::{Inbox, InboxEvent, Link, LinkOptions, OpenError};
 use super::Shared;
 use crate::edge::draw_pause;
@@ -17,6 +18,7 @@ pub(super) struct Node {
     url: Box<str>,
     /// From when it was first reached on.
     link: OnceLock<Link>,
+    watch: OnceLock<Watch>,
     /// Whether somebody finds out with which counter it may join.
     pub(super) joining: AtomicBool,
 }
@@ -24,6 +26,16 @@ pub(super) struct Node {
 impl Node {
     pub(super) fn link(&self) -> Option<&Link> {
         self.link.get()
+    }
+
+    /// Whether it may take part in a grant: as far as is known it evicts no keys.
+    pub(super) fn may_grant(&self) -> bool {
+        self.watch.get().is_none_or(|watch| watch.may_grant().is_ok())
+    }
+
+    fn is_reached(&self, link: Link, options: &LinkOptions) {
+        let _ = self.watch.set(Watch::over(&link, options));
+        let _ = self.link.set(link);
     }
 }
 
@@ -41,7 +53,12 @@ pub(super) async fn open(
     }
     let nodes: Box<[Node]> = urls
         .iter()
-        .map(|url| Node { url: (*url).into(), link: OnceLock::new(), joining: AtomicBool::new(false) })
+        .map(|url| Node {
+            url: (*url).into(),
+            link: OnceLock::new(),
+            watch: OnceLock::new(),
+            joining: AtomicBool::new(false),
+        })
         .collect();
     let mut inboxes: Vec<Option<Inbox>> = urls.iter().map(|_| None).collect();
     let mut trouble = None;
@@ -51,7 +68,7 @@ pub(super) async fn open(
         match opened {
             Ok((link, inbox)) => {
                 check_other(&nodes, &link)?;
-                let _ = nodes[node].link.set(link);
+                nodes[node].is_reached(link, options);
                 inboxes[node] = Some(inbox);
             }
             Err(error) if error.is_verdict() => return Err(error),
@@ -97,13 +114,13 @@ pub(super) async fn keep(shared: Arc<Shared>, node: usize, inbox: Option<Inbox>,
 
 async fn reach(shared: &Shared, node: usize, options: LinkOptions) -> Inbox {
     let channel = super::waiting::channel_of(shared.client);
-    let Node { url, link, .. } = &shared.nodes[node];
+    let this = &shared.nodes[node];
     loop {
         tokio::time::sleep(draw_pause(PAUSE)).await;
-        if let Ok((reached, inbox)) = Link::open(url, &channel, options.clone()).await
+        if let Ok((reached, inbox)) = Link::open(&this.url, &channel, options.clone()).await
             && check_other(&shared.nodes, &reached).is_ok()
         {
-            let _ = link.set(reached);
+            this.is_reached(reached, &options);
             return inbox;
         }
     }

@@ -84,6 +84,9 @@ impl Shared {
     }
 
     pub(super) async fn take_on(&self, node: usize, attempt: &Attempt) -> Result<Taken, Unclear> {
+        if !self.nodes[node].may_grant() {
+            return Ok(Taken::Answer(Answer::Refused));
+        }
         let keys = &attempt.keys;
         let hint = self.seen.load(Ordering::Relaxed);
         let make = |run: &Run| {

@@ -1,0 +1,142 @@
+//! Answers that callers share for a moment, so that many calls that ask the same cost one query.
+
+use crate::edge::draw_hasher;
+use crate::error::StoreError;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::hash::{Hash, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+/// What was answered, and when the question was asked.
+type Asked<V> = OnceCell<(Instant, Result<V, StoreError>)>;
+
+/// Keeps answers by what was asked, for as long as they may be old.
+///
+/// - Callers that ask while a query is under way wait for its answer. Its errors reach them too, and are not kept.
+/// - [`Self::forget`] after a write makes the write visible to every later question: a query that began before it is joined by no
+///   later caller.
+/// - Memory is bounded: a full table drops what is too old, or everything if nothing is. Callers then ask again.
+#[derive(Debug)]
+pub struct Shared<K, V> {
+    answers: Mutex<HashMap<K, Arc<Asked<V>>, RandomState>>,
+    lasts: Duration,
+    count_max: usize,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Shared<K, V> {
+    /// A table of at most `count_max` answers, each used for at most `lasts` from when its question was asked.
+    pub fn new(lasts: Duration, count_max: usize) -> Self {
+        Self { answers: Mutex::new(HashMap::with_hasher(draw_hasher())), lasts, count_max }
+    }
+
+    /// The answer for a key: the one that is kept, the one that is on its way, or that of `ask`.
+    ///
+    /// Cancel-safe: when the caller whose query is under way goes, the next one that waits asks.
+    pub async fn get(&self, key: &K, ask: impl Future<Output = Result<V, StoreError>>) -> Result<V, StoreError> {
+        let asked = self.asked(key);
+        let ask = async {
+            let at = Instant::now();
+            (at, ask.await)
+        };
+        asked.get_or_init(|| ask).await.1.clone()
+    }
+
+    /// Forgets the answer for a key, and the one that is on its way.
+    pub fn forget(&self, key: &K) {
+        self.answers.lock().remove(key);
+    }
+
+    /// How many answers are kept or on their way. For tests and figures.
+    pub fn count(&self) -> usize {
+        self.answers.lock().len()
+    }
+
+    fn asked(&self, key: &K) -> Arc<Asked<V>> {
+        let mut answers = self.answers.lock();
+        if let Some(asked) = answers.get(key).filter(|asked| self.is_good(asked)) {
+            return Arc::clone(asked);
+        }
+        if self.count_max <= answers.len() {
+            answers.retain(|_, asked| self.is_good(asked));
+        }
+        if self.count_max <= answers.len() {
+            answers.clear();
+        }
+        let asked = Arc::new(OnceCell::new());
+        answers.insert(key.clone(), Arc::clone(&asked));
+        asked
+    }
+
+    fn is_good(&self, asked: &Asked<V>) -> bool {
+        asked.get().is_none_or(|(at, answer)| answer.is_ok() && at.elapsed() < self.lasts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use tokio::sync::Notify;
+
+    const LASTS: Duration = Duration::from_millis(250);
+
+    fn table(count_max: usize) -> Shared<u32, u32> {
+        Shared::new(LASTS, count_max)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_used_until_it_is_too_old_or_forgotten() {
+        let (shared, asked) = (table(9), AtomicU32::new(0));
+        let ask =
+            async || shared.get(&1, async { Ok(asked.fetch_add(1, Ordering::Relaxed)) }).await.expect("an answer");
+        assert_eq!((ask().await, ask().await), (0, 0));
+        tokio::time::advance(LASTS).await;
+        assert_eq!((ask().await, ask().await), (1, 1));
+        shared.forget(&1);
+        assert_eq!(ask().await, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_share_a_query_that_is_under_way_and_not_one_from_before_a_write() {
+        let (shared, gate, asked) = (table(9), Notify::new(), AtomicU32::new(0));
+        let ask = async || {
+            shared
+                .get(&1, async {
+                    let number = asked.fetch_add(1, Ordering::Relaxed);
+                    gate.notified().await;
+                    Ok(number)
+                })
+                .await
+        };
+        let after_a_write = async {
+            tokio::task::yield_now().await;
+            shared.forget(&1);
+            gate.notify_one();
+            gate.notify_one();
+            let later = ask();
+            let more = async { gate.notify_one() };
+            tokio::join!(later, more).0
+        };
+        let (first, second, later) = tokio::join!(ask(), ask(), after_a_write);
+        assert_eq!((first.unwrap(), second.unwrap(), later.unwrap()), (0, 0, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_is_not_kept() {
+        let shared = table(9);
+        assert!(shared.get(&1, async { Err(StoreError::Unknown) }).await.is_err());
+        assert_eq!(shared.get(&1, async { Ok(7) }).await.expect("an answer"), 7);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_without_end_fill_no_memory() {
+        let shared = table(100);
+        for key in 0..10_000 {
+            shared.get(&key, async { Ok(key) }).await.expect("an answer");
+            assert!(shared.count() <= 100);
+        }
+    }
+}
