@@ -6,18 +6,22 @@
 //! - A server is ended, by its id, when its value is dropped, and its directory is removed then.
 //! - [`Server::kill`] and [`Server::restart`] keep files and port: what a [`Durability::Durable`] server has acknowledged
 //!   is there again, what a [`Durability::Quick`] one has acknowledged mostly. [`Server::restart_empty`] keeps the port alone.
+//! - [`Server::keep_copy`] keeps the files of a server as they are; [`Server::restore`] starts it on them again, as after a
+//!   fail-over to a copy that was behind, or a restored backup.
 //!
 //! # Not promised
 //! - An end of the server if this process is killed: nobody is left then who could end it.
 //! - Any secrecy: everybody on this machine may connect, without a password.
 
 mod cluster;
+mod copies;
 mod install;
 mod launch;
 mod redis_node;
 mod sentinels;
 
 pub use cluster::{Cluster, SLOTS};
+pub use copies::Copy;
 pub use sentinels::{PRIMARY_NAME, Sentinels};
 
 use install::{Installation, Part};
@@ -130,6 +134,8 @@ pub struct Server {
     url: String,
     data: PathBuf,
     log: PathBuf,
+    /// How many copies of its files were made.
+    copies: u32,
     // Removed after the server has ended: see `drop`.
     _directory: TempDir,
 }
@@ -161,7 +167,7 @@ impl Server {
             let log = directory.path().join("log");
             let child = spawn(&mut command, &log)?;
             let url = url(kind, port);
-            let mut server = Self { kind, child, command, url, data, log, _directory: directory };
+            let mut server = Self { kind, child, command, url, data, log, copies: 0, _directory: directory };
             if server.comes_up().await? {
                 return Ok(server);
             }

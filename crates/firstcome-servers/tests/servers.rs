@@ -136,6 +136,32 @@ async fn etcd_keeps_what_it_acknowledged_and_ends_with_its_value() {
 }
 
 #[tokio::test]
+async fn a_restored_server_has_what_its_copy_has_and_nothing_later() {
+    for kind in [Kind::Postgres, Kind::MariaDb, Kind::Redis, Kind::Etcd] {
+        if is_there(kind) {
+            in_time(async {
+                let mut server = start(kind, Durability::Durable).await;
+                let (url, before) = (server.url().to_owned(), server.keep_copy().await.expect("a copy"));
+                assert!(!runs(server.process()), "{kind}: a server still writes while its files are copied");
+                server.restart().await.expect("it starts again");
+                assert_eq!(say(&server, true).await, Some(7));
+                let after = server.keep_copy().await.expect("a copy");
+                server.restore(&before).await.expect("it starts again");
+                if matches!(kind, Kind::Redis | Kind::Etcd) {
+                    assert_eq!(say(&server, false).await, None, "{kind}: something is left");
+                } else {
+                    // It fails if the table is there.
+                    assert_eq!(say(&server, true).await, Some(7), "{kind}: something is left");
+                }
+                server.restore(&after).await.expect("a running one too");
+                assert_eq!((server.url(), say(&server, false).await), (url.as_str(), Some(7)), "{kind}");
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_server_leaves_nothing_where_it_was() {
     for kind in [Kind::Postgres, Kind::MariaDb, Kind::Redis, Kind::Etcd] {
         if is_there(kind) {

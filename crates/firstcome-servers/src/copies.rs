@@ -1,0 +1,89 @@
+//! Copies of a server's files, and the way back to them.
+
+use crate::{Kind, PAUSE, START, Server, ServerError, empty};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The files of a server as they were when [`Server::keep_copy`] was called. Removed with the server.
+#[derive(Clone, Debug)]
+pub struct Copy {
+    files: PathBuf,
+}
+
+impl Server {
+    /// Asks the server to stop, and waits until it has. What it acknowledged is in its files then; clients lose their connections.
+    /// Redis with [`crate::Durability::Quick`] keeps nothing in files, unless the options set `save` or `appendonly`.
+    pub async fn stop(&mut self) -> Result<(), ServerError> {
+        // PostgreSQL waits for its clients after SIGTERM, and ends their sessions after SIGINT.
+        let signal = if self.kind == Kind::Postgres { Signal::INT } else { Signal::TERM };
+        if self.child.try_wait()?.is_some() {
+            return Ok(());
+        }
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let id = id.ok_or_else(|| io::Error::other("a process without an id"))?;
+        kill_process(id, signal).map_err(io::Error::from)?;
+        let ended = async {
+            while self.child.try_wait()?.is_none() {
+                tokio::time::sleep(PAUSE).await;
+            }
+            Ok(())
+        };
+        let ended = tokio::time::timeout(START, ended).await;
+        ended.unwrap_or_else(|_| Err(ServerError::Start { kind: self.kind, says: "it does not stop".to_owned() }))
+    }
+
+    /// Stops the server and copies its files. The server stays stopped: [`Server::restart`] starts it again.
+    pub async fn keep_copy(&mut self) -> Result<Copy, ServerError> {
+        self.stop().await?;
+        let files = self.data.with_extension(format!("copy{}", self.copies));
+        self.copies += 1;
+        std::fs::create_dir(&files)?;
+        copy(&self.data, &files)?;
+        Ok(Copy { files })
+    }
+
+    /// Kills the server if it still runs, puts a copy in the place of its files, and starts it at the same port. Returns when it
+    /// answers. The copy is kept.
+    ///
+    /// An error may leave the server ended, with its files or without.
+    pub async fn restore(&mut self, kept: &Copy) -> Result<(), ServerError> {
+        self.stop_at_once().await?;
+        empty(&self.data).await?;
+        copy(&kept.files, &self.data)?;
+        self.restart().await
+    }
+
+    /// Ends the server without a last word to its files. PostgreSQL takes its other processes along.
+    async fn stop_at_once(&mut self) -> Result<(), ServerError> {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(id) = id.filter(|_| self.kind == Kind::Postgres)
+            && self.child.try_wait()?.is_none()
+        {
+            kill_process(id, Signal::QUIT).map_err(io::Error::from)?;
+            let ended = async {
+                while self.child.try_wait()?.is_none() {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                io::Result::Ok(())
+            };
+            if let Ok(ended) = tokio::time::timeout(START, ended).await {
+                return Ok(ended?);
+            }
+        }
+        self.kill();
+        Ok(())
+    }
+}
+
+/// Copies all files of a directory, with their owners and rights, into one that is there and empty; and the rights of the directory.
+fn copy(from: &Path, into: &Path) -> Result<(), ServerError> {
+    let mut command = Command::new("cp");
+    command.arg("-a").arg(from.join(".")).arg(into).stdin(Stdio::null());
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()).into())
+}
