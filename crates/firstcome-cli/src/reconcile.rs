@@ -5,7 +5,7 @@ use crate::{Failure, Outcome, fleet};
 use anyhow::anyhow;
 use clap::Args;
 use comfy_table::{Cell, Color};
-use firstcome::fleet::{Finding, FleetOptions, Object, Reconciled, Repair, reconcile, repair};
+use firstcome::fleet::{Finding, FleetOptions, Object, Reconciled, Repair, accept_loss, reconcile, repair};
 use firstcome::sql::{Address, Tables};
 use serde_json::json;
 use std::path::PathBuf;
@@ -21,7 +21,11 @@ pub(crate) struct ReconcileArgs {
     /// Repair what is safe, as a node would: drain, make anew from the database, bring in, forget
     #[arg(long)]
     fix: bool,
-    /// File with the secret of the deployment, for --fix [default: FIRSTCOME_SECRET]
+    /// Go on without what a database has lost that went back (a restored backup, a copy that was behind): begins a new generation of
+    /// each coupon and room that stands still for it, and prints what is given up
+    #[arg(long, conflicts_with = "fix")]
+    accept_loss: bool,
+    /// File with the secret of the deployment, for --fix and --accept-loss [default: FIRSTCOME_SECRET]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
     /// Print JSON also on a terminal
@@ -33,13 +37,18 @@ pub(crate) struct ReconcileArgs {
 pub(crate) fn run(args: &ReconcileArgs) -> Outcome {
     let ReconcileArgs { redis, sql, .. } = args;
     Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
-    let secret = if args.fix { Some(fleet::secret(args.secret_file.as_deref(), None)?) } else { None };
+    let secret =
+        if args.fix || args.accept_loss { Some(fleet::secret(args.secret_file.as_deref(), None)?) } else { None };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let reconciled = match secret {
         Some(secret) => {
             let mut options = FleetOptions::default();
             options.database.tables = Tables::Require;
-            runtime.block_on(repair(redis, sql, secret, options))
+            if args.accept_loss {
+                runtime.block_on(accept_loss(redis, sql, secret, options))
+            } else {
+                runtime.block_on(repair(redis, sql, secret, options))
+            }
         }
         None => runtime.block_on(reconcile(redis, sql)),
     };

@@ -13,6 +13,7 @@
 
 mod book;
 mod standing;
+pub mod stream;
 #[cfg(test)]
 mod tests;
 

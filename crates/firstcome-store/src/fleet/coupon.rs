@@ -78,6 +78,8 @@ impl<D: Held> Attempt<'_, D> {
                 Err(StoreError::Unknown) => self.is_handed_over = true,
                 // Nothing was done by this question; but perhaps by one before it.
                 Err(error) if !self.is_handed_over => return Err(error),
+                // Its ticket waits, and no node writes it until an operator has decided.
+                Err(_) if self.cell.is_stopped() => return Err(StoreError::Unknown),
                 Err(_) => {}
             }
             if self.until <= Instant::now() + self.pause {
@@ -266,6 +268,7 @@ impl<D: Held> Node<D> {
         let entrants: Vec<&Entrant> = batch.iter().map(|asking| &asking.entrant).collect();
         let mut is_begun = false;
         for _ in 0..MENDS_MAX {
+            self.stopped(cell).map_err(|error| if is_begun { StoreError::Unknown } else { error })?;
             if cell.trusted.load(Ordering::Relaxed) != self.doubts() {
                 self.mend(cell).await.map_err(|error| if is_begun { StoreError::Unknown } else { error })?;
             }
@@ -302,6 +305,9 @@ impl<D: Held> Node<D> {
     }
 
     async fn put(&self, name: &CouponName, settings: &CouponSettings) -> Answer<Put> {
+        if let Some(cell) = self.kept(name) {
+            self.stopped(&cell)?;
+        }
         match self.truth.put_coupon(name, settings).await? {
             Ok((put, row)) => self.enforce(row).await.map(|()| Ok(put)),
             Err(rejection) => Ok(Err(rejection.into())),
@@ -309,6 +315,9 @@ impl<D: Held> Node<D> {
     }
 
     async fn delete(&self, name: &CouponName) -> Answer<()> {
+        if let Some(cell) = self.kept(name) {
+            self.stopped(&cell)?;
+        }
         match self.truth.delete_coupon(name).await? {
             Some(row) => self.enforce(row).await.map(Ok),
             None => Ok(Err(Rejection::UnknownCoupon.into())),
@@ -367,6 +376,9 @@ impl<D: Held> Node<D> {
                 return Err(waits());
             }
         }
+        if seen.claim.is_none() {
+            self.is_missing(&cell, seen.row.generation, user).await?;
+        }
         Ok(Ok(seen.claim.map(|claim| record(&cell, claim))))
     }
 
@@ -385,7 +397,12 @@ impl<D: Held> Node<D> {
         let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
         let RedeemRequest { code, user, request } = redeem;
         let redeem = Redeem { serial: cell.voucher_key.serial(&code), user, request };
+        // A code that is ours was issued: if SQL has no row of it, SQL may lack it.
+        self.stopped(&cell)?;
         let used = self.truth.redeem(cell.keys.coupon, &redeem).await?;
+        if matches!(used, Err(Rejection::UnknownCode)) && redeem.serial.is_some() {
+            self.judged(&cell).await?;
+        }
         let record = |Used { user, issued, redeemed }| ClaimRecord {
             user,
             claimed: cell.claimed(issued),

@@ -22,6 +22,7 @@ mod sql_faults;
 mod told;
 mod topologies;
 mod transfer;
+mod went_back;
 mod world;
 
 use std::future::Future;
