@@ -79,7 +79,7 @@ async fn stops_all(sql: Kind) {
         assert!(again.as_ref().is_err_and(is_back), "{again:?}");
         let of_ann = node.claim_of(&coupon(COUPON), "ann").await;
         assert!(of_ann.as_ref().is_err_and(is_back), "{of_ann:?}");
-        let redeem = RedeemRequest { code: ann.code.clone(), user: None, request: None };
+        let redeem = RedeemRequest { code: ann.code.as_str().to_owned(), user: None, request: None };
         let redeemed = node.redeem(&coupon(COUPON), redeem).await;
         assert!(redeemed.as_ref().is_err_and(is_back), "{redeemed:?}");
         // What is there is told.
