@@ -7,7 +7,7 @@ use crate::{Failure, Outcome, fleet};
 use anyhow::anyhow;
 use clap::Args;
 use comfy_table::{Cell, Color};
-use firstcome::fleet::{Finding, FleetOptions, Object, Reconciled, Repair, reconcile, repair};
+use firstcome::fleet::{Finding, FleetOptions, Object, Reconciled, Repair, accept_loss, reconcile, repair};
 use firstcome::sql::{Address, Tables};
 use serde_json::json;
 use std::path::PathBuf;
@@ -29,11 +29,12 @@ pub(crate) struct ReconcileArgs {
     /// Repair what is safe, as a node would: drain, make anew from the database, bring in, forget
     #[arg(long)]
     fix: bool,
-    /// Without --redis: go on without what members and listings have lost to a database that went back (a restored backup, a copy
-    /// that was behind). The nodes that stand still for it, as their /readyz and logs say, see this and go on
-    #[arg(long, conflicts_with_all = ["fix", "redis"])]
+    /// Go on without what a database has lost that went back (a restored backup, a copy that was behind): begins a new generation of
+    /// each coupon that stands still for it, and prints what is given up; and one of members and listings, whose losses the nodes'
+    /// logs name. Without --redis of members and listings alone
+    #[arg(long, conflicts_with = "fix")]
     accept_loss: bool,
-    /// File with the secret of the deployment, for --fix [default: FIRSTCOME_SECRET]
+    /// File with the secret of the deployment, for --fix and --accept-loss [default: FIRSTCOME_SECRET]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
     /// Print JSON also on a terminal
@@ -45,23 +46,30 @@ pub(crate) struct ReconcileArgs {
 pub(crate) fn run(args: &ReconcileArgs) -> Outcome {
     let ReconcileArgs { redis, sql, .. } = args;
     Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
-    let Some(redis) = redis else { return market::accept(sql, args.json) };
-    let secret = if args.fix { Some(fleet::secret(args.secret_file.as_deref(), None)?) } else { None };
+    let Some(redis) = redis else { return market::run(sql, args.json) };
+    let secret =
+        if args.fix || args.accept_loss { Some(fleet::secret(args.secret_file.as_deref(), None)?) } else { None };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let reconciled = match secret {
         Some(secret) => {
             let mut options = FleetOptions::default();
             options.database.tables = Tables::Require;
-            runtime.block_on(repair(redis, sql, secret, options))
+            if args.accept_loss {
+                runtime.block_on(accept_loss(redis, sql, secret, options))
+            } else {
+                runtime.block_on(repair(redis, sql, secret, options))
+            }
         }
         None => runtime.block_on(reconcile(redis, sql)),
     };
     let reconciled = reconciled.map_err(fleet::failure)?;
+    // In the same database; whether anything of them is gone the nodes know alone.
+    let market = if args.accept_loss { Some(market::accept(sql)?) } else { None };
     let left = reconciled.findings.iter().filter(|finding| finding.needs_repair()).count();
     if wants_table(args.json) {
-        print_table(&reconciled)?;
+        print_table(&reconciled, market)?;
     } else {
-        print_json(&reconciled, left)?;
+        print_json(&reconciled, left, market)?;
     }
     if left == 0 { Ok(()) } else { Err(Failure::Refused(anyhow!("{left} findings need a repair"))) }
 }
@@ -84,7 +92,7 @@ const fn repaired(finding: &Finding) -> (&'static str, Option<&str>) {
     }
 }
 
-fn print_json(reconciled: &Reconciled, left: usize) -> Outcome {
+fn print_json(reconciled: &Reconciled, left: usize, market: Option<i64>) -> Outcome {
     let entry = |finding: &Finding| {
         let (kind, name) = kind_and_name(&finding.object);
         let (repair, what) = repaired(finding);
@@ -94,12 +102,15 @@ fn print_json(reconciled: &Reconciled, left: usize) -> Outcome {
         })
     };
     let findings: Vec<_> = reconciled.findings.iter().map(entry).collect();
-    let report = json!({"needs_repair": left, "findings": findings, "not_looked": reconciled.not_looked});
+    let mut report = json!({"needs_repair": left, "findings": findings, "not_looked": reconciled.not_looked});
+    if let Some(generation) = market {
+        report["market_generation"] = generation.into();
+    }
     write_out(format!("{report:#}\n").as_bytes())?;
     Ok(())
 }
 
-fn print_table(reconciled: &Reconciled) -> Outcome {
+fn print_table(reconciled: &Reconciled, market: Option<i64>) -> Outcome {
     let mut table = table(&["Of", "Name", "State", ">Count", "What", "Repair"]);
     for finding in &reconciled.findings {
         let (kind, name) = kind_and_name(&finding.object);
@@ -115,6 +126,9 @@ fn print_table(reconciled: &Reconciled) -> Outcome {
         table.add_row([Cell::new(kind), Cell::new(name), state, count, Cell::new(&finding.says), Cell::new(repair)]);
     }
     let mut text = format!("{table}\n");
+    if let Some(generation) = market {
+        text.push_str(&format!("\n{}", market::says(generation)));
+    }
     for what in &reconciled.not_looked {
         text.push_str(&format!("\nnot looked at: {what}\n"));
     }

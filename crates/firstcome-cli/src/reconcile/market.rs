@@ -7,21 +7,28 @@ use crate::{Failure, Outcome};
 use firstcome::sql::{DatabaseOptions, SqlError, Tables, accept_market_loss};
 use serde_json::json;
 
-/// Begins a new generation, which the nodes see, and prints it.
-pub(super) fn accept(sql: &str, as_json: bool) -> Outcome {
+/// Accepts the loss, and prints the generation that begins.
+pub(super) fn run(sql: &str, as_json: bool) -> Outcome {
+    let generation = accept(sql)?;
+    let text =
+        if wants_table(as_json) { says(generation) } else { format!("{:#}\n", json!({"generation": generation})) };
+    write_out(text.as_bytes())?;
+    Ok(())
+}
+
+/// What a person is told of the generation that begins.
+pub(super) fn says(generation: i64) -> String {
+    format!("Members and listings go on with what the database has, as generation {generation}.\n")
+}
+
+/// Begins a new generation, which the nodes see.
+pub(super) fn accept(sql: &str) -> Result<i64, Failure> {
     let mut options = DatabaseOptions::default();
     options.tables = Tables::Require;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let accepted = runtime.block_on(accept_market_loss(sql, options));
-    let generation = accepted.map_err(|error| match error {
+    accepted.map_err(|error| match error {
         SqlError::Broken { .. } => Failure::Refused(error.into()),
         error => Failure::Unreachable(error.into()),
-    })?;
-    let text = if wants_table(as_json) {
-        format!("Members and listings go on with what the database has, as generation {generation}.\n")
-    } else {
-        format!("{:#}\n", json!({"generation": generation}))
-    };
-    write_out(text.as_bytes())?;
-    Ok(())
+    })
 }

@@ -10,6 +10,7 @@ use super::turn::Turn;
 use crate::edge::draw_hasher;
 use crate::error::StoreError;
 use crate::port::Claimed;
+use firstcome_core::coupon::stream::Known;
 use firstcome_core::coupon::{Acknowledge, Issued};
 use firstcome_core::id::RequestId;
 use firstcome_core::time::Timestamp;
@@ -67,8 +68,17 @@ pub(super) struct Cell {
     placed: Mutex<Option<(i64, u64)>>,
     /// Held while the gate is looked at or made anew.
     pub(super) mending: tokio::sync::Mutex<()>,
+    /// See [`Cell::is_stopped`].
+    stopped: AtomicBool,
     /// What the connection was when the gate was last seen to be whole.
     pub(super) trusted: AtomicU64,
+}
+
+/// Whether a coupon stands still in this node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stop {
+    Stopped,
+    GoesOn,
 }
 
 /// Takes a tag out of the waiting when whoever waits has gone.
@@ -116,6 +126,7 @@ impl Cell {
             turn: Mutex::default(),
             placed: Mutex::default(),
             mending: tokio::sync::Mutex::default(),
+            stopped: AtomicBool::new(false),
             trusted: AtomicU64::new(u64::MAX),
         }
     }
@@ -148,17 +159,28 @@ impl Cell {
         (row.generation, row.position)
     }
 
-    /// Keeps what was seen in SQL, if that is newer than what is known.
+    /// Keeps what was seen in SQL, if that is newer than what is known and lacks nothing of it. What lacks something is kept nowhere:
+    /// [`super::back`] looks into it.
     pub(super) fn learn(&self, seen: &CouponRow) {
         let mut row = self.row.write();
-        if seen.is_since(&row) {
+        if seen.is_since(&row) && !seen.at().lacks(&row.at().at) {
             row.clone_from(seen);
         }
     }
 
-    /// Takes what was read under the lock of the coupon, whatever was known: SQL is the truth, also where it has gone back.
-    pub(super) fn adopt(&self, seen: &CouponRow) {
-        self.row.write().clone_from(seen);
+    /// What this node knows to be in SQL.
+    pub(super) fn known(&self) -> Known {
+        self.row.read().at().at
+    }
+
+    /// Whether SQL lacks what it acknowledged, as far as this node has seen: then nothing is issued.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// Stops the coupon in this node, or lets it go on. Returns whether it was stopped before.
+    pub(super) fn stop(&self, is_stopped: Stop) -> bool {
+        self.stopped.swap(is_stopped == Stop::Stopped, Ordering::SeqCst)
     }
 
     /// Registers somebody who will wait for a verdict.

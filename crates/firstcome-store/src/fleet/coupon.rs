@@ -81,6 +81,8 @@ impl<D: Held> Attempt<'_, D> {
                 Err(StoreError::Unknown) => self.is_handed_over = true,
                 // Nothing was done by this question; but perhaps by one before it.
                 Err(error) if !self.is_handed_over => return Err(error),
+                // Its ticket waits, and no node writes it until an operator has decided.
+                Err(_) if self.cell.is_stopped() => return Err(StoreError::Unknown),
                 Err(_) => {}
             }
             if self.until <= Instant::now() + self.pause {
@@ -272,6 +274,7 @@ impl<D: Held> Node<D> {
         let entrants: Vec<&Entrant> = batch.iter().map(|asking| &asking.entrant).collect();
         let mut is_begun = false;
         for _ in 0..MENDS_MAX {
+            self.stopped(cell).map_err(|error| if is_begun { StoreError::Unknown } else { error })?;
             if cell.trusted.load(Ordering::Relaxed) != self.doubts() {
                 self.mend(cell).await.map_err(|error| if is_begun { StoreError::Unknown } else { error })?;
             }
@@ -307,6 +310,9 @@ impl<D: Held> Node<D> {
     }
 
     async fn put(&self, name: &CouponName, settings: &CouponSettings) -> Answer<Put> {
+        if let Some(cell) = self.kept(name) {
+            self.stopped(&cell)?;
+        }
         match self.truth.put_coupon(name, settings).await? {
             Ok((put, row)) => self.enforce(row).await.map(|()| Ok(put)),
             Err(rejection) => Ok(Err(rejection.into())),
@@ -314,6 +320,9 @@ impl<D: Held> Node<D> {
     }
 
     async fn delete(&self, name: &CouponName) -> Answer<()> {
+        if let Some(cell) = self.kept(name) {
+            self.stopped(&cell)?;
+        }
         match self.truth.delete_coupon(name).await? {
             Some(row) => self.enforce(row).await.map(Ok),
             None => Ok(Err(Rejection::UnknownCoupon.into())),
@@ -375,6 +384,9 @@ impl<D: Held> Node<D> {
                 return Err(waits());
             }
         }
+        if seen.claim.is_none() {
+            self.is_missing(&cell, seen.row.generation, user).await?;
+        }
         Ok(Ok(seen.claim.map(|claim| record(&cell, claim))))
     }
 
@@ -394,7 +406,12 @@ impl<D: Held> Node<D> {
         let RedeemRequest { code, user, request } = redeem;
         let shown = ShownCode::parse(&code);
         let redeem = Redeem { serial: shown.map(|shown| shown.serial()), user, request };
+        // A code that is ours was issued: if SQL has no row of it, SQL may lack it.
+        self.stopped(&cell)?;
         let used = self.truth.redeem(cell.keys.coupon, &redeem, shown).await?;
+        if matches!(used, Err(Rejection::UnknownCode)) && redeem.serial.is_some() {
+            self.judged(&cell).await?;
+        }
         let record = |Used { user, issued, redeemed }| {
             let claimed = cell.claimed(issued, &user);
             ClaimRecord { user, claimed, attributes: None, redeemed: Some(redeemed) }

@@ -146,6 +146,10 @@ impl<D: Held> Node<D> {
 
     /// Reports what was written, and writes what is next. Three round trips, in which up to some thousand claims are written.
     async fn round(&self, cell: &Arc<Cell>, outgoing: &mut Outgoing) -> Result<Round, StoreError> {
+        // The gate stays as it is, and SQL gets nothing, while SQL lacks something.
+        if cell.is_stopped() {
+            return Ok(Round::Over);
+        }
         let (row, settled) = self.report(cell, outgoing, cell.may_write()).await?;
         match settled {
             Asked::Told(Settled::Done | Settled::Other) => return Ok(Round::Over),
@@ -198,15 +202,15 @@ impl<D: Held> Node<D> {
             if is_anchored && !entries.is_empty() {
                 match self.truth.write(row, &Batch { entries }).await? {
                     Written::Done(fresh) => *outgoing = self.tell(cell, *fresh),
-                    Written::Moved(row) => cell.adopt(&row),
+                    Written::Moved(now) => self.take_in(cell, &row.at().at, &now).await?,
                 }
                 return Ok(Stream::Follows);
             }
         }
         let now = self.truth.coupon_again(row.id).await?;
-        // Another node has written meanwhile; or SQL has lost what it had, and then no stream follows it.
+        // Another node has written meanwhile; or nobody has, and the gate has forgotten something.
         let is_further = row.position < now.position;
-        cell.adopt(&now);
+        self.take_in(cell, &row.at().at, &now).await?;
         Ok(if is_further { Stream::Follows } else { Stream::Broken })
     }
 

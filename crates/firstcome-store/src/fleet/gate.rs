@@ -132,6 +132,8 @@ pub(super) struct Probe {
     pub(super) generation: Option<i64>,
     pub(super) ticket: Option<u64>,
     pub(super) version: Option<i64>,
+    /// What it was told to be in SQL.
+    pub(super) position: Option<u64>,
     /// The entry with SQL's position.
     pub(super) anchor: Option<Entry>,
     /// Whether more follows it.
@@ -270,7 +272,8 @@ impl Gate {
         let mut run = PROBE.with_keys(2);
         let run = run.add(keys.key("gate")).add(keys.of("outbox", generation)).add(position);
         let parts = parts_of(self.link.invoke(run).await?).ok_or_else(unreadable)?;
-        let [generation, ticket, version, anchor, next] = <[Value; 5]>::try_from(parts).map_err(|_| unreadable())?;
+        let [generation, ticket, version, heard, anchor, next] =
+            <[Value; 6]>::try_from(parts).map_err(|_| unreadable())?;
         let first = |value| match value {
             Value::Array(entries) => entries.into_iter().next().and_then(Entry::read),
             _ => None,
@@ -281,6 +284,7 @@ impl Gate {
             generation: number(generation),
             ticket: number(ticket).and_then(|ticket| u64::try_from(ticket).ok()),
             version: number(version),
+            position: number(heard).and_then(|heard| u64::try_from(heard).ok()),
             anchor: first(anchor),
             is_strange: follows && next.is_none(),
             next,

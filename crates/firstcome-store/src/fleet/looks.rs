@@ -56,10 +56,11 @@ async fn serve<D: Held>(node: Arc<Node<D>>, cell: Arc<Cell>) {
         }
         let users = batch.iter().filter_map(|looking| looking.user.as_deref()).collect();
         let keys = batch.iter().filter_map(|looking| Some(looking.request?.key)).collect();
+        let before = cell.known();
         let known = node.truth.known(cell.keys.coupon, &users, &keys).await;
         match known {
             Ok(known) => {
-                cell.learn(&known.row);
+                let is_back = node.take_in(&cell, &before, &known.row).await.and_then(|()| node.stopped(&cell));
                 for Looking { user, request, tell } in batch {
                     let seen = Seen {
                         row: known.row.clone(),
@@ -67,8 +68,11 @@ async fn serve<D: Held>(node: Arc<Node<D>>, cell: Arc<Cell>) {
                         request: request.and_then(|request| known.requests.get(&request.key).cloned()),
                         now: known.now,
                     };
+                    // What is there may be told. What is not there says nothing while SQL lacks something.
+                    let is_there = seen.claim.is_some() || seen.request.is_some();
+                    let seen = if is_there { Ok(seen) } else { is_back.clone().map(|()| seen) };
                     // Whoever has gone does not hear it.
-                    let _ = tell.send(Ok(seen));
+                    let _ = tell.send(seen);
                 }
             }
             Err(error) => {

@@ -4,8 +4,11 @@
 //! many tickets as SQL has written, and still has the very entry that SQL has written last: then SQL holds a prefix of its stream. Anything else (a flush, an
 //! empty restart, an old snapshot, a replica that was behind, keys that were evicted) is the same case: the next generation
 //! begins in SQL, which ends all writing from the old stream, and one node brings in who has a claim, and opens.
+//!
+//! The other way round it is another matter: where SQL is behind what it acknowledged, nothing is made anew ([`super::back`]).
 
 use super::Node;
+use super::back::Judged;
 use super::cell::Cell;
 use super::gate::{FILL_PAIRS_MAX, Probe};
 use super::truth::{CouponRow, Held};
@@ -20,23 +23,6 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Users that are read at once.
 const USERS_MAX: usize = 5 * FILL_PAIRS_MAX;
 
-/// Whether SQL holds a prefix of the stream of this gate.
-fn is_whole(probe: &Probe, row: &CouponRow) -> bool {
-    let Some(ticket) = probe.ticket.filter(|_| probe.generation == Some(row.generation)) else { return false };
-    if probe.version.is_none_or(|version| row.version < version) {
-        return false;
-    }
-    let has_anchor = probe.anchor.as_ref().is_some_and(|anchor| anchor.anchor == row.anchor);
-    let follows = match &probe.next {
-        // An entry after the last ticket stands in the way of the next one.
-        Some(next) => {
-            next.last <= ticket && next.claims.as_ref().map_or(true, |claims| claims.first == row.position + 1)
-        }
-        None => ticket == row.position && !probe.is_strange,
-    };
-    has_anchor && follows
-}
-
 impl<D: Held> Node<D> {
     /// Returns when the gate of a coupon is whole, and judges by the settings of SQL or later ones.
     ///
@@ -46,10 +32,8 @@ impl<D: Held> Node<D> {
         let _one_at_a_time = cell.mending.lock().await;
         let until = Instant::now() + self.options.patience;
         loop {
-            let row = self.truth.coupon_again(cell.keys.coupon).await?;
-            cell.learn(&row);
-            let probe = self.gate.probe(cell.keys, row.generation, row.position).await?;
-            if is_whole(&probe, &row) {
+            let Judged { row, probe, is_whole } = self.judged(cell).await?;
+            if is_whole {
                 if probe.version.is_some_and(|version| row.version <= version)
                     || self.gate.adjust(cell.keys, &row).await?
                 {
@@ -73,9 +57,10 @@ impl<D: Held> Node<D> {
             return Ok(false);
         }
         // Whoever had the lease before may just have opened it.
-        if is_whole(&self.gate.probe(cell.keys, row.generation, row.position).await?, row) {
+        let again = self.judged(cell).await;
+        if !matches!(&again, Ok(again) if !again.is_whole && again.row == *row) {
             self.gate.unseize(cell.keys).await?;
-            return Ok(false);
+            return again.map(|_| false);
         }
         self.begin_anew(cell, row, probe).await
     }
@@ -84,7 +69,7 @@ impl<D: Held> Node<D> {
     async fn begin_anew(&self, cell: &Arc<Cell>, row: &CouponRow, probe: &Probe) -> Result<bool, StoreError> {
         let before = row.generation;
         // Another node may have had the lease before, and be slow: whatever it brings in is of a generation that is over.
-        let Some((row, now)) = self.truth.next_generation(row.id, before).await? else { return Ok(false) };
+        let Some((row, now)) = self.truth.next_generation(row).await? else { return Ok(false) };
         // Nothing of the old gate counts any more, and nobody is to be let in there. What an attempt before this one has left
         // goes too, and what another history of this database had under the new number.
         let mut over = vec![before, row.generation];
@@ -132,8 +117,7 @@ impl<D: Held> Node<D> {
         let _one_at_a_time = cell.mending.lock().await;
         let until = Instant::now() + self.options.patience;
         loop {
-            let row = self.truth.coupon_again(cell.keys.coupon).await?;
-            let probe = self.gate.probe(cell.keys, row.generation, row.position).await?;
+            let Judged { row, probe, .. } = self.judged(cell).await?;
             if self.gate.seize(cell.keys).await? && self.begin_anew(cell, &row, &probe).await? {
                 return Ok(());
             }
@@ -148,8 +132,11 @@ impl<D: Held> Node<D> {
         loop {
             if self.gate.seize(cell.keys).await? {
                 // Nobody begins another generation without the lease.
-                let row = self.truth.coupon_again(cell.keys.coupon).await?;
-                let probe = self.gate.probe(cell.keys, row.generation, row.position).await?;
+                let judged = self.judged(cell).await;
+                if judged.is_err() {
+                    self.gate.unseize(cell.keys).await?;
+                }
+                let Judged { row, probe, .. } = judged?;
                 let is_open = probe.generation == Some(row.generation);
                 let is_filled = is_open && self.fill(cell, &row).await?;
                 self.gate.unseize(cell.keys).await?;

@@ -17,11 +17,14 @@
 //!   position and anchor say. Two nodes that drain at once cannot both write.
 //! - A gate that is behind SQL, of another generation or without its anchor is not asked: it is made anew from SQL, under a
 //!   lease, as the next generation. What the old one had let in and SQL does not hold was never told to anybody.
+//! - A node that sees SQL behind what it knew to be acknowledged, or behind what the gate was told, issues nothing more of that
+//!   coupon ([`back`]): the gate stays as it is, and `firstcome reconcile --accept-loss` alone goes on without what is gone.
 //!
 //! # Not promised
 //! - That nobody is told `outcome_unknown` when Redis is lost with claims under way: the same request again tells.
 
 mod archive;
+mod back;
 mod cell;
 mod coupon;
 mod deployment;
@@ -47,7 +50,7 @@ pub use archive::{FleetArchive, FleetImporter, TransferError};
 pub use deployment::{DeadLetter, migrate};
 pub use examine::{Deployment, Examined, examine};
 pub use options::{FleetError, FleetOptions};
-pub use reconcile::{Finding, Object, Reconciled, Repair, reconcile, repair};
+pub use reconcile::{Finding, Object, Reconciled, Repair, accept_loss, reconcile, repair};
 pub use room::RoomFigures;
 pub use survey::State;
 pub use verify::{Verified, verify};
@@ -224,12 +227,14 @@ impl Fleet {
                     let (node, ears) = open_node(redis, address, secret, options, time).await?;
                     tokio::spawn(sweep::sweep(Arc::downgrade(&node)));
                     tokio::spawn(room::voided::look(Arc::downgrade(&node)));
+                    tokio::spawn(back::watch(Arc::downgrade(&node)));
                     (Kind::Postgres(node), ears)
                 }
                 address @ Address::MySql(_) => {
                     let (node, ears) = open_node(redis, address, secret, options, time).await?;
                     tokio::spawn(sweep::sweep(Arc::downgrade(&node)));
                     tokio::spawn(room::voided::look(Arc::downgrade(&node)));
+                    tokio::spawn(back::watch(Arc::downgrade(&node)));
                     (Kind::MySql(node), ears)
                 }
             };

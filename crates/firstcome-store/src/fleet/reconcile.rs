@@ -8,6 +8,9 @@
 //! - Where a coupon tells claims before the database has them, what waits in a stream that cannot be written may have been
 //!   told: that is left, and named. Nor is such a gate made anew for a wrong count or other settings.
 //!
+//! - A database that lacks what it acknowledged is left as it is. Only [`accept_loss`] goes on without what is gone, by a generation
+//!   above all that the gate knows.
+//!
 //! Beside nodes at work nothing is broken: at most something is done that a node has just done.
 
 mod repair;
@@ -105,7 +108,7 @@ pub struct Reconciled {
 /// [`SqlError::Broken`]: no address, no tables of a deployment, or tables of another version.
 /// [`FleetError::OtherDeployment`]: the keys on that Redis belong to another database.
 pub async fn reconcile(redis: &str, sql: &str) -> Result<Reconciled, FleetError> {
-    look(redis, sql, None).await
+    look(redis, sql, Work::Look).await
 }
 
 /// The same, and repairs what is safe, as a node of the deployment. Fails as [`super::Fleet::open`] does if there is something to
@@ -116,18 +119,46 @@ pub async fn repair(
     secret: DeploymentSecret,
     options: FleetOptions,
 ) -> Result<Reconciled, FleetError> {
-    look(redis, sql, Some((secret, options))).await
+    look(redis, sql, Work::Repair(secret, options)).await
 }
 
-type With = Option<(DeploymentSecret, FleetOptions)>;
+/// Goes on without what a database that went back has lost: begins a new generation of each coupon and room of which the findings
+/// say so ([`State::WentBack`]). Repairs nothing else. Fails as [`repair`] does.
+pub async fn accept_loss(
+    redis: &str,
+    sql: &str,
+    secret: DeploymentSecret,
+    options: FleetOptions,
+) -> Result<Reconciled, FleetError> {
+    look(redis, sql, Work::AcceptLoss(secret, options)).await
+}
 
-async fn look(redis: &str, sql: &str, with: With) -> Result<Reconciled, FleetError> {
+/// What is done beside looking.
+enum Work {
+    Look,
+    Repair(DeploymentSecret, FleetOptions),
+    AcceptLoss(DeploymentSecret, FleetOptions),
+}
+
+/// What is done with a finding.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// What is safe is repaired.
+    Repair,
+    /// What went back goes on without what is gone; nothing else is touched.
+    AcceptLoss,
+}
+
+/// What an operator may do about a database that went back.
+const WENT_BACK: &str = "bring the newer data back, or go on without what is gone: `firstcome reconcile --accept-loss`";
+
+async fn look(redis: &str, sql: &str, work: Work) -> Result<Reconciled, FleetError> {
     let (times, address) = (SqlOptions::default(), Address::parse(sql)?);
     match &address {
         Address::Postgres(options) => {
-            of::<Postgres>(connect(options, &times).await?, redis, address.clone(), with).await
+            of::<Postgres>(connect(options, &times).await?, redis, address.clone(), work).await
         }
-        Address::MySql(options) => of::<MySql>(connect(options, &times).await?, redis, address.clone(), with).await,
+        Address::MySql(options) => of::<MySql>(connect(options, &times).await?, redis, address.clone(), work).await,
     }
 }
 
@@ -135,19 +166,25 @@ async fn of<D: Held + Snapshot>(
     connection: D::Connection,
     redis: &str,
     address: Address,
-    with: With,
+    work: Work,
 ) -> Result<Reconciled, FleetError> {
     let mut reading = Reading::<D>::new(connection);
     is_ours(&mut reading).await?;
     let deployment = number(&mut reading).await?;
     let gate = survey::open(redis, deployment).await?.ok_or(FleetError::OtherDeployment)?;
     let survey = Survey { reading, gate };
-    let mut all = Comparison { survey, hands: None, findings: Vec::new(), not_looked: Vec::new() };
+    let mut all = Comparison { survey, hands: None, mode: Mode::Repair, findings: Vec::new(), not_looked: Vec::new() };
     let letters = letters(&mut all.survey.reading).await?;
     let seen = all.look().await?;
-    if let Some((secret, options)) = with.filter(|_| seen.needs_repair()) {
+    let with = match work {
+        Work::Look => None,
+        Work::Repair(secret, options) => seen.needs_repair().then_some((Mode::Repair, secret, options)),
+        Work::AcceptLoss(secret, options) => seen.lacks_something().then_some((Mode::AcceptLoss, secret, options)),
+    };
+    if let Some((mode, secret, options)) = with {
         let (node, ears) = super::open_node::<D>(redis, address, secret, options, Time::Server).await?;
         all.hands = Some(Hands { node, _ears: ears });
+        all.mode = mode;
     }
     all.coupons(seen.coupons, &letters).await?;
     all.rooms(seen.rooms).await?;
@@ -193,6 +230,13 @@ struct Seen {
 }
 
 impl Seen {
+    /// Whether the database lacks what it acknowledged.
+    fn lacks_something(&self) -> bool {
+        let gates = self.coupons.iter().flat_map(|seen| &seen.found);
+        let logs = self.rooms.iter().flat_map(|(_, seen)| &seen.found);
+        gates.chain(logs).any(|found| found.state == State::WentBack)
+    }
+
     fn needs_repair(&self) -> bool {
         let gates = self.coupons.iter().flat_map(|seen| &seen.found);
         let logs = self.rooms.iter().flat_map(|(_, seen)| &seen.found);
@@ -205,6 +249,7 @@ struct Comparison<D: Held + Snapshot> {
     survey: Survey<D>,
     /// What repairs, if it is wanted.
     hands: Option<Hands<D>>,
+    mode: Mode,
     findings: Vec<Finding>,
     not_looked: Vec<String>,
 }
@@ -232,7 +277,11 @@ impl<D: Held + Snapshot> Comparison<D> {
                 self.findings.push(Finding::new(&object, &found, Repair::Advice(advice.to_owned())));
             }
             let found = seen.found.clone();
+            let went_back = seen.is(&[State::WentBack]);
             let repair = match &self.hands {
+                Some(hands) if went_back && self.mode == Mode::AcceptLoss => hands.accept_loss(&seen).await,
+                _ if went_back => Repair::Advice(WENT_BACK.to_owned()),
+                Some(_) if self.mode == Mode::AcceptLoss => Repair::None,
                 Some(hands) if found.iter().any(|found| found.state.needs_repair()) => {
                     hands.gate(&mut self.survey, seen.row.id).await?
                 }
@@ -249,6 +298,7 @@ impl<D: Held + Snapshot> Comparison<D> {
             let object = Object::Room(seen.name.clone());
             let found = seen.found.clone();
             let repair = match &self.hands {
+                Some(_) if self.mode == Mode::AcceptLoss => Repair::None,
                 Some(hands) if found.iter().any(|found| found.state.needs_repair()) => {
                     hands.log(&mut self.survey, id).await?
                 }
@@ -279,8 +329,10 @@ impl<D: Held + Snapshot> Comparison<D> {
                                   them";
                     (State::UnknownObject, Repair::Advice(advice.to_owned()))
                 }
-                (Some(_), Some(_)) => (State::OldGeneration, sweep(&mut self.survey, leftover).await?),
-                (Some(_), None) => (State::OldGeneration, Repair::None),
+                (Some(_), Some(_)) if self.mode == Mode::Repair => {
+                    (State::OldGeneration, sweep(&mut self.survey, leftover).await?)
+                }
+                (Some(_), _) => (State::OldGeneration, Repair::None),
             };
             self.findings.push(Finding::new(&object, &Found { state, count, says: names }, repair));
         }

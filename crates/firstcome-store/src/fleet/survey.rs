@@ -55,6 +55,8 @@ pub enum State {
     Undrained,
     /// There is none: the next call makes it.
     Missing,
+    /// The database lacks what it acknowledged: what was told is gone.
+    WentBack,
     /// It is of another generation than the database names.
     OtherGeneration,
     /// The database has more than it has ever had.
@@ -89,6 +91,7 @@ impl State {
             Self::UnderWay => "under_way",
             Self::Undrained => "undrained",
             Self::Missing => "missing",
+            Self::WentBack => "went_back",
             Self::OtherGeneration => "other_generation",
             Self::Behind => "behind",
             Self::Torn => "torn",

@@ -153,8 +153,8 @@ async fn gates<D: Held + Snapshot>(survey: &mut Survey<D>, verified: &mut Verifi
         if seen.is(&[State::OtherGeneration]) {
             continue;
         }
-        count(&mut stream, &[State::Behind, State::Torn], &of, found);
-        if seen.is(&[State::Behind, State::Torn]) {
+        count(&mut stream, &[State::Behind, State::Torn, State::WentBack], &of, found);
+        if seen.is(&[State::Behind, State::Torn, State::WentBack]) {
             continue;
         }
         count(&mut taken, &[State::Miscounted], &of, found);

@@ -28,10 +28,10 @@ const LOSSES: [Loss; 6] =
     [Loss::Flush, Loss::Key("gate"), Loss::Key("users"), Loss::Key("keys"), Loss::Key("outbox"), Loss::Since];
 
 /// All keys of the coupon as they are in one moment.
-struct Snapshot(Vec<(String, Vec<u8>)>);
+pub(crate) struct Snapshot(Vec<(String, Vec<u8>)>);
 
 impl Snapshot {
-    async fn of(keeper: &mut Keeper) -> Self {
+    pub(crate) async fn of(keeper: &mut Keeper) -> Self {
         let keys: Vec<String> = keeper.ask(&["KEYS", "fc:{c*"]).await;
         let mut dumps = Vec::new();
         for key in keys {
@@ -43,7 +43,7 @@ impl Snapshot {
         Self(dumps)
     }
 
-    async fn put_back(&self, keeper: &mut Keeper) {
+    pub(crate) async fn put_back(&self, keeper: &mut Keeper) {
         let keys: Vec<String> = keeper.ask(&["KEYS", "fc:{c*"]).await;
         // In one step, as a server does that comes up.
         let mut script = String::from("for _, key in ipairs(KEYS) do redis.call('DEL', key) end ");
@@ -72,7 +72,7 @@ impl Loss {
     }
 }
 
-fn rebuilt(nodes: &[Fleet]) -> u64 {
+pub(crate) fn rebuilt(nodes: &[Fleet]) -> u64 {
     nodes.iter().map(|node| node.counts().rebuilt).sum()
 }
 
@@ -202,77 +202,6 @@ async fn a_gate_that_has_drawn_other_tickets_is_told_by_its_last_entry() {
     told::check_rows(&mut place.foreign().await, COUPON, 4).await;
     let record = nodes[1].claim_of(&coupon(COUPON), "mallory").await;
     assert_eq!(record.expect("it answers").expect("it is there"), None, "what that gate has let in does not count");
-}
-
-/// A database that was put back to an earlier state: what it has lost is lost, and all nodes go on from there.
-async fn goes_on_after_sql_went_back(sql: Kind) {
-    let Some(world) = World::start(sql).await else { return };
-    for count in [1, 3] {
-        let place = world.place().await;
-        // The only one knows all that was lost, of three none does.
-        let nodes: Vec<Fleet> = place.nodes(count).await.into_iter().cycle().take(3).collect();
-        sql_goes_back(&place, &nodes).await;
-    }
-}
-
-async fn sql_goes_back(place: &Place, nodes: &[Fleet]) {
-    let mut foreign = place.foreign().await;
-    put(&nodes[0], limit(9)).await;
-    for (node, user) in nodes.iter().zip(["ann", "bob", "cid"]) {
-        new(claim(node, user).await);
-    }
-    let anchor = foreign.number("SELECT anchor FROM firstcome_coupon").await;
-    for (node, user) in nodes.iter().zip(["dan", "eve", "fay"]) {
-        new(claim(node, user).await);
-    }
-    foreign.say("DELETE FROM firstcome_claim WHERE serial>3").await;
-    foreign.say(&format!("UPDATE firstcome_coupon SET issued=3,position=3,anchor={anchor}")).await;
-    for (node, user) in nodes.iter().zip(["gil", "hal", "ida"]) {
-        wait_for("a new claim", async || matches!(claim(node, user).await, Ok(Ok(_))).then_some(())).await;
-    }
-    told::check_rows(&mut foreign, COUPON, 6).await;
-}
-
-/// The same where the gate was made anew since, or the settings were changed, and all nodes are new.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gate_that_is_ahead_of_the_database_is_not_asked() {
-    let Some(world) = World::start(Kind::Postgres).await else { return };
-    let place = world.place().await;
-    let (node, mut foreign, mut keeper) = (place.node().await, place.foreign().await, place.keeper().await);
-    put(&node, limit(2)).await;
-    new(claim(&node, "ann").await);
-    let anchor = foreign.number("SELECT anchor FROM firstcome_coupon").await;
-    let generation = foreign.number("SELECT generation FROM firstcome_coupon").await;
-    let _: String = keeper.ask(&["FLUSHDB"]).await;
-    new(claim(&node, "bob").await);
-    put(&node, limit(9)).await;
-    drop(node);
-    foreign.say("DELETE FROM firstcome_claim WHERE serial>1").await;
-    let row = format!("generation={generation},anchor={anchor},issued=1,position=1,limit_count=2,version=1");
-    foreign.say(&format!("UPDATE firstcome_coupon SET {row}")).await;
-    let node = place.node().await;
-    // What the lost history has told counts no more: there is one place, and whoever had it may have it again.
-    assert_eq!(new(in_time(claim(&node, "bob")).await).issued.serial.get(), 2);
-    assert_eq!(told::refusal(claim(&node, "cid").await), Rejection::SoldOut);
-    put(&node, limit(3)).await;
-    assert_eq!(new(in_time(claim(&node, "cid")).await).issued.serial.get(), 3);
-    // Only the settings went back.
-    foreign.say("UPDATE firstcome_coupon SET version=1,limit_count=4").await;
-    let node = place.node().await;
-    assert_eq!(new(in_time(claim(&node, "dan")).await).issued.serial.get(), 4);
-    assert_eq!(told::refusal(claim(&node, "eve").await), Rejection::SoldOut);
-    put(&node, limit(5)).await;
-    assert_eq!(new(in_time(claim(&node, "eve")).await).issued.serial.get(), 5);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_node_goes_on_where_a_postgres_that_went_back_is() {
-    in_time(goes_on_after_sql_went_back(Kind::Postgres)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_node_goes_on_where_a_mariadb_that_went_back_is() {
-    in_time(goes_on_after_sql_went_back(Kind::MariaDb)).await;
 }
 
 /// A copy of the gate as it was before it was made anew, with keys of which none is there any more.

@@ -23,6 +23,7 @@ mod told;
 mod topologies;
 mod transfer;
 mod unfit;
+mod went_back;
 mod world;
 
 use std::future::Future;

@@ -54,6 +54,18 @@ impl World {
         self.node_at(self.redis.url(), self.sql.url())
     }
 
+    /// Stops the database, copies its files and starts it again.
+    pub(crate) fn keep_sql(&mut self) -> firstcome_servers::Copy {
+        let kept = self.runtime.block_on(self.sql.keep_copy()).expect("a copy");
+        self.runtime.block_on(self.sql.restart()).expect("it starts again");
+        kept
+    }
+
+    /// Ends the database at once, puts a copy in the place of its files and starts it again.
+    pub(crate) fn restore_sql(&mut self, kept: &firstcome_servers::Copy) {
+        self.runtime.block_on(self.sql.restore(kept)).expect("it starts again");
+    }
+
     /// Makes the tables, and says what was done.
     pub(crate) fn migrate(&self, sql: &str) -> Value {
         let said = firstcome(self.here(), &["migrate", "--json", "--sql", sql]).well();

@@ -82,6 +82,23 @@ impl Done {
 }
 
 impl<D: Held + Snapshot> Hands<D> {
+    /// Goes on without what the database has lost: begins a generation above that of gate and database, and makes the gate anew from
+    /// what the database has. Nodes at work go on with it by themselves.
+    pub(super) async fn accept_loss(&self, seen: &GateSeen) -> Repair {
+        let begun = async {
+            let above = seen.gate_generation.unwrap_or_default();
+            let cell = self.node.keep(self.node.truth.accept_loss(seen.row.id, above).await?);
+            self.node.mend(&cell).await?;
+            Ok::<_, StoreError>(cell.position().0)
+        };
+        match begun.await {
+            Ok(generation) => Repair::Done(format!(
+                "given up what is named here, and made anew from the database, as generation {generation}"
+            )),
+            Err(error) => Repair::Failed(error.to_string()),
+        }
+    }
+
     /// Repairs a gate, step by step, until all agrees. What was found before may be long ago: it is looked at before each step.
     pub(super) async fn gate(&self, survey: &mut Survey<D>, id: i64) -> Result<Repair, FleetError> {
         let mut done = Done::default();

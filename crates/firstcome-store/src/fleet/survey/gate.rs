@@ -27,6 +27,16 @@ const SCAN_COUNT: usize = 1_000;
 const STRAYS_MAX: usize = 4_096;
 /// Users who are named in what is said.
 const NAMED_MAX: usize = 5;
+/// Users who are named of those whose claims are gone.
+const LOST_NAMED_MAX: usize = 1_000;
+
+/// Which tickets are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tickets {
+    /// Those whose outcome the gate knows, or that it never drew.
+    Decided,
+    All,
+}
 
 /// How users are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,6 +109,8 @@ pub(in crate::fleet) struct GateSeen {
     pub(in crate::fleet) has_older_settings: bool,
     /// Some of the users without a claim.
     pub(in crate::fleet) strays: Vec<Stray>,
+    /// The generation of the gate that there is.
+    pub(in crate::fleet) gate_generation: Option<i64>,
     /// Whether it has moved on at every look: all else is unknown.
     pub(in crate::fleet) is_moving: bool,
 }
@@ -112,6 +124,7 @@ impl GateSeen {
             has_entries: false,
             has_older_settings: false,
             strays: Vec::new(),
+            gate_generation: None,
             is_moving: false,
         }
     }
@@ -160,7 +173,7 @@ fn out_of_step(before: &CouponState, after: &CouponState, look: &Look, ticket: u
     }
     if after.position < position {
         let says = format!("it has heard of position {position}, and the database is at {}", after.position);
-        return Some(Found::new(State::Torn, says));
+        return Some(Found::new(State::WentBack, says));
     }
     if before.position < position {
         // What the database had written last before is gone by right.
@@ -221,12 +234,13 @@ impl Gate {
         Ok(Some(unknown.map(|(name, _)| name.as_str()).collect()))
     }
 
-    /// Some users with their tickets whose outcome the gate knows, or that it never drew; and where to go on, 0 at the end.
-    async fn decided(
+    /// Some users with their tickets, those that are asked for; and where to go on, 0 at the end.
+    async fn tickets(
         &self,
         keys: Keys,
         generation: i64,
         cursor: u64,
+        which: Tickets,
     ) -> Result<Option<(u64, Vec<(Vec<u8>, u64)>)>, LinkError> {
         let mut run = USERS.with_keys(2);
         run.add(keys.key("gate")).add(keys.of("users", generation));
@@ -242,7 +256,7 @@ impl Gate {
         while let (Some(user), Some(ticket)) = (pairs.next().and_then(bytes_of), pairs.next()) {
             let ticket = figure(ticket).unwrap_or(0);
             // The name that nobody can have keeps the key.
-            if !user.is_empty() && (ticket <= position || last < ticket) {
+            if !user.is_empty() && (which == Tickets::All || ticket <= position || last < ticket) {
                 decided.push((user, ticket));
             }
         }
@@ -269,8 +283,16 @@ impl<D: Held + Snapshot> Survey<D> {
         };
         let mut seen = GateSeen::new(after);
         seen.has_entries = !look.entries.is_empty();
+        seen.gate_generation = look.generation;
         let closed = match look.generation {
             Some(generation) if generation == before.generation => None,
+            // A generation begins in the database before its gate opens, and this state of the database was read after the gate.
+            Some(generation) if before.generation < generation => {
+                let says =
+                    format!("the gate is of generation {generation}, and the database is at {}", before.generation);
+                seen.found.push(Found::new(State::WentBack, says));
+                return Ok(self.lost(keys, generation, seen).await?);
+            }
             _ if look.is_mended => return Ok(Tried::Moved(moved("a node makes it anew"))),
             Some(generation) => {
                 let says = format!("it is of generation {generation}, and the database is at {}", before.generation);
@@ -285,6 +307,9 @@ impl<D: Held + Snapshot> Survey<D> {
         }
         if let Some(found) = self.compare(keys, before, &mut seen, look).await? {
             return Ok(Tried::Moved(found));
+        }
+        if seen.is(&[State::WentBack]) {
+            return Ok(self.lost(keys, before.generation, seen).await?);
         }
         if seen.is(&[State::Behind, State::Torn]) {
             return Ok(Tried::Seen(seen));
@@ -467,7 +492,8 @@ impl<D: Held + Snapshot> Survey<D> {
     async fn look_for_strays(&mut self, keys: Keys, seen: &mut GateSeen) -> Result<bool, FleetError> {
         let (mut cursor, mut count, mut named) = (0, 0, Vec::new());
         loop {
-            let Some((next, decided)) = self.gate.decided(keys, seen.row.generation, cursor).await? else {
+            let Some((next, decided)) = self.gate.tickets(keys, seen.row.generation, cursor, Tickets::Decided).await?
+            else {
                 return Ok(false);
             };
             for page in decided.chunks(PAGE) {
@@ -496,6 +522,39 @@ impl<D: Held + Snapshot> Survey<D> {
             seen.found.push(Found { state: State::UserNotInSql, count, says });
         }
         Ok(true)
+    }
+
+    /// Adds to what says that the database went back who has lost a claim: all users of the gate of whom the database has none, those
+    /// first who were told.
+    async fn lost(&mut self, keys: Keys, generation: i64, mut seen: GateSeen) -> Result<Tried<GateSeen>, FleetError> {
+        let (mut cursor, mut lost) = (0, Vec::new());
+        loop {
+            let Some((next, page)) = self.gate.tickets(keys, generation, cursor, Tickets::All).await? else {
+                return Ok(Tried::Moved(moved("it is made anew again and again")));
+            };
+            for page in page.chunks(PAGE) {
+                let there = self.with_claims(keys.coupon, page).await?;
+                let gone = page.iter().map(|(user, ticket)| (*ticket, String::from_utf8_lossy(user).into_owned()));
+                lost.extend(gone.filter(|(_, user)| !there.contains(user)));
+            }
+            cursor = next;
+            if cursor == 0 {
+                break;
+            }
+        }
+        lost.sort();
+        lost.dedup();
+        let named = lost.iter().take(LOST_NAMED_MAX);
+        let named: Vec<String> =
+            named.map(|(ticket, user)| format!("{} (ticket {ticket})", user.escape_debug())).collect();
+        let count = lost.len() as u64;
+        if let Some(found) = seen.found.iter_mut().find(|found| found.state == State::WentBack) {
+            found.count = count;
+            if 0 < count {
+                found.says.push_str(&format!("; gone are the claims of {count} users: {}", named.join(", ")));
+            }
+        }
+        Ok(Tried::Seen(seen))
     }
 
     /// Who of these has a claim.

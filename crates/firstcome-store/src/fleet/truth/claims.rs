@@ -513,6 +513,7 @@ mod tests {
             generation: i64::MAX,
             position: 1 << 62,
             anchor: i64::MAX,
+            loss_accepted: 0,
         };
         let entry = |number: u64| {
             let entrants = vec![longest_entrant(); ASK_MAX];

@@ -9,6 +9,7 @@ use crate::sql::base::ROLL_BACK;
 use crate::sql::dialect::{Cells, quoted};
 use crate::sql::reader::{Reader, wrong};
 use crate::voucher::VoucherKey;
+use firstcome_core::coupon::stream::{self, Known};
 use firstcome_core::coupon::{Acknowledge, CouponLimit, CouponSettings, Rejection, Standing, Title};
 use firstcome_core::id::{CouponName, RoomName};
 use firstcome_core::time::Timestamp;
@@ -17,7 +18,10 @@ use tokio::time::Instant;
 
 /// The columns of a coupon, in the order in which they are read.
 const COLUMNS: &str = "id,name,limit_count,opens_at,expires_at,redeem_until,title,room,acknowledge,deleted_at,code_key,version,issued,\
-    last_at,generation,position,anchor,codes_bound_from";
+    last_at,generation,position,anchor,codes_bound_from,loss_accepted";
+
+/// Generations that may have begun and be gone from both servers: a node that remembers one of them goes on only with a later one.
+const GENERATIONS_LOST_MAX: i64 = 1_000_000;
 
 /// A coupon as it stands in its table.
 #[derive(Clone, PartialEq, Debug)]
@@ -39,6 +43,8 @@ pub(in crate::fleet) struct CouponRow {
     pub(in crate::fleet) position: u64,
     /// The digest of the entry with that ticket.
     pub(in crate::fleet) anchor: i64,
+    /// The generation that began when an operator accepted that acknowledged rows are gone; 0 if none ever did.
+    pub(in crate::fleet) loss_accepted: i64,
 }
 
 impl CouponRow {
@@ -50,8 +56,13 @@ impl CouponRow {
         Standing { settings: &self.settings, deleted: self.is_deleted(), issued: self.issued }
     }
 
-    /// Whether it is at least as new as another one. A later generation always is: it may have begun in a database that
-    /// has gone back.
+    /// How far the database is, as the rule of [`stream`] judges it.
+    pub(in crate::fleet) const fn at(&self) -> stream::Row {
+        let Self { generation, position, issued, anchor, loss_accepted, .. } = *self;
+        stream::Row { at: Known { generation, position, issued, anchor }, loss_accepted }
+    }
+
+    /// Whether it is at least as new as another one. A later generation always is.
     pub(in crate::fleet) fn is_since(&self, other: &Self) -> bool {
         let order = |row: &Self| (row.generation, row.position, row.version);
         let (one, two) = (order(self), order(other));
@@ -139,6 +150,7 @@ impl<D: Held> Truth<D> {
         let last_at = cells.instant()?;
         let (generation, position, anchor) = (cells.integer()?, cells.count()?, cells.integer()?);
         let voucher_key = voucher_key.bound_from(cells.small()?);
+        let loss_accepted = cells.integer()?;
         if position < issued.into() || settings.limit.get() < issued {
             return Err(wrong("more claims than tickets, or than the limit"));
         }
@@ -154,6 +166,7 @@ impl<D: Held> Truth<D> {
             generation,
             position,
             anchor,
+            loss_accepted,
         })
     }
 
@@ -180,6 +193,13 @@ impl<D: Held> Truth<D> {
     pub(in crate::fleet) async fn coupon_again(&self, id: i64) -> Result<CouponRow, SqlError> {
         let rows = self.base.read(format!("{};", Self::by_id(id))).await?;
         self.coupon_of(rows.first().ok_or_else(gone)?)
+    }
+
+    /// These coupons as they are now. One round trip.
+    pub(in crate::fleet) async fn coupons_again(&self, ids: &[i64]) -> Result<Vec<CouponRow>, SqlError> {
+        let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        let text = format!("{}id IN ({});", select(), ids.join(","));
+        self.base.read(text).await?.iter().map(|row| self.coupon_of(row)).collect()
     }
 
     /// Coupons that may still tell claims before they are here, after this number, at most so many.
@@ -279,20 +299,21 @@ impl<D: Held> Truth<D> {
         Ok(row)
     }
 
-    /// Begins the next generation of a coupon's gate, if this one still counts. From now on nothing of the stream before it
-    /// is written. The coupon as it is then, and the time; `None` if another node has begun one.
+    /// Begins the next generation of a coupon's gate, if the one that was read still counts and the database has not gone back
+    /// since. From now on nothing of the stream before it is written. The coupon as it is then, and the time; `None` if another node
+    /// has begun one.
     pub(in crate::fleet) async fn next_generation(
         &self,
-        id: i64,
-        generation: i64,
+        before: &CouponRow,
     ) -> Result<Option<(CouponRow, Timestamp)>, SqlError> {
+        let (id, generation) = (before.id, before.generation);
         let mut session = self.base.session(Instant::now() + self.base.options.patience).await?;
         let (begin, by_id, clock) = (D::BEGIN, Self::by_id(id), self.clock());
         let text = format!("{begin}{by_id} FOR UPDATE;SELECT {},{clock};", tag::CLOCK);
         let rows = session.ask(text).await?;
         let [row, clock] = rows.as_slice() else { return Err(gone()) };
         let (mut row, now) = (self.coupon_of(row)?, Reader::at(clock, 1).instant()?);
-        if row.generation != generation {
+        if row.generation != generation || row.position < before.position {
             self.base.end(session, ROLL_BACK).await?;
             return Ok(None);
         }
@@ -305,6 +326,24 @@ impl<D: Held> Truth<D> {
         session.run(text).await?;
         self.commit(session).await?;
         Ok(Some((row, now)))
+    }
+
+    /// Begins a generation above the one that is named and above that of the database, and notes that an operator accepted with it
+    /// that rows are gone. The coupon as it is then.
+    pub(in crate::fleet) async fn accept_loss(&self, id: i64, above: i64) -> Result<CouponRow, SqlError> {
+        let mut session = self.base.session(Instant::now() + self.base.options.patience).await?;
+        let rows = session.ask(format!("{}{} FOR UPDATE;", D::BEGIN, Self::by_id(id))).await?;
+        let mut row = self.coupon_of(rows.first().ok_or_else(gone)?)?;
+        row.generation = row.generation.max(above) + GENERATIONS_LOST_MAX;
+        row.loss_accepted = row.generation;
+        row.anchor = first_anchor(row.position, row.generation);
+        let (generation, anchor) = (row.generation, row.anchor);
+        let text = format!(
+            "UPDATE firstcome_coupon SET generation={generation},loss_accepted={generation},anchor={anchor} WHERE id={id};"
+        );
+        session.run(text).await?;
+        self.commit(session).await?;
+        Ok(row)
     }
 }
 
