@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-/// Copies the files of a directory. Sockets, through which locks are told, are nothing that a copy could keep.
+/// Copies the files of a directory. Beside them lies `locks.d`, whose sockets are made anew by each process.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).expect("a new directory");
     for file in fs::read_dir(from).expect("a directory") {
