@@ -77,8 +77,13 @@ fn a_wrong_json_line_is_named_and_nothing_comes_in() {
         ),
         (
             "duplicate user",
-            vec![coupon.clone(), ann.clone(), changed(bob, &json!({"user": "ann"}))],
+            vec![coupon.clone(), ann.clone(), changed(bob, &json!({"user": "ann", "code": null}))],
             &["line 3", "holds two claims"],
+        ),
+        (
+            "a code that is another user's",
+            vec![coupon.clone(), ann.clone(), changed(bob, &json!({"user": "cid"}))],
+            &["line 3", "serial 2", "the code was made"],
         ),
     ];
     for (at, (what, lines, words)) in table.iter().enumerate() {

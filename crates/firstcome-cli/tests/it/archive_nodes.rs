@@ -159,7 +159,15 @@ fn codes_of_before_move_along(kind: Kind) {
     server.stop();
     let (old, codes) = archive::as_before(&firstcome(here, &["export", "--data", "data"]).well());
     std::fs::write(here.join("old.jsonl"), &old).expect("a file");
-    run(&mut over(&world, &["import", "old.jsonl"])).well();
+    // What goes into a deployment is wrapped, and in the form of before too.
+    firstcome(here, &["import", "--data", "whole", "old.jsonl"]).well();
+    let wrapped = beside(here, &["export", "--data", "whole"]).well();
+    let before = wrapped.replacen("\"version\":3", "\"version\":2", 1);
+    let before = before.replace("\"codes_bound_from\":3,", "").replace("\"codes_bound_from\":1,", "");
+    assert_eq!(wrapped.matches("codes_bound_from").count(), 3);
+    assert_eq!(before.matches("codes_bound_from").count(), 0, "{before}");
+    std::fs::write(here.join("before.jsonl"), before).expect("a file");
+    run(&mut over(&world, &["import", "before.jsonl"])).well();
 
     let bound_from = |lines: &str| ["launch", "second", "empty"].map(|name| archive::bound_from(lines, name));
     run(&mut over(&world, &["export", "-o", "back.jsonl"])).well();

@@ -13,12 +13,14 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-/// Copies a directory without directories in it.
+/// Copies the files of a directory. Beside them lies `locks.d`, whose sockets are made anew by each process.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).expect("a new directory");
     for file in fs::read_dir(from).expect("a directory") {
         let file = file.expect("it can be listed");
-        fs::copy(file.path(), to.join(file.file_name())).expect("it can be copied");
+        if file.file_type().expect("it can be looked at").is_file() {
+            fs::copy(file.path(), to.join(file.file_name())).expect("it can be copied");
+        }
     }
 }
 
