@@ -92,8 +92,8 @@ fn contacts<'a>(evidence: &RoomEvidence<'a>, ledger: &'a Ledger) -> Contacts<'a>
         for (&number, ticket) in &room.tickets {
             let own = contacts.entry((name, number)).or_default();
             own.push(Contact { to: ticket.joined, known_us: None });
-            let restarts = evidence.history.lives.iter().filter(|&&life| ticket.joined < life);
-            own.extend(restarts.map(|&life| Contact { to: life, known_us: Some(PRESENT_US) }));
+            let reads = evidence.history.reads_of(name).filter(|&life| ticket.joined < life);
+            own.extend(reads.map(|life| Contact { to: life, known_us: Some(PRESENT_US) }));
         }
     }
     for operation in evidence.history.operations() {

@@ -8,6 +8,7 @@ use firstcome_core::room::{Join, Number, Rejection, RoomSettings, TicketState};
 use firstcome_core::time::{Now, Timestamp};
 use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{Joining, PassCheck, Put, RoomSummary, TicketAnswer};
+use std::collections::BTreeSet;
 
 /// The place of an operation in the history.
 pub type OperationId = usize;
@@ -189,8 +190,8 @@ pub struct History {
     instants: Vec<Now>,
     /// When each life of the store began.
     pub lives: Vec<i64>,
-    /// Those of them that began without a restart, with rooms that were read again: no clock of the store began anew.
-    pub read_again: Vec<i64>,
+    /// Those of them that began without a restart, with these rooms read again: no clock of the store began anew.
+    pub read_again: Vec<(i64, BTreeSet<RoomName>)>,
     /// When somebody set the wall clock.
     pub steps: Vec<WallStep>,
 }
@@ -213,15 +214,21 @@ impl History {
         self.lives.push(now.steady.as_us());
     }
 
-    /// The store goes on with rooms that it has read again, which is a life of its own but for the clocks.
-    pub fn go_on(&mut self, now: Now) {
+    /// The store goes on with rooms that it has read again, which is a life of its own but for the clocks and the other rooms.
+    pub fn go_on(&mut self, rooms: BTreeSet<RoomName>, now: Now) {
         self.begin_life(now);
-        self.read_again.push(now.steady.as_us());
+        self.read_again.push((now.steady.as_us(), rooms));
+    }
+
+    /// When this room was read from the disk.
+    pub fn reads_of<'a>(&'a self, room: &'a RoomName) -> impl Iterator<Item = i64> + 'a {
+        let is_other = move |life: i64| self.read_again.iter().any(|(at, rooms)| *at == life && !rooms.contains(room));
+        self.lives.iter().copied().filter(move |life| !is_other(*life))
     }
 
     /// When each process began.
     pub fn starts(&self) -> Vec<i64> {
-        self.lives.iter().copied().filter(|life| !self.read_again.contains(life)).collect()
+        self.lives.iter().copied().filter(|life| self.read_again.iter().all(|(at, _)| at != life)).collect()
     }
 
     /// A client asks.

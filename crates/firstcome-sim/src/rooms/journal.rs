@@ -12,7 +12,7 @@ use firstcome_store::edge::{Clock, ManualClock};
 use firstcome_store::embedded::StoredRoom;
 use firstcome_store::embedded::journal::{Change, CouponId, Journal, JournalError, PassSecret, RoomId, RoomPut, Rows};
 use firstcome_store::{Fault, FaultKind, StoreError, TicketKey};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::RandomState;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -175,8 +175,8 @@ pub struct Disk {
     pub fault_per_mille: u64,
     /// Whether the process died in a commit.
     pub crashed: bool,
-    /// Whether the store has read rooms again since the last look, after a commit that was refused.
-    pub read_again: bool,
+    /// The rooms that the store has read again since the last look, after a commit that was refused.
+    pub read_again: BTreeSet<RoomName>,
     /// How the commits since the last look went.
     pub commits: Vec<CommitFault>,
     /// Who comes in the middle of the next commit.
@@ -197,7 +197,7 @@ impl SharedDisk {
             log: Vec::new(),
             fault_per_mille,
             crashed: false,
-            read_again: false,
+            read_again: BTreeSet::new(),
             commits: Vec::new(),
             visitors: Vec::new(),
             clock,
@@ -245,11 +245,12 @@ impl Journal for SharedDisk {
 
     fn room(&mut self, id: RoomId, hasher: &RandomState, now: Now) -> Result<StoredRoom, Fault> {
         let mut disk = self.lock();
-        disk.read_again = true;
         let found = recovery::recover(&disk.stored, hasher, now);
         let found = found.map_err(|detail| Fault { kind: FaultKind::Damaged, detail })?;
         let absent = || Fault { kind: FaultKind::Damaged, detail: format!("room {} is gone", id.0) };
-        found.into_iter().find(|stored| stored.id == id).ok_or_else(absent)
+        let found = found.into_iter().find(|stored| stored.id == id).ok_or_else(absent)?;
+        disk.read_again.insert(found.name.clone());
+        Ok(found)
     }
 }
 

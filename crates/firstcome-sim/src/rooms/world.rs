@@ -221,20 +221,20 @@ impl World {
                 None => self.poll(visitor.operation, visitor.call),
             }
         }
-        if read_again && !crashed {
-            self.go_on();
+        if !read_again.is_empty() && !crashed {
+            self.go_on(read_again);
         }
         if crashed { self.restart() } else { Ok(()) }
     }
 
     /// Rooms are as after a restart: people count as just seen, and places and paces may be those of before. What was asked
     /// and not answered is refused.
-    fn go_on(&mut self) {
+    fn go_on(&mut self, rooms: BTreeSet<RoomName>) {
         self.report.count("room fault", "rooms read again");
         self.deliver(1_000);
         self.history.end_life(self.clock.both());
+        self.history.go_on(rooms, self.clock.both());
         self.pass_us(1);
-        self.history.go_on(self.clock.both());
     }
 
     fn count_commits(&mut self) {
@@ -294,7 +294,7 @@ impl World {
         {
             let mut disk = self.disk.lock();
             disk.crashed = false;
-            disk.read_again = false;
+            disk.read_again.clear();
             disk.visitors.clear();
         }
         self.pass_us(1);
