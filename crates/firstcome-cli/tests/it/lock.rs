@@ -389,7 +389,7 @@ const LEFT_BEHIND: &str = "setsid sh -c 'echo $$ >> pids; while :; do sleep 0.05
 #[test]
 fn what_left_the_group_outlives_a_command_that_ended_and_is_killed_when_the_lock_is_lost() {
     let Some(place) = Place::new() else { return };
-    run(&mut place.lock("a", &format!("{LEFT_BEHIND} exit 0")).stdout(Stdio::null())).well();
+    run(&mut place.lock("a", &format!("{LEFT_BEHIND} exit 0"))).well();
     let daemon = place.numbers("pids", 1)[0];
     assert!(is_running(daemon), "a service that a command started");
     signal(daemon, "KILL");
