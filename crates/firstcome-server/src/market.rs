@@ -1,13 +1,11 @@
 //! What the rows of members and listings are served from, whichever store it is.
 
-use crate::backend::{SHOWN_COUNT_MAX, SHOWN_MAX};
-use firstcome::core::auction::{Bid, ListingSettings, PlacedBid, Rejection, Sale};
+use firstcome::core::auction::{Bid, ListingSettings, PlacedBid, Sale};
 use firstcome::core::coupon::Effect;
 use firstcome::core::id::{ListingName, MemberName};
 use firstcome::core::points::{Balance, Record};
 use firstcome::{
-    Closings, Faults, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase, Put, Shared,
-    StoreError,
+    Closings, Faults, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase, Put, StoreError,
 };
 use std::ops::Deref;
 use std::pin::Pin;
@@ -103,58 +101,11 @@ impl<S: MarketStore> AnyMarket for S {
 
 /// The store of members and listings of a service. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Market {
-    store: Arc<dyn AnyMarket>,
-    /// What anybody may ask for, without a key, where each question costs a query.
-    shown: Option<Arc<Shared<ListingName, Result<ListingView, Rejection>>>>,
-}
+pub(crate) struct Market(Arc<dyn AnyMarket>);
 
 impl Market {
-    /// A store in this process.
     pub(crate) fn over(store: impl MarketStore + 'static) -> Self {
-        Self { store: Arc::new(store), shown: None }
-    }
-
-    /// A store that is asked over a network: what is shown to anybody is at most [`SHOWN_MAX`] old, and has all that this service has
-    /// done.
-    pub(crate) fn beyond(store: impl MarketStore + 'static) -> Self {
-        let shown = Shared::new(SHOWN_MAX, SHOWN_COUNT_MAX);
-        Self { store: Arc::new(store), shown: Some(Arc::new(shown)) }
-    }
-
-    /// See [`MarketStore::listing`].
-    pub(crate) async fn listing(&self, listing: &ListingName) -> MarketAnswer<ListingView> {
-        match &self.shown {
-            Some(shown) => shown.get(listing, self.store.listing(listing)).await,
-            None => self.store.listing(listing).await,
-        }
-    }
-
-    /// See [`MarketStore::put_listing`].
-    pub(crate) async fn put_listing(&self, listing: &ListingName, settings: ListingSettings) -> MarketAnswer<Put> {
-        let told = self.store.put_listing(listing, settings).await;
-        self.forget(listing);
-        told
-    }
-
-    /// See [`MarketStore::place_bid`].
-    pub(crate) async fn place_bid(&self, listing: &ListingName, bid: PlaceBid) -> MarketAnswer<Effect<PlacedBid>> {
-        let told = self.store.place_bid(listing, bid).await;
-        self.forget(listing);
-        told
-    }
-
-    /// See [`MarketStore::purchase`].
-    pub(crate) async fn purchase(&self, listing: &ListingName, purchase: Purchase) -> MarketAnswer<Effect<Sale>> {
-        let told = self.store.purchase(listing, purchase).await;
-        self.forget(listing);
-        told
-    }
-
-    fn forget(&self, listing: &ListingName) {
-        if let Some(shown) = &self.shown {
-            shown.forget(listing);
-        }
+        Self(Arc::new(store))
     }
 }
 
@@ -162,6 +113,6 @@ impl Deref for Market {
     type Target = dyn AnyMarket;
 
     fn deref(&self) -> &Self::Target {
-        &*self.store
+        &*self.0
     }
 }

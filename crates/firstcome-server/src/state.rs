@@ -110,7 +110,7 @@ impl App {
         locks: Locks,
         handle_key: HandleKey,
     ) -> Self {
-        Self::of_parts(Backend::fleet(fleet), Market::beyond(market), false, config, locks, handle_key)
+        Self::of_parts(Backend::fleet(fleet), Market::over(market), false, config, locks, handle_key)
     }
 
     /// A service of members and listings alone, over any store of them: the rows of coupons, rooms and locks are answered
