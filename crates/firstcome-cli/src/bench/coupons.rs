@@ -14,7 +14,7 @@ use clap::Args;
 use firstcome::core::coupon::{Claim, CouponLimit, CouponSettings, Effect};
 use firstcome::core::id::{CouponName, UserId};
 use firstcome::edge::{Stopwatch, SystemClock};
-use firstcome::{CouponStore, Embedded};
+use firstcome::{CouponStore, Embedded, StoreError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -174,11 +174,12 @@ fn in_process(
         let after = (store.stats().batch_changes.sum(), store.stats().batch_changes.count());
         let per_commit = (after.0 - before.0) as f64 / (after.1 - before.1).max(1) as f64;
         done("group commit");
-        let half = runtime.block_on(open_loop(&store, row.per_second / 2.0, args.half_load))?;
+        let (half, refused) = runtime.block_on(open_loop(&store, row.per_second / 2.0, args.half_load))?;
         done("half load");
         report.targets.push(Target::at_most("half load: p99, ms", half.value_at_quantile(0.99) as f64 / 1e3, 10.0));
         report.targets.push(Target::at_most("half load: longest stall, ms", half.max() as f64 / 1e3, 50.0));
-        let half_row = Row::new("group commit, half load", half.len(), args.half_load).latencies(&half);
+        let half_row =
+            Row::new("group commit, half load", half.len(), args.half_load).latencies(&half).refused(refused);
         report.rows.push(row.per_commit(per_commit).correct(correct));
         report.rows.push(half_row);
         store.close();
@@ -220,6 +221,33 @@ fn bare_loop(data: &Path, strategy: &str, batch: usize, time: Duration) -> anyho
     bare::insert(&scratch.0, strategy, batch, time)
 }
 
+/// How long something is asked again that is turned away, where a benchmark needs it done.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The pause after something was turned away.
+const REFUSED_PAUSE: Duration = Duration::from_millis(5);
+
+/// Whether nothing was done because the store has too much to do, or cannot write for a while. That is a figure, not a failure.
+pub(crate) const fn is_refused(error: &StoreError) -> bool {
+    matches!(error, StoreError::Overloaded { .. } | StoreError::NotYet { .. } | StoreError::Unavailable(_))
+}
+
+/// Asks until it is done, and says how often it was turned away.
+pub(crate) async fn patiently<T, F: Future<Output = Result<T, StoreError>>>(
+    ask: impl Fn() -> F,
+) -> Result<(T, u64), StoreError> {
+    let watch = Stopwatch::start();
+    let mut refused = 0;
+    loop {
+        match ask().await {
+            Ok(answer) => return Ok((answer, refused)),
+            Err(error) if is_refused(&error) && watch.elapsed() < PATIENCE => refused += 1,
+            Err(error) => return Err(error),
+        }
+        tokio::time::sleep(REFUSED_PAUSE).await;
+    }
+}
+
 /// Everybody asks twice, all at once: exactly N get one, each the same both times, serials 1..N.
 async fn contest(store: &(impl CouponStore + Clone + 'static)) -> anyhow::Result<bool> {
     let coupon = name("contest")?;
@@ -228,8 +256,8 @@ async fn contest(store: &(impl CouponStore + Clone + 'static)) -> anyhow::Result
         let (store, coupon) = (store.clone(), coupon.clone());
         tokio::spawn(async move {
             let claim = claim_by(&format!("user-{user}"))?;
-            let first = store.claim(&coupon, claim.clone()).await?;
-            let second = store.claim(&coupon, claim).await?;
+            let (first, _) = patiently(|| store.claim(&coupon, claim.clone())).await?;
+            let (second, _) = patiently(|| store.claim(&coupon, claim.clone())).await?;
             let first = first.ok().map(Effect::into_inner);
             let same = second.err().map(|refused| refused.claim) == Some(first.clone());
             anyhow::Ok(if same { Ok(first.map(|claim| claim.issued.serial.get())) } else { Err(()) })
@@ -260,26 +288,36 @@ async fn closed_loop(
     let callers = (0..tasks).map(|task| {
         let (store, coupon) = (store.clone(), coupon.clone());
         tokio::spawn(async move {
-            let mut times = latencies();
+            let (mut times, mut refused) = (latencies(), 0);
             let mut sent = watch.elapsed();
             for number in 0_u64.. {
                 if time <= sent {
                     break;
                 }
-                let claimed = store.claim(&coupon, claim_by(&format!("user-{task:03}-{number:08}"))?).await?;
-                claimed.map_err(|refused| anyhow!("{}", refused.rejection.code()))?;
+                match store.claim(&coupon, claim_by(&format!("user-{task:03}-{number:08}"))?).await {
+                    Ok(claimed) => drop(claimed.map_err(|refused| anyhow!("{}", refused.rejection.code()))?),
+                    Err(error) if is_refused(&error) => {
+                        refused += 1;
+                        tokio::time::sleep(REFUSED_PAUSE).await;
+                        sent = watch.elapsed();
+                        continue;
+                    }
+                    Err(error) => return Err(error.into()),
+                }
                 let answered = watch.elapsed();
                 times.saturating_record(micros(answered.saturating_sub(sent)));
                 sent = answered;
             }
-            anyhow::Ok(times)
+            anyhow::Ok((times, refused))
         })
     });
-    let mut times = latencies();
+    let (mut times, mut refused) = (latencies(), 0);
     for caller in callers.collect::<Vec<_>>() {
-        times.add(caller.await??)?;
+        let (own, turned_away) = caller.await??;
+        times.add(own)?;
+        refused += turned_away;
     }
-    let row = Row::new(strategy, times.len(), watch.elapsed()).latencies(&times);
+    let row = Row::new(strategy, times.len(), watch.elapsed()).latencies(&times).refused(refused);
     let told = store.coupon(&coupon).await?.map_or(0, |view| u64::from(view.issued));
     if told != times.len() {
         bail!("{told} are issued, {} were acknowledged", times.len());
@@ -287,12 +325,13 @@ async fn closed_loop(
     Ok(row)
 }
 
-/// Claims arrive at a fixed rate, whatever became of those before; each is timed from when it should have been sent.
+/// Claims arrive at a fixed rate, whatever became of those before; each is timed from when it should have been sent. Also says
+/// how many were turned away.
 async fn open_loop(
     store: &(impl CouponStore + Clone + 'static),
     per_second: f64,
     time: Duration,
-) -> anyhow::Result<Latencies> {
+) -> anyhow::Result<(Latencies, u64)> {
     let coupon = name("open")?;
     put(store, &coupon, 100_000_000).await?;
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
@@ -307,23 +346,31 @@ async fn open_loop(
             let intended = Duration::from_secs_f64(number as f64 / per_second);
             tokio::spawn(async move {
                 let claim = claim_by(&format!("user-{number:012}"))?;
-                store.claim(&coupon, claim).await?.map_err(|refused| anyhow!("{}", refused.rejection.code()))?;
+                let answer = match store.claim(&coupon, claim).await {
+                    Ok(Ok(_)) => Ok(Some(micros(watch.elapsed().saturating_sub(intended)))),
+                    Ok(Err(refused)) => Err(anyhow!("{}", refused.rejection.code())),
+                    Err(error) if is_refused(&error) => Ok(None),
+                    Err(error) => Err(error.into()),
+                };
                 // The receiver lives until every sender is gone.
-                let _ = sender.send(micros(watch.elapsed().saturating_sub(intended)));
+                let _ = sender.send(answer);
                 anyhow::Ok(())
             });
         }
         sent = due;
     }
     drop(sender);
-    let mut times = latencies();
-    while let Some(time_us) = receiver.recv().await {
-        times.saturating_record(time_us);
+    let (mut times, mut refused) = (latencies(), 0);
+    while let Some(answer) = receiver.recv().await {
+        match answer? {
+            Some(time_us) => times.saturating_record(time_us),
+            None => refused += 1,
+        }
     }
-    if times.len() != sent {
-        bail!("{} of {sent} claims were answered", times.len());
+    if times.len() + refused != sent {
+        bail!("{} of {sent} claims were answered", times.len() + refused);
     }
-    Ok(times)
+    Ok((times, refused))
 }
 
 /// What the crowd hears after the last coupon is gone: one thread per processor asks.

@@ -1,6 +1,6 @@
 //! The same over HTTP: a service of our own as a child process, and plain axum beside it.
 
-use super::coupons::{Scratch, claim_by, disk, name, put};
+use super::coupons::{Scratch, claim_by, disk, name, patiently, put};
 use super::load::{Aim, Load, Shot, fire, once};
 use super::report::{Report, Row, Target};
 use crate::Outcome;
@@ -150,9 +150,7 @@ pub(crate) fn measure(data: &Path, connections: usize, time: Duration, report: &
         for (kind, loads) in kinds(round).iter().zip(&mut loads) {
             let address = if kind.empty_route { plain.address } else { service.address };
             let load = fire(address, &kind.shot, connections, time)?;
-            if load.statuses.keys().any(|&status| status != kind.status) {
-                bail!("{}: {:?}", kind.name, load.statuses);
-            }
+            load.expect(kind.name, &[kind.status])?;
             loads.push(load);
         }
     }
@@ -181,8 +179,9 @@ pub(super) fn median_ratio(above: &[Load], below: &[Load]) -> f64 {
 /// The row of the round in the middle.
 pub(super) fn middle_row(name: &str, mut loads: Vec<Load>) -> Row {
     loads.sort_by(|a, b| a.per_second().total_cmp(&b.per_second()));
+    let refused = loads.iter().map(Load::refused).sum();
     let load = loads.swap_remove(loads.len() / 2);
-    Row::new(name, load.times.len(), load.elapsed).latencies(&load.times)
+    Row::new(name, load.times.len(), load.elapsed).latencies(&load.times).refused(refused)
 }
 
 /// Measures memory per claim and how fast a full store starts. Users have 16 bytes; every claim has a key.
@@ -219,7 +218,8 @@ async fn fill(directory: &Path, count: u32) -> anyhow::Result<()> {
                 // Any spread-out number will do for a key.
                 let key = u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
                 claim.request = Some(RequestId { key, body: 0 });
-                store.claim(&coupon, claim).await?.map_err(|refused| anyhow!("{}", refused.rejection.code()))?;
+                let (claimed, _) = patiently(|| store.claim(&coupon, claim.clone())).await?;
+                claimed.map_err(|refused| anyhow!("{}", refused.rejection.code()))?;
             }
             anyhow::Ok(())
         })

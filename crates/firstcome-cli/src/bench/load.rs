@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 /// What a load found.
 pub(crate) struct Load {
     pub(crate) elapsed: Duration,
+    /// Of all but those that were turned away.
     pub(crate) times: Latencies,
     pub(crate) statuses: BTreeMap<u16, u64>,
 }
@@ -22,7 +23,24 @@ impl Load {
     pub(crate) fn per_second(&self) -> f64 {
         self.times.len() as f64 / self.elapsed.as_secs_f64()
     }
+
+    /// How many were turned away: the service had too much to do, or its store could not write.
+    pub(crate) fn refused(&self) -> u64 {
+        self.statuses.get(&REFUSED).copied().unwrap_or_default()
+    }
+
+    /// Fails if anything was answered but with one of these, or turned away.
+    pub(crate) fn expect(&self, what: &str, wanted: &[u16]) -> anyhow::Result<()> {
+        let is_known = |status: &u16| *status == REFUSED || wanted.contains(status);
+        if !self.statuses.keys().all(is_known) || self.times.is_empty() {
+            bail!("{what}: {:?}", self.statuses);
+        }
+        Ok(())
+    }
 }
+
+/// The status of what was turned away.
+const REFUSED: u16 = 503;
 
 /// Requests with paths of their own that each connection makes beforehand.
 const MADE: usize = 256;
@@ -123,7 +141,9 @@ async fn gun(
             stream.write_all(made[number % made.len()].as_bytes()).await?;
         }
         let status = answer(&mut stream, &mut buffer).await?;
-        times.saturating_record(micros(one.elapsed()));
+        if status != REFUSED {
+            times.saturating_record(micros(one.elapsed()));
+        }
         *statuses.entry(status).or_default() += 1;
     }
     Ok((times, statuses))

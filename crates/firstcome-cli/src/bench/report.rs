@@ -28,6 +28,9 @@ pub(crate) struct Row {
     pub(crate) p99_us: Option<u64>,
     pub(crate) max_us: Option<u64>,
     pub(crate) per_commit: Option<f64>,
+    /// Requests that were turned away because the store had too much to do, or could not write for a while. They count in no
+    /// other figure.
+    pub(crate) refused: u64,
 }
 
 impl Row {
@@ -40,7 +43,13 @@ impl Row {
             p99_us: None,
             max_us: None,
             per_commit: None,
+            refused: 0,
         }
+    }
+
+    pub(crate) const fn refused(mut self, refused: u64) -> Self {
+        self.refused = refused;
+        self
     }
 
     pub(crate) fn latencies(mut self, latencies: &Latencies) -> Self {
@@ -120,8 +129,16 @@ impl Report {
     /// The report as tables.
     pub(crate) fn text(&self) -> String {
         let mut text = self.conditions.line();
-        let mut rows =
-            table(&["Strategy", ">Per second", "Correct", ">p50 µs", ">p99 µs", ">max µs", ">Claims/commit"]);
+        let mut rows = table(&[
+            "Strategy",
+            ">Per second",
+            "Correct",
+            ">p50 µs",
+            ">p99 µs",
+            ">max µs",
+            ">Claims/commit",
+            ">Refused",
+        ]);
         let number = |value: Option<u64>| value.map_or_else(|| "–".into(), grouped);
         for row in &self.rows {
             let correct = match row.correct {
@@ -137,9 +154,19 @@ impl Report {
                 Cell::new(number(row.p99_us)),
                 Cell::new(number(row.max_us)),
                 Cell::new(row.per_commit.map_or_else(|| "–".into(), |claims| format!("{claims:.1}"))),
+                match row.refused {
+                    0 => Cell::new("–"),
+                    refused => Cell::new(grouped(refused)).fg(Color::Red),
+                },
             ]);
         }
         text.push_str(&format!("{rows}\n"));
+        if self.rows.iter().any(|row| 0 < row.refused) {
+            text.push_str(
+                "Refused: turned away while the store had too much to do or could not write. Another process uses this disk or \
+                 these processors; measure again when it does not.\n",
+            );
+        }
         text.push_str(&target_table(&self.targets));
         text
     }

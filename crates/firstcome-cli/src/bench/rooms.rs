@@ -5,7 +5,7 @@ mod many;
 mod minute;
 
 use super::conditions::Conditions;
-use super::coupons::{Scratch, disk};
+use super::coupons::{Scratch, disk, patiently};
 use super::http::{KEY, ROUNDS, Service, fresh_body, get, median_ratio, middle_row, no_body};
 use super::load::{Aim, Load, Shot, fire};
 use super::report::{Report, Row, Target};
@@ -13,7 +13,7 @@ use crate::database::Named;
 use crate::output::{progress, wants_table};
 use crate::settings::duration;
 use crate::{Failure, Outcome};
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use clap::Args;
 use firstcome::core::id::{RoomName, UserId};
 use firstcome::core::room::{Join, RoomSettings};
@@ -131,7 +131,8 @@ fn fill(directory: &Path, people: u32, runtime: &Runtime, report: &mut Report) -
             let mut kept = Vec::new();
             for number in (task..people).step_by(tasks as usize) {
                 let join = Join { user: Some(user(number)?), request: None };
-                let joined = store.join(&room, join).await?.map_err(|refused| anyhow!("{}", refused.code()))?;
+                let (joined, _) = patiently(|| store.join(&room, join.clone())).await?;
+                let joined = joined.map_err(|refused| anyhow!("{}", refused.code()))?;
                 if number % every == 0 {
                     kept.push(format!("/v1/rooms/line/tickets/{}", joined.1.ticket));
                 }
@@ -179,9 +180,7 @@ fn over_http(args: &RoomsArgs, directory: &Path, tickets: Vec<String>, report: &
             // Users of the first round have a place already: others join in the next.
             let shot = if round == 0 || *status != 201 { shot.clone() } else { again(shot, round)? };
             let load = fire(service.address, &shot, args.connections, args.time)?;
-            if load.statuses.keys().any(|known| known != status) {
-                bail!("{what}: {:?}", load.statuses);
-            }
+            load.expect(what, &[*status])?;
             loads.push(load);
         }
     }

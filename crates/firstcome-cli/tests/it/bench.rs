@@ -367,3 +367,49 @@ fn a_benchmark_of_auctions_loads_only_this_machine() {
     let told = firstcome(directory.path(), &["bench", "auctions", "--store", "sqlite://file"]).with(2);
     assert!(told.contains("a store is postgres://"), "{told}");
 }
+
+/// A newcomer runs `firstcome bench coupons` while another process writes to the same disk. It broke off: "2302601 of 2327407
+/// claims were answered", no table. What is turned away is a figure.
+#[test]
+fn what_is_refused_under_overload_is_a_figure_and_no_failure() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    if !machine_has("a build directory on a disk", file_system(directory.path()) != "tmpfs") {
+        return;
+    }
+    let short = ["--time", "3s", "--half-load", "5s", "--tasks", "32", "--connections", "0", "--claims", "0"];
+    let parent = directory.path().to_owned();
+    let (ended, end) = std::sync::mpsc::channel::<()>();
+    let other = std::thread::spawn(move || {
+        let file = || {
+            let entries = std::fs::read_dir(&parent).ok()?;
+            let group = entries.flatten().find(|entry| entry.file_name().to_string_lossy().ends_with("-group"))?;
+            let file = group.path().join("firstcome.db");
+            file.exists().then_some(file)
+        };
+        let mut times = 0;
+        // Longer than a batch waits for the file, and as long again not.
+        while end.recv_timeout(std::time::Duration::from_millis(1_500))
+            == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+        {
+            let Some(connection) = file().and_then(|file| rusqlite::Connection::open(file).ok()) else { continue };
+            if connection.execute_batch("BEGIN IMMEDIATE").is_ok() {
+                times += 1;
+                let _ = end.recv_timeout(std::time::Duration::from_millis(1_500));
+            }
+        }
+        times
+    });
+    let mut bench = command(PROGRAM, directory.path());
+    let said =
+        run_for(bench.args(["bench", "coupons", "--json"]).args(short), std::time::Duration::from_secs(180)).well();
+    drop(ended);
+    assert!(0 < other.join().expect("it ends"), "the file was never held");
+    let report: Value = serde_json::from_str(&said).expect("a report");
+    let rows = report["rows"].as_array().expect("rows");
+    let refused = |strategy: &str| {
+        let row = rows.iter().find(|row| row["strategy"] == strategy);
+        row.unwrap_or_else(|| panic!("no row {strategy}: {report}"))["refused"].as_u64().expect("a count")
+    };
+    assert!(0 < refused("group commit") + refused("group commit, half load"), "{report}");
+    assert_eq!(refused("memory"), 0, "{report}");
+}

@@ -16,6 +16,7 @@ use super::deployment::forgets;
 use super::truth::{Held, early_coupon};
 use crate::error::{Fault, FaultKind};
 use crate::redis::{CHECK_EVERY, Eviction, ServerFacts, evicts};
+use firstcome_core::coupon::stream::{Keeps, may_acknowledge_early};
 use parking_lot::Mutex;
 use std::sync::Weak;
 use std::time::Duration;
@@ -88,7 +89,8 @@ impl Fitness {
 impl<D: Held> Node<D> {
     /// Whether a claim may be told before SQL has it: Redis keeps what it acknowledges. Does no I/O.
     pub(super) fn gate_keeps(&self) -> bool {
-        self.options.allow_forgetful || self.fitness.keeps(self.doubts())
+        let is_kept = self.options.allow_forgetful || self.fitness.keeps(self.doubts());
+        may_acknowledge_early(if is_kept { Keeps::Everything } else { Keeps::NotAll })
     }
 
     /// Checks every server once. If one does not answer, the last verdict stays until it is too old.

@@ -139,7 +139,7 @@ async fn strategies(
     let after = node.counts();
     let per_commit = (after.written - before.written) as f64 / (after.transactions - before.transactions).max(1) as f64;
     done("durability sql");
-    let half = open_loop(&node, row.per_second / 2.0, args.half_load).await?;
+    let (half, refused) = open_loop(&node, row.per_second / 2.0, args.half_load).await?;
     done("half load");
     let (wanted, names) =
         if is_postgres(place.sql) { (POSTGRES_PER_SECOND, POSTGRES) } else { (MARIADB_PER_SECOND, MARIADB) };
@@ -147,7 +147,7 @@ async fn strategies(
     report.targets.push(Target::at_least(names[0], row.per_second, wanted));
     report.targets.push(Target::at_most(names[1], half.value_at_quantile(0.99) as f64 / 1e3, HALF_LOAD_P99_MS));
     report.targets.push(Target::at_least(names[2], row.per_second / by_hand.per_second, O5_TIMES));
-    let half = Row::new(format!("{store}: half load"), half.len(), args.half_load).latencies(&half);
+    let half = Row::new(format!("{store}: half load"), half.len(), args.half_load).latencies(&half).refused(refused);
     report.rows.extend([bare, placed, row.per_commit(per_commit).correct(correct), half]);
     report.rows.push(Row { strategy: format!("{store}: {}", by_hand.strategy), ..by_hand });
     if 0 < args.connections {
@@ -199,9 +199,7 @@ async fn over_http(args: &CouponsArgs, place: &Place<'_>) -> anyhow::Result<Vec<
         let (aim, connections, time) = (Aim::One(path.to_owned()), args.connections, args.time);
         let shot = Shot { method: "POST", aim, key: Some(http::KEY.into()), body: http::fresh_body };
         let load = tokio::task::spawn_blocking(move || fire(address, &shot, connections, time)).await??;
-        if load.statuses.keys().any(|status| ![200, 201].contains(status)) {
-            bail!("{what} over HTTP: {:?}", load.statuses);
-        }
+        load.expect(&format!("{what} over HTTP"), &[200, 201])?;
         rows.push(Row::new(format!("{store}: HTTP: {what}"), load.times.len(), load.elapsed).latencies(&load.times));
     }
     Ok(rows)

@@ -74,6 +74,7 @@ fn a_restored_database_stops_its_coupons_until_an_operator_accepts_the_loss() {
     assert!(launch["says"].as_str().is_some_and(|says| says.contains("ann (ticket 2)")), "{launch}");
     let bob = wait_for("the node to go on", || Some(claim("bob")).filter(|bob| bob.status < 500));
     assert_eq!((bob.status, &bob.json()["serial"]), (201, &json!(2)), "{}", bob.text());
+    assert_ne!(bob.json()["code"], ann["code"], "two people with one code");
     wait_for("the node to be ready", || (Client::new(node.address()).get("/readyz").status == 200).then_some(()));
     node.stop();
 }
