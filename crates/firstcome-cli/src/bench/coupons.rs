@@ -295,7 +295,9 @@ async fn closed_loop(
                     break;
                 }
                 match store.claim(&coupon, claim_by(&format!("user-{task:03}-{number:08}"))?).await {
-                    Ok(claimed) => drop(claimed.map_err(|refused| anyhow!("{}", refused.rejection.code()))?),
+                    Ok(claimed) => {
+                        claimed.map_err(|refused| anyhow!("{}", refused.rejection.code()))?;
+                    }
                     Err(error) if is_refused(&error) => {
                         refused += 1;
                         tokio::time::sleep(REFUSED_PAUSE).await;

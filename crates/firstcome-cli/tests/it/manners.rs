@@ -207,6 +207,7 @@ fn the_report_of_verify_lists_every_invariant_with_its_counts() {
         ("users and attributes", 3),
         ("an idempotency key", 3),
         ("a redemption", 0),
+        ("a code names one claim", 1),
         ("every ticket and slot", 0),
         ("a number is drawn once", 0),
         ("users of tickets", 0),

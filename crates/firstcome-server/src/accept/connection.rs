@@ -114,7 +114,7 @@ async fn guarded(door: &Door, peer: IpAddr, request: hyper::Request<Incoming>) -
         Ok(_) => app.may_call(client).err(),
     };
     if let Some(problem) = refused {
-        return api::limited(app, request.into_parts().0, problem);
+        return api::limited(app, &request.into_parts().0, problem);
     }
     let response = answer(door, request).await;
     // A key that is none gives no freedom: to try keys is a call like any other.

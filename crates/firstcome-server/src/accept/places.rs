@@ -200,6 +200,7 @@ impl Chosen {
 mod tests {
     use super::super::watch::Phase;
     use super::*;
+    use firstcome::edge::Stopwatch;
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7));
     const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 8));
@@ -209,11 +210,20 @@ mod tests {
     }
 
     fn take(places: &Arc<Places>, peer: IpAddr) -> Place {
-        places.take(peer, Limit::PerAddress).ok().expect("a place")
+        let Ok(place) = places.take(peer, Limit::PerAddress) else { panic!("there is no place") };
+        place
     }
 
     fn refused(places: &Arc<Places>, peer: IpAddr) -> Option<NoPlace> {
         places.take(peer, Limit::PerAddress).err()
+    }
+
+    /// Comes back when so much time has passed.
+    fn pass(time: Duration) {
+        let watch = Stopwatch::start();
+        while watch.elapsed() < time {
+            std::thread::yield_now();
+        }
     }
 
     fn idle_for(place: &Place, ticks: u32) {
@@ -256,7 +266,7 @@ mod tests {
             idle_for(&only, ticks);
             assert_eq!(refused(&places, HERE), Some(NoPlace::Full), "{ticks}");
         }
-        std::thread::sleep(LOOK_PAUSE);
+        pass(LOOK_PAUSE);
         idle_for(&only, 2);
         assert!(take(&places, HERE).made_room);
     }
@@ -268,7 +278,7 @@ mod tests {
         idle_for(&other, 50);
         let own = [take(&places, HERE), take(&places, HERE)];
         assert_eq!(refused(&places, HERE), Some(NoPlace::Address));
-        std::thread::sleep(LOOK_PAUSE);
+        pass(LOOK_PAUSE);
         idle_for(&own[1], 2);
         assert!(take(&places, HERE).made_room);
         assert!(own[1].watch.may_go() && !own[0].watch.may_go() && !other.watch.may_go());

@@ -171,12 +171,12 @@ pub(crate) fn told_at_once<B>(app: &App, request: &Request<B>) -> Option<Respons
 
 /// The answer to a call of an address that asks for too much. A page of a named origin may read it, as it could have read
 /// the answer.
-pub(crate) fn limited(app: &App, request: Parts, problem: Problem) -> Response {
+pub(crate) fn limited(app: &App, request: &Parts, problem: Problem) -> Response {
     app.metrics.refused(problem.code());
     let mut response = problem.into_response();
     if let Some(origin) = request.headers.get(header::ORIGIN)
         && app.config.allow_origins.contains(origin)
-        && is_public_row(&request)
+        && is_public_row(request)
     {
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());

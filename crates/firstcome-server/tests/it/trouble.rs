@@ -119,7 +119,9 @@ pub(crate) async fn a_store_that_has_failed_takes_no_writes_and_goes_on_reading(
         service.claim("none", "ann").await.refused(404, "unknown_coupon");
 
         let unready = service.send(Ask::get("/readyz")).await.is(503);
-        assert_eq!(unready.json(), json!({"ready": false, "reason": "io"}));
+        let told = unready.json();
+        assert_eq!((&told["ready"], &told["reason"]), (&json!(false), &json!("io")));
+        assert_eq!((&told["faults"][0]["object"], &told["faults"][0]["code"]), (&json!("store"), &json!("io")));
         assert_eq!(unready.header("retry-after"), Some("1"));
         service.send(Ask::get("/healthz")).await.is(200);
         assert!(service.metrics().await.contains("firstcome_store_writable 0"));

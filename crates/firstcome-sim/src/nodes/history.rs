@@ -75,7 +75,7 @@ pub struct History {
 
 impl History {
     /// Notes which tickets a server no longer has.
-    pub fn lost<'a>(before: Option<&'a Gate>, after: Option<&Gate>) -> impl Iterator<Item = u64> {
+    pub fn lost(before: Option<&Gate>, after: Option<&Gate>) -> impl Iterator<Item = u64> {
         let kept: BTreeSet<u64> = after.into_iter().flat_map(Gate::tags).collect();
         before.into_iter().flat_map(Gate::tags).filter(move |tag| !kept.contains(tag))
     }

@@ -44,7 +44,7 @@ impl Cell {
         for change in changes.iter().rev() {
             match change {
                 Change::Claimed { id, issued, claim } if *id == self.id => {
-                    coupon.take_back_claim(*issued, claim.request)
+                    coupon.take_back_claim(*issued, claim.request);
                 }
                 Change::Redeemed { id, redeemed, request } if *id == self.id => {
                     coupon.take_back_redemption(*redeemed, *request);

@@ -156,7 +156,7 @@ mod tests {
             (server(1, 0, "noeviction", "always"), None, [None, None]),
             (server(1, 0, "noeviction", "always"), unfit.clone(), [None, None]),
             (server(1, 1, "noeviction", "always"), fit.clone(), [None, None]),
-            (server(1, 1, "noeviction", "always"), unfit.clone(), [None, Some("rewriting")]),
+            (server(1, 1, "noeviction", "always"), unfit, [None, Some("rewriting")]),
             (server(0, 0, "noeviction", "always"), fit.clone(), [None, Some("appendonly no")]),
             (server(1, 0, "noeviction", "everysec"), fit.clone(), [None, Some("everysec")]),
             (server(1, 0, "noeviction", "no"), fit.clone(), [None, Some("appendfsync no")]),

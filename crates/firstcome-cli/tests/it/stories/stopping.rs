@@ -29,7 +29,7 @@ struct Seen {
 fn call_until_refused(address: SocketAddr, number: usize, seen: &Seen) {
     let mut client = Client::new(address);
     for call in 0..1_000_000 {
-        if number % 3 != 0 {
+        if !number.is_multiple_of(3) {
             client = Client::new(address);
         }
         match client.claim("launch", &format!("client-{number}-{call}"), None) {

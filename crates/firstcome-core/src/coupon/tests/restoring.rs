@@ -104,7 +104,7 @@ fn a_restored_coupon_goes_on_where_it_stood() {
 /// Claims and redemptions that are taken back leave nothing, over the border of two segments too.
 #[test]
 fn what_is_taken_back_was_never_there() {
-    let mut coupon = Coupon::new(limited(10_000), RandomState::new());
+    let mut coupon = super::coupon(limited(10_000));
     let by = |number: u32, key: u128| Claim {
         user: user_id(&format!("user-{number}")),
         attributes: None,

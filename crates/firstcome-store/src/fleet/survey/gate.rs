@@ -291,7 +291,7 @@ impl<D: Held + Snapshot> Survey<D> {
                 let says =
                     format!("the gate is of generation {generation}, and the database is at {}", before.generation);
                 seen.found.push(Found::new(State::WentBack, says));
-                return Ok(self.lost(keys, generation, seen).await?);
+                return self.lost(keys, generation, seen).await;
             }
             _ if look.is_mended => return Ok(Tried::Moved(moved("a node makes it anew"))),
             Some(generation) => {
@@ -309,7 +309,7 @@ impl<D: Held + Snapshot> Survey<D> {
             return Ok(Tried::Moved(found));
         }
         if seen.is(&[State::WentBack]) {
-            return Ok(self.lost(keys, before.generation, seen).await?);
+            return self.lost(keys, before.generation, seen).await;
         }
         if seen.is(&[State::Behind, State::Torn]) {
             return Ok(Tried::Seen(seen));

@@ -32,7 +32,7 @@ const EARLY: [(&str, &[&str], bool, &str); 8] = [
     ("no counts", &["HSET", "fc:{c1}:gate", "void", "x"], true, "torn"),
     ("behind", &["HSET", "fc:{c1}:gate", "ticket", "0"], true, "behind"),
     ("no anchor", &["XDEL", "fc:{c1}:outbox:1", "1-1"], true, "torn"),
-    ("further than the database", &["HSET", "fc:{c1}:gate", "position", "2"], true, "torn"),
+    ("further than the database", &["HSET", "fc:{c1}:gate", "position", "2"], true, "went_back"),
     ("a wrong count", &["HSET", "fc:{c1}:gate", "void", "3"], false, "miscounted"),
     ("another limit", &["HSET", "fc:{c1}:gate", "limit", "99"], false, "other_settings"),
 ];

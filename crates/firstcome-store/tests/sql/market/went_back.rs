@@ -12,6 +12,7 @@ fn faults(market: &SqlMarket) -> Vec<(String, FaultKind)> {
 }
 
 #[track_caller]
+#[expect(clippy::needless_pass_by_value, reason = "an answer as it comes")]
 fn is_refused<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
     let Err(StoreError::Unavailable(fault)) = &answer else { panic!("{answer:?}") };
     assert_eq!(fault.kind, FaultKind::WentBack, "{fault}");
