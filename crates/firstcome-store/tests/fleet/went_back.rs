@@ -152,9 +152,11 @@ async fn nodes_under_load_raise_no_false_alarm_and_an_older_redis_heals_by_itsel
     wait_for("a claim", async || (200 < told.count()).then_some(())).await;
     older.put_back(&mut keeper).await;
     under_way.await.expect("it ends");
+    // All of them may have been let in before: whoever comes next finds that the gate is older.
+    told.crowd(&nodes, 300..320).await;
     assert!(1 < rebuilt(&nodes));
     for node in &nodes {
         assert_eq!(node.faults().raised(), 0, "{:?}", node.faults().open());
     }
-    told.check(&place, &nodes, 300).await;
+    told.check(&place, &nodes, 320).await;
 }
