@@ -8,7 +8,7 @@ use firstcome_store::core::lock::{
     Acquired, ClientId, Released, Renewal, Request, Said, Step, Wait, Waiter, bucket_of,
 };
 use firstcome_store::key::{KeyStore, Tried};
-use firstcome_store::redis::{QuorumOptions, QuorumStore, RedisLocks, Redisson, SingleKey};
+use firstcome_store::redis::{RedisLocks, Redisson, SingleKey};
 use firstcome_store::{FaultKind, LockStore, StoreError};
 
 const EVICT: [&str; 4] = ["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"];
@@ -94,31 +94,6 @@ async fn locks_in_the_layouts_of_others_are_not_granted_either() {
         server.ask(&KEEP).await;
         until_taken(&single, "again").await;
         until_taken(&redisson, "again-too").await;
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_may_evict_has_no_vote() {
-    let mut servers = Vec::new();
-    for _ in 0..3 {
-        let Some(server) = Server::start(&[]).await else { return };
-        servers.push(server);
-    }
-    in_time(async {
-        let urls: Vec<String> = servers.iter().map(Server::url).collect();
-        let locks = QuorumStore::open(&urls, QuorumOptions::default()).await.expect("they can be used");
-        until_taken(&locks, "before").await;
-        servers[0].ask(&EVICT).await;
-        servers[1].ask(&EVICT).await;
-        let mut number = 0;
-        wait_for("a refusal", async || {
-            number += 1;
-            locks.take(&format!("refused-{number}"), "word", 1_000).await.is_err().then_some(())
-        })
-        .await;
-        servers[0].ask(&KEEP).await;
-        until_taken(&locks, "after").await;
     })
     .await;
 }

@@ -8,7 +8,7 @@ use crate::in_time;
 use firstcome_store::core::auction::ListingSettings;
 use firstcome_store::core::planted::{Bug, plant};
 use firstcome_store::sql::SqlMarket;
-use firstcome_store::{MarketStore, StoreError};
+use firstcome_store::{FaultKind, MarketStore, StoreError};
 
 /// Forgets the bug at the end, however the test ends: threads are used again.
 struct Planted;
@@ -37,21 +37,32 @@ async fn judged_before_the_lock_a_bid_counts_after_the_end() {
 
 /// How often five new auctions were closed by two nodes, both of which look for what is due.
 async fn closings_of_five(nodes: &[SqlMarket; 2], round: u32) -> u64 {
+    match try_closings_of_five(nodes, round).await {
+        Ok(closed) => closed,
+        // One has written over what was acknowledged to the other, which sees that before anything else.
+        Err(StoreError::Unavailable(fault)) if fault.kind == FaultKind::WentBack => 6,
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+async fn try_closings_of_five(nodes: &[SqlMarket; 2], round: u32) -> Result<u64, StoreError> {
     let closed = || nodes[0].closings().closed + nodes[1].closings().closed;
     let before = closed();
-    nodes[0].put_listing(&listing("clock"), endless()).await.unwrap().unwrap();
-    let now = nodes[0].listing(&listing("clock")).await.unwrap().unwrap().now;
+    nodes[0].put_listing(&listing("clock"), endless()).await?.unwrap();
+    let now = nodes[0].listing(&listing("clock")).await?.unwrap().now;
     let settings = ListingSettings::auction(super::member("own"), super::amount(1), now.plus_ms(300));
     let settings = ListingSettings { starts_at: Some(now), ..settings };
     for number in 0..5 {
         let name = listing(&format!("auction-{round}-{number}"));
-        nodes[0].put_listing(&name, settings.clone()).await.unwrap().unwrap();
+        nodes[0].put_listing(&name, settings.clone()).await?.unwrap();
     }
     let closings = async || {
         let (one, two) = tokio::join!(nodes[0].close_due(), nodes[1].close_due());
-        one.and(two).unwrap();
+        if let Err(error) = one.and(two) {
+            return Some(Err(error));
+        }
         let closed = closed() - before;
-        (5 <= closed).then_some(closed)
+        (5 <= closed).then_some(Ok(closed))
     };
     crate::server::wait_for("closings", closings).await
 }
