@@ -1,5 +1,5 @@
 //! Promises that were once broken in a running service. Each file opens with the story, and plays it against the real program and
-//! real servers. `cargo xtask full stories` plays them against the release build.
+//! real servers. `cargo test --release -p firstcome-cli --test it stories::` plays them against the release build.
 
 mod anonymous_calls;
 mod closing_room;
