@@ -268,7 +268,7 @@ pub enum CouponState {
 }
 
 impl CouponState {
-    /// The state as the contract spells it.
+    /// The state as the HTTP API spells it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Scheduled => "scheduled",

@@ -119,7 +119,7 @@ impl Kind {
     pub const ALL: [Self; 7] =
         [Self::Charge, Self::Refund, Self::Hold, Self::Release, Self::Capture, Self::Purchase, Self::Sold];
 
-    /// The kind as the contract spells it.
+    /// The kind as the HTTP API spells it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Charge => "CHARGE",

@@ -141,7 +141,7 @@ pub enum RoomState {
 }
 
 impl RoomState {
-    /// The state as the contract spells it.
+    /// The state as the HTTP API spells it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
