@@ -142,8 +142,9 @@ async fn a_peer_that_reads_its_answers_slowly_is_closed_when_the_whole_takes_too
     let ask = async { drop(write.write_all(requests.as_bytes()).await) };
     let sip = async {
         let mut mouthful = vec![0; 64 * 1024];
+        let mut pace = tokio::time::interval(Duration::from_millis(50));
         while matches!(read.read(&mut mouthful).await, Ok(1..)) {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            pace.tick().await;
         }
     };
     let watch = Stopwatch::start();
