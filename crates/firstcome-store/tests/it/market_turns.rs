@@ -10,6 +10,7 @@ use firstcome_store::core::points::Amount;
 use firstcome_store::core::time::Timestamp;
 use firstcome_store::edge::ManualClock;
 use firstcome_store::embedded::Stepper;
+use firstcome_store::embedded::journal::Outcome;
 use firstcome_store::{Embedded, MarketStore, MovePoints, PlaceBid, StoreError, Transfer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -137,6 +138,26 @@ fn how_it_ended_is_not_guessed_when_the_writer_cannot_be_asked() {
     late.told().expect("the store answers").expect_err("it was judged after the end");
     let seen = look.told().expect("the store answers").expect("it is there");
     assert_eq!((seen.standing.state(seen.now).as_str(), seen.standing.bids), ("ended", 1));
+}
+
+#[test]
+fn how_it_ended_is_not_told_by_the_clock_while_a_bid_may_or_may_not_be_stored() {
+    for outcome in [Outcome::Unknown, Outcome::Nothing, Outcome::Passing] {
+        let (store, mut stepper, script, names) = with_auctions(1, None);
+        let ann = member("ann");
+        let paid = Under::waits(store.move_points(&ann, charge(5, None)));
+        stepper.step(ALL);
+        paid.told().expect("the store answers").expect("it is charged");
+        script.say(Verdict::Fail(outcome));
+        let placed = Under::waits(store.place_bid(&names[0], bid("ann", 1)));
+        stepper.step(ALL);
+        placed.told().expect_err("the commit failed");
+        let open = now(store.listing(&names[0])).expect("reads go on").expect("it is there");
+        assert_eq!((open.standing.state(open.now).as_str(), open.standing.bids), ("open", 0));
+        script.clock.set(at(END_US + 1));
+        let told = now(store.listing(&names[0]));
+        assert!(matches!(told, Err(StoreError::Unavailable(_))), "{outcome:?}: {told:?}");
+    }
 }
 
 #[cfg(feature = "planted-bugs")]
