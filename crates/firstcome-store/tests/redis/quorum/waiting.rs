@@ -45,6 +45,7 @@ async fn a_release_wakes_the_first_and_nobody_comes_before_him() {
             clients.push(set.open(options.clone()).await);
         }
         take(&clients[0], "holder").await;
+        set.until_held().await;
         let mut first = wait_in_line(&clients[1], "first").await;
         set.until_waiting(3).await;
         let mut second = wait_in_line(&clients[2], "second").await;
@@ -76,6 +77,7 @@ async fn whoever_goes_makes_way_for_the_next() {
         options.node_timeout = PATIENCE;
         let (one, other) = (set.open(options.clone()).await, set.open(options).await);
         take(&one, "holder").await;
+        set.until_held().await;
         let gone = wait_in_line(&one, "gone").await;
         set.until_waiting(3).await;
         drop(gone);
@@ -103,6 +105,7 @@ async fn a_waiter_whose_process_died_is_passed_over() {
         options.node_timeout = PATIENCE;
         let (one, dying) = (set.open(options.clone()).await, set.open(options).await);
         take(&one, "holder").await;
+        set.until_held().await;
         let channel = {
             let ear = wait_in_line(&dying, "dead").await;
             set.until_waiting(3).await;
