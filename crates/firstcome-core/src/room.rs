@@ -120,6 +120,26 @@ impl Room {
         self.line.next() - 1
     }
 
+    /// Numbers before this one are void.
+    pub const fn first(&self) -> u32 {
+        self.line.first()
+    }
+
+    /// The lowest number that the line has not reached.
+    pub const fn reached(&self) -> u32 {
+        self.line.reached()
+    }
+
+    /// The highest admission that was given.
+    pub const fn admissions(&self) -> u64 {
+        self.admissions
+    }
+
+    /// The slots, by the number of the ticket and the admission, in no order.
+    pub fn inside(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.slots.admissions()
+    }
+
     /// Where the room stands.
     pub fn state(&self, now: Timestamp) -> RoomState {
         if self.closed {

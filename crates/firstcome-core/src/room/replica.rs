@@ -18,6 +18,7 @@
 mod entry;
 mod image;
 mod record;
+mod witness;
 
 use super::image::mixed;
 use super::{Change, Hold, Join, Joined, Number, Rejection, Room, RoomState, TicketView};
@@ -27,6 +28,7 @@ use hashbrown::HashMap;
 pub use record::Record;
 use std::collections::VecDeque;
 use std::hash::RandomState;
+pub use witness::{Lack, Stored, Witness};
 
 /// Joins, settings and closings whose tags are remembered: an append is repeated within seconds. Protects memory.
 pub const TAGS_MAX: usize = 65_536;

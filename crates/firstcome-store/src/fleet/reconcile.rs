@@ -297,7 +297,10 @@ impl<D: Held + Snapshot> Comparison<D> {
             self.not_looked.extend(seen.not_compared.map(|why| format!("the room of the log of {}: {why}", seen.name)));
             let object = Object::Room(seen.name.clone());
             let found = seen.found.clone();
+            let went_back = seen.is(&[State::WentBack]);
             let repair = match &self.hands {
+                Some(hands) if went_back && self.mode == Mode::AcceptLoss => hands.accept_room_loss(id, &seen).await,
+                _ if went_back => Repair::Advice(WENT_BACK.to_owned()),
                 Some(_) if self.mode == Mode::AcceptLoss => Repair::None,
                 Some(hands) if found.iter().any(|found| found.state.needs_repair()) => {
                     hands.log(&mut self.survey, id).await?

@@ -24,11 +24,13 @@ mod orders;
 mod scribe;
 mod secrets;
 pub(super) mod voided;
+mod went_back;
 
 pub(super) use cell::RoomCell;
 pub use figures::RoomFigures;
 pub(super) use follow::Followed;
 pub(super) use secrets::Secrets;
+pub(super) use went_back::Floor;
 
 use super::truth::{Held, RoomRow};
 use super::{Fleet, Node, boxed_on, on};
@@ -132,6 +134,9 @@ impl<D: Held> Node<D> {
         // What was applied once may be in SQL, whatever becomes of that log.
         let mut is_applied = false;
         let fault = loop {
+            if let Err(error) = cell.goes_on() {
+                break error;
+            }
             let (log, Applied { outcome, rests_on }) = match self.append(cell, entry.clone()).await {
                 Ok(applied) => applied,
                 Err(error) => break error,
@@ -180,6 +185,7 @@ impl<D: Held> Node<D> {
             if !cell.copy.lock().as_ref().is_some_and(|copy| copy.replica.unsettled(number)) {
                 return Ok(());
             }
+            cell.goes_on()?;
             match timeout_at(until, progress.changed()).await {
                 Ok(Ok(())) => {}
                 _ => return Err(unavailable("the database does not answer")),
@@ -402,6 +408,7 @@ impl<D: Held> Node<D> {
 
     /// The same in one room. False if what was done may be lost: it is to be done again.
     async fn ticked(self: &Arc<Self>, cell: &Arc<RoomCell>, until: Instant) -> Result<bool, StoreError> {
+        cell.goes_on()?;
         self.order(cell, Want::Tick).await?;
         let pending = cell.copy.lock().as_ref().and_then(|copy| {
             let replica = &copy.replica;

@@ -16,6 +16,7 @@
 
 mod gate;
 mod log;
+mod lost;
 
 use super::gate::{Gate, LEASE_MS, number, unreadable};
 use super::outbox::bytes_of;
@@ -33,6 +34,7 @@ use tokio::time::{Instant, sleep};
 
 pub(super) use gate::{GateSeen, Users};
 pub(super) use log::LogSeen;
+pub(super) use lost::Lost;
 
 static MARK: Script = Script::new("return redis.call('GET', KEYS[1])");
 static THERE: Script = Script::new("return redis.call('EXISTS', unpack(KEYS))");

@@ -11,7 +11,8 @@ use firstcome_store::core::coupon::{Acknowledge, CouponSettings};
 use firstcome_store::core::id::{RoomName, UserId};
 use firstcome_store::core::room::{Join, RoomSettings, TicketState};
 use firstcome_store::fleet::{
-    DeploymentSecret, Fleet, FleetError, Object, Reconciled, Repair, Verified, migrate, reconcile, repair, verify,
+    DeploymentSecret, Fleet, FleetError, Object, Reconciled, Repair, Verified, accept_loss, migrate, reconcile, repair,
+    verify,
 };
 use firstcome_store::{CouponStore, RedeemRequest, RoomStore};
 use std::collections::BTreeSet;
@@ -399,7 +400,7 @@ async fn damage_to_gates_is_sorted_and_repaired_on_mariadb() {
 /// The same of logs: what is done, how it is sorted, and the invariant.
 const LOG_HARMS: [(&str, Harm, &[&str], &str); 9] = [
     ("a log that is gone", Redis(&["DEL", "fc:{r1}:log"]), &["missing"], ""),
-    ("another generation", Redis(&["HSET", "fc:{r1}:log", "generation", "7"]), &["other_generation"], "an open log"),
+    ("another generation", Redis(&["HSET", "fc:{r1}:log", "generation", "0"]), &["other_generation"], "an open log"),
     ("behind", Redis(&["HSET", "fc:{r1}:log", "position", "1"]), &["behind"], "an open log"),
     ("no image", Redis(&["DEL", "fc:{r1}:image:1"]), &["torn"], "the image of a log"),
     ("no image that can be read", Redis(&["HSET", "fc:{r1}:image:1", "1", "x"]), &["torn"], "the image of a log"),

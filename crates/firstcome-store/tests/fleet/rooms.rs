@@ -6,6 +6,7 @@ mod faults;
 mod lost;
 mod pace;
 mod secrets;
+mod went_back;
 mod written;
 
 use crate::in_time;

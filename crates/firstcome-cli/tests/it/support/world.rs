@@ -104,4 +104,12 @@ impl World {
         };
         self.runtime.block_on(said).expect("it is done");
     }
+    /// Asks PostgreSQL for a number, past all nodes.
+    pub(crate) fn sql_number(&self, text: &str) -> i64 {
+        let told = async {
+            let mut connection = PgConnection::connect(self.sql.url()).await?;
+            sqlx::query_scalar(AssertSqlSafe(text.to_owned())).fetch_one(&mut connection).await
+        };
+        self.runtime.block_on(told).expect("a number")
+    }
 }

@@ -3,6 +3,7 @@
 mod audit;
 mod entries;
 mod logs;
+mod witness;
 
 use super::*;
 use crate::room::replica::{Applied, Drawn, Entry, Gap, Outcome, Record, Replica, TAGS_MAX};

@@ -15,6 +15,10 @@ const STEPS_MAX: u32 = 8;
 /// Between two looks whether something was written.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// Why a loss cannot be accepted.
+const NO_LOG: &str = "the log of the room cannot be read to its end, so the numbers that it gave are unknown: bring back the newer \
+                      database";
+
 /// A node that repairs.
 pub(super) struct Hands<D: Held> {
     pub(super) node: Arc<Node<D>>,
@@ -95,6 +99,29 @@ impl<D: Held + Snapshot> Hands<D> {
             Ok(generation) => Repair::Done(format!(
                 "given up what is named here, and made anew from the database, as generation {generation}"
             )),
+            Err(error) => Repair::Failed(error.to_string()),
+        }
+    }
+
+    /// The same for a room: no number and no admission that its log gave is given again, and the log is made anew from what the
+    /// database has.
+    pub(super) async fn accept_room_loss(&self, id: i64, seen: &LogSeen) -> Repair {
+        let Some(lost) = &seen.lost else { return Repair::Failed(NO_LOG.to_owned()) };
+        let begun = async {
+            let row = self.node.truth.room_again(id).await?;
+            let is_same = row.generation == seen.generation;
+            if !is_same || !self.node.truth.accept_room_loss(&row, &lost.floor).await? {
+                return Ok(None);
+            }
+            let cell = self.node.keep_room(self.node.truth.room_again(id).await?);
+            self.node.mend_room(&cell).await?;
+            Ok::<_, StoreError>(Some(self.node.truth.room_again(id).await?.generation))
+        };
+        match begun.await {
+            Ok(Some(generation)) => Repair::Done(format!(
+                "given up what is named here, and made anew from the database, as generation {generation}"
+            )),
+            Ok(None) => Repair::Failed("the database has moved on since it was looked at: run it again".to_owned()),
             Err(error) => Repair::Failed(error.to_string()),
         }
     }

@@ -4,16 +4,18 @@ use super::follow::play;
 use super::log::{Item, Keys};
 use super::orders::ORDERS_MAX;
 use crate::edge::{Stopwatch, draw_hasher};
-use crate::error::StoreError;
+use crate::error::{Fault, StoreError};
 use crate::fleet::lane::Lane;
 use crate::fleet::truth::RoomRow;
 use crate::ticket::TicketKey;
-use firstcome_core::room::replica::{Applied, Entry, Replica};
+use firstcome_core::id::RoomName;
+use firstcome_core::room::replica::{Applied, Entry, Outcome, Replica, Witness};
 use firstcome_core::room::{Change, Number, Poll, TicketState, TicketView};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::RandomState;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
@@ -111,6 +113,8 @@ pub(super) struct Copy {
     /// Bytes of entries since the last image, and of that image.
     pub(super) bytes: usize,
     pub(super) image_bytes: usize,
+    /// The last position that an entry said is durable, and the digest there.
+    said: Option<(u64, u64)>,
 }
 
 /// How far this copy is, for those who wait.
@@ -120,6 +124,8 @@ pub(super) struct Progress {
     pub(super) durable: u64,
     /// Whether a number may be drawn.
     pub(super) has_number: bool,
+    /// Whether the room stands still: see [`super::went_back`].
+    pub(super) is_stopped: bool,
 }
 
 /// Why items could not be applied.
@@ -146,7 +152,12 @@ pub(super) enum Ask {
 /// One room.
 pub(in crate::fleet) struct RoomCell {
     pub(in crate::fleet) keys: Keys,
+    pub(super) name: RoomName,
     pub(super) ticket_key: TicketKey,
+    /// What the database is known to have had.
+    pub(super) witness: Mutex<Witness>,
+    /// The fault that stops the room on this node.
+    pub(super) stopped: Mutex<Option<Arc<Fault>>>,
     pub(super) copy: Mutex<Option<Copy>>,
     pub(super) orders: Lane<Order>,
     pub(super) progress: watch::Sender<Progress>,
@@ -181,6 +192,7 @@ impl Copy {
             changes: Vec::new(),
             bytes: 0,
             image_bytes,
+            said: None,
         }
     }
 
@@ -226,8 +238,11 @@ impl Copy {
     /// Applies what came. An error if it does not follow, or the copy turns out to be wrong.
     pub(super) fn apply(&mut self, items: Vec<Item>) -> Result<(), Broken> {
         self.bytes += items.iter().map(|item| item.bytes).sum::<usize>();
-        let Self { replica, changes, asked, log, .. } = self;
+        let Self { replica, changes, asked, log, said, .. } = self;
         play(replica, items, changes, |entry, applied| {
+            if let (Entry::Durable { position, digest }, Outcome::Done) = (entry, &applied.outcome) {
+                *said = (*said).max(Some((*position, *digest)));
+            }
             if let Some(tell) = entry.tag().and_then(|tag| asked.remove(&tag)) {
                 // Whoever has gone does not hear it.
                 let _ = tell.send((*log, applied));
@@ -309,20 +324,30 @@ impl Copy {
     }
 
     /// How far it is.
-    pub(super) fn progress(&self) -> Progress {
+    pub(super) fn progress(&self, is_stopped: bool) -> Progress {
         let replica = &self.replica;
         let has_number = replica.room().drawn() < replica.ceiling();
-        Progress { log: self.log, durable: replica.durable(), has_number }
+        Progress { log: self.log, durable: replica.durable(), has_number, is_stopped }
+    }
+
+    /// Tells the witness what the log says the database holds.
+    pub(super) fn bear_witness(&self, witness: &mut Witness) {
+        let durable = self.replica.durable();
+        let digest = self.said.filter(|(position, _)| *position == durable).map(|(_, digest)| digest);
+        witness.learn_log(self.log.generation, durable, digest, self.replica.ceiling());
     }
 }
 
 impl RoomCell {
     pub(in crate::fleet) fn new(row: RoomRow) -> Self {
         let none = LogId { generation: 0, branch: 0 };
-        let (progress, _) = watch::channel(Progress { log: none, durable: 0, has_number: false });
+        let (progress, _) = watch::channel(Progress { log: none, durable: 0, has_number: false, is_stopped: false });
         Self {
             keys: Keys { room: row.id },
+            name: row.name.clone(),
             ticket_key: row.ticket_key.clone(),
+            witness: Mutex::new(Witness::new(row.stored())),
+            stopped: Mutex::default(),
             copy: Mutex::new(None),
             orders: Lane::new(ORDERS_WAITING_MAX, ORDERS_MAX, 1),
             progress,
@@ -339,10 +364,11 @@ impl RoomCell {
 
     /// Whether this node may be the one to write to SQL: not while others may reach it and this one cannot.
     pub(super) fn may_write(&self) -> bool {
-        self.refused_since.lock().as_ref().is_none_or(|since| {
-            let elapsed = since.elapsed();
-            elapsed < REFUSED_MIN || REFUSED_MAX <= elapsed
-        })
+        self.stopped().is_none()
+            && self.refused_since.lock().as_ref().is_none_or(|since| {
+                let elapsed = since.elapsed();
+                elapsed < REFUSED_MIN || REFUSED_MAX <= elapsed
+            })
     }
 
     /// Notes whether SQL took what was to be written, or showed what has to be known for that.
@@ -378,20 +404,20 @@ impl RoomCell {
         of == generation && BROKEN_MAX <= times
     }
 
-    /// Waits until a number may be drawn in a log, or another log or branch has begun.
+    /// Waits until a number may be drawn in a log, another log or branch has begun, or the room stands still.
     pub(super) async fn has_number(&self, log: LogId) {
-        let there = |now: &Progress| now.log != log || now.has_number;
+        let there = |now: &Progress| now.log != log || now.has_number || now.is_stopped;
         // It is there as long as the room is.
         let _ = self.progress.subscribe().wait_for(there).await;
     }
 
     /// Waits until all up to a position of a log is durable. False if another log or branch has begun: it may lack that, and have
-    /// gone past the same position all the same.
+    /// gone past the same position all the same. False too if the room stands still before that.
     pub(super) async fn durable(&self, log: LogId, position: u64) -> bool {
         let mut progress = self.progress.subscribe();
-        let there = |now: &Progress| now.log != log || position <= now.durable;
+        let there = |now: &Progress| now.log != log || position <= now.durable || now.is_stopped;
         match progress.wait_for(there).await {
-            Ok(now) => now.log == log,
+            Ok(now) => now.log == log && position <= now.durable,
             Err(_) => false,
         }
     }

@@ -4,6 +4,7 @@ use super::cell::Broken;
 use super::log::{ITEMS_MAX, Item, Keys, Part};
 use crate::edge::{draw_hasher, draw_pause};
 use crate::fleet::Node;
+use crate::fleet::gate::Gate;
 use crate::fleet::truth::{Held, RoomRow};
 use crate::redis::LinkError;
 use firstcome_core::room::Change;
@@ -57,7 +58,7 @@ impl<D: Held> Node<D> {
         let keys = Keys { room: row.id };
         let mut failed = None;
         for again in 1..=TRIES {
-            match self.try_follow(keys, row).await {
+            match self.gate.follow_once(keys, row.generation).await {
                 Ok(Some(followed)) if row.position <= followed.replica.position() => return Ok(Some(followed)),
                 // What is behind SQL does not come to it.
                 Ok(Some(_)) => return Ok(None),
@@ -70,14 +71,21 @@ impl<D: Held> Node<D> {
         }
         failed.map_or(Ok(None), Err)
     }
+}
 
-    /// Once; nothing if an image or another log took the place of this one meanwhile, or something of it is gone.
-    async fn try_follow(&self, keys: Keys, row: &RoomRow) -> Result<Option<Followed>, LinkError> {
-        let image = self.gate.load_image(keys, row.generation).await?;
+impl Gate {
+    /// The room as of the end of a log of this generation. Nothing if an image or another log took the place of this one meanwhile,
+    /// or something of it is gone.
+    pub(in crate::fleet) async fn follow_once(
+        &self,
+        keys: Keys,
+        generation: i64,
+    ) -> Result<Option<Followed>, LinkError> {
+        let image = self.load_image(keys, generation).await?;
         let Ok(mut replica) = Replica::from_image(&image.bytes, draw_hasher()) else { return Ok(None) };
         let mut changes = Vec::new();
         loop {
-            let Some(part) = self.gate.read_log(keys, row.generation, replica.position()).await? else {
+            let Some(part) = self.read_log(keys, generation, replica.position()).await? else {
                 return Ok(None);
             };
             let Part { position, branch, is_same_run, items } = part;

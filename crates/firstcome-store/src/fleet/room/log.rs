@@ -104,6 +104,8 @@ pub(super) struct Appended {
 pub(super) struct Probe {
     pub(super) generation: Option<i64>,
     pub(super) position: Option<u64>,
+    /// Up to which position it says that the database holds it.
+    pub(super) durable: Option<u64>,
     /// The position of the image.
     pub(super) image: Option<u64>,
     /// The server's clock.
@@ -251,14 +253,15 @@ impl Gate {
         let mut run = PROBE.with_keys(2);
         let run = run.add(keys.key("log")).add(keys.of("image", generation));
         let parts = parts_of(self.link.invoke(run).await?).ok_or_else(unreadable)?;
-        let [generation, position, image, time, is_same_run] =
-            <[Value; 5]>::try_from(parts).map_err(|_| unreadable())?;
+        let [generation, position, image, time, is_same_run, durable] =
+            <[Value; 6]>::try_from(parts).map_err(|_| unreadable())?;
         let time: Vec<i64> = parts_of(time).ok_or_else(unreadable)?.into_iter().filter_map(number).collect();
         let [seconds, us] = time[..] else { return Err(unreadable()) };
         let count = |value| number(value).and_then(|count| u64::try_from(count).ok());
         Ok(Probe {
             generation: number(generation),
             position: count(position),
+            durable: count(durable),
             image: count(image),
             clock: Timestamp::clamped_us(seconds * 1_000_000 + us),
             is_same_run: number(is_same_run) == Some(1),

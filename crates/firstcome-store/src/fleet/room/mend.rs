@@ -19,9 +19,10 @@ use crate::error::StoreError;
 use crate::fleet::Node;
 use crate::fleet::truth::{Held, RoomRow};
 use crate::sql::SqlError;
-use firstcome_core::room::replica::Replica;
+use firstcome_core::room::replica::{Replica, Witness};
 use firstcome_core::room::{Damage, Room};
 use firstcome_core::time::{Now, Steady};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -41,6 +42,24 @@ fn is_whole(probe: &Probe, row: &RoomRow) -> bool {
         && probe.position.is_some_and(|position| row.position <= position)
 }
 
+impl Probe {
+    /// Whether the log says that the database holds more than this row.
+    fn is_ahead_of(&self, row: &RoomRow) -> bool {
+        self.generation.is_some_and(|generation| {
+            // Of a log of before an accepted loss only its numbers count, and those are looked at with its entries.
+            let is_later = row.generation < generation;
+            let is_further = generation == row.generation && self.durable.is_some_and(|durable| row.position < durable);
+            is_later || is_further
+        })
+    }
+
+    fn bear_witness(&self, witness: &Mutex<Witness>) {
+        if let Some(generation) = self.generation {
+            witness.lock().learn_log(generation, self.durable.unwrap_or(0), None, 0);
+        }
+    }
+}
+
 /// Keeps a lease while a log is made anew, until it is dropped.
 struct Renewal(JoinHandle<()>);
 
@@ -56,16 +75,22 @@ impl<D: Held> Node<D> {
         let doubts = self.doubts();
         let _one_at_a_time = cell.mending.lock().await;
         let until = Instant::now() + self.options.patience;
-        let mut row = self.truth.room_again(cell.keys.room).await?;
+        let mut row = self.checked_row(cell).await?;
         loop {
             let probe = self.gate.probe_log(cell.keys, row.generation).await?;
+            if probe.is_ahead_of(&row) {
+                // The row may have been read before that was written. If not, the database has gone back.
+                probe.bear_witness(&cell.witness);
+                row = self.checked_row(cell).await?;
+                continue;
+            }
             if is_whole(&probe, &row) && !cell.distrusts(row.generation) {
                 if !probe.is_same_run {
                     // The server may have been gone for long since SQL was asked, and others may have written meanwhile.
-                    row = self.truth.room_again(cell.keys.room).await?;
+                    row = self.checked_row(cell).await?;
                     if is_whole(&probe, &row) {
                         self.resume_log(cell, &row).await?;
-                        row = self.truth.room_again(cell.keys.room).await?;
+                        row = self.checked_row(cell).await?;
                     }
                     continue;
                 }
@@ -75,11 +100,11 @@ impl<D: Held> Node<D> {
                 }
             } else {
                 // Another node may have made it anew meanwhile.
-                let again = self.truth.room_again(cell.keys.room).await?;
+                let again = self.checked_row(cell).await?;
                 let is_same = (again.generation, again.position) == (row.generation, row.position);
                 row = again;
                 if is_same && self.rebuild_log(cell, &row, &probe).await? {
-                    row = self.truth.room_again(cell.keys.room).await?;
+                    row = self.checked_row(cell).await?;
                     continue;
                 }
             }
@@ -89,7 +114,7 @@ impl<D: Held> Node<D> {
                 ));
             }
             sleep(PAUSE).await;
-            row = self.truth.room_again(cell.keys.room).await?;
+            row = self.checked_row(cell).await?;
         }
     }
 
@@ -131,6 +156,7 @@ impl<D: Held> Node<D> {
             // Their entries are appended again, with the same tags.
             fresh.asked = old.asked;
         }
+        fresh.bear_witness(&mut cell.witness.lock());
         *copy = Some(fresh);
         Ok(true)
     }
@@ -147,7 +173,12 @@ impl<D: Held> Node<D> {
     }
 
     /// Makes a log anew. False, and nothing is open, if another node does, or Redis was lost again.
-    async fn rebuild_log(self: &Arc<Self>, cell: &RoomCell, row: &RoomRow, probe: &Probe) -> Result<bool, StoreError> {
+    async fn rebuild_log(
+        self: &Arc<Self>,
+        cell: &Arc<RoomCell>,
+        row: &RoomRow,
+        probe: &Probe,
+    ) -> Result<bool, StoreError> {
         if !self.gate.seize_log(cell.keys).await? {
             return Ok(false);
         }
@@ -163,7 +194,12 @@ impl<D: Held> Node<D> {
     }
 
     /// The same under the lease, which opening the log ends.
-    async fn rebuild_leased(&self, cell: &RoomCell, row: &RoomRow, probe: &Probe) -> Result<bool, StoreError> {
+    async fn rebuild_leased(
+        self: &Arc<Self>,
+        cell: &Arc<RoomCell>,
+        row: &RoomRow,
+        probe: &Probe,
+    ) -> Result<bool, StoreError> {
         // Whoever had the lease before may just have opened it: to begin yet another would lose who has come back.
         let is_right = !cell.distrusts(row.generation);
         if is_right && is_whole(&self.gate.probe_log(cell.keys, row.generation).await?, row) {
@@ -171,6 +207,12 @@ impl<D: Held> Node<D> {
         }
         let before = row.generation;
         let Some(row) = self.truth.next_log(row.id, before).await? else { return Ok(false) };
+        // It may have gone back since it was read.
+        let judged = cell.witness.lock().judge(&row.stored());
+        if let Err(lack) = judged {
+            return Err(self.stop(cell, lack));
+        }
+        cell.learn(&row);
         let mut known = self.truth.known_room(&row, self.options.rows_max).await?;
         // To read all that may have taken seconds.
         let clock = self.gate.probe_log(cell.keys, row.generation).await?.clock;

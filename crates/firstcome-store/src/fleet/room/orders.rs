@@ -103,7 +103,12 @@ impl<D: Held> Node<D> {
             let tick_us = copy.replica.room().next_tick_us().unwrap_or(TICK_US_MAX).min(TICK_US_MAX);
             (copy.log, copy.replica.position(), copy.expected(given), tick_us)
         };
-        let tick = if with_tick { Tick::Now } else { Tick::After(tick_us) };
+        let tick = match cell.stopped() {
+            // Who is let in now would have to be forgotten.
+            Some(_) => Tick::No,
+            None if with_tick => Tick::Now,
+            None => Tick::After(tick_us),
+        };
         let may_write = cell.may_write();
         let mut append = Append { log, seen, now: given, expected, tick, durable, may_write, entries: &entries };
         loop {
@@ -128,7 +133,8 @@ impl<D: Held> Node<D> {
                     copy.refresh(appended.now, asked_at);
                 }
                 seen = copy.replica.position();
-                cell.progress.send_replace(copy.progress());
+                copy.bear_witness(&mut cell.witness.lock());
+                cell.progress.send_replace(copy.progress(cell.stopped().is_some()));
             }
             cell.is_drainer.store(appended.drains, Ordering::Relaxed);
             if appended.drains {

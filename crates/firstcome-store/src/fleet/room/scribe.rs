@@ -11,7 +11,6 @@ use crate::edge::draw_pause;
 use crate::error::StoreError;
 use crate::fleet::Node;
 use crate::fleet::truth::{CEILING_BLOCK, Held, Page, RoomRow};
-use crate::sql::SqlError;
 use firstcome_core::limits::ROOM_NUMBER_MAX;
 use firstcome_core::room::replica::{Entry, Record, Replica};
 use std::sync::atomic::Ordering;
@@ -98,8 +97,8 @@ async fn write<D: Held>(node: Weak<Node<D>>, cell: Arc<RoomCell>) {
 
 impl<D: Held> Node<D> {
     /// Reads the room again. A database that does not answer is one that cannot be written to either.
-    async fn read_row(&self, cell: &RoomCell, row: &mut RoomRow) -> Result<(), SqlError> {
-        *row = self.truth.room_again(row.id).await.inspect_err(|_| cell.note_write(false))?;
+    async fn read_row(self: &Arc<Self>, cell: &Arc<RoomCell>, row: &mut RoomRow) -> Result<(), StoreError> {
+        *row = self.checked_row(cell).await.inspect_err(|_| cell.note_write(false))?;
         Ok(())
     }
 
@@ -117,11 +116,6 @@ impl<D: Held> Node<D> {
         }
         if row.generation != log.generation {
             return Ok(Next::Other);
-        }
-        if row.position < durable {
-            // Somebody has put an old state of the database back: what that holds counts.
-            cell.distrust(log.generation);
-            return Err(SqlError::broken("a room that lacks what was durable").into());
         }
         match due(cell, log, &row, self.options.rows_max as usize) {
             Due::Nothing => {
@@ -146,6 +140,7 @@ impl<D: Held> Node<D> {
                 }
                 (row.admissions, row.reached) = page.further(&row);
                 (row.position, row.digest, row.now, row.ceiling) = (page.position, page.digest, page.now, page.ceiling);
+                cell.learn(&row);
             }
         }
         let mut entries = vec![Entry::Durable { position: row.position, digest: row.digest }];

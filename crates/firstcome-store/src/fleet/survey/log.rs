@@ -1,6 +1,6 @@
 //! How the log of one room stands to the database: it is played again from its image.
 
-use super::{Found, PAGE, State, Survey, Tried, is_held, room_log, text_of};
+use super::{Found, Lost, PAGE, State, Survey, Tried, is_held, room_log, text_of};
 use crate::edge::draw_hasher;
 use crate::fleet::FleetError;
 use crate::fleet::gate::{Gate, number, parts_of, unreadable};
@@ -68,6 +68,8 @@ pub(in crate::fleet) struct LogSeen {
     pub(in crate::fleet) not_compared: Option<&'static str>,
     /// Whether it has moved on at every look: all else is unknown.
     pub(in crate::fleet) is_moving: bool,
+    /// What the database lacks, if it went back and the log can be read to its end.
+    pub(in crate::fleet) lost: Option<Lost>,
 }
 
 impl LogSeen {
@@ -119,11 +121,11 @@ fn torn(says: impl Into<String>) -> Option<Found> {
     Some(Found::new(State::Torn, says))
 }
 
-/// The database was put back to an earlier state, in which nobody who is told by the log can be.
+/// The database was restored to a state older than the log.
 fn went_back(row: &RoomRow, replica: &Replica, seen: &mut LogSeen) -> Option<Found> {
     seen.compared += 1;
-    let says = format!("it was told that the database has {}, and that is at {}", replica.durable(), row.position);
-    Some(Found::new(State::Differs, says))
+    let says = format!("the database was at position {}, and is at {}", replica.durable(), row.position);
+    Some(Found::new(State::WentBack, says))
 }
 
 impl Gate {
@@ -186,11 +188,22 @@ impl<D: Held + Snapshot> Survey<D> {
             Some(generation) if row.generation < generation && self.is_since(id, generation).await? => {
                 return Ok(Some((seen, moved())));
             }
+            Some(generation) if row.generation < generation => {
+                let says = format!("the database was at generation {generation}, and is at {}", row.generation);
+                Some(Found::new(State::WentBack, says))
+            }
             Some(generation) => {
                 let says = format!("it is of generation {generation}, and the database is at {}", row.generation);
                 Some(Found::new(State::OtherGeneration, says))
             }
             None => Some(Found::new(State::Missing, "it is not there, or closed")),
+        };
+        let found = match found {
+            Some(found) if found.state == State::WentBack => {
+                seen.lost = self.lost(row.id, look.generation.unwrap_or(row.generation)).await?;
+                Some(seen.lost.as_ref().map_or(found.clone(), |lost| lost.found(&found)))
+            }
+            found => found,
         };
         match found {
             // Only what moves is looked at again.

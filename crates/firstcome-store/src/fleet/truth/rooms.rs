@@ -3,6 +3,7 @@
 use super::{Held, Truth, tag};
 use crate::edge::draw_secret;
 use crate::embedded::journal::PassSecret;
+use crate::fleet::room::Floor;
 use crate::sql::SqlError;
 use crate::sql::base::ROLL_BACK;
 use crate::sql::dialect::{Cells, list, quoted};
@@ -34,7 +35,7 @@ pub(super) const SETTINGS: [&str; 12] = [
     "target_url",
 ];
 const COLUMNS: &str = "ticket_key,closed,first_number,reached,ceiling,admissions,clock_wall,clock_steady,generation,position,\
-    digest";
+    digest,loss_accepted";
 
 /// The columns of the settings, as [`settings_of`] reads them.
 pub(in crate::fleet) fn settings_columns() -> String {
@@ -61,6 +62,8 @@ pub(in crate::fleet) struct RoomRow {
     pub(in crate::fleet) position: u64,
     /// The digest of the room there.
     pub(in crate::fleet) digest: u64,
+    /// The generation that began when an operator accepted a loss; 0 if none ever did.
+    pub(in crate::fleet) loss_accepted: i64,
 }
 
 /// What is written down of a room, up to a position.
@@ -179,6 +182,7 @@ impl<D: Held> Truth<D> {
         let now = Now { wall: cells.instant()?, steady: Steady::from_us(cells.integer()?) };
         let (generation, position) = (cells.integer()?, cells.count()?);
         let digest = cells.integer()?.cast_unsigned();
+        let loss_accepted = cells.integer()?;
         let ticket_key = TicketKey::new(secret);
         Ok(RoomRow {
             id,
@@ -194,6 +198,7 @@ impl<D: Held> Truth<D> {
             generation,
             position,
             digest,
+            loss_accepted,
         })
     }
 
@@ -206,10 +211,15 @@ impl<D: Held> Truth<D> {
         self.base.read(text).await?.first().map(|row| self.room_of(row)).transpose()
     }
 
-    /// The same room as it is now.
-    pub(in crate::fleet) async fn room_again(&self, id: i64) -> Result<RoomRow, SqlError> {
+    /// The room of this number as it is now. A room is closed and never deleted.
+    pub(in crate::fleet) async fn room_by_id(&self, id: i64) -> Result<Option<RoomRow>, SqlError> {
         let rows = self.base.read(format!("{}id={id};", Self::select_room())).await?;
-        self.room_of(rows.first().ok_or_else(super::coupons::gone)?)
+        rows.first().map(|row| self.room_of(row)).transpose()
+    }
+
+    /// The same where it must be there.
+    pub(in crate::fleet) async fn room_again(&self, id: i64) -> Result<RoomRow, SqlError> {
+        self.room_by_id(id).await?.ok_or_else(super::coupons::gone)
     }
 
     /// Makes a room if there is none of that name; whether this call made it, and the room. Brings the first secret of
@@ -282,6 +292,31 @@ impl<D: Held> Truth<D> {
         let row = self.room_of(rows.first().ok_or_else(super::coupons::gone)?)?;
         self.commit(session).await?;
         Ok(Some(row))
+    }
+
+    /// Begins a generation above all that the log ever named, in which what the database lacks is lost, and from which on no number
+    /// and no admission is given again. False, and nothing, if the room is not as it was read.
+    pub(in crate::fleet) async fn accept_room_loss(&self, row: &RoomRow, floor: &Floor) -> Result<bool, SqlError> {
+        let generation = row.generation.max(floor.generation) + 1;
+        let reached = row.reached.max(floor.reached).max(floor.first);
+        let text = format!(
+            "{}UPDATE firstcome_room SET generation={generation},loss_accepted={generation},ceiling={},admissions={},\
+             first_number={},reached={reached} WHERE id={} AND generation={} AND position={};",
+            D::BEGIN,
+            row.ceiling.max(floor.ceiling),
+            row.admissions.max(floor.admissions),
+            row.first.max(floor.first),
+            row.id,
+            row.generation,
+            row.position,
+        );
+        let mut session = self.base.session(Instant::now() + self.base.options.patience).await?;
+        if session.run(text).await? != 1 {
+            self.base.end(session, ROLL_BACK).await?;
+            return Ok(false);
+        }
+        self.commit(session).await?;
+        Ok(true)
     }
 
     /// Writes down what has to outlive the log, if the room is as it was read. False, and nothing, if it is not.

@@ -182,14 +182,20 @@ async fn a_database_that_went_back_is_named(kind: Kind) {
     let columns = ROOM_COLUMNS.map(|column| format!("{column}=(SELECT {column} FROM kept_firstcome_room)"));
     foreign.say(&format!("UPDATE firstcome_room SET {}", columns.join(","))).await;
     let seen = reconciled(&place).await;
-    assert_eq!(states(&seen, &log()), ["differs"], "{seen:?}");
+    assert_eq!(states(&seen, &log()), ["went_back"], "{seen:?}");
+    let lost = format!("{} of dan", dan.number.get());
+    assert!(seen.findings.iter().any(|finding| finding.says.contains(&lost)), "{seen:?}");
     let named = broken(&verified(&place).await);
     assert!(named.len() == 1 && named[0].0.starts_with("a log leads to"), "{named:?}");
-    assert_eq!(needs_repair(&repaired(&place).await), 0);
-    is_sound(&verified(&place).await);
-    // What the database has lost is lost; nobody has the same number.
+    // That is not repaired unless an operator accepts it.
+    assert_eq!(needs_repair(&repaired(&place).await), 1);
     let node = place.node().await;
-    assert!(dan.number < join(&node, ANYBODY).await.number);
+    assert!(node.join(&room(), rooms::of("eve")).await.is_err(), "it stands still");
+    let accepted = accept_loss(&place.redis, &place.sql, secret(), options()).await.expect("it is accepted");
+    assert_eq!(needs_repair(&accepted), 0, "{accepted:?}");
+    is_sound(&verified(&place).await);
+    let eve = rooms::until("the room to go on", async || node.join(&room(), rooms::of("eve")).await.ok()).await;
+    assert!(dan.number < eve.expect("there is room").1.number);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -173,24 +173,6 @@ async fn whoever_cannot_read_what_others_wrote_lets_others_write() {
     .await;
 }
 
-/// Somebody has put an old state of the database back: what that holds counts, and the room goes on.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_has_gone_back_does_not_stop_a_room() {
-    let Some(world) = World::start(Kind::Postgres).await else { return };
-    let place = world.place().await;
-    in_time(async {
-        let one = place.node().await;
-        put(&one, paused()).await;
-        let (_, ann) = join(&one, of("ann")).await;
-        place.foreign().await.say("UPDATE firstcome_room SET position=0").await;
-        let bob = until("a place", async || node_join(&one, of("bob")).await.ok()).await;
-        assert!(ann.number < bob.number);
-        assert_eq!(one.counts().rebuilt, 1);
-        assert_eq!(join(&one, of("ann")).await.1.ticket, ann.ticket);
-    })
-    .await;
-}
-
 /// So much came while the database stood still that nobody can keep a digest of each position.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_outage_is_written_in_pages_too() {

@@ -1,0 +1,174 @@
+//! A database that goes back while nodes run: it was restored from a backup, or failed over to a copy that was behind.
+
+use super::*;
+use crate::world::{Foreign, options, secret};
+use firstcome_store::fleet::{Object, Repair, State, accept_loss};
+use firstcome_store::{FaultKind, StoreError};
+
+/// The tables of rooms whose rows come and go; that of the rooms themselves numbers its rows.
+const TABLES: [&str; 3] = ["firstcome_ticket", "firstcome_slot", "firstcome_gone"];
+/// What changes of a room.
+const COLUMNS: [&str; 10] = [
+    "closed",
+    "first_number",
+    "reached",
+    "ceiling",
+    "admissions",
+    "clock_wall",
+    "clock_steady",
+    "generation",
+    "position",
+    "digest",
+];
+
+/// Keeps the database as it is now, under a name.
+async fn keep(foreign: &mut Foreign, name: &str) {
+    for table in TABLES.iter().chain(&["firstcome_room"]) {
+        foreign.say(&format!("CREATE TABLE {name}_{table} AS SELECT * FROM {table}")).await;
+    }
+}
+
+/// Goes back to what was kept, in one moment.
+async fn put_back(foreign: &mut Foreign, name: &str) {
+    let columns = COLUMNS.map(|column| format!("{column}=(SELECT {column} FROM {name}_firstcome_room)"));
+    let mut text = format!("BEGIN; UPDATE firstcome_room SET {};", columns.join(","));
+    for table in TABLES {
+        text.push_str(&format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM {name}_{table};"));
+    }
+    foreign.say(&format!("{text} COMMIT")).await;
+}
+
+/// What a join is told that does not go through because of this.
+async fn stopped(node: &Fleet, who: Join) {
+    until("the node to stop", async || match node.join(&room(), who.clone()).await {
+        Err(StoreError::Unavailable(fault)) if fault.kind == FaultKind::WentBack => Some(()),
+        // It had been appended before the node noticed.
+        Err(StoreError::Unknown) => None,
+        told => panic!("{told:?}"),
+    })
+    .await;
+    let open = node.faults().open();
+    let named: Vec<_> = open.iter().map(|open| (&*open.object, open.fault.kind)).collect();
+    assert_eq!(named, [("room hall", FaultKind::WentBack)]);
+}
+
+async fn inside(node: &Fleet, ticket: &TicketAnswer) -> u64 {
+    until("an admission", async || match poll(node, &ticket.ticket).await.state {
+        TicketState::Admitted { slot, .. } => Some(slot.admission),
+        _ => None,
+    })
+    .await
+}
+
+/// Waits until nothing waits for the database.
+async fn at_rest(place: &Place, node: &Fleet) {
+    let mut foreign = place.foreign().await;
+    until("all to be written", async || {
+        node.tick().await.ok()?;
+        let position = foreign.number("SELECT position FROM firstcome_room").await;
+        node.tick().await.ok()?;
+        (position == foreign.number("SELECT position FROM firstcome_room").await).then_some(())
+    })
+    .await;
+}
+
+async fn stops(kind: Kind) {
+    let Some(world) = World::start(kind).await else { return };
+    let place = world.place().await;
+    in_time(async {
+        let (one, mut foreign) = (place.node().await, place.foreign().await);
+        put(&one, RoomSettings::with_slots(2)).await;
+        let (_, ann) = join(&one, of("ann")).await;
+        assert_eq!(inside(&one, &ann).await, 1);
+        at_rest(&place, &one).await;
+        keep(&mut foreign, "before").await;
+        let (_, bob) = join(&one, of("bob")).await;
+        assert_eq!((bob.number.get(), inside(&one, &bob).await), (2, 2));
+        at_rest(&place, &one).await;
+        keep(&mut foreign, "after").await;
+        put_back(&mut foreign, "before").await;
+
+        stopped(&one, of("cid")).await;
+        // Nobody gets a number, a slot or a pass; polls of what was durable go on.
+        assert!(one.join(&room(), ANYBODY).await.is_err());
+        assert!(one.tick().await.is_err());
+        assert!(one.leave(&room(), &ann.ticket).await.is_err());
+        assert_eq!(inside(&one, &bob).await, 2);
+        // Nodes that know nothing by themselves know it by the log.
+        let two = place.node().await;
+        stopped(&two, of("dan")).await;
+        // Nothing was changed: the log is there, and the database is as it was restored.
+        let generation: i64 = place.keeper().await.ask(&["HGET", "fc:{r1}:log", "generation"]).await;
+        assert_eq!((generation, foreign.number("SELECT generation FROM firstcome_room").await), (1, 1));
+        assert_eq!(foreign.number("SELECT COUNT(*) FROM firstcome_ticket").await, 1);
+        // Not even a Redis that forgets all makes the first one forget.
+        let _: String = place.keeper().await.ask(&["FLUSHDB"]).await;
+        stopped(&one, of("cid")).await;
+        assert_eq!(foreign.number("SELECT generation FROM firstcome_room").await, 1);
+
+        // The right database is back: everything goes on by itself.
+        put_back(&mut foreign, "after").await;
+        let eve = until("the room to go on", async || one.join(&room(), of("eve")).await.ok()).await;
+        assert!(2 < eve.expect("there is room").1.number.get());
+        assert!(one.faults().open().is_empty());
+        assert_eq!(join(&one, of("bob")).await.1.ticket, bob.ticket);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_sees_the_database_behind_stops_the_room_until_it_is_mended_on_postgres() {
+    stops(Kind::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_sees_the_database_behind_stops_the_room_until_it_is_mended_on_mariadb() {
+    stops(Kind::MariaDb).await;
+}
+
+/// An operator goes on without what is gone: bob was told number 2, and was inside with admission 2.
+async fn goes_on(kind: Kind) {
+    let Some(world) = World::start(kind).await else { return };
+    let place = world.place().await;
+    in_time(async {
+        let (one, mut foreign) = (place.node().await, place.foreign().await);
+        put(&one, RoomSettings::with_slots(2)).await;
+        let (_, ann) = join(&one, of("ann")).await;
+        assert_eq!(inside(&one, &ann).await, 1);
+        at_rest(&place, &one).await;
+        keep(&mut foreign, "before").await;
+        let (_, bob) = join(&one, of("bob")).await;
+        assert_eq!((bob.number.get(), inside(&one, &bob).await), (2, 2));
+        at_rest(&place, &one).await;
+        put_back(&mut foreign, "before").await;
+        stopped(&one, of("cid")).await;
+
+        let told = accept_loss(&place.redis, &place.sql, secret(), options()).await.expect("it is accepted");
+        let hall = told.findings.iter().find(|finding| finding.object == Object::Room("hall".to_owned()));
+        let hall = hall.unwrap_or_else(|| panic!("{told:?}"));
+        assert_eq!(hall.state, State::WentBack);
+        assert!(hall.says.contains("1 tickets are gone: 2 of bob; admissions 2 to 2 are gone"), "{}", hall.says);
+        assert!(matches!(hall.repair, Repair::Done(_)), "{hall:?}");
+        let cid = until("the room to go on", async || one.join(&room(), of("cid")).await.ok()).await;
+        let (_, cid) = cid.expect("there is room");
+        assert!(bob.number < cid.number, "one number for two");
+        assert_eq!(inside(&one, &cid).await, 3, "one admission for two passes");
+        assert!(one.faults().open().is_empty());
+        // Ann keeps her place, and a node that starts now knows the same.
+        let two = place.node().await;
+        assert_eq!(inside(&two, &ann).await, 1);
+        assert!(cid.number < join(&two, of("dan")).await.1.number);
+        assert_eq!(join(&two, of("cid")).await.1.ticket, cid.ticket);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_room_goes_on_above_all_that_was_told_when_an_operator_accepts_the_loss_on_postgres() {
+    goes_on(Kind::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_room_goes_on_above_all_that_was_told_when_an_operator_accepts_the_loss_on_mariadb() {
+    goes_on(Kind::MariaDb).await;
+}
