@@ -9,7 +9,7 @@ use comfy_table::{Cell, Color};
 use firstcome::edge::{Clock, SystemClock, draw_id};
 use firstcome::fleet::{DeploymentSecret, Examined, examine};
 use firstcome::redis::{Eviction, Fsync, Link, LinkError, LinkOptions, OpenError, Role, Script, ServerFacts};
-use firstcome::sql::Address;
+use firstcome::sql::{Address, Replication};
 use firstcome::sqlite::DATABASE_FILE;
 use redis::Value;
 use rusqlite::{Connection, OpenFlags};
@@ -25,6 +25,10 @@ const MARK_KEY: &[u8] = b"fc:deployment";
 
 /// Clocks that differ by more make "expired" and "not open yet" depend on who is asked.
 const SKEW_MS_MAX: u64 = 1_000;
+
+/// What to do about copies that may lack what was acknowledged.
+const ASYNCHRONOUS: &str = "a copy that takes over may lack the last commits, and nodes then stop what is touched: set \
+                            synchronous_standby_names on PostgreSQL, semi-synchronous replication on MySQL and MariaDB";
 
 #[derive(Args)]
 pub(crate) struct DoctorArgs {
@@ -176,6 +180,14 @@ fn of_database(found: &Examined, with_redis: bool, findings: &mut Findings) {
     if let Some(why) = &found.unfit {
         findings.say("database", "verdict", why, Verdict::Unsafe("set it so: what was told could be lost"));
     }
+    let (is, verdict) = match found.replication {
+        Replication::None => ("none is seen".to_owned(), Verdict::Fine),
+        Replication::Synchronous { replicas } => (format!("{replicas} copies, synchronous"), Verdict::Fine),
+        Replication::Asynchronous { replicas } => {
+            (format!("{replicas} copies, asynchronous"), Verdict::Note(ASYNCHRONOUS))
+        }
+    };
+    findings.say("database", "replication", is, verdict);
     for part in found.tables.iter().filter(|part| with_redis || part.part == "market") {
         let verdict = match part.from.cmp(&part.to) {
             std::cmp::Ordering::Equal => Verdict::Fine,

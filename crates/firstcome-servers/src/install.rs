@@ -243,6 +243,11 @@ fn postgres() -> Option<PathBuf> {
     versions.filter(|path| path.exists() && beside(path)).max_by_key(version)
 }
 
+/// A program that comes with PostgreSQL.
+pub(crate) fn postgres_program(name: &str) -> Option<PathBuf> {
+    postgres().map(|server| server.with_file_name(name)).filter(|program| program.is_file())
+}
+
 /// A program on the path, or where those of the system lie.
 fn on_path(program: &str) -> Option<PathBuf> {
     let mut directories: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();

@@ -319,6 +319,11 @@ fn url(kind: Kind, port: u16) -> String {
     }
 }
 
+/// A program that comes with PostgreSQL, as `pg_receivewal`; `None` if it is not on this machine.
+pub fn postgres_program(name: &str) -> Option<PathBuf> {
+    install::postgres_program(name)
+}
+
 /// A port at which nobody listens.
 fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())

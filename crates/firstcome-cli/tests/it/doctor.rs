@@ -3,10 +3,14 @@
 use crate::support::program::{Ended, PROGRAM, command, firstcome, run};
 use crate::support::server::Server;
 use crate::support::world::{SECRET, World};
-use firstcome_servers::Kind;
+use crate::support::{machine_has, wait_for};
+use firstcome_servers::{Durability, Kind, Options, Server as Database};
 use serde_json::Value;
+use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use tokio::runtime::Runtime;
 
 /// What it says of each thing: what it is, and the verdict.
 fn said(ended: &Ended) -> impl Fn(&str, &str) -> (String, String) {
@@ -109,4 +113,77 @@ fn a_directory_that_others_may_read_is_not_fine() {
     is(&said(&ended)("directory", "keys.toml"), "others may read it", "unsafe");
     assert_eq!(ended.code, Some(1), "{ended:?}");
     firstcome(here, &["doctor", "--redis", "redis://127.0.0.1:1"]).with(2);
+}
+
+/// What doctor says of the copies of a database.
+fn replication_of(sql: &str) -> (String, String) {
+    let directory = tempfile::tempdir().expect("a directory");
+    said(&firstcome(directory.path(), &["doctor", "--json", "--sql", sql]))("database", "replication")
+}
+
+fn started(runtime: &Runtime, kind: Kind, settings: &[&str]) -> Option<Database> {
+    let mut options = Options::new(Durability::Durable);
+    options.settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
+    machine_has(&kind.to_string(), Database::is_installed(kind))
+        .then(|| runtime.block_on(Database::start(kind, &options)).expect("it starts"))
+}
+
+/// A program that takes the stream of a server as its standby does.
+struct Standby(Child);
+
+impl Drop for Standby {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_standby_that_may_lack_commits_is_seen_on_postgres() {
+    let runtime = Runtime::new().expect("a runtime");
+    let Some(sql) = started(&runtime, Kind::Postgres, &[]) else { return };
+    is(&replication_of(sql.url()), "none is seen", "fine");
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut receive = Command::new(firstcome_servers::postgres_program("pg_receivewal").expect("it is there"));
+    receive.arg("--directory").arg(directory.path()).args(["--synchronous", "--no-loop", "--dbname", sql.url()]);
+    let _standby = Standby(receive.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs"));
+    let seen = wait_for("the standby", || Some(replication_of(sql.url())).filter(|seen| seen.0 != "none is seen"));
+    is(&seen, "1 copies, asynchronous", "note");
+    let say = |text: &'static str| {
+        let said = async { PgConnection::connect(sql.url()).await?.execute(sqlx::raw_sql(text)).await };
+        runtime.block_on(said).expect("it is done");
+    };
+    say("ALTER SYSTEM SET synchronous_standby_names='*'");
+    say("SELECT pg_reload_conf()");
+    wait_for("commits to wait", || {
+        (replication_of(sql.url()) == ("1 copies, synchronous".to_owned(), "fine".to_owned())).then_some(())
+    });
+}
+
+#[test]
+fn a_replica_that_may_lack_commits_is_seen_on_mariadb() {
+    let runtime = Runtime::new().expect("a runtime");
+    let primary = ["log-bin=binlog", "sync-binlog=1", "server-id=1", "rpl-semi-sync-master-timeout=600000"];
+    let Some(primary) = started(&runtime, Kind::MariaDb, &primary) else { return };
+    let Some(replica) = started(&runtime, Kind::MariaDb, &["server-id=2"]) else { return };
+    is(&replication_of(primary.url()), "none is seen", "fine");
+    let say = |server: &Database, text: String| {
+        let said = async {
+            let mut connection = MySqlConnection::connect(server.url()).await?;
+            connection.execute(sqlx::raw_sql(AssertSqlSafe(text))).await
+        };
+        runtime.block_on(said).expect("it is done");
+    };
+    let port = primary.url().rsplit([':', '/']).nth(1).expect("a port");
+    let from =
+        format!("CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='root', MASTER_USE_GTID=NO");
+    say(&replica, format!("{from}; START SLAVE"));
+    let seen = wait_for("the replica", || Some(replication_of(primary.url())).filter(|seen| seen.0 != "none is seen"));
+    is(&seen, "1 copies, asynchronous", "note");
+    say(&replica, "STOP SLAVE; SET GLOBAL rpl_semi_sync_slave_enabled=ON; START SLAVE".to_owned());
+    say(&primary, "SET GLOBAL rpl_semi_sync_master_enabled=ON".to_owned());
+    wait_for("commits to wait", || {
+        (replication_of(primary.url()) == ("1 copies, synchronous".to_owned(), "fine".to_owned())).then_some(())
+    });
 }

@@ -4,7 +4,7 @@ use super::truth::{Held, deployed};
 use super::wrap::DeploymentSecret;
 use crate::sql::base::Base;
 use crate::sql::schema::{self, Part};
-use crate::sql::{Address, DatabaseOptions, Migrated, SqlError, market_part};
+use crate::sql::{Address, DatabaseOptions, Migrated, Replication, SqlError, market_part};
 use firstcome_core::id::CouponName;
 use firstcome_core::time::Timestamp;
 use sqlx::{MySql, Postgres};
@@ -17,6 +17,8 @@ pub struct Examined {
     pub settings: Vec<(String, String)>,
     /// Why nothing may rest on it.
     pub unfit: Option<String>,
+    /// How servers that copy it are kept.
+    pub replication: Replication,
     /// The time by its clock.
     pub now: Timestamp,
     /// Each part of the tables: the version there, and the one that this program needs.
@@ -53,10 +55,11 @@ async fn look<D: Held>(address: Address, secret: Option<DeploymentSecret>) -> Re
     let settings = schema::settings(&base).await?;
     let unfit = [D::judge(&settings, &base.options).err(), D::judge_texts(&settings).err()];
     let unfit = unfit.into_iter().flatten().reduce(|all, one| format!("{all}; {one}"));
+    let replication = schema::replication(&base).await?;
     let now = schema::now(&base).await?;
     let (market, coupons) = (versions(&base, market).await?, versions(&base, D::PART).await?);
     let deployment = if coupons.from == coupons.to { Some(deployed(&base, secret.as_ref()).await?) } else { None };
-    Ok(Examined { settings, unfit, now, tables: vec![market, coupons], deployment })
+    Ok(Examined { settings, unfit, replication, now, tables: vec![market, coupons], deployment })
 }
 
 async fn versions<D: Held>(base: &Base<D>, part: Part) -> Result<Migrated, SqlError> {

@@ -228,6 +228,7 @@ impl Fleet {
                     tokio::spawn(sweep::sweep(Arc::downgrade(&node)));
                     tokio::spawn(room::voided::look(Arc::downgrade(&node)));
                     tokio::spawn(back::watch(Arc::downgrade(&node)));
+                    tokio::spawn(room::went_back::watch(Arc::downgrade(&node)));
                     (Kind::Postgres(node), ears)
                 }
                 address @ Address::MySql(_) => {
@@ -235,6 +236,7 @@ impl Fleet {
                     tokio::spawn(sweep::sweep(Arc::downgrade(&node)));
                     tokio::spawn(room::voided::look(Arc::downgrade(&node)));
                     tokio::spawn(back::watch(Arc::downgrade(&node)));
+                    tokio::spawn(room::went_back::watch(Arc::downgrade(&node)));
                     (Kind::MySql(node), ears)
                 }
             };

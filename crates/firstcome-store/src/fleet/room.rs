@@ -24,7 +24,7 @@ mod orders;
 mod scribe;
 mod secrets;
 pub(super) mod voided;
-mod went_back;
+pub(super) mod went_back;
 
 pub(super) use cell::RoomCell;
 pub use figures::RoomFigures;

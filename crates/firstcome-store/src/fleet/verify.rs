@@ -190,7 +190,7 @@ async fn logs<D: Held + Snapshot>(survey: &mut Survey<D>, verified: &mut Verifie
         }
         count(&mut replayed, &[State::Torn], &of, found);
         replayed.checked += seen.applied;
-        let differs = found.iter().find(|found| found.state == State::Differs);
+        let differs = found.iter().find(|found| matches!(found.state, State::Differs | State::WentBack));
         same.add(seen.compared, differs.map_or(0, |found| found.count), || {
             format!("{of}: {}", differs.map_or("", |found| found.says.as_str()))
         });

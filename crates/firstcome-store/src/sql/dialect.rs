@@ -7,6 +7,8 @@ mod mysql;
 mod postgres;
 
 use super::options::DatabaseOptions;
+#[cfg(feature = "redis")]
+use super::replication::Replication;
 use super::watch::Watch;
 use super::{Address, SqlError};
 use sqlx::{Database, Pool};
@@ -65,6 +67,14 @@ pub(crate) trait Dialect: Database<Row: Cells> {
 
     /// Says what of the settings will not do.
     fn judge(settings: &[(String, String)], options: &DatabaseOptions) -> Result<(), String>;
+
+    /// What tells how servers that copy this one are kept, as rows of a name and its value. Reads nothing but system tables.
+    #[cfg(feature = "redis")]
+    const REPLICATION: &'static str;
+
+    /// How servers that copy this one are kept.
+    #[cfg(feature = "redis")]
+    fn replication(rows: &[(String, String)]) -> Replication;
 
     /// Inserts no row: for whoever wants to know whether they may.
     fn insert_nothing(table: &str, column: &str) -> String;

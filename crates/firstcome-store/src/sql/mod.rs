@@ -15,6 +15,8 @@ mod lock;
 pub(crate) mod market;
 mod options;
 pub(crate) mod reader;
+#[cfg(feature = "redis")]
+mod replication;
 pub(crate) mod schema;
 mod session;
 pub(crate) mod snapshot;
@@ -26,6 +28,8 @@ pub use lock::PostgresLocks;
 pub(crate) use market::market_part;
 pub use market::{SqlMarket, accept_market_loss, migrate_market, verify_market};
 pub use options::{DatabaseOptions, Tables};
+#[cfg(feature = "redis")]
+pub use replication::Replication;
 pub use schema::Migrated;
 pub use session::{SessionHold, SessionLocks};
 

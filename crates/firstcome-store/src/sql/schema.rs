@@ -6,6 +6,8 @@ use super::dialect::{Cells, Dialect};
 use super::options::Tables;
 use super::reader::Reader;
 #[cfg(feature = "redis")]
+use super::replication::Replication;
+#[cfg(feature = "redis")]
 use firstcome_core::time::Timestamp;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -20,17 +22,28 @@ pub(crate) async fn check<D: Dialect>(base: &Base<D>) -> Result<(), SqlError> {
 
 /// The settings by which a server is judged.
 pub(crate) async fn settings<D: Dialect>(base: &Base<D>) -> Result<Vec<(String, String)>, SqlError> {
+    pairs(base, D::settings()).await
+}
+
+/// How servers that copy this one are kept.
+#[cfg(feature = "redis")]
+pub(crate) async fn replication<D: Dialect>(base: &Base<D>) -> Result<Replication, SqlError> {
+    Ok(D::replication(&pairs(base, D::REPLICATION).await?))
+}
+
+/// Rows of a name and its value.
+async fn pairs<D: Dialect>(base: &Base<D>, text: &str) -> Result<Vec<(String, String)>, SqlError> {
     let mut session = base.session(Instant::now() + OPENING_MAX).await?;
-    let rows = session.ask(D::settings().to_owned()).await?;
+    let rows = session.ask(text.to_owned()).await?;
     session.done();
-    let mut settings = Vec::new();
+    let mut pairs = Vec::new();
     for row in &rows {
         let mut cells = Reader::at(row, 0);
         if let (Some(name), Some(value)) = (cells.maybe_text()?, cells.maybe_text()?) {
-            settings.push((name, value));
+            pairs.push((name, value));
         }
     }
-    Ok(settings)
+    Ok(pairs)
 }
 
 /// What became of the tables of one part.

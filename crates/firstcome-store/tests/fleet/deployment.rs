@@ -1,12 +1,14 @@
 //! What a deployment has beside coupons: its tables, its secrets, and what nobody could read.
 
 use crate::world::{Foreign, SECRET, World, options, secret};
+use crate::{in_time, rooms, told};
 use firstcome_servers::Kind;
-use firstcome_store::CouponStore;
 use firstcome_store::core::coupon::{CouponLimit, CouponSettings};
 use firstcome_store::core::id::CouponName;
+use firstcome_store::core::room::RoomSettings;
 use firstcome_store::fleet::{DeploymentSecret, Fleet, FleetError, FleetOptions, migrate};
 use firstcome_store::sql::{SqlMarket, Tables};
+use firstcome_store::{CouponStore, RedeemRequest};
 
 /// Options of a node that makes no tables.
 fn careful() -> FleetOptions {
@@ -44,6 +46,64 @@ async fn tables_are_made_by_a_call_of_its_own_in_postgres() {
 #[tokio::test]
 async fn tables_are_made_by_a_call_of_its_own_in_mariadb() {
     tables_are_made_by_a_call_of_its_own(Kind::MariaDb).await;
+}
+
+/// What step 2 adds: without it the tables are those of version 1.
+const ADDED: [&str; 4] = [
+    "ALTER TABLE firstcome_coupon DROP COLUMN codes_bound_from",
+    "ALTER TABLE firstcome_coupon DROP COLUMN loss_accepted",
+    "ALTER TABLE firstcome_room DROP COLUMN loss_accepted",
+    "UPDATE firstcome_schema SET version=1 WHERE part='coupons'",
+];
+
+/// A deployment of the version before, in which ann was told a code of the old kind and has the first place of a room.
+async fn tables_with_rows_are_brought_to_this_version(kind: Kind) {
+    let Some(world) = World::start(kind).await else { return };
+    let place = world.place().await;
+    let mut foreign = {
+        let node = place.node().await;
+        told::put(&node, told::limit(5)).await;
+        rooms::put(&node, RoomSettings { paused: true, ..RoomSettings::with_slots(1) }).await;
+        place.foreign().await
+    };
+    // No serial has a code of the new kind.
+    foreign.say("UPDATE firstcome_coupon SET codes_bound_from=1000").await;
+    let (code, ticket) = {
+        let node = place.node().await;
+        let code = told::new(told::claim(&node, "ann").await).code;
+        (code, rooms::join(&node, rooms::of("ann")).await.1.ticket)
+    };
+    for text in ADDED {
+        foreign.say(text).await;
+    }
+    let said = Fleet::open(&place.redis, &place.sql, secret(), careful()).await.err().expect("the tables are old");
+    assert!(said.to_string().contains("version 1") && said.to_string().contains("firstcome migrate"), "{said}");
+    let migrated = migrate(&place.sql, options().database).await.expect("they are brought to this version");
+    let versions: Vec<_> = migrated.iter().map(|part| (part.part, part.from, part.to)).collect();
+    assert_eq!(versions, [("market", 0, 2), ("coupons", 1, 2)]);
+
+    assert_eq!(foreign.number("SELECT codes_bound_from FROM firstcome_coupon").await, 2);
+    let node = place.node().await;
+    let kept =
+        node.claim_of(&told::coupon(told::COUPON), "ann").await.expect("it answers").expect("the coupon is there");
+    assert_eq!(kept.expect("ann has a claim").claimed.code, code, "the code that ann was told");
+    let bob = told::new(told::claim(&node, "bob").await);
+    for code in [code, bob.code] {
+        let redeem = RedeemRequest { code: code.as_str().to_owned(), user: None, request: None };
+        node.redeem(&told::coupon(told::COUPON), redeem).await.expect("it answers").expect("the code is good");
+    }
+    assert_eq!(rooms::join(&node, rooms::of("ann")).await.1.ticket, ticket);
+    assert_eq!(rooms::join(&node, rooms::of("bob")).await.1.number.get(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_with_rows_are_brought_to_this_version_in_postgres() {
+    in_time(tables_with_rows_are_brought_to_this_version(Kind::Postgres)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_with_rows_are_brought_to_this_version_in_mariadb() {
+    in_time(tables_with_rows_are_brought_to_this_version(Kind::MariaDb)).await;
 }
 
 async fn of_nodes_that_keep_something_at_once_one_wins(kind: Kind) {

@@ -210,7 +210,7 @@ impl<D: Held> Node<D> {
         // It may have gone back since it was read.
         let judged = cell.witness.lock().judge(&row.stored());
         if let Err(lack) = judged {
-            return Err(self.stop(cell, lack));
+            return Err(self.stop_room(cell, lack));
         }
         cell.learn(&row);
         let mut known = self.truth.known_room(&row, self.options.rows_max).await?;

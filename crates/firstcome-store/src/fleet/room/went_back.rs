@@ -2,12 +2,12 @@
 //!
 //! Each cell remembers the highest state of its room that the database has shown ([`Witness`]): by the rows that this node read
 //! and wrote, and by what the log on Redis says is durable. Every row that is read is compared with it. A row that lacks something
-//! is read again, so that no read that began too early is an alarm. Then the room stands still on this node: nothing is appended
-//! but who was here, time lets nobody in, nothing is written, no log is made anew, so the log on Redis stays as evidence. Polls
+//! is read again, so that no read that began too early is an alarm. Then the room stands still on this node: it appends no join,
+//! lets no ticket in, writes nothing and makes no log anew, so the log on Redis stays as evidence. Polls
 //! that rest on durable entries go on.
 //!
 //! The node looks each second whether the database has all of it again, or an operator has accepted the loss
-//! (`firstcome reconcile --accept-loss`). Then the room goes on by itself.
+//! (`firstcome reconcile --accept-loss`). Then the room goes on by itself. A node without calls looks too, every few seconds.
 
 use super::cell::RoomCell;
 use crate::error::{Fault, FaultKind, StoreError};
@@ -19,8 +19,22 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Between two looks whether the database has everything again.
-const EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at rooms that stand still.
+const STOPPED_EVERY: Duration = Duration::from_secs(1);
+/// One look of so many is at all rooms.
+const ALL_EVERY: u32 = 5;
+/// Rooms that are read at once.
+const ROOMS_AT_ONCE: usize = 256;
+
+/// What a new generation begins above when an operator accepts a loss.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::fleet) struct Floor {
+    pub(in crate::fleet) generation: i64,
+    pub(in crate::fleet) ceiling: u32,
+    pub(in crate::fleet) admissions: u64,
+    pub(in crate::fleet) first: u32,
+    pub(in crate::fleet) reached: u32,
+}
 
 impl RoomRow {
     pub(in crate::fleet) const fn stored(&self) -> Stored {
@@ -63,14 +77,14 @@ impl RoomCell {
 
 impl<D: Held> Node<D> {
     /// Reads the room again, and stops it if the database lacks what it had.
-    pub(super) async fn checked_row(self: &Arc<Self>, cell: &Arc<RoomCell>) -> Result<RoomRow, StoreError> {
+    pub(super) async fn checked_row(&self, cell: &RoomCell) -> Result<RoomRow, StoreError> {
         cell.goes_on()?;
         match self.judged_row(cell).await? {
             Ok(row) => Ok(row),
             // A session to another server of the same name may have been opened before it was told of the loss of its role.
             Err(_) => match self.judged_row(cell).await? {
                 Ok(row) => Ok(row),
-                Err(lack) => Err(self.stop(cell, lack)),
+                Err(lack) => Err(self.stop_room(cell, lack)),
             },
         }
     }
@@ -88,46 +102,60 @@ impl<D: Held> Node<D> {
         })
     }
 
-    /// Stops the room on this node, and looks after it.
-    pub(super) fn stop(self: &Arc<Self>, cell: &Arc<RoomCell>, lack: Lack) -> StoreError {
+    /// Stops the room on this node.
+    pub(super) fn stop_room(&self, cell: &RoomCell, lack: Lack) -> StoreError {
         let says = format!(
             "{lack}: it was restored from a backup, or failed over to a copy that was behind; bring back the database that has it, \
              or see with `firstcome reconcile` what is lost, and accept that with --accept-loss"
         );
         let fault = self.faults.raise(&cell.object(), Fault::new(FaultKind::WentBack, says));
-        let is_new = cell.stopped.lock().replace(Arc::clone(&fault)).is_none();
-        if is_new {
-            cell.is_drainer.store(false, Ordering::Relaxed);
-            cell.progress.send_modify(|progress| progress.is_stopped = true);
-            tokio::spawn(look_after(Arc::downgrade(self), Arc::clone(cell)));
-        }
+        *cell.stopped.lock() = Some(Arc::clone(&fault));
+        cell.is_drainer.store(false, Ordering::Relaxed);
+        cell.progress.send_modify(|progress| progress.is_stopped = true);
         StoreError::Unavailable(fault)
+    }
+
+    /// Lets the room go on.
+    fn let_go_on(self: &Arc<Self>, cell: &Arc<RoomCell>) {
+        // The copy may hold what is lost now: it is looked at again before anything is appended.
+        cell.trusted.store(u64::MAX, Ordering::Relaxed);
+        *cell.stopped.lock() = None;
+        cell.progress.send_modify(|progress| progress.is_stopped = false);
+        self.faults.clear_kind(&cell.object(), FaultKind::WentBack);
+        self.wake(cell);
+    }
+
+    /// Reads these rooms again: stops those that lack something, and lets those go on that have all of it again.
+    async fn watch_rooms(self: &Arc<Self>, cells: &[Arc<RoomCell>]) -> Result<(), StoreError> {
+        let known: Vec<Witness> = cells.iter().map(|cell| *cell.witness.lock()).collect();
+        let ids: Vec<i64> = cells.iter().map(|cell| cell.keys.room).collect();
+        let rows = self.truth.rooms_again(&ids).await?;
+        for (cell, known) in cells.iter().zip(known) {
+            let row = rows.iter().find(|row| row.id == cell.keys.room);
+            match (RoomCell::judge(&known, row), cell.stopped()) {
+                (Ok(()), None) => row.into_iter().for_each(|row| cell.learn(row)),
+                // Read once more: the node may have learned more since.
+                (Ok(()), Some(_)) if self.judged_row(cell).await?.is_ok() => self.let_go_on(cell),
+                (Ok(()) | Err(_), Some(_)) => {}
+                // The fault says it.
+                (Err(_), None) => drop(self.checked_row(cell).await),
+            }
+        }
+        Ok(())
     }
 }
 
-/// What a new generation begins above when an operator accepts a loss.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::fleet) struct Floor {
-    pub(in crate::fleet) generation: i64,
-    pub(in crate::fleet) ceiling: u32,
-    pub(in crate::fleet) admissions: u64,
-    pub(in crate::fleet) first: u32,
-    pub(in crate::fleet) reached: u32,
-}
-
-/// Looks whether the room may go on, until it does or the node ends.
-async fn look_after<D: Held>(node: Weak<Node<D>>, cell: Arc<RoomCell>) {
-    loop {
-        sleep(EVERY).await;
+/// Looks at the rooms that this node remembers, while the node is there: a quiet node notices too, and a room that stands still goes
+/// on by itself.
+pub(in crate::fleet) async fn watch<D: Held>(node: Weak<Node<D>>) {
+    for round in (0..ALL_EVERY).cycle() {
+        sleep(STOPPED_EVERY).await;
         let Some(node) = node.upgrade() else { return };
-        if let Ok(Ok(_)) = node.judged_row(&cell).await {
-            // The copy may hold what is lost now: it is looked at again before anything is appended.
-            cell.trusted.store(u64::MAX, Ordering::Relaxed);
-            *cell.stopped.lock() = None;
-            cell.progress.send_modify(|progress| progress.is_stopped = false);
-            node.faults.clear_kind(&cell.object(), FaultKind::WentBack);
-            node.wake(&cell);
-            return;
+        let mut cells: Vec<Arc<RoomCell>> = node.rooms.lock().values().map(Arc::clone).collect();
+        cells.retain(|cell| round == 0 || cell.stopped().is_some());
+        for page in cells.chunks(ROOMS_AT_ONCE) {
+            // While the database does not answer there is nothing to see.
+            let _ = node.watch_rooms(page).await;
         }
     }
 }

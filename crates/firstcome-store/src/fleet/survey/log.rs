@@ -200,7 +200,7 @@ impl<D: Held + Snapshot> Survey<D> {
         };
         let found = match found {
             Some(found) if found.state == State::WentBack => {
-                seen.lost = self.lost(row.id, look.generation.unwrap_or(row.generation)).await?;
+                seen.lost = self.lost_of_room(row.id, look.generation.unwrap_or(row.generation)).await?;
                 Some(seen.lost.as_ref().map_or(found.clone(), |lost| lost.found(&found)))
             }
             found => found,
@@ -377,7 +377,7 @@ impl<D: Held + Snapshot> Survey<D> {
     }
 
     /// The rows of a room by their numbers.
-    async fn numbers(
+    pub(super) async fn numbers(
         &mut self,
         what: &str,
         room: i64,

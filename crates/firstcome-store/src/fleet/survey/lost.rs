@@ -44,7 +44,7 @@ impl Lost {
 
 impl<D: Held + Snapshot> Survey<D> {
     /// Compares the room at the end of a log with the state of the database that has been begun. `None` if the log breaks off.
-    pub(in crate::fleet) async fn lost(&mut self, id: i64, generation: i64) -> Result<Option<Lost>, FleetError> {
+    pub(super) async fn lost_of_room(&mut self, id: i64, generation: i64) -> Result<Option<Lost>, FleetError> {
         let Some(Followed { replica, .. }) = self.gate.follow_once(Keys { room: id }, generation).await? else {
             return Ok(None);
         };

@@ -217,6 +217,13 @@ impl<D: Held> Truth<D> {
         rows.first().map(|row| self.room_of(row)).transpose()
     }
 
+    /// Those of these rooms that are there, in any order.
+    pub(in crate::fleet) async fn rooms_again(&self, ids: &[i64]) -> Result<Vec<RoomRow>, SqlError> {
+        let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        let text = format!("{}id IN ({});", Self::select_room(), ids.join(","));
+        self.base.read(text).await?.iter().map(|row| self.room_of(row)).collect()
+    }
+
     /// The same where it must be there.
     pub(in crate::fleet) async fn room_again(&self, id: i64) -> Result<RoomRow, SqlError> {
         self.room_by_id(id).await?.ok_or_else(super::coupons::gone)

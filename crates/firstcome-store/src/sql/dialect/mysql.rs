@@ -3,6 +3,8 @@
 use super::{Cells, Dialect, hex};
 #[cfg(feature = "redis")]
 use super::{Column, Value, add_list, quoted};
+#[cfg(feature = "redis")]
+use crate::sql::replication::{Replication, count, value};
 use crate::sql::watch::Watch;
 use crate::sql::{Address, DatabaseOptions, SqlError};
 use sqlx::mysql::{MySqlConnection, MySqlRow};
@@ -145,6 +147,24 @@ impl Dialect for MySql {
         must("innodb_doublewrite", &["ON", "1", "fast", "DETECT_AND_RECOVER"])?;
         // With a binary log a crash keeps only what that log has kept.
         if binlog { must("sync_binlog", &["1"]) } else { Ok(()) }
+    }
+
+    // Without the right PROCESS a user sees no threads but its own; MariaDB counts copies all the same.
+    #[cfg(feature = "redis")]
+    const REPLICATION: &'static str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Slaves_connected', \
+         'Rpl_semi_sync_master_status', 'Rpl_semi_sync_master_clients', 'Rpl_semi_sync_source_status', \
+         'Rpl_semi_sync_source_clients');\
+         SELECT 'binlog_dumps', CAST(COUNT(*) AS CHAR) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%';";
+
+    #[cfg(feature = "redis")]
+    fn replication(rows: &[(String, String)]) -> Replication {
+        let replicas = count(rows, "Slaves_connected").max(count(rows, "binlog_dumps"));
+        // The status goes to OFF when no copy has answered in time, and commits wait no longer.
+        let waits = ["master", "source"].into_iter().any(|role| {
+            value(rows, &format!("Rpl_semi_sync_{role}_status")) == Some("ON")
+                && 0 < count(rows, &format!("Rpl_semi_sync_{role}_clients"))
+        });
+        Replication::of(replicas, waits)
     }
 
     fn insert_nothing(table: &str, _: &str) -> String {

@@ -3,6 +3,8 @@
 use super::{Cells, Dialect, hex};
 #[cfg(feature = "redis")]
 use super::{Column, Value, add_list, checked};
+#[cfg(feature = "redis")]
+use crate::sql::replication::{Replication, count, value};
 use crate::sql::watch::Watch;
 use crate::sql::{Address, DatabaseOptions, SqlError};
 use sqlx::pool::PoolOptions;
@@ -151,6 +153,18 @@ impl Dialect for Postgres {
             return Err(format!("{name} is {value} and must be {wanted}"));
         }
         Ok(())
+    }
+
+    #[cfg(feature = "redis")]
+    const REPLICATION: &'static str = "SELECT 'standbys'::text, count(*)::text FROM pg_catalog.pg_stat_replication UNION ALL \
+         SELECT name::text, setting::text FROM pg_catalog.pg_settings \
+         WHERE name IN ('synchronous_standby_names', 'synchronous_commit');";
+
+    #[cfg(feature = "redis")]
+    fn replication(rows: &[(String, String)]) -> Replication {
+        let named = value(rows, "synchronous_standby_names").is_some_and(|names| !names.trim().is_empty());
+        let waits = named && !matches!(value(rows, "synchronous_commit"), Some("off" | "local"));
+        Replication::of(count(rows, "standbys"), waits)
     }
 
     fn insert_nothing(table: &str, column: &str) -> String {

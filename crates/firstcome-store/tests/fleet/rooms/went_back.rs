@@ -154,6 +154,9 @@ async fn goes_on(kind: Kind) {
         assert!(bob.number < cid.number, "one number for two");
         assert_eq!(inside(&one, &cid).await, 3, "one admission for two passes");
         assert!(one.faults().open().is_empty());
+        // Bob's ticket brings him back to the front of the line.
+        let back = poll(&one, &bob.ticket).await;
+        assert_eq!((position(&back), back.user.as_deref()), (Some(0), Some("bob")));
         // Ann keeps her place, and a node that starts now knows the same.
         let two = place.node().await;
         assert_eq!(inside(&two, &ann).await, 1);
