@@ -45,7 +45,7 @@ fn skipped_file() -> Result<PathBuf, String> {
     Ok(file)
 }
 
-/// What the lines of that file come to. A skipped test passes: without this nobody would know.
+/// What the lines of that file come to. A skipped test passes: without this a reader would not know.
 fn summary(skipped: &str) -> String {
     // A test may say it of each of its servers.
     let lines: BTreeSet<&str> = skipped.lines().collect();

@@ -26,12 +26,12 @@ pub(crate) enum Backend {
 /// What a node has beside the deployment.
 pub(crate) struct Beside {
     clock: SystemClock,
-    /// What anybody may ask for, without a key.
+    /// What a client may ask for without a key.
     coupons: Shared<CouponName, Result<CouponView, Refused>>,
     rooms: Shared<RoomName, Result<RoomSummary, Rejection>>,
 }
 
-/// What is shown to anybody is at most so old, as the copies of rooms are.
+/// What is shown without a key is at most so old, as the copies of rooms are.
 const SHOWN_MAX: Duration = Duration::from_millis(250);
 /// Names whose views are kept. Beyond it they are asked for again.
 const SHOWN_COUNT_MAX: usize = 16_384;
@@ -126,7 +126,7 @@ impl Backend {
         told
     }
 
-    /// The coupon as it is shown to anybody: over many nodes at most [`SHOWN_MAX`] old, and with all that this node has done.
+    /// The coupon as it is shown without a key: over many nodes at most [`SHOWN_MAX`] old, and with all that this node has done.
     pub(crate) async fn coupon(&self, coupon: &CouponName) -> Answer<CouponView> {
         match self {
             Self::Embedded(store) => store.coupon(coupon).await,
@@ -202,7 +202,7 @@ impl Backend {
         told
     }
 
-    /// The room as it is shown to anybody, as [`Self::coupon`] is.
+    /// The room as it is shown without a key, as [`Self::coupon`] is.
     pub(crate) async fn room(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
         match self {
             Self::Embedded(store) => store.room(room).await,

@@ -262,7 +262,7 @@ impl Collector for MarketCollector {
     }
 }
 
-/// Counts the faults that are open when somebody asks.
+/// Counts the faults that are open when a client asks.
 #[derive(Debug)]
 struct FaultsCollector(Vec<Faults>);
 

@@ -1,5 +1,5 @@
 //! Servers of one's own, for benchmarks, drills and tests: PostgreSQL, MariaDB, Redis and etcd, each a child process with a
-//! directory and a port that nobody else has; and several that belong together: [`Sentinels`] and [`Cluster`] of Redis, [`EtcdCluster`].
+//! directory and a port of its own; and several that belong together: [`Sentinels`] and [`Cluster`] of Redis, [`EtcdCluster`].
 //!
 //! # Promises
 //! - What [`Server::start`] returns answers, and it is this server that answers: not one that took the port meanwhile.

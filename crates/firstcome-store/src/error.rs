@@ -14,10 +14,10 @@ pub enum StoreError {
         /// When what waits now will be done: the queue never holds more than this by the measured rate.
         retry_after: Duration,
     },
-    /// Nothing was done in the time there was, by no fault that anybody has to mend: something else has to be done first.
+    /// Nothing was done in the time there was, by no fault that an operator has to mend: something else has to be done first.
     #[error("{says}; try again in {} ms", retry_after.as_millis())]
     NotYet {
-        /// What it waits for, in words that may be shown to anybody.
+        /// What it waits for, in words that may be shown to any client.
         says: &'static str,
         /// When it is worth another try.
         retry_after: Duration,
@@ -86,7 +86,7 @@ impl FaultKind {
         Self::WentBack,
     ];
 
-    /// What happened, in words that may be shown to anybody.
+    /// What happened, in words that may be shown to any client.
     pub const fn title(self) -> &'static str {
         match self {
             Self::InUse => "another process has the store open",

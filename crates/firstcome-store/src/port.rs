@@ -27,7 +27,7 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// The durability as the contract spells it.
+    /// The durability as the HTTP API spells it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Memory => "memory",

@@ -68,7 +68,7 @@ impl fmt::Debug for VoucherCode {
     }
 }
 
-/// A code as somebody shows it: well formed, and not yet held against a claim.
+/// A code as a client shows it: well formed, and not yet held against a claim.
 #[derive(Clone, Copy, Debug)]
 pub struct ShownCode {
     serial: Serial,

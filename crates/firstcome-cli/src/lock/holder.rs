@@ -42,7 +42,7 @@ pub(super) fn program(part: &str, args: &GateArgs) -> Command {
     let running = Path::new("/proc/self/exe");
     let path = if running.exists() { running.to_owned() } else { std::env::current_exe().unwrap_or_default() };
     let mut program = Command::new(path);
-    // Whoever kills by name all that begins with that of the program leaves the keeper, which ends the command then.
+    // An operator who kills by name all that begins with that of the program leaves the keeper, which ends the command then.
     program.arg0(if part == "lock-keeper" { part } else { "firstcome" }).arg(part);
     if let Some(parent) = args.parent {
         program.arg("--parent").arg(parent.to_string());

@@ -100,7 +100,7 @@ fn ends_well(guardian: Pid) -> bool {
     }
 }
 
-/// Hears the last instant from the holder, and says when it has come. When the holder is gone nobody tells a later one.
+/// Hears the last instant from the holder, and says when it has come. When the holder is gone no later one comes.
 fn hear(holder: UnixStream, events: &Sender<Event>) {
     let mut last_ns = None;
     let mut is_there = true;
@@ -129,7 +129,7 @@ fn hear(holder: UnixStream, events: &Sender<Event>) {
             std::thread::park_timeout(wait);
         }
         if last_ns.is_some_and(|last_ns| last_ns <= now_ns()) {
-            // If the guardian has ended, nobody listens.
+            // If the guardian has ended, no process listens.
             let _ = events.send(Event::Due);
             return;
         }

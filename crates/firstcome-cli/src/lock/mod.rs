@@ -10,7 +10,7 @@
 //! | the holder, or it and the keeper | the guardian, before the lease ends |
 //! | the guardian, or it and the holder | the system the command, and the keeper all that it started, at once |
 //! | the guardian and the keeper | the system the command, and the holder all that it started, at once |
-//! | the keeper | nobody needs to |
+//! | the keeper | no process needs to |
 //! | all three | the system the command; what it has started runs on |
 
 mod family;

@@ -252,7 +252,7 @@ fn claims_that_stay_behind_leave_no_code_to_the_next_ones() {
     let (old, codes) = as_before(&firstcome(here, &["export", "--data", "data"]).well());
     std::fs::write(here.join("old.jsonl"), &old).expect("a file");
     firstcome(here, &["import", "--data", "whole", "old.jsonl"]).well();
-    // Only the coupons of what has two codes of before; whoever claims first gets none of them.
+    // Only the coupons of what has two codes of before; the first user to claim gets none of them.
     let lines = firstcome(here, &["export", "--data", "whole"]).well();
     let coupons: String =
         lines.lines().filter(|line| line.contains("\"kind\":\"coupon\"")).map(|line| format!("{line}\n")).collect();

@@ -16,7 +16,7 @@ use std::time::Duration;
 const THREADS: usize = 8;
 /// More than anybody claims before the end, so that a test that fails ends too.
 const CLAIMS_MAX: u32 = 100_000;
-/// The contract: drained within this time after SIGTERM.
+/// The service promises to be drained within this time after SIGTERM.
 const DRAINED_WITHIN: Duration = Duration::from_secs(10);
 
 fn claim_until_closed(mut client: Client, thread: usize, answers: &AtomicU64) -> BTreeMap<String, Told> {

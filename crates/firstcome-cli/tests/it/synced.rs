@@ -66,7 +66,7 @@ fn no_claim_is_told_before_its_row_is_synced() {
     for (user, told) in &told {
         let syncs = syncs_before(&calls, LOG, user, told).count();
         assert!(0 < syncs, "{user} was told before the sync: {told:?}");
-        // Whoever comes alone pays one sync, not two.
+        // A caller that comes alone pays one sync, not two.
         assert!(syncs == 1 || user.starts_with("crowd"), "{user} waited for {syncs} syncs");
     }
 }
@@ -103,7 +103,7 @@ fn no_lock_is_told_before_its_row_is_synced() {
     for (name, told) in &told {
         let syncs = syncs_before(&calls, LOCKS_LOG, name, told).count();
         assert!(0 < syncs, "{name} was told before the sync: {told:?}");
-        // Whoever comes alone pays one sync, not two.
+        // A caller that comes alone pays one sync, not two.
         assert!(syncs == 1 || name.starts_with("crowd"), "{name} waited for {syncs} syncs");
     }
 }

@@ -51,7 +51,7 @@ pub struct RoomSettings {
 }
 
 impl RoomSettings {
-    /// The defaults of the contract, with no limit yet.
+    /// The defaults of the HTTP API, with no limit yet.
     pub const fn defaults() -> Self {
         Self {
             admit: None,

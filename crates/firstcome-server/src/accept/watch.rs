@@ -131,7 +131,7 @@ impl Watch {
         self.leaving.load(Ordering::Relaxed) == Leaving::WhenQuiet as u8
     }
 
-    /// From now on the service stops: whoever waits for nothing is let go after [`IDLE_TICKS_MIN`].
+    /// From now on the service stops: a connection that waits for nothing is let go after [`IDLE_TICKS_MIN`].
     pub(super) fn begin_stop(&self) {
         if self.is_at(Phase::Idle) {
             self.ticks.store(0, Ordering::Relaxed);
@@ -233,7 +233,7 @@ impl Watched {
         peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Refuses to send a parcel to nobody.
+    /// Refuses to send a parcel without a receiver.
     fn before_write(&self) -> io::Result<()> {
         let lost = self.watch.carries.load(Ordering::Relaxed) && (self.peer_left() || self.peer_said_end());
         if lost { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }

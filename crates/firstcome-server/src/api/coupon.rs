@@ -1,4 +1,4 @@
-//! The coupon rows of the contract.
+//! The calls of the HTTP API about coupons.
 
 use super::body::{self, PageQuery, PathName};
 use super::shape::{

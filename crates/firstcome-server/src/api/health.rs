@@ -46,7 +46,7 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
     }
 }
 
-/// A fault as anybody may see it: its detail is for the log.
+/// A fault as it is shown without a key: its detail is for the log.
 fn shown(open: &OpenFault) -> Value {
     let kind = open.fault.kind;
     json!({"object": open.object, "code": kind.code(), "says": kind.title(), "do": kind.advice()})

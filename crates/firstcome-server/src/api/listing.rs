@@ -1,4 +1,4 @@
-//! The rows of the contract about listings: what is sold once, by auction or at a fixed price.
+//! The calls of the HTTP API about listings: what is sold once, by auction or at a fixed price.
 
 use super::body::{self, PageQuery, PathName};
 use super::market_shape::{

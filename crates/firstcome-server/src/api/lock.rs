@@ -1,4 +1,4 @@
-//! The lock rows of the contract.
+//! The calls of the HTTP API about locks.
 
 use super::body::{self, PathName};
 use super::lock_shape::{AcquireBody, HeldLock, Lock, ReleaseBody, ReleasedLock, RenewBody, RenewedLock};

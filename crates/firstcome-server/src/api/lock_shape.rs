@@ -1,4 +1,4 @@
-//! What goes over the wire about locks. Names and units are the contract's.
+//! What goes over the wire about locks. `/openapi.json` shows the same names and units.
 
 use super::body;
 use crate::error::{Code, Problem as Refusal};

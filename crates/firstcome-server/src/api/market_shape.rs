@@ -1,4 +1,4 @@
-//! What goes over the wire about members and listings. Names and units are the contract's.
+//! What goes over the wire about members and listings. `/openapi.json` shows the same names and units.
 
 use super::body;
 use super::shape::read_instant;

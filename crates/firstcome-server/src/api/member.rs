@@ -1,4 +1,4 @@
-//! The rows of the contract about members and their points.
+//! The calls of the HTTP API about members and their points.
 
 use super::body::{self, PageQuery, PathName};
 use super::market_shape::{AmountBody, Balance, Record, RecordPage};

@@ -1,4 +1,4 @@
-//! The contract's calls: who may ask, is it well-formed, what did the store say.
+//! The calls of the HTTP API: who may ask, is it well-formed, what did the store say.
 
 pub(crate) mod body;
 mod coupon;
@@ -83,7 +83,7 @@ fn documented() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .split_for_parts()
 }
 
-/// The contract as an OpenAPI document: `/openapi.json`.
+/// The HTTP API as an OpenAPI document: `/openapi.json`.
 pub fn openapi_json() -> String {
     let (_, document) = documented();
     document.to_pretty_json().unwrap_or_default() + "\n"

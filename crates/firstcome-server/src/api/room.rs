@@ -1,4 +1,4 @@
-//! The room rows of the contract.
+//! The calls of the HTTP API about waiting rooms.
 
 use super::body::{self, PathName};
 use super::room_shape::{PassBody, PassKey, PassKeyList, PassVerdict, Room, RoomBody, Ticket, TicketBody};

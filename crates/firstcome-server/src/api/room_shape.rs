@@ -1,4 +1,4 @@
-//! What goes over the wire about waiting rooms. Names and units are the contract's.
+//! What goes over the wire about waiting rooms. `/openapi.json` shows the same names and units.
 
 use super::shape::read_instant;
 use crate::error::{Code, Problem as Refusal};

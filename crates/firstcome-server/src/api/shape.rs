@@ -1,4 +1,4 @@
-//! What goes over the wire. Names and units are the contract's.
+//! What goes over the wire. `/openapi.json` shows the same names and units.
 
 use super::market_shape::Purchase;
 use crate::error::{Code, Problem as Refusal};

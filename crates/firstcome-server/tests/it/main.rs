@@ -1,4 +1,4 @@
-//! The service over HTTP: every row of the contract, every code, and everything that a hostile peer can send.
+//! The service over HTTP: every call, every code, and everything that a hostile peer can send.
 //!
 //! All answers come through [`service::Answer`], which holds each to what all answers promise (see `promises`).
 

@@ -1,4 +1,4 @@
-//! What must hold, one file each. The same list stands in the design.
+//! What must hold, one file each. `docs/guarantees.md` says what they mean for users.
 //!
 //! | file | invariant |
 //! |---|---|

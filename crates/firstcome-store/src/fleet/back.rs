@@ -113,7 +113,7 @@ impl<D: Held> Node<D> {
         Ok(())
     }
 
-    /// Before somebody is told that SQL has no row of this user: the gate may have been told of one.
+    /// Before a client is told that SQL has no row of this user: the gate may have been told of one.
     pub(super) async fn is_missing(&self, cell: &Cell, generation: i64, user: &str) -> Result<(), StoreError> {
         self.stopped(cell)?;
         // Where Redis does not answer, what this node knows has to do.

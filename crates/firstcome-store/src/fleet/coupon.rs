@@ -131,8 +131,8 @@ impl<D: Held> Attempt<'_, D> {
         }
     }
 
-    /// Whether a coupon whose gate judges by this version of its settings tells claims before SQL holds them. By other
-    /// settings than the newest nobody is: SQL may refuse what those let in. Nor is anybody while Redis may lose the place.
+    /// Whether a coupon whose gate judges by this version of its settings tells claims before SQL holds them. By
+    /// other settings than the newest it tells none: SQL may refuse what those let in. Nor does it while Redis may lose the place.
     async fn is_told_early(&self, version: i64) -> Result<bool, StoreError> {
         if !self.node.gate_keeps() {
             return Ok(false);

@@ -208,7 +208,7 @@ impl<D: Held> Node<D> {
             }
         }
         let now = self.truth.coupon_again(row.id).await?;
-        // Another node has written meanwhile; or nobody has, and the gate has forgotten something.
+        // Another node has written meanwhile; or no node has, and the gate has forgotten something.
         let is_further = row.position < now.position;
         self.take_in(cell, &row.at().at, &now).await?;
         Ok(if is_further { Stream::Follows } else { Stream::Broken })

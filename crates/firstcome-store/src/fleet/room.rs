@@ -93,7 +93,7 @@ impl<D: Held> Node<D> {
         if let Some(cell) = kept {
             return Ok(Some(cell));
         }
-        // Anybody may ask for names that are none.
+        // Any client may ask for names that are none.
         let ask = async { Ok(self.truth.room(name).await?) };
         Ok(self.rooms_asked.get(name, ask).await?.map(|row| self.keep_room(row)))
     }

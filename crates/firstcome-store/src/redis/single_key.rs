@@ -38,7 +38,7 @@ impl SingleKey {
     /// Connects and looks whether the server will do.
     pub async fn open(url: &str, options: LinkOptions) -> Result<Self, OpenError> {
         // Nobody is told anything in this layout: without its owner the inbox closes its connection.
-        let (link, _) = Link::open(url, "fc:nobody", options.clone()).await?;
+        let (link, _) = Link::open(url, "fc:unused", options.clone()).await?;
         let watch = Watch::over(&link, &options);
         Ok(Self { link, watch })
     }

@@ -124,7 +124,7 @@ impl Watch {
         }
     }
 
-    /// Whether a look is due before the next use of the database. Whoever asks takes it on.
+    /// Whether a look is due before the next use of the database. The caller that asks takes it on.
     pub(crate) fn takes_look(&self) -> bool {
         self.is_due.load(Ordering::SeqCst) && self.is_due.swap(false, Ordering::SeqCst)
     }

@@ -113,7 +113,7 @@ async fn whoever_was_told_early_is_not_told_that_there_is_no_claim() {
 
 /// All nodes have gone, or the one that told it alone; and nobody claims or asks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_told_early_is_written_by_whoever_is_there_or_comes_next() {
+async fn what_was_told_early_is_written_by_a_node_that_is_there_or_comes_next() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     for is_there in [false, true] {
         let place = world.place().await;

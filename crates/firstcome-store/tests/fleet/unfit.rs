@@ -38,7 +38,7 @@ fn is_faulty(node: &Fleet) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_told_early_while_redis_may_lose_the_place() {
+async fn no_claim_is_told_early_while_redis_may_lose_the_place() {
     let Some(world) = World::start_with(Kind::Postgres, &DURABLE).await else { return };
     in_time(async {
         let place = world.place().await;

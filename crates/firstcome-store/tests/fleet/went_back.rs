@@ -74,7 +74,7 @@ async fn stops_all(sql: Kind) {
     let gate = keeper.gate("generation").await;
     for (node, user) in [(&nodes[0], "bob"), (&nodes[1], "cid"), (&later, "dan")] {
         stands_still(node, user).await;
-        // The same key is hers, and nobody says that she has nothing.
+        // The same key is hers, and no node says that she has nothing.
         let again = node.claim(&coupon(COUPON), keyed("ann", 7, 1)).await;
         assert!(again.as_ref().is_err_and(is_back), "{again:?}");
         let of_ann = node.claim_of(&coupon(COUPON), "ann").await;
@@ -152,7 +152,7 @@ async fn nodes_under_load_raise_no_false_alarm_and_an_older_redis_heals_by_itsel
     wait_for("a claim", async || (200 < told.count()).then_some(())).await;
     older.put_back(&mut keeper).await;
     under_way.await.expect("it ends");
-    // All of them may have been let in before: whoever comes next finds that the gate is older.
+    // All of them may have been let in before: the next caller finds that the gate is older.
     told.crowd(&nodes, 300..320).await;
     assert!(1 < rebuilt(&nodes));
     for node in &nodes {

@@ -244,7 +244,7 @@ async fn grants_and_fences_outlive_the_process_that_is_killed() {
                     *fence_told = None;
                 }
                 assert_eq!(seen, *fence_told, "round {round}: {lock}");
-                // Whoever had it has it when it asks again.
+                // A client that had it has it when it asks again.
                 if let Some(granted) = fence_told {
                     assert_eq!(fence(&store, lock, *client, *number).await, *granted, "round {round}: {lock}");
                 }

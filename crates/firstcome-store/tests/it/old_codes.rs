@@ -59,7 +59,7 @@ async fn codes_of_an_older_file_redeem_and_new_claims_have_codes_of_their_own() 
         // A serial that was not issued then has no code of before, neither before nor after it is.
         for (coupon, next) in [(&launch, 3), (&other, 2), (&empty, 1)] {
             let early =
-                store.redeem(coupon, shown(old_code(next))).await.expect("it answers").expect_err("nobody has it");
+                store.redeem(coupon, shown(old_code(next))).await.expect("it answers").expect_err("no claim has it");
             assert_eq!(early.rejection.code(), "unknown_code");
             let claimed = store.claim(coupon, by("cid")).await.expect("it answers").expect("it is open").into_inner();
             assert_eq!(claimed.issued.serial.get(), next);
@@ -93,7 +93,7 @@ async fn a_file_that_would_tell_codes_twice_is_refused() {
     old_directory(directory.path());
     sqlite::open(directory.path(), Arc::new(SystemClock::default())).expect("it opens").close();
     let file = rusqlite::Connection::open(directory.path().join(sqlite::DATABASE_FILE)).expect("a file");
-    file.execute("UPDATE coupon SET codes_bound_from = 4 WHERE name = 'launch'", ()).expect("somebody edits it");
+    file.execute("UPDATE coupon SET codes_bound_from = 4 WHERE name = 'launch'", ()).expect("an operator edits it");
     drop(file);
     let fault = sqlite::open(directory.path(), Arc::new(SystemClock::default())).err().expect("it is refused");
     assert!(fault.to_string().contains("launch"), "{fault}");

@@ -145,7 +145,7 @@ async fn released_where_it_counts(replaced: &Replaced) -> bool {
     let locks = replaced.with_a_hold(options()).await;
     let before = locks.link().run_of(b"any").expect("there is a connection");
     replaced.replace().await;
-    // For as long as it takes to notice at most: with the bug nobody does.
+    // For as long as it takes to notice at most: with the bug no node does.
     let another = async || locks.link().run_of(b"any").filter(|run| *run != before);
     let _ = tokio::time::timeout(Duration::from_secs(2), wait_for("another primary", another)).await;
     let step = Step::Release { name: name("a"), request: request(1, 1), copies: Copies::One };

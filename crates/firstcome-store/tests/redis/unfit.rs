@@ -61,7 +61,7 @@ async fn locks_are_not_granted_while_the_server_may_evict_them_and_holders_keep_
             is_unfit(&locks.take(acquire(&format!("refused-{number}"), number)).await).then_some(())
         })
         .await;
-        // Whoever holds one keeps it, and can give it back.
+        // A client that holds one keeps it, and can give it back.
         let renewal = Renewal { name: name("held"), request: request(1), lease_ms: 60_000 };
         let renewed = locks.take(Step::Renew { bucket: bucket_of(&name("held")), renewals: vec![renewal] }).await;
         let Ok(Said::Renewed(ends)) = renewed.map(|answer| answer.said) else { panic!("it is renewed") };

@@ -305,7 +305,11 @@ async fn a_server_that_is_killed_again_and_again_under_load_has_every_grant_that
             let seen = store.view(&name(lock)).await.expect("the store answers").view.held;
             assert_eq!(seen.map(|(_, fence, _)| fence.get()), Some(granted), "{lock}");
             if number % 10 == 1 {
-                assert_eq!(fence(&store, lock, *client, *number).await, granted, "whoever had {lock} has it again");
+                assert_eq!(
+                    fence(&store, lock, *client, *number).await,
+                    granted,
+                    "the client that had {lock} has it again"
+                );
             }
         }
     })
@@ -324,7 +328,7 @@ async fn fences_of_rows_grow_on_a_database_that_went_back() {
         });
         let told = told.await;
         server.restore(&copy).await;
-        // The grant is gone, and somebody else has the lock at once; the fence tells them apart.
+        // The grant is gone, and another client has the lock at once; the fence tells them apart.
         let next = wait_for("the server", async || match store.take(ask("door", 2, 1)).await.ok()?.said {
             Said::Acquired(Acquired::Granted(grant)) => Some(grant.fence.get()),
             said => panic!("it is free: {said:?}"),

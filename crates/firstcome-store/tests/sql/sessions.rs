@@ -285,7 +285,7 @@ async fn a_fence_that_was_told_is_not_given_again_after_the_database_went_back()
             matches!(&refused, Err(SqlError::Unavailable { kind: FaultKind::WentBack, says }) if says.contains("firstcome_fence")),
             "{refused:?}"
         );
-        // Whoever starts afresh knows nothing.
+        // A process that starts afresh knows nothing.
         let fresh = obtain(&open(server).await, "door").await;
         assert!(fresh.fence() < highest, "the counter went back: {} {highest}", fresh.fence());
         assert!(fresh.release().await);

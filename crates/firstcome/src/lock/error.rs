@@ -76,7 +76,7 @@ impl From<firstcome_store::etcd::EtcdError> for LockError {
 }
 
 impl LockError {
-    /// A stable code, as the contract spells it.
+    /// A stable code, as the HTTP API spells it.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Name { .. } => "invalid_name",

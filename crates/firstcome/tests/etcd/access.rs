@@ -63,7 +63,7 @@ async fn contend(locks: EtcdLocks, holds: Arc<Mutex<Vec<Hold>>>, stop: Arc<Atomi
         let stay = Duration::from_millis(if round.is_multiple_of(10) { 700 } else { 2 });
         let _ = tokio::time::timeout(stay, guard.lost()).await;
         let until = now().min(guard.deadline());
-        holds.lock().expect("nobody panics").push(Hold { fence: guard.fence().get(), from, until });
+        holds.lock().expect("no thread panics").push(Hold { fence: guard.fence().get(), from, until });
         // It may be lost, or not be told.
         let _ = guard.release().await;
     }
@@ -82,7 +82,7 @@ async fn any_server_of_the_cluster_will_do() {
             contenders.push(tokio::spawn(contend(locks, Arc::clone(&holds), Arc::clone(&stop))));
         }
         let goes_on = async |what: &str| {
-            let count = || holds.lock().expect("nobody panics").len();
+            let count = || holds.lock().expect("no thread panics").len();
             let before = count();
             wait_for(what, async || (before + 10 <= count()).then_some(())).await;
         };
@@ -100,7 +100,7 @@ async fn any_server_of_the_cluster_will_do() {
         for contender in contenders {
             contender.await.expect("no contender fails");
         }
-        let mut holds = holds.lock().expect("nobody panics").clone();
+        let mut holds = holds.lock().expect("no thread panics").clone();
         holds.sort_by_key(|hold| hold.from);
         for pair in holds.windows(2) {
             assert!(pair[0].until <= pair[1].from, "two had it at once: {pair:?}");

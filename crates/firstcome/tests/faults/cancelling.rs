@@ -22,7 +22,7 @@ async fn a_waiter_that_gives_up_when_it_is_its_turn_leaves_nothing() {
             let begin = Instant::now();
             let releasing = tokio::spawn(guard.release());
             if round % 64 == 0 {
-                let guard = waiting.await.expect("nobody panics").expect("it is next");
+                let guard = waiting.await.expect("no thread panics").expect("it is next");
                 takes = (takes + begin.elapsed()) / 2;
                 last = guard.fence().get();
                 guard.release().await.expect("it is held");
@@ -40,7 +40,7 @@ async fn a_waiter_that_gives_up_when_it_is_its_turn_leaves_nothing() {
                     Err(_) => given_up += 1,
                 }
             }
-            releasing.await.expect("nobody panics").expect("it is held");
+            releasing.await.expect("no thread panics").expect("it is held");
         }
         assert_nothing_left(&server, &[&holder, &waiter], &["a"]).await;
         println!("{given_up} gave up, {granted} were granted the lock before, a hand-over takes {takes:?}");

@@ -41,7 +41,7 @@ impl Line {
         let mut waiting = tokio::task::JoinSet::new();
         for one in self.waiting {
             waiting.spawn(async move {
-                let guard = one.await.expect("nobody panics").expect("who waits is served");
+                let guard = one.await.expect("no thread panics").expect("who waits is served");
                 let fence = guard.fence();
                 guard.release().await.expect("it is held");
                 fence
@@ -50,7 +50,7 @@ impl Line {
         while let Some(fence) =
             timeout(LEASE + CLAIM_WINDOW + SLACK, waiting.join_next()).await.expect("nobody is stuck")
         {
-            fences.push(fence.expect("nobody panics"));
+            fences.push(fence.expect("no thread panics"));
         }
         assert!(fences.iter().skip(1).all(|fence| first < *fence), "{fences:?}");
         fences.sort_unstable();
@@ -153,7 +153,7 @@ async fn a_full_server_refuses_new_holds_and_takes_back_old_ones() {
         assert!(LEASE * 15 < other.remaining());
         first.release().await.expect("what it takes back needs no room");
         other.release().await.expect("what it takes back needs no room");
-        let next = waiting.await.expect("nobody panics").expect("a hand-over needs no more room than the wait did");
+        let next = waiting.await.expect("no thread panics").expect("a hand-over needs no more room than the wait did");
         assert!(handed_over < next.fence());
         server.ask(&["CONFIG", "SET", "maxmemory", "0"]).await;
         next.release().await.expect("it is held");

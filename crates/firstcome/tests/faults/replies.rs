@@ -25,7 +25,7 @@ impl Way {
         let next = queue(&ours, "warm", LEASE).await;
         guard.renew(LEASE).await.expect("it is held");
         guard.release().await.expect("it is held");
-        let next = next.await.expect("nobody panics").expect("it is next");
+        let next = next.await.expect("no thread panics").expect("it is next");
         next.release().await.expect("it is held");
         Some(Self { server, proxy, ours, other })
     }
@@ -48,7 +48,7 @@ impl Way {
 }
 
 async fn granted(waiting: JoinHandle<Result<Guard, LockError>>) -> Guard {
-    waiting.await.expect("nobody panics").expect("it is granted")
+    waiting.await.expect("no thread panics").expect("it is granted")
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test compares when two things happened")]
@@ -203,7 +203,7 @@ async fn a_holder_that_is_cut_off_knows_of_its_loss_before_another_one_has_the_l
             let believed_until = guard.deadline();
             guard.lost().await;
             assert!(guard.is_lost() && guard.remaining().is_zero());
-            let (granted_at, next) = waiting.await.expect("nobody panics");
+            let (granted_at, next) = waiting.await.expect("no thread panics");
             assert!(believed_until < granted_at, "{lease_ms} ms: two had it for {:?}", believed_until - granted_at);
             assert_eq!(guard.deadline().max(believed_until), believed_until, "it was put off after all");
             assert!(guard.fence() < next.fence());
@@ -270,7 +270,7 @@ async fn a_push_that_comes_too_late_is_not_needed() {
         let waiting = queue(&way.ours, "a", LEASE).await;
         theirs.release().await.expect("it is held");
         let guard = timeout(CLAIM_WINDOW + SLACK, waiting).await.expect("nobody waits for a push");
-        let guard = guard.expect("nobody panics").expect("it is granted");
+        let guard = guard.expect("no thread panics").expect("it is granted");
         // It comes when its grant was confirmed, and was handed out to somebody else.
         let lease = guard.hand_out().await.expect("it is held");
         way.proxy.let_go();

@@ -140,7 +140,7 @@ impl Storm {
         shared.over.store(true, Ordering::Relaxed);
         let promised = shared.lease + CLAIM_WINDOW + SLACK;
         for task in tasks {
-            timeout(PATIENCE, task).await.expect("nobody is stuck").expect("nobody panics");
+            timeout(PATIENCE, task).await.expect("nobody is stuck").expect("no thread panics");
         }
         let fresh = open(&server.url()).await;
         for lock in &shared.locks {

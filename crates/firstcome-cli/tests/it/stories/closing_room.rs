@@ -1,7 +1,7 @@
 //! A large room is closed over many nodes. Once this was one transaction over all its tickets: with three million of them the
 //! operator was told `outcome_unknown` three times, the room was closed a minute later, and nothing else was durable meanwhile.
 //!
-//! Here a room has 200 000 tickets of users, and one of their rows is locked by somebody else's transaction, so that no transaction
+//! Here a room has 200 000 tickets of users, and one of their rows is locked by another client's transaction, so that no transaction
 //! over all of them can end. The closing is told all the same, joins to another room and claims are durable, and the rows go page by
 //! page. The node is killed in the middle; another one, which starts then, deletes the rest.
 
@@ -71,10 +71,10 @@ fn filled(world: &World, database: &mut Database) -> Server {
 fn a_large_room_is_closed_at_once_and_its_rows_go_while_all_else_is_durable_and_after_a_kill() {
     let Some(world) = World::start(Kind::Postgres) else { return };
     world.migrate(world.sql.url());
-    let (mut database, mut somebody) = (Database::at(world.sql.url()), Database::at(world.sql.url()));
+    let (mut database, mut other) = (Database::at(world.sql.url()), Database::at(world.sql.url()));
     let mut node = filled(&world, &mut database);
     let mut client = node.client();
-    somebody.say(&format!("BEGIN; SELECT 1 FROM firstcome_ticket WHERE room=1 AND number={LOCKED} FOR UPDATE"));
+    other.say(&format!("BEGIN; SELECT 1 FROM firstcome_ticket WHERE room=1 AND number={LOCKED} FOR UPDATE"));
 
     let closed = client.call("DELETE", "/v1/rooms/sale", None);
     assert_eq!(closed.status, 204, "{}", closed.text());
@@ -90,12 +90,12 @@ fn a_large_room_is_closed_at_once_and_its_rows_go_while_all_else_is_durable_and_
 
     node.kill();
     database.say("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type='Lock'");
-    somebody.say("COMMIT");
+    other.say("COMMIT");
     let mut left = database.left();
-    assert!(TICKETS - LOCKED <= left, "nobody is there to delete the rest");
+    assert!(TICKETS - LOCKED <= left, "no node is there to delete the rest");
     let node = Server::spawn(world.node().args(["--dev"]));
     let mut client = node.client();
-    // The room may be opened again before all rows are gone, and whoever was in line before begins anew.
+    // The room may be opened again before all rows are gone, and a user who was in line before begins anew.
     assert_eq!(client.put_status("/v1/rooms/sale", &json!({"max_active": 1, "paused": true})), 200);
     let joined = client.call("POST", "/v1/rooms/sale/tickets", Some(&json!({"user": "user-7"})));
     assert_eq!(joined.status, 201, "{}", joined.text());

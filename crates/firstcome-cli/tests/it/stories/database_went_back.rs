@@ -44,7 +44,7 @@ fn a_restored_database_stops_its_coupons_until_an_operator_accepts_the_loss() {
     assert_eq!(ann["serial"], 2);
     world.restore_sql(&kept);
 
-    // Nobody gets anything, and nobody is told that ann has nothing.
+    // No user gets anything, and no client is told that ann has nothing.
     wait_for("bob to be refused for want of what was acknowledged", || {
         let bob = claim("bob");
         assert_eq!(bob.status, 503, "{}", bob.text());

@@ -2,7 +2,7 @@
 //! breaks, and the operator restores the copy of yesterday, which knows nothing of ann. Bob claims: serial 2 again. He was once
 //! given the very same code X, so that two people held one valid code.
 //!
-//! Now a code names one claim: X is no code of bob's, and nobody can redeem it. What the copy held is as it was; what was told
+//! Now a code names one claim: X is no code of bob's, and no client can redeem it. What the copy held is as it was; what was told
 //! after it, claims, redemptions and idempotency keys, is forgotten, as a restore means it.
 
 use crate::archive::{admin, start};
@@ -56,7 +56,7 @@ fn is_sound(here: &Path) {
 }
 
 #[test]
-fn a_code_told_after_the_backup_names_nobody_after_the_restore() {
+fn a_code_told_after_the_backup_names_no_claim_after_the_restore() {
     let directory = tempfile::tempdir().expect("a directory");
     let here = directory.path();
     // Yesterday.
@@ -79,7 +79,7 @@ fn a_code_told_after_the_backup_names_nobody_after_the_restore() {
     restore(here);
     is_sound(here);
 
-    // The same place goes to somebody else, with another code.
+    // The same place goes to another user, with another code.
     let server = start(here, "data");
     let mut client = admin(&server);
     let bob = claimed(&mut client, "bob", None);

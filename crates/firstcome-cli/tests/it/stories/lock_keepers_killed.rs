@@ -67,7 +67,7 @@ impl Terminals {
             Guardian => first.guardian(),
         };
         kill_at_once(&killed.iter().map(number).collect::<Vec<_>>());
-        // What is left of it is left to itself, whoever it is.
+        // A process that is left over is left to itself.
         std::mem::forget(first);
         (writers, second)
     }

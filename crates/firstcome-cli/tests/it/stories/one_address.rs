@@ -65,7 +65,7 @@ fn is_unharmed(server: &mut Server, user: &str) {
 }
 
 #[test]
-fn idle_connections_of_one_address_keep_nobody_else_out() {
+fn idle_connections_of_one_address_keep_no_other_address_out() {
     let directory = tempfile::tempdir().expect("a directory");
     raise_own_limit();
     let limits = ["--connections-max", "1000", "--connections-per-address", "300"];

@@ -43,7 +43,7 @@ fn claims_go_on_after_another_process_has_held_the_file() {
     assert_eq!(client.claim("launch", "ann", None).expect("it is answered").status, 201);
     assert_eq!(client.claim("gone", "ann", None).expect("it is answered").status, 201);
     let other = Connection::open(directory.path().join("data/firstcome.db")).expect("the file is there");
-    other.execute_batch("BEGIN IMMEDIATE").expect("nobody writes now");
+    other.execute_batch("BEGIN IMMEDIATE").expect("no other process writes now");
     let watch = Stopwatch::start();
     let mut refused = 0;
     while watch.elapsed() < HELD {
@@ -51,7 +51,7 @@ fn claims_go_on_after_another_process_has_held_the_file() {
         assert_eq!((answer.status, answer.code().as_str()), (503, "store_unavailable"), "{}", answer.text());
         assert_eq!(answer.json()["retry_after_ms"], 2_000, "{}", answer.text());
         refused += 1;
-        // What rests on stored claims is still told, and nobody sees what was taken back.
+        // What rests on stored claims is still told, and no reader sees what was taken back.
         assert_eq!(client.claim("gone", "bob", None).expect("it is answered").code(), "sold_out");
         assert_eq!(client.claim("launch", "ann", None).expect("it is answered").code(), "already_issued");
         assert_eq!(client.get("/v1/coupons/launch").json()["issued"], 1);
@@ -65,7 +65,7 @@ fn claims_go_on_after_another_process_has_held_the_file() {
 
     assert_eq!(claim_at_last(&mut client, "bob"), 2);
     assert_eq!(client.get("/readyz").status, 200);
-    // Whoever was refused has nothing, and gets the next place like everybody else.
+    // A user who was refused has nothing, and gets the next place as all others do.
     for (number, user) in ["early-0", "early-1", "carl"].into_iter().enumerate() {
         let answer = client.claim("launch", user, None).expect("it is answered");
         assert_eq!((answer.status, &answer.json()["serial"]), (201, &json!(3 + number)), "{}", answer.text());

@@ -55,7 +55,7 @@ impl Call {
         rest.split('\\').next()
     }
 
-    /// The lock that this call tells somebody to have, if it does.
+    /// The lock that this call tells its caller to have, if it does.
     pub(crate) fn tells_lock(&self) -> Option<&str> {
         let sends = matches!(self.name.as_str(), "write" | "writev" | "sendto" | "sendmsg");
         if !sends || !self.arguments.contains("HTTP/1.1 200") || !self.arguments.contains(r#"\"handle\":\""#) {

@@ -75,7 +75,7 @@ pub(super) async fn a_repeat_has_no_second_effect<S: CouponStore + 'static>(benc
         (9, keyed("cid", u128::MAX, u64::MAX), "again 3@8"),
         (9, keyed("cid", u128::MAX, 0), "idempotency_key_reused 3"),
         (9, keyed("dan", u128::MAX >> 64, u64::MAX), "sold_out"),
-        // Whoever repeats it: the claim, and so its code, is that of the first.
+        // Also when another caller repeats it: the claim, and so its code, is that of the first.
         (9, keyed("eve", 1, 10), "again 1@1"),
     ];
     bench.check("repeats", &rows).await;

@@ -1,4 +1,4 @@
-//! Commands one after the other, and the answers that the contract demands.
+//! Commands one after the other, and the answers that the port demands.
 
 use super::*;
 

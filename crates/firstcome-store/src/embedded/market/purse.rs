@@ -62,7 +62,7 @@ impl Purse {
                 (wallet.balance, wallet.records, wallet.last_at, wallet.chain) = (balance, records, last_at, chain);
             } else if let Some(member) = self.members.pop() {
                 // Newcomers stand at the end, in the order in which they were touched.
-                assert_eq!(place, self.members.len(), "somebody came after a newcomer");
+                assert_eq!(place, self.members.len(), "a member came after a newcomer");
                 self.places.remove(&member.wallet.member);
             }
         }

@@ -58,7 +58,7 @@ impl<D: Held + Snapshot> Survey<D> {
         let missing = (room.first()..=room.drawn()).filter(|number| !stored.contains(number)).filter_map(|at| {
             let number = Number::new(at)?;
             let user = room.user(number)?.to_owned();
-            // What was not durable was told to nobody.
+            // What was not durable was told to no client.
             let is_told = !replica.unsettled(number) && !room.is_unknown(number);
             let is_gone =
                 matches!(room.peek(number, now), Some(Poll::Told(view)) if matches!(view.state, TicketState::Gone(_)));

@@ -113,7 +113,7 @@ impl<D: Tongue> Shop<D> {
 pub(super) async fn keep_looking_back<D: Tongue>(shop: Weak<Shop<D>>) {
     loop {
         let Some(shop) = shop.upgrade() else { return };
-        // A database that cannot be reached is seen by whoever uses it.
+        // A database that cannot be reached is seen by the next call that uses it.
         let _ = shop.look_back().await;
         let pause = if shop.watch.is_back() { LOOK_EVERY_WHILE_BACK } else { LOOK_EVERY };
         drop(shop);

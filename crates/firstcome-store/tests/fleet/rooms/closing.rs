@@ -35,7 +35,7 @@ async fn fill(place: &Place, node: &Fleet) {
              AND number<9000"
         ))
         .await;
-    // Whoever is asked next finds them.
+    // The node that is asked next finds them.
     let _: String = place.keeper().await.ask(&["FLUSHDB"]).await;
     let waiting = async || node.room(&room()).await.expect("it answers").expect("it is there").view.waiting;
     until("a room of all of them", async || (waiting().await == TICKETS).then_some(())).await;
@@ -79,7 +79,7 @@ async fn closes_in_one_step(kind: Kind) {
         // Everything else is durable meanwhile.
         node.join(&other(), of("ann")).await.expect("it answers").expect("there is room");
         assert_eq!(foreign.number("SELECT COUNT(*) FROM firstcome_ticket WHERE room=2").await, 1);
-        // So is the room itself, opened again: what is void has no effect, whoever makes it anew from the rows.
+        // So is the room itself, opened again: what is void has no effect, also when a node makes it anew from the rows.
         put(&node, paused()).await;
         let (joining, again) = join(&node, of("ann")).await;
         assert_eq!(joining, Joining::New);
@@ -123,7 +123,7 @@ async fn a_node_that_starts_goes_on_with_the_rows_of_a_closed_room() {
         drop(node);
         held.say("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type='Lock'").await;
         held.say("COMMIT").await;
-        assert!(20_000 < foreign.number(VOID).await, "nobody is there to delete them");
+        assert!(20_000 < foreign.number(VOID).await, "no node is there to delete them");
         let _two = place.node().await;
         nothing_is_left(&place).await;
     })

@@ -89,7 +89,7 @@ async fn stops(kind: Kind) {
         put_back(&mut foreign, "before").await;
 
         stopped(&one, of("cid")).await;
-        // Nobody gets a number, a slot or a pass; polls of what was durable go on.
+        // No user gets a number, a slot or a pass; polls of what was durable go on.
         assert!(one.join(&room(), ANYBODY).await.is_err());
         assert!(one.tick().await.is_err());
         assert!(one.leave(&room(), &ann.ticket).await.is_err());

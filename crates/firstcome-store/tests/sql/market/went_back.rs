@@ -84,7 +84,7 @@ async fn a_market_goes_on_when_what_was_gone_is_there_again() {
                 .unwrap();
             let after = base.server.keep_copy().await;
             base.server.restore(&before).await;
-            // Nobody asks: it is noticed all the same.
+            // No call comes: it is noticed all the same.
             wait_for("the fault", async || (!faults(&market).is_empty()).then_some(())).await;
             base.server.restore(&after).await;
             wait_for("the market", async || faults(&market).is_empty().then_some(())).await;

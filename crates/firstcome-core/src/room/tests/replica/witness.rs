@@ -59,7 +59,7 @@ fn what_is_learned_never_falls() {
     known.learn(&Stored { generation: 3, position: 10, digest: Some(1), ceiling: 1, admissions: 1, loss_accepted: 0 });
     known.learn_log(3, 50, None, 900);
     assert_eq!(known, Witness::new(KNOWN));
-    // A later position replaces the digest, also if nobody says what it is.
+    // A later position replaces the digest, also if its own is unknown.
     known.learn_log(3, 60, None, 900);
     check(&known, Stored { position: 60, digest: Some(99), ..KNOWN }, None);
     known.learn(&Stored { position: 60, digest: Some(99), ..KNOWN });
