@@ -245,7 +245,9 @@ fn postgres() -> Option<PathBuf> {
 
 /// A program that comes with PostgreSQL.
 pub(crate) fn postgres_program(name: &str) -> Option<PathBuf> {
-    postgres().map(|server| server.with_file_name(name)).filter(|program| program.is_file())
+    // The server on the path may be a link to where all of them lie.
+    let beside = postgres().and_then(|server| fs::canonicalize(server).ok()).map(|server| server.with_file_name(name));
+    beside.filter(|program| program.is_file()).or_else(|| on_path(name))
 }
 
 /// A program on the path, or where those of the system lie.

@@ -88,7 +88,8 @@ pub(crate) fn disk(directory: &Path) -> anyhow::Result<Embedded> {
 
 pub(crate) async fn put(store: &impl CouponStore, coupon: &CouponName, limit: u32) -> anyhow::Result<()> {
     let limit = CouponLimit::new(limit).context("limit")?;
-    match store.put_coupon(coupon, CouponSettings::with_limit(limit)).await? {
+    let settings = CouponSettings::with_limit(limit);
+    match patiently(|| store.put_coupon(coupon, settings.clone())).await?.0 {
         Ok(_) => Ok(()),
         Err(refused) => bail!("{}", refused.rejection.code()),
     }
@@ -380,10 +381,14 @@ fn sold_out(data: &Path, time: Duration) -> anyhow::Result<Row> {
     let scratch = Scratch::new(data, "sold-out")?;
     let store = disk(&scratch.0)?;
     let coupon = name("gone")?;
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     runtime.block_on(async {
         put(&store, &coupon, 1).await?;
-        store.claim(&coupon, claim_by("first")?).await?.map_err(|refused| anyhow!("{}", refused.rejection.code()))
+        let claim = claim_by("first")?;
+        patiently(|| store.claim(&coupon, claim.clone()))
+            .await?
+            .0
+            .map_err(|refused| anyhow!("{}", refused.rejection.code()))
     })?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let watch = Stopwatch::start();

@@ -381,7 +381,7 @@ impl Engine {
             },
             Outcome::Nothing => StoreError::Unavailable(self.shared.fail(error.fault)),
             Outcome::Unknown => {
-                self.shared.fail(error.fault);
+                self.shared.fail_unknown(error.fault);
                 StoreError::Unknown
             }
         });

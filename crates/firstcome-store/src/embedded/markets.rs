@@ -50,11 +50,15 @@ impl MarketStore for Embedded {
         let (judged_at, now) = (self.inner.shared.market().judged_at(), self.now());
         let mut standing = cell.standing();
         // Time has changed the state since the writer last looked, and it may be about to commit what came just before that.
-        // One turn of it is enough, whatever is left to be closed then. If it takes no commands, this read has no answer: a
-        // commit whose outcome is unknown may have stored a bid that is not shown.
+        // One turn of it is enough, whatever is left to be closed then. If it takes no commands any more, and all that it began is
+        // known to be stored or not, time decides on what is durable. Else this read has no answer.
         if standing.state(now) != standing.state(judged_at) {
             let (reply, answer) = Reply::pair();
-            self.ask(Command::Tick(None, reply), answer).await?.ok();
+            if let Err(error) = self.ask(Command::Tick(None, reply), answer).await
+                && !self.inner.shared.is_settled()
+            {
+                return Err(error);
+            }
             standing = cell.standing();
         }
         // What is shown is never older than what was last changed.

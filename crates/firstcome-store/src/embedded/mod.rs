@@ -148,6 +148,8 @@ pub(crate) struct Shared {
     rows: Arc<dyn Rows>,
     /// The fault that stopped all writes for good.
     fault: OnceLock<Arc<Fault>>,
+    /// Whether the last commit may or may not be stored.
+    is_unknown: AtomicBool,
     /// Whether any fault is open: looked at before each command, so that a sound store takes no lock for it.
     is_halted: AtomicBool,
     /// The open fault, logged and counted.
@@ -188,6 +190,17 @@ impl Shared {
         let fault = Arc::clone(self.fault.get_or_init(|| self.faults.raise(FAULTY_STORE, fault)));
         self.is_halted.store(true, Ordering::Release);
         fault
+    }
+
+    /// The same after a commit that may or may not be stored.
+    fn fail_unknown(&self, fault: Fault) {
+        self.is_unknown.store(true, Ordering::Release);
+        self.fail(fault);
+    }
+
+    /// Whether writes have stopped for good, and nothing is stored that readers do not see.
+    fn is_settled(&self) -> bool {
+        self.fault.get().is_some() && !self.is_unknown.load(Ordering::Acquire)
     }
 
     /// Stops all writes until [`Self::resume`].
@@ -423,6 +436,7 @@ fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
         clock,
         rows: backing.rows,
         fault: OnceLock::new(),
+        is_unknown: AtomicBool::new(false),
         is_halted: AtomicBool::new(false),
         faults: Faults::default(),
         stats: WriterStats::default(),

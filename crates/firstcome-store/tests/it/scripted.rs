@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy)]
 pub(crate) enum Verdict {
     Commit,
-    /// This one and all after it.
+    /// This one, and all after it that have no verdict of their own.
     CommitAll,
     Fail(Outcome),
     Panic,
@@ -48,7 +48,12 @@ impl Journal for Scripted {
         // Whoever gives the verdicts may be gone at the end of a test, or may not expect this commit at all.
         let _ = self.asked.send(Asked::Commit(changes.len()));
         let gone = Verdict::Fail(Outcome::Unknown);
-        match if self.all { Verdict::Commit } else { self.verdicts.recv_timeout(PATIENCE).unwrap_or(gone) } {
+        let verdict = if self.all {
+            self.verdicts.try_recv().unwrap_or(Verdict::Commit)
+        } else {
+            self.verdicts.recv_timeout(PATIENCE).unwrap_or(gone)
+        };
+        match verdict {
             Verdict::Commit => self.inner.commit(changes),
             Verdict::CommitAll => {
                 self.all = true;
