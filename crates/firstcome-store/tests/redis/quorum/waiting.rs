@@ -25,23 +25,7 @@ impl Set {
     }
 
     async fn until_waiting(&self, wanted: i64) {
-        let mut n = 0;
-        wait_for("waiters", async || {
-            n += 1;
-            if n % 1000 == 0 {
-                for server in &self.0 {
-                    eprintln!(
-                        "DBG {:?} {:?} {:?} {:?}",
-                        server.ask(&["ZRANGE", &format!("fcq:w:{KEY}"), "0", "-1"]).await,
-                        server.ask(&["GET", &format!("fcq:l:{KEY}")]).await,
-                        server.ask(&["GET", &format!("fcq:t:{KEY}")]).await,
-                        server.ask(&["GET", "fcq:node"]).await
-                    );
-                }
-            }
-            (self.waiting().await == wanted).then_some(())
-        })
-        .await;
+        wait_for("waiters", async || (self.waiting().await == wanted).then_some(())).await;
     }
 }
 
