@@ -152,8 +152,8 @@ fn how_it_ended_is_not_told_by_the_clock_while_a_bid_may_or_may_not_be_stored() 
         let placed = Under::waits(store.place_bid(&names[0], bid("ann", 1)));
         stepper.step(ALL);
         placed.told().expect_err("the commit failed");
-        let open = now(store.listing(&names[0])).expect("reads go on").expect("it is there");
-        assert_eq!((open.standing.state(open.now).as_str(), open.standing.bids), ("open", 0));
+        let seen = now(store.listing(&names[0])).expect("reads go on").expect("it is there");
+        assert_eq!((seen.standing.state(seen.now).as_str(), seen.standing.bids), ("running", 0));
         script.clock.set(at(END_US + 1));
         let told = now(store.listing(&names[0]));
         if matches!(outcome, Outcome::Nothing) {
