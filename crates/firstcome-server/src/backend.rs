@@ -32,9 +32,9 @@ pub(crate) struct Beside {
 }
 
 /// What is shown without a key is at most so old, as the copies of rooms are.
-const SHOWN_MAX: Duration = Duration::from_millis(250);
+pub(crate) const SHOWN_MAX: Duration = Duration::from_millis(250);
 /// Names whose views are kept. Beyond it they are asked for again.
-const SHOWN_COUNT_MAX: usize = 16_384;
+pub(crate) const SHOWN_COUNT_MAX: usize = 16_384;
 
 impl Default for Beside {
     fn default() -> Self {

@@ -1,11 +1,13 @@
 //! What the rows of members and listings are served from, whichever store it is.
 
-use firstcome::core::auction::{Bid, ListingSettings, PlacedBid, Sale};
+use crate::backend::{SHOWN_COUNT_MAX, SHOWN_MAX};
+use firstcome::core::auction::{Bid, ListingSettings, PlacedBid, Rejection, Sale};
 use firstcome::core::coupon::Effect;
 use firstcome::core::id::{ListingName, MemberName};
 use firstcome::core::points::{Balance, Record};
 use firstcome::{
-    Closings, Faults, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase, Put, StoreError,
+    Closings, Faults, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase, Put, Shared,
+    StoreError,
 };
 use std::ops::Deref;
 use std::pin::Pin;
@@ -101,11 +103,65 @@ impl<S: MarketStore> AnyMarket for S {
 
 /// The store of members and listings of a service. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Market(Arc<dyn AnyMarket>);
+pub(crate) struct Market {
+    store: Arc<dyn AnyMarket>,
+    /// Whether a listing is there, where each question costs a query: a stranger may ask for any name.
+    is_there: Option<Arc<Shared<ListingName, bool>>>,
+}
 
 impl Market {
+    /// A store in this process.
     pub(crate) fn over(store: impl MarketStore + 'static) -> Self {
-        Self(Arc::new(store))
+        Self { store: Arc::new(store), is_there: None }
+    }
+
+    /// A store that is asked over a network. It tells for at most [`SHOWN_MAX`] that a listing is not there. It asks for one that is
+    /// there each time, since a reader must see every bid that a client was told before.
+    pub(crate) fn beyond(store: impl MarketStore + 'static) -> Self {
+        let is_there = Shared::new(SHOWN_MAX, SHOWN_COUNT_MAX);
+        Self { store: Arc::new(store), is_there: Some(Arc::new(is_there)) }
+    }
+
+    /// See [`MarketStore::listing`].
+    pub(crate) async fn listing(&self, listing: &ListingName) -> MarketAnswer<ListingView> {
+        self.of(listing, || self.store.listing(listing)).await
+    }
+
+    /// See [`MarketStore::bids`].
+    pub(crate) async fn bids(
+        &self,
+        listing: &ListingName,
+        after: Option<u64>,
+        count: usize,
+    ) -> MarketAnswer<Numbered<Bid>> {
+        self.of(listing, || self.store.bids(listing, after, count)).await
+    }
+
+    /// See [`MarketStore::put_listing`].
+    pub(crate) async fn put_listing(&self, listing: &ListingName, settings: ListingSettings) -> MarketAnswer<Put> {
+        let told = self.store.put_listing(listing, settings).await;
+        if let Some(is_there) = &self.is_there {
+            is_there.forget(listing);
+        }
+        told
+    }
+
+    /// The answer to a question about a listing, which the store is not asked while it is known that the listing is not there.
+    async fn of<'a, T>(&self, listing: &ListingName, ask: impl Fn() -> Coming<'a, MarketAnswer<T>>) -> MarketAnswer<T> {
+        let Some(is_there) = &self.is_there else { return ask().await };
+        let mut told = None;
+        let first = async {
+            let answer = ask().await?;
+            let is_there = !matches!(answer, Err(Rejection::UnknownListing));
+            told = Some(answer);
+            Ok(is_there)
+        };
+        let is_there = is_there.get(listing, first).await?;
+        match told {
+            Some(answer) => Ok(answer),
+            None if is_there => ask().await,
+            None => Ok(Err(Rejection::UnknownListing)),
+        }
     }
 }
 
@@ -113,6 +169,6 @@ impl Deref for Market {
     type Target = dyn AnyMarket;
 
     fn deref(&self) -> &Self::Target {
-        &*self.0
+        &*self.store
     }
 }

@@ -110,7 +110,7 @@ impl App {
         locks: Locks,
         handle_key: HandleKey,
     ) -> Self {
-        Self::of_parts(Backend::fleet(fleet), Market::over(market), false, config, locks, handle_key)
+        Self::of_parts(Backend::fleet(fleet), Market::beyond(market), false, config, locks, handle_key)
     }
 
     /// A service of members and listings alone, over any store of them: the rows of coupons, rooms and locks are answered
@@ -120,7 +120,7 @@ impl App {
     pub fn of_market(market: impl MarketStore + 'static, config: Config) -> Self {
         #[expect(clippy::expect_used, reason = "nothing here is safe without chance")]
         let secret = draw_secret().expect("the operating system gives random bytes");
-        let (market, locks) = (Market::over(market), Locks::memory());
+        let (market, locks) = (Market::beyond(market), Locks::memory());
         Self::of_parts(Backend::Embedded(Embedded::memory()), market, true, config, locks, HandleKey::new(secret))
     }
 

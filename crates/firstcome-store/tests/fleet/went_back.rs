@@ -72,6 +72,9 @@ async fn stops_all(sql: Kind) {
     before.happen(&mut foreign).await;
     let later = place.node().await;
     let gate = keeper.gate("generation").await;
+    // The first thing that this node is asked.
+    let of_ann = later.claim_of(&coupon(COUPON), "ann").await;
+    assert!(of_ann.as_ref().is_err_and(is_back), "{of_ann:?}");
     for (node, user) in [(&nodes[0], "bob"), (&nodes[1], "cid"), (&later, "dan")] {
         stands_still(node, user).await;
         // The same key is hers, and no node says that she has nothing.

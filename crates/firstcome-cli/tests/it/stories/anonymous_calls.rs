@@ -1,5 +1,5 @@
-//! A node runs over Redis and PostgreSQL. A stranger without a key sends 200 GETs of an unknown coupon, of an unknown room and of a
-//! known coupon, and 200 DELETEs of one ticket that has left. Each GET was a statement in PostgreSQL, and each
+//! A node runs over Redis and PostgreSQL. A stranger without a key sends 200 GETs of an unknown coupon, of an unknown room, of
+//! an unknown listing and its bids, and of a known coupon, and 200 DELETEs of one ticket that has left. Each GET was a statement in PostgreSQL, and each
 //! DELETE an entry in the room's log.
 //!
 //! Now those who ask within 250 ms share one answer, and a DELETE that changes nothing appends nothing. What this node writes is
@@ -106,6 +106,8 @@ fn a_stranger_who_asks_the_same_costs_one_query_in_a_quarter_of_a_second() {
         ("/v1/coupons/nothing", 404),
         ("/v1/rooms/nothing", 404),
         ("/v1/rooms/nothing/tickets/x", 404),
+        ("/v1/listings/nothing", 404),
+        ("/v1/listings/nothing/bids", 404),
         ("/v1/coupons/launch", 200),
     ] {
         let (took, may) = cost(client, "GET", path, status, statements);
@@ -119,6 +121,11 @@ fn a_stranger_who_asks_the_same_costs_one_query_in_a_quarter_of_a_second() {
     assert_eq!(client.get("/v1/coupons/nothing").json()["issued"], 1);
     assert_eq!(client.put_status("/v1/rooms/nothing", &json!({"max_active": 1})), 201);
     assert_eq!(client.get("/v1/rooms/nothing").status, 200);
+    // Asked for in the same quarter of a second.
+    assert_eq!(client.get("/v1/listings/nothing").status, 404);
+    let settings = json!({"owner": "own", "kind": "fixed_price", "price": 30});
+    assert_eq!(client.put_status("/v1/listings/nothing", &settings), 201);
+    assert_eq!(client.get("/v1/listings/nothing").json()["kind"], "fixed_price");
 
     let ticket = client.call("POST", "/v1/rooms/hall/tickets", Some(&json!({}))).json();
     let ticket = format!("/v1/rooms/hall/tickets/{}", ticket["ticket"].as_str().expect("a ticket"));

@@ -3,12 +3,13 @@
 //! given the very same code X, so that two people held one valid code.
 //!
 //! Now a code names one claim: X is no code of bob's, and no client can redeem it. What the copy held is as it was; what was told
-//! after it, claims, redemptions and idempotency keys, is forgotten, as a restore means it.
+//! after it is forgotten, as a restore means it: claims, redemptions, tickets, points, sales and idempotency keys.
 
 use crate::archive::{admin, start};
 use crate::killed::Told;
 use crate::support::http::{Answer, Client};
 use crate::support::program::firstcome;
+use crate::support::wait_for;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -132,4 +133,99 @@ fn the_same_user_in_the_same_place_gets_a_new_code_after_the_restore() {
         is_sound(here);
         restore(here);
     }
+}
+
+fn path_of(ticket: &Value) -> String {
+    format!("/v1/rooms/hall/tickets/{}", ticket["ticket"].as_str().expect("a ticket"))
+}
+
+#[track_caller]
+fn joined(client: &mut Client, user: &str) -> Value {
+    let answer = client.call("POST", "/v1/rooms/hall/tickets", Some(&json!({"user": user})));
+    assert_eq!(answer.status, 201, "{user}: {}", answer.text());
+    answer.json()
+}
+
+#[test]
+fn a_ticket_told_after_the_backup_is_unknown_until_its_number_is_drawn_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    let server = start(here, "data");
+    let mut client = admin(&server);
+    assert_eq!(client.put_status("/v1/rooms/hall", &json!({"max_active": 1})), 201);
+    let ann = joined(&mut client, "ann");
+    let pass = wait_for("a pass", || client.get(&path_of(&ann)).json().get("pass").cloned());
+    server.stop();
+    copy(&here.join("data"), &here.join("backup"));
+    let server = start(here, "data");
+    let bob = joined(&mut admin(&server), "bob");
+    assert_eq!(bob["number"], 2);
+    server.stop();
+    restore(here);
+
+    let server = start(here, "data");
+    let mut client = admin(&server);
+    // What the copy held goes on: ann is inside with the pass that she had.
+    assert_eq!(client.get(&path_of(&ann)).json()["state"], "admitted");
+    let verdict = client.call("POST", "/v1/rooms/hall/passes/verify", Some(&json!({"pass": pass}))).json();
+    assert_eq!(verdict["valid"], true, "{verdict}");
+    let answer = client.get(&path_of(&bob));
+    assert_eq!((answer.status, answer.code().as_str()), (404, "unknown_ticket"));
+    // The number is drawn again. Then both tickets stand for this one place.
+    let cleo = joined(&mut client, "cleo");
+    assert_eq!(cleo["number"], 2);
+    assert_ne!(cleo["ticket"], bob["ticket"]);
+    for ticket in [&cleo, &bob] {
+        let seen = client.get(&path_of(ticket)).json();
+        assert_eq!((&seen["number"], &seen["state"]), (&json!(2), &json!("waiting")), "{seen}");
+    }
+    server.stop();
+    firstcome(here, &["verify", "--data", "data"]).well();
+}
+
+#[test]
+fn points_and_sales_told_after_the_backup_are_forgotten_and_the_rest_is_whole() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    let mut server = start(here, "data");
+    let mut client = admin(&server);
+    let mut post = |client: &mut Client, path: &str, key: &str, body: &Value| {
+        let answer = client.try_call("POST", path, Some(key), Some(body)).expect("it is answered");
+        (answer.status, answer.json())
+    };
+    let charge = "/v1/members/ann/points/charge";
+    let yesterday = post(&mut client, charge, "yesterday", &json!({"amount": 100}));
+    assert_eq!((yesterday.0, &yesterday.1["available"]), (200, &json!(100)), "{yesterday:?}");
+    let vase = json!({"owner": "eve", "kind": "fixed_price", "price": 30});
+    assert_eq!(client.put_status("/v1/listings/vase", &vase), 201);
+    server.stop();
+    copy(&here.join("data"), &here.join("backup"));
+
+    server = start(here, "data");
+    client = admin(&server);
+    let today = post(&mut client, charge, "today", &json!({"amount": 50}));
+    assert_eq!(today.1["available"], 150);
+    let sold = post(&mut client, "/v1/listings/vase/purchase", "ann", &json!({"buyer": "ann"}));
+    assert_eq!(sold.0, 201, "{sold:?}");
+    server.stop();
+    restore(here);
+
+    server = start(here, "data");
+    client = admin(&server);
+    assert_eq!(client.get("/v1/members/ann").json()["available"], 100);
+    assert_eq!(
+        post(&mut client, charge, "yesterday", &json!({"amount": 100})),
+        yesterday,
+        "a key of the copy is known"
+    );
+    // A key of today is a new one, once.
+    for _ in 0..2 {
+        assert_eq!(post(&mut client, charge, "today", &json!({"amount": 50})).1["available"], 150);
+    }
+    assert_eq!(client.get("/v1/listings/vase").json()["state"], "running");
+    assert_eq!(post(&mut client, charge.replace("ann", "bob").as_str(), "bob", &json!({"amount": 50})).0, 200);
+    assert_eq!(post(&mut client, "/v1/listings/vase/purchase", "bob", &json!({"buyer": "bob"})).0, 201);
+    assert_eq!(post(&mut client, "/v1/listings/vase/purchase", "ann", &json!({"buyer": "ann"})).0, 409);
+    server.stop();
+    firstcome(here, &["verify", "--data", "data"]).well();
 }

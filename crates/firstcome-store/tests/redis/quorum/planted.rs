@@ -1,7 +1,7 @@
 //! Deliberate bugs of the rules: each does the damage that the other tests look for. A bug is planted in one thread, so these
 //! tests have no other.
 
-use super::clocks::overlap_of_fast_clocks;
+use super::clocks::{overlap_of_fast_clocks, overlaps};
 use super::exclusion::halves_of_four;
 use super::faults::frozen_majority;
 use super::*;
@@ -40,6 +40,11 @@ async fn a_validity_without_drift_makes_two_holders() {
         while !overlap_of_fast_clocks(&set, round).await {
             round += 1;
             assert!(round < 10, "never two");
+        }
+        let (set, mut seen) = (std::sync::Arc::new(set), 0);
+        while overlaps(&set, 12, 4).await.is_empty() {
+            seen += 1;
+            assert!(seen < 3, "never two by their time stamps");
         }
     })
     .await;
