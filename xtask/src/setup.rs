@@ -4,7 +4,7 @@ use crate::shell::{self, Outcome};
 use std::process::Command;
 
 /// Programs that tests start, and the Debian packages that hold them.
-const NEEDED: [(&str, &str); 10] = [
+const NEEDED: [(&str, &str); 11] = [
     ("cc", "build-essential"),
     ("strace", "strace"),
     ("unshare", "util-linux"),
@@ -14,6 +14,7 @@ const NEEDED: [(&str, &str); 10] = [
     ("initdb", "postgresql"),
     // The server alone: no service comes with it.
     ("mariadbd", "mariadb-server-core"),
+    ("nginx", "nginx"),
     ("etcd", "etcd-server"),
     ("etcdctl", "etcd-client"),
 ];

@@ -30,6 +30,9 @@ const SKEW_MS_MAX: u64 = 1_000;
 const ASYNCHRONOUS: &str = "a copy that takes over may lack the last commits, and nodes then stop what is touched: set \
                             synchronous_standby_names on PostgreSQL, semi-synchronous replication on MySQL and MariaDB";
 
+/// A server that could not be looked at.
+const UNREACHED: Verdict = Verdict::Unsafe("start it, or correct its address; nothing of it was looked at");
+
 #[derive(Args)]
 pub(crate) struct DoctorArgs {
     /// Directory of the embedded store [default: ./firstcome-data]
@@ -122,12 +125,37 @@ async fn of_servers(
 ) -> Outcome {
     let clock = SystemClock::default();
     let before = clock.now().as_us();
-    let found = examine(sql, secret).await.map_err(|error| Failure::Unreachable(error.into()))?;
-    skew(findings, "database", found.now.as_us(), before, clock.now().as_us());
-    of_database(&found, redis.is_some(), findings);
+    let found = match examine(sql, secret).await {
+        Ok(found) => {
+            skew(findings, "database", found.now.as_us(), before, clock.now().as_us());
+            of_database(&found, redis.is_some(), findings);
+            Some(found)
+        }
+        Err(error) => {
+            findings.say("database", "reached", error.to_string(), UNREACHED);
+            None
+        }
+    };
     let Some(redis) = redis else { return Ok(()) };
-    let early = found.deployment.as_ref().and_then(|deployment| deployment.early_coupon.clone());
-    let unreachable = |error: LinkError| Failure::Unreachable(error.into());
+    let deployment = found.as_ref().and_then(|found| found.deployment.as_ref());
+    let is_early = deployment.is_some_and(|deployment| deployment.early_coupon.is_some());
+    let mark = of_link(redis, is_early, findings).await?;
+    if found.is_some() {
+        of_both(mark, deployment.and_then(|deployment| deployment.number), findings);
+    }
+    Ok(())
+}
+
+/// What a Redis says of the deployment whose keys it has.
+enum Mark {
+    NotSeen,
+    None,
+    Of(i64),
+}
+
+/// Looks at a Redis.
+async fn of_link(redis: &str, is_early: bool, findings: &mut Findings) -> Result<Mark, Failure> {
+    let clock = SystemClock::default();
     let mut options = LinkOptions::default();
     options.allow_eviction = Eviction::Allow;
     let link = match Link::open(redis, &format!("fc:doctor:{:016x}", draw_id()?), options).await {
@@ -135,42 +163,57 @@ async fn of_servers(
         Err(error @ OpenError::Address { .. }) => return Err(Failure::Usage(error.into())),
         Err(OpenError::ReadOnlyReplica) => {
             findings.say("redis", "role", "replica", Verdict::Unsafe("name its primary"));
-            return Ok(());
+            return Ok(Mark::NotSeen);
         }
         Err(error @ (OpenError::TooOld { .. } | OpenError::Cluster)) => {
             findings.say("redis", "verdict", error.to_string(), Verdict::Unsafe("use a server that will do"));
-            return Ok(());
+            return Ok(Mark::NotSeen);
         }
-        Err(error) => return Err(Failure::Unreachable(error.into())),
+        Err(error) => {
+            findings.say("redis", "reached", error.to_string(), UNREACHED);
+            return Ok(Mark::NotSeen);
+        }
     };
-    for facts in link.servers().await.map_err(unreachable)? {
-        of_redis(&facts, early.is_some(), findings);
-    }
-    let before = clock.now().as_us();
-    let told = link.run(&TIME, &[MARK_KEY], &[]).await.map_err(unreachable)?;
-    let after = clock.now().as_us();
-    if let Ok((seconds, micros)) = redis::from_redis_value::<(i64, i64)>(told) {
-        skew(findings, "redis", seconds * 1_000_000 + micros, before, after);
-    }
-    let mark = match link.run(&MARK, &[MARK_KEY], &[]).await.map_err(unreachable)? {
-        Value::Nil => None,
-        // No deployment has a number below zero: what is not even a number is somebody else's.
-        told => Some(redis::from_redis_value::<i64>(told).unwrap_or(-1)),
+    let looked = async {
+        for facts in link.servers().await? {
+            of_redis(&facts, is_early, findings);
+        }
+        let before = clock.now().as_us();
+        let told = link.run(&TIME, &[MARK_KEY], &[]).await?;
+        let after = clock.now().as_us();
+        if let Ok((seconds, micros)) = redis::from_redis_value::<(i64, i64)>(told) {
+            skew(findings, "redis", seconds * 1_000_000 + micros, before, after);
+        }
+        Ok::<_, LinkError>(match link.run(&MARK, &[MARK_KEY], &[]).await? {
+            Value::Nil => Mark::None,
+            // No deployment has a number below zero: what is not even a number is another application's.
+            told => Mark::Of(redis::from_redis_value::<i64>(told).unwrap_or(-1)),
+        })
     };
-    let number = found.deployment.and_then(|deployment| deployment.number);
+    match looked.await {
+        Ok(mark) => Ok(mark),
+        Err(error) => {
+            findings.say("redis", "reached", error.to_string(), UNREACHED);
+            Ok(Mark::NotSeen)
+        }
+    }
+}
+
+/// Whether Redis and the database belong together.
+fn of_both(mark: Mark, number: Option<i64>, findings: &mut Findings) {
     let (is, verdict) = match (mark, number) {
-        (None, None) => ("none yet", Verdict::Fine),
-        (None, Some(_)) => (
+        (Mark::NotSeen, _) => return,
+        (Mark::None, None) => ("none yet", Verdict::Fine),
+        (Mark::None, Some(_)) => (
             "not on Redis",
             Verdict::Note("it is empty, and is filled from the database; unless it is another one than before"),
         ),
-        (Some(mark), Some(number)) if mark == number => ("the same on both", Verdict::Fine),
-        (Some(_), _) => {
+        (Mark::Of(mark), Some(number)) if mark == number => ("the same on both", Verdict::Fine),
+        (Mark::Of(_), _) => {
             ("another one on Redis", Verdict::Unsafe("name the Redis and the database that belong together"))
         }
     };
     findings.say("both", "deployment", is, verdict);
-    Ok(())
 }
 
 fn of_database(found: &Examined, with_redis: bool, findings: &mut Findings) {

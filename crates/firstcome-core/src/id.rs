@@ -27,7 +27,9 @@ impl fmt::Display for NameError {
             Self::Empty => "must not be empty",
             Self::TooLong => "must have at most 128 bytes",
             Self::BadStart => "must begin with a letter or a digit",
-            Self::BadCharacter => "may hold only A-Z a-z 0-9 . _ : @ -",
+            Self::BadCharacter => {
+                "may hold only the ASCII characters A-Z a-z 0-9 . _ : @ -; for any other text use an id or a hash"
+            }
             Self::Reserved => "must not begin with pass:",
         })
     }
@@ -43,11 +45,12 @@ fn check_name(text: &str) -> Result<(), NameError> {
     if NAME_BYTES_MAX < text.len() {
         return Err(NameError::TooLong);
     }
-    if !first.is_ascii_alphanumeric() {
-        return Err(NameError::BadStart);
-    }
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:@-".contains(&byte);
-    if text.bytes().all(allowed) { Ok(()) } else { Err(NameError::BadCharacter) }
+    // First of all: a name in another script is wrong as a whole, not by its first letter.
+    if !text.bytes().all(allowed) {
+        return Err(NameError::BadCharacter);
+    }
+    if first.is_ascii_alphanumeric() { Ok(()) } else { Err(NameError::BadStart) }
 }
 
 macro_rules! name_type {
@@ -176,7 +179,7 @@ mod tests {
             (&too_long, Err(NameError::TooLong)),
             ("-a", Err(NameError::BadStart)),
             (".a", Err(NameError::BadStart)),
-            ("é", Err(NameError::BadStart)),
+            ("é", Err(NameError::BadCharacter)),
             ("a b", Err(NameError::BadCharacter)),
             ("a/b", Err(NameError::BadCharacter)),
             ("aé", Err(NameError::BadCharacter)),
@@ -233,7 +236,10 @@ mod tests {
             (NameError::Empty, "must not be empty"),
             (NameError::TooLong, "must have at most 128 bytes"),
             (NameError::BadStart, "must begin with a letter or a digit"),
-            (NameError::BadCharacter, "may hold only A-Z a-z 0-9 . _ : @ -"),
+            (
+                NameError::BadCharacter,
+                "may hold only the ASCII characters A-Z a-z 0-9 . _ : @ -; for any other text use an id or a hash",
+            ),
             (NameError::Reserved, "must not begin with pass:"),
         ];
         for (error, wanted) in rows {

@@ -19,6 +19,7 @@ use axum::http::{HeaderMap, HeaderName};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 /// Entries of `X-Forwarded-For` that are looked at, from the right. A chain of honest proxies is far shorter.
 pub const ENTRIES_MAX: usize = 32;
@@ -154,6 +155,33 @@ pub fn client(peer: IpAddr, headers: &HeaderMap, proxies: &Proxies) -> IpAddr {
         }
     }
     client
+}
+
+/// Peers that forward for others and are not trusted. Whether that is a mistake this service cannot know: a proxy that the operator
+/// forgot to name looks like a client that wrote the header itself.
+#[derive(Default)]
+pub(crate) struct Forwarders(OnceLock<IpAddr>);
+
+impl Forwarders {
+    /// Notes a peer that sent `X-Forwarded-For` and is not trusted, and logs the first one. True if this call has the header.
+    pub(crate) fn note(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
+        if !headers.contains_key(FORWARDED_FOR) {
+            return false;
+        }
+        if self.0.set(peer.to_canonical()).is_ok() {
+            tracing::warn!(
+                address = %peer.to_canonical(),
+                "X-Forwarded-For came from an address that is not trusted, and was not read: all clients behind it count as one \
+                 address, with its limits; if it is your proxy, name it with --trusted-proxy (this is logged once)"
+            );
+        }
+        true
+    }
+
+    /// Whether there was one since the start.
+    pub(crate) fn is_noted(&self) -> bool {
+        self.0.get().is_some()
+    }
 }
 
 /// The addresses that count as one: an IPv4 address alone, and of IPv6 the first address of its /64, since that is what one

@@ -51,11 +51,12 @@ macro_rules! codes {
 codes! {
     InvalidJson 400 "invalid_json" "The body is not JSON" "Send one JSON object in UTF-8.";
     InvalidField 400 "invalid_field" "A field is missing, unknown, of the wrong type or out of range" "`field` says which one, `detail` what it must be.";
-    InvalidName 400 "invalid_name" "A name is not one" "Use 1 to 128 of A-Z a-z 0-9 . _ : @ -, the first one a letter or a digit; a user must not begin with `pass:`.";
+    InvalidName 400 "invalid_name" "A name is not one" "Use 1 to 128 of A-Z a-z 0-9 . _ : @ -, the first one a letter or a digit; a user must not begin with `pass:`. For any other text, such as an e-mail address with a plus or a name in another script, send an id or a hash.";
     InvalidQuery 400 "invalid_query" "A query parameter is unknown or out of range" "`detail` says which one.";
     InvalidIdempotencyKey 400 "invalid_idempotency_key" "The Idempotency-Key is not one" "Send it once, with 1 to 128 visible ASCII characters; on public calls at least 22 of the base64url alphabet.";
     EndsBeforeStart 400 "ends_before_start" "The auction would end before it starts" "Choose an `ends_at` that is not before `starts_at`, which is now if it is left out.";
     Unauthorized 401 "unauthorized" "No valid key came with the call" "Send `Authorization: Bearer <key>`.";
+    NoPass 401 "no_pass" "No pass came with the call" "Join the room, wait for the pass, and send it in `X-Firstcome-Pass` or in the cookie `firstcome_pass`.";
     Forbidden 403 "forbidden" "The key may not do this" "Use a key of the scope that the reference names.";
     PassRequired 403 "pass_required" "The coupon is behind a waiting room" "Send the pass of its room in `X-Firstcome-Pass`, or a service key.";
     InvalidPass 403 "invalid_pass" "The pass is not valid here" "Join the room and wait for a pass of your own.";
@@ -219,8 +220,13 @@ impl IntoResponse for Problem {
         if let Some(wait_ms) = retry_after_ms {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(wait_ms.div_ceil(1_000).max(1)));
         }
-        if code == Code::Unauthorized {
-            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        let scheme = match code {
+            Code::Unauthorized => Some("Bearer"),
+            Code::NoPass => Some("Firstcome-Pass"),
+            _ => None,
+        };
+        if let Some(scheme) = scheme {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
         }
         response
     }

@@ -9,6 +9,9 @@
 //! - Bounded everywhere: connections, headers, bodies, waiting commands, and the time that each may take.
 //! - [`serve`] returns only after every accepted request was answered, or the drain's deadline has passed.
 
+// An optimised build computes the layout of the handlers' futures through every layer down to the stores.
+#![recursion_limit = "256"]
+
 pub mod accept;
 pub mod address;
 pub mod api;

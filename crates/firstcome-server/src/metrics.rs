@@ -44,6 +44,7 @@ pub(crate) enum Route {
     DeleteTicket,
     PostRelease,
     PostVerify,
+    GetGate,
     GetPassKeys,
     PostPassKey,
     GetLock,
@@ -62,7 +63,7 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    const ALL: [(Self, &'static str); 31] = [
+    const ALL: [(Self, &'static str); 32] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::GetCoupon, "get_coupon"),
         (Self::DeleteCoupon, "delete_coupon"),
@@ -79,6 +80,7 @@ impl Route {
         (Self::DeleteTicket, "delete_ticket"),
         (Self::PostRelease, "post_release"),
         (Self::PostVerify, "post_verify"),
+        (Self::GetGate, "get_gate"),
         (Self::GetPassKeys, "get_pass_keys"),
         (Self::PostPassKey, "post_pass_key"),
         (Self::GetLock, "get_lock"),
@@ -126,6 +128,7 @@ pub(crate) struct Metrics {
     refused: Counter,
     address_refused: Counter,
     client_refused: Counter,
+    forwarded_untrusted: Counter,
     made_room: Counter,
     overdue: Counter,
     pub(crate) locks: LockFigures,
@@ -158,6 +161,8 @@ impl Metrics {
         let refused = counter("connections_refused", "Connections over the limit");
         let address_refused = counter("connections_refused_address", "Connections over the limit of their address");
         let client_refused = counter("requests_refused_client", "Requests over the limit of a client behind a proxy");
+        let forwarded_untrusted =
+            counter("requests_forwarded_untrusted", "Requests with an X-Forwarded-For of a peer that is not trusted");
         let made_room = counter("connections_made_room", "Idle connections closed to make room for others");
         let overdue = counter("connections_overdue", "Connections closed for taking too long");
         let locks = LockFigures::register(&mut registry);
@@ -187,6 +192,7 @@ impl Metrics {
             refused,
             address_refused,
             client_refused,
+            forwarded_untrusted,
             made_room,
             overdue,
             locks,
@@ -218,6 +224,10 @@ impl Metrics {
 
     pub(crate) fn address_refused(&self) {
         self.address_refused.inc();
+    }
+
+    pub(crate) fn forwarded_untrusted(&self) {
+        self.forwarded_untrusted.inc();
     }
 
     pub(crate) fn client_refused(&self) {

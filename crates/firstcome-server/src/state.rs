@@ -1,7 +1,7 @@
 //! What all handlers share.
 
 use crate::accept::Limits;
-use crate::address::{self, Proxies};
+use crate::address::{self, Forwarders, Proxies};
 use crate::auth::{Caller, Keys};
 use crate::backend::Backend;
 use crate::error::Code;
@@ -16,7 +16,7 @@ use firstcome::core::id::MemberName;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::{draw_hasher, draw_secret};
 use firstcome::fleet::Fleet;
-use firstcome::{Embedded, HandleKey, Locks, MarketStore, OpenFault};
+use firstcome::{Durability, Embedded, HandleKey, Locks, MarketStore, OpenFault};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -63,6 +63,7 @@ pub struct App {
     pub(crate) desk: Arc<Desk>,
     joins: Limiter,
     calls: Limiter,
+    pub(crate) forwarders: Forwarders,
     /// Absent until the first room is made.
     passes: OnceLock<Passes>,
     /// Whether an operator wants it to stop, though it still serves.
@@ -154,6 +155,7 @@ impl App {
             desk,
             joins,
             calls,
+            forwarders: Forwarders::default(),
             passes: OnceLock::new(),
             leaving: AtomicBool::new(false),
             draining,
@@ -269,7 +271,7 @@ impl App {
         self.config.keys.caller(headers)
     }
 
-    pub(crate) fn durability(&self) -> &'static str {
-        self.store.durability().as_str()
+    pub(crate) fn durability(&self) -> Durability {
+        self.store.durability()
     }
 }

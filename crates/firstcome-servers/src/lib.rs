@@ -325,7 +325,7 @@ pub fn postgres_program(name: &str) -> Option<PathBuf> {
 }
 
 /// A port at which nobody listens.
-fn free_port() -> io::Result<u16> {
+pub fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 

@@ -38,6 +38,11 @@ fn nodes_share_everything(kind: Kind) {
     let (admin, service) = (shown(&mut one, "admin"), shown(&mut one, "service"));
     let place = one.line("rooms, coupons, members, listings and locks on ");
     assert!(place.contains("redis://127.0.0.1:") && place.contains("://127.0.0.1:"), "{place}");
+    let page = one.client().get("/").text();
+    assert!(
+        page.contains("Redis and a database") && !page.contains("in memory") && !page.contains("gone with"),
+        "{page}"
+    );
     let mut two = Server::spawn(&mut world.node());
     let call = |server: &Server, key: &str| Client::with_key(server.address(), key);
     let issued = call(&two, &admin).get("/v1/coupons/launch").json();

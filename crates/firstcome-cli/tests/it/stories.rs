@@ -2,6 +2,7 @@
 //! real servers. `cargo test --release -p firstcome-cli --test it stories::` plays them against the release build.
 
 mod anonymous_calls;
+mod behind_nginx;
 mod closing_room;
 mod database_went_back;
 mod directory_restored;

@@ -7,7 +7,7 @@ use super::{Door, HEAD_BYTES_MAX, Peer, Port, TICK, Tracked};
 use crate::error::{Code, Problem};
 use crate::{address, api, auth};
 use axum::body::Body;
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -102,6 +102,9 @@ async fn guarded(door: &Door, peer: IpAddr, request: hyper::Request<Incoming>) -
     }
     let client = address::client(peer, request.headers(), &app.config.proxies);
     let is_proxied = app.config.proxies.trusts(peer);
+    if !is_proxied && app.forwarders.note(peer, request.headers()) {
+        app.metrics.forwarded_untrusted();
+    }
     let guest = if is_proxied { door.guests.enter(client) } else { Ok(None) };
     let has_key = request.headers().contains_key(header::AUTHORIZATION);
     let refused = match guest {
@@ -117,9 +120,9 @@ async fn guarded(door: &Door, peer: IpAddr, request: hyper::Request<Incoming>) -
         return api::limited(app, &request.into_parts().0, problem);
     }
     let response = answer(door, request).await;
-    // A key that is none gives no freedom: to try keys is a call like any other.
+    // A key that is none gives no freedom: to try keys is a call like any other. Another 401, for want of a pass, is of another scheme.
     if has_key
-        && response.status() == StatusCode::UNAUTHORIZED
+        && response.headers().get(header::WWW_AUTHENTICATE).is_some_and(|scheme| scheme == "Bearer")
         && let Err(problem) = app.may_call(client)
     {
         app.metrics.refused(problem.code());

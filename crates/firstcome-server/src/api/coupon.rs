@@ -28,7 +28,7 @@ pub(super) fn refused(app: &App, coupon: &CouponName, user: &str, refused: &Refu
         Rejection::KeyReused(_) => Code::IdempotencyKeyReused.into(),
         Rejection::AlreadyIssued(_) => {
             let problem = Problem::new(Code::AlreadyIssued);
-            let claim = refused.claim.as_ref().map(|claim| Claim::new(coupon, user, claim, app.durability()));
+            let claim = refused.claim.as_ref().map(|claim| Claim::new(coupon, user, claim, app.durability().as_str()));
             match claim.map(serde_json::to_value) {
                 Some(Ok(claim)) => problem.with("claim", claim),
                 _ => problem,
@@ -260,7 +260,7 @@ pub(crate) async fn post_claim(State(app): State<Arc<App>>, path: PathName, requ
         let given = answered(&app, app.store.claim_early(&coupon, claim)).await?;
         let given = given.map_err(|refusal| refused(&app, &coupon, user.as_str(), &refusal))?.into_inner();
         let claim = match &given {
-            Given::Stored(claimed) => Claim::new(&coupon, user.as_str(), claimed, app.durability()),
+            Given::Stored(claimed) => Claim::new(&coupon, user.as_str(), claimed, app.durability().as_str()),
             Given::Placed(since) => Claim::placed(&coupon, user.as_str(), *since),
         };
         Ok((StatusCode::CREATED, NO_STORE, Json(claim)).into_response())
@@ -290,7 +290,7 @@ pub(crate) async fn get_claim(
         let found = answered(&app, app.store.claim_of(&coupon, body::looked_up_user(&user)?)).await?;
         let found = found.map_err(|refusal| refused(&app, &coupon, &user, &refusal))?;
         let record = found.ok_or(Code::UnknownClaim)?;
-        Ok((NO_STORE, Json(Claim::of_record(&coupon, &record, app.durability()))).into_response())
+        Ok((NO_STORE, Json(Claim::of_record(&coupon, &record, app.durability().as_str()))).into_response())
     };
     measured(&app, Route::GetClaim, call).await
 }
@@ -315,7 +315,7 @@ pub(crate) async fn get_claims(State(app): State<Arc<App>>, path: PathName, head
         let page = PageQuery::serials(uri.query().unwrap_or_default())?;
         let found = answered(&app, app.store.claims(&coupon, page.after, page.limit)).await?;
         let found = found.map_err(|refusal| refused(&app, &coupon, "", &refusal))?;
-        let claim = |record| Claim::of_record(&coupon, record, app.durability());
+        let claim = |record| Claim::of_record(&coupon, record, app.durability().as_str());
         let items = found.items.iter().map(claim).collect();
         Ok((NO_STORE, Json(ClaimPage { items, next: found.next.map(|serial| serial.get()) })).into_response())
     };

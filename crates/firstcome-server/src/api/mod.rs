@@ -10,6 +10,7 @@ mod lock_shape;
 mod market_shape;
 mod member;
 mod room;
+mod room_gate;
 mod room_shape;
 pub(crate) mod shape;
 
@@ -65,6 +66,7 @@ fn documented() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .routes(routes!(room::get_ticket, room::delete_ticket))
         .routes(routes!(room::post_verify))
         .routes(routes!(room::post_release))
+        .routes(routes!(room_gate::get_gate))
         .routes(routes!(room::get_pass_keys, room::post_pass_key))
         .routes(routes!(lock::get_lock))
         .routes(routes!(lock::post_acquire))

@@ -28,7 +28,7 @@ use std::sync::Arc;
 type PathTicket = Result<Path<(String, String)>, PathRejection>;
 
 /// What a rule's refusal looks like over HTTP.
-fn refused(rejection: Rejection) -> Problem {
+pub(super) fn refused(rejection: Rejection) -> Problem {
     match rejection {
         Rejection::UnknownRoom => Code::UnknownRoom.into(),
         Rejection::UnknownTicket => Code::UnknownTicket.into(),

@@ -12,6 +12,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
+use firstcome::Durability;
 use std::sync::Arc;
 use utoipa::Modify;
 use utoipa::openapi::OpenApi;
@@ -41,7 +42,9 @@ impl Modify for SecuritySchemes {
 #[template(path = "index.html")]
 struct Index {
     version: &'static str,
+    store: &'static str,
     durability: &'static str,
+    is_behind_unknown_proxy: bool,
     development: bool,
     market_alone: bool,
     state: &'static str,
@@ -76,9 +79,20 @@ fn rendered(status: StatusCode, page: &impl Template) -> Response {
 }
 
 async fn index(State(app): State<Arc<App>>) -> Response {
+    let (store, durability) = match app.durability() {
+        _ if app.is_market_alone => ("a database", "that of the database"),
+        Durability::Sql => (
+            "Redis and a database, which all nodes share",
+            "an answer leaves after the database has committed; claims of a coupon with durability gate, after Redis has synced",
+        ),
+        Durability::Disk => ("embedded, on disk", "an answer leaves after it is synced"),
+        _ => ("embedded, in memory only", "gone with the process"),
+    };
     let page = Index {
         version: env!("CARGO_PKG_VERSION"),
-        durability: app.durability(),
+        store,
+        durability,
+        is_behind_unknown_proxy: app.forwarders.is_noted(),
         development: app.is_dev(),
         market_alone: app.is_market_alone,
         state: app.unready().unwrap_or("ready"),

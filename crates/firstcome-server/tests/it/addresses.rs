@@ -135,6 +135,7 @@ async fn an_address_that_calls_too_often_without_a_key_is_told_so_on_every_publi
         "GET /v1/pass-keys",
         "POST /v1/coupons/launch/claims",
         "POST /v1/rooms/lobby/tickets",
+        "GET /v1/rooms/lobby/gate",
         "POST /v1/rooms/lobby/passes/verify",
         "POST /v1/rooms/lobby/passes/release",
         "GET /v1/members/ann",
@@ -188,6 +189,19 @@ async fn health_is_not_limited_and_keys_that_are_none_are() {
 }
 
 #[tokio::test]
+async fn a_password_of_the_shop_frees_no_visitor_from_the_limit_of_the_gate() {
+    let running = Running::with(Config { limits: patient(), calls: calls(4), ..config() }).await;
+    running.service.make_room("lobby", json!({"max_active": 1})).await;
+    let ask = |headers: &str| format!("GET /v1/rooms/lobby/gate HTTP/1.1\r\nhost: a\r\n{headers}\r\n");
+    for tried in ["Basic YW5uOnNlY3JldA==", "Bearer a", "Bearer b", "c"] {
+        running.exchange(ask(&format!("authorization: {tried}\r\n"))).await.refused(401, "no_pass");
+    }
+    running.exchange(ask("authorization: Bearer e\r\n")).await.refused(429, "rate_limited");
+    running.exchange(ask("")).await.refused(429, "rate_limited");
+    running.exchange(ask(&format!("authorization: Bearer {ADMIN}\r\n"))).await.refused(401, "no_pass");
+}
+
+#[tokio::test]
 async fn a_page_of_a_named_origin_may_read_that_it_calls_too_often() {
     let allow_origins = vec![HeaderValue::from_static("https://shop.example")];
     let running = Running::with(Config { limits: patient(), calls: calls(1), allow_origins, ..config() }).await;
@@ -200,4 +214,24 @@ async fn a_page_of_a_named_origin_may_read_that_it_calls_too_often() {
     let question = "OPTIONS /v1/coupons/launch HTTP/1.1\r\nhost: a\r\norigin: https://shop.example\r\n\
                     access-control-request-method: GET\r\n\r\n";
     running.exchange(question).await.is(200);
+}
+
+#[tokio::test]
+async fn a_header_of_a_proxy_that_the_operator_forgot_to_name_is_counted_and_shown() {
+    let page = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+    let forwarded = format!("{SHOW}x-forwarded-for: 198.51.100.1\r\n\r\n");
+    let counted = "firstcome_requests_forwarded_untrusted_total";
+    let trusting = Running::with(behind_proxy(calls(9), 0)).await;
+    trusting.exchange(&forwarded).await;
+    assert_eq!(trusting.figure(counted).await, 0);
+    assert!(!trusting.exchange(page).await.body().contains("--trusted-proxy"));
+
+    let running = Running::with(Config { calls: calls(9), ..config() }).await;
+    assert!(!running.exchange(page).await.body().contains("--trusted-proxy"), "none came yet");
+    for _ in 0..2 {
+        running.exchange(&forwarded).await;
+    }
+    assert_eq!(running.figure(counted).await, 2);
+    let shown = running.exchange(page).await.body();
+    assert!(shown.contains("<code>--trusted-proxy</code>") && !shown.contains("127.0.0.1"), "{shown}");
 }

@@ -7,8 +7,8 @@ use crate::service::{ADMIN, Ask, SERVICE, Service, claim, redeem};
 use serde_json::json;
 
 /// Names that are none, and what is wrong with each.
-fn wrong_names() -> [(String, &'static str); 12] {
-    let bad = "may hold only A-Z a-z 0-9 . _ : @ -";
+fn wrong_names() -> [(String, &'static str); 14] {
+    let bad = "may hold only the ASCII characters A-Z a-z 0-9 . _ : @ -; for any other text use an id or a hash";
     let start = "must begin with a letter or a digit";
     [
         ("a".repeat(129), "must have at most 128 bytes"),
@@ -17,7 +17,9 @@ fn wrong_names() -> [(String, &'static str); 12] {
         ("_a".into(), start),
         (".".into(), start),
         ("..".into(), start),
-        ("é".into(), start),
+        ("é".into(), bad),
+        ("김민준".into(), bad),
+        ("ann+1@example.com".into(), bad),
         ("a b".into(), bad),
         ("a/b".into(), bad),
         ("aé".into(), bad),

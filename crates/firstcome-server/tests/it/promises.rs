@@ -97,7 +97,12 @@ fn problem(asked: &str, code: Code, answer: &Answer) {
         assert!((1..=128).contains(&field.len()), "{asked}: {field:?}");
     }
     assert_eq!(answer.header("cache-control"), Some("no-store"), "{asked}");
-    assert_eq!(answer.header("www-authenticate"), (code == Code::Unauthorized).then_some("Bearer"), "{asked}");
+    let scheme = match code {
+        Code::Unauthorized => Some("Bearer"),
+        Code::NoPass => Some("Firstcome-Pass"),
+        _ => None,
+    };
+    assert_eq!(answer.header("www-authenticate"), scheme, "{asked}");
     let wait_s = answer.header("retry-after").map(|text| text.parse::<u64>().expect("seconds"));
     let wait_ms = json.get("retry_after_ms").map(|wait| wait.as_u64().expect("milliseconds"));
     assert_eq!(wait_s, wait_ms.map(|wait_ms| wait_ms.div_ceil(1_000).max(1)), "{asked}");

@@ -9,7 +9,7 @@ use crate::market::{
 };
 use crate::promises::seen;
 use crate::rooms::{
-    admissions, claims as pass_claims, clocks, doors, joins, keys, limits, passes, restarts, tickets,
+    admissions, claims as pass_claims, clocks, doors, gate, joins, keys, limits, passes, restarts, tickets,
     trouble as room_trouble,
 };
 use crate::{
@@ -83,6 +83,8 @@ scenarios! {
         a_slot_ends_at_its_end a_slot_without_contact_ends_after_its_idle_time
         who_is_silent_is_passed_over_and_next_on_coming_back who_is_silent_for_the_whole_time_loses_the_place
         a_rate_is_never_exceeded_and_is_kept slots_never_exceed_their_number_and_positions_never_rise;
+    gate: a_visitor_without_a_valid_pass_is_turned_away_by_the_status_alone the_visitors_own_authorization_is_for_the_shop
+        the_gate_is_shut_when_the_slot_is_given_back;
     passes: a_valid_pass_tells_whose_it_is_and_until_when no_altered_pass_is_one
         a_pass_of_another_room_or_another_service_is_none_here a_pass_counts_only_for_the_slot_that_it_was_made_for
         a_pass_ends_with_its_slot_however_that_ends a_released_slot_goes_to_the_next_and_not_back

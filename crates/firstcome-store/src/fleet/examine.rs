@@ -52,7 +52,10 @@ pub async fn examine(sql: &str, secret: Option<DeploymentSecret>) -> Result<Exam
 async fn look<D: Held>(address: Address, secret: Option<DeploymentSecret>) -> Result<Examined, SqlError> {
     let market = market_part(&address);
     let base = Base::<D>::unchecked(address, DatabaseOptions::default())?;
-    let settings = schema::settings(&base).await?;
+    let settings = match schema::settings(&base).await {
+        Ok(settings) => settings,
+        Err(error) => return Err(base.explained(error).await),
+    };
     let unfit = [D::judge(&settings, &base.options).err(), D::judge_texts(&settings).err()];
     let unfit = unfit.into_iter().flatten().reduce(|all, one| format!("{all}; {one}"));
     let replication = schema::replication(&base).await?;

@@ -6,8 +6,8 @@ use super::watch::{Shown, Watch};
 use super::{Address, SqlError, schema};
 use crate::edge::draw_pause;
 use crate::error::FaultKind;
-use sqlx::Pool;
 use sqlx::pool::PoolConnection;
+use sqlx::{ConnectOptions, Pool};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -165,8 +165,21 @@ impl<D: Dialect> Base<D> {
     /// Connects, and makes sure that the server keeps its promises.
     pub(crate) async fn open(address: Address, options: DatabaseOptions) -> Result<Self, SqlError> {
         let base = Self::unchecked(address, options)?;
-        schema::check(&base).await?;
-        Ok(base)
+        match schema::check(&base).await {
+            Ok(()) => Ok(base),
+            Err(error) => Err(base.explained(error).await),
+        }
+    }
+
+    /// The error of a first use, with its first cause: a pool tries again until its time is over, and tells only that.
+    pub(crate) async fn explained(&self, error: SqlError) -> SqlError {
+        if !matches!(error, SqlError::Unavailable { kind: FaultKind::Unreachable, .. }) {
+            return error;
+        }
+        match timeout(self.options.connections.connect_timeout, self.pool.connect_options().connect()).await {
+            Ok(Err(cause)) => SqlError::in_transaction(&cause),
+            Ok(Ok(_)) | Err(_) => error,
+        }
     }
 
     /// The same whatever the server is. Nothing is sent yet.

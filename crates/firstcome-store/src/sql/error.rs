@@ -101,7 +101,8 @@ impl SqlError {
                 meaning.told(sent, says)
             }
             // Whoever waits in vain for a connection has sent nothing. Whether others have one is not known here.
-            Error::PoolTimedOut | Error::PoolClosed => Self::unreachable(says),
+            Error::PoolTimedOut => Self::unreachable("the database accepts no connection in time"),
+            Error::PoolClosed => Self::unreachable(says),
             Error::Configuration(_) | Error::Tls(_) => Self::Broken { says },
             Error::Io(_) | Error::WorkerCrashed | Error::BeginFailed => Meaning::Ended.told(sent, says),
             // An answer that cannot be read is none. Before a commit it is a fault of the program or of its tables.

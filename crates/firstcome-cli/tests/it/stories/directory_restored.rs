@@ -189,7 +189,7 @@ fn points_and_sales_told_after_the_backup_are_forgotten_and_the_rest_is_whole() 
     let here = directory.path();
     let mut server = start(here, "data");
     let mut client = admin(&server);
-    let mut post = |client: &mut Client, path: &str, key: &str, body: &Value| {
+    let post = |client: &mut Client, path: &str, key: &str, body: &Value| {
         let answer = client.try_call("POST", path, Some(key), Some(body)).expect("it is answered");
         (answer.status, answer.json())
     };

@@ -4,6 +4,7 @@ pub(crate) mod admissions;
 pub(crate) mod claims;
 pub(crate) mod clocks;
 pub(crate) mod doors;
+pub(crate) mod gate;
 pub(crate) mod joins;
 pub(crate) mod keys;
 pub(crate) mod limits;

@@ -1,0 +1,135 @@
+//! The gate of a room: the question that a proxy asks before it lets a visitor through, answered by the status alone.
+
+use super::body::{self, PathName};
+use super::room::judge_pass;
+use super::shape::Problem as ProblemShape;
+use super::{NO_STORE, PASS_HEADER, answered, measured};
+use crate::accept::Peer;
+use crate::address;
+use crate::error::{Code, Problem};
+use crate::metrics::Route;
+use crate::rfc3339::format as instant;
+use crate::state::App;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use std::sync::Arc;
+
+/// The cookie that carries a pass where no header does.
+pub(crate) const PASS_COOKIE: &str = "firstcome_pass";
+
+const NUMBER_HEADER: HeaderName = HeaderName::from_static("x-firstcome-number");
+const USER_HEADER: HeaderName = HeaderName::from_static("x-firstcome-user");
+const EXPIRES_HEADER: HeaderName = HeaderName::from_static("x-firstcome-pass-expires-at");
+
+/// The pass that came with a call: that of the header, else that of the first cookie of its name.
+fn pass_of(headers: &HeaderMap) -> Result<&str, Problem> {
+    let missing = || Problem::from(Code::NoPass);
+    let mut values = headers.get_all(PASS_HEADER).iter();
+    if let Some(value) = values.next() {
+        let pass = value.to_str().ok().filter(|_| values.next().is_none());
+        return pass.ok_or_else(|| missing().detail("`X-Firstcome-Pass` came twice, or is not ASCII."));
+    }
+    // A cookie of another application may hold any bytes: it does not hide this one.
+    let cookies = headers.get_all(header::COOKIE).iter().flat_map(|line| line.as_bytes().split(|&byte| byte == b';'));
+    let mut named = cookies.filter_map(|pair| {
+        let (name, value) = std::str::from_utf8(pair).ok()?.split_once('=')?;
+        (name.trim() == PASS_COOKIE).then(|| value.trim())
+    });
+    named.next().filter(|pass| !pass.is_empty()).ok_or_else(missing)
+}
+
+/// Counts the call by its address if it brought an `Authorization` that is no key of ours. Such a header is the visitor's own,
+/// for the shop behind the proxy: it shuts out no visitor, and frees no caller from the limit.
+fn count(app: &App, parts: &Parts) -> Result<(), Problem> {
+    let Some(Peer(peer)) = parts.extensions.get::<Peer>().filter(|_| app.caller(&parts.headers).is_err()) else {
+        return Ok(());
+    };
+    app.may_call(address::client(*peer, &parts.headers, &app.config.proxies))
+}
+
+/// Whether a visitor may pass, by the status
+///
+/// For nginx (auth_request), Caddy (forward_auth), Traefik (forwardAuth) and their like. Unlike `passes/verify`, which answers
+/// 200 with a verdict, this refuses by the status: **204** the pass is valid now, **401** no pass came, or a text that is none,
+/// **403** a pass came that is not valid here. Counts as a contact for the idle time-out. An `Authorization` that is no key of this
+/// service is not looked at: it is the visitor's own.
+#[utoipa::path(get, path = "/v1/rooms/{room}/gate", tag = "Rooms",
+    params(("room" = String, Path, description = "Name of the room"),
+        ("X-Firstcome-Pass" = Option<String>, Header, description = "The pass"),
+        ("firstcome_pass" = Option<String>, Cookie, description = "The pass, where the header is missing")),
+    responses(
+        (status = 204, description = "The pass is valid", headers(
+            ("X-Firstcome-Number" = u32, description = "The number in the line"),
+            ("X-Firstcome-User" = String, description = "Whose pass it is, if a service key joined for a user"),
+            ("X-Firstcome-Pass-Expires-At" = String, description = "When its slot ends"))),
+        (status = 400, description = "`invalid_name`", body = ProblemShape),
+        (status = 401, description = "`no_pass`", body = ProblemShape),
+        (status = 403, description = "`invalid_pass`", body = ProblemShape),
+        (status = 404, description = "`unknown_room`", body = ProblemShape),
+        (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn get_gate(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
+    let call = async {
+        let (parts, _) = request.into_parts();
+        count(&app, &parts)?;
+        let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
+        let judged = match pass_of(&parts.headers) {
+            Ok(pass) => Ok(judge_pass(&app, &room, pass).await?),
+            Err(problem) => Err(problem),
+        };
+        if !matches!(judged, Ok(Ok(_))) {
+            // A valid pass names a room that exists; any other may not.
+            answered(&app, app.store.room(&room)).await?.map_err(super::room::refused)?;
+        }
+        let (grant, check) = match judged? {
+            Ok(valid) => valid,
+            Err("malformed") => return Err(Problem::new(Code::NoPass).with("reason", "malformed")),
+            Err(reason) => return Err(Problem::new(Code::InvalidPass).with("reason", reason)),
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(NUMBER_HEADER, HeaderValue::from(grant.number));
+        let texts = [(USER_HEADER, check.user.map(String::from)), (EXPIRES_HEADER, Some(instant(check.until)))];
+        for (name, text) in texts {
+            if let Some(value) = text.and_then(|text| HeaderValue::try_from(text).ok()) {
+                headers.insert(name, value);
+            }
+        }
+        Ok((StatusCode::NO_CONTENT, NO_STORE, headers))
+    };
+    measured(&app, Route::GetGate, call).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_is_read_from_the_header_or_else_from_its_cookie() {
+        let of = |lines: &[(&'static str, &'static [u8])]| {
+            let line = |&(name, value): &(&'static str, &'static [u8])| {
+                (HeaderName::from_static(name), HeaderValue::from_bytes(value).expect("a value"))
+            };
+            let headers: HeaderMap = lines.iter().map(line).collect();
+            pass_of(&headers).map(str::to_owned).map_err(|problem| problem.code())
+        };
+        let found = |pass: &str| Ok(pass.to_owned());
+        assert_eq!(of(&[("x-firstcome-pass", b"a"), ("cookie", b"firstcome_pass=b")]), found("a"));
+        assert_eq!(of(&[("cookie", b"x=1; firstcome_pass=b ;firstcome_pass=c")]), found("b"));
+        assert_eq!(of(&[("cookie", b"x=\xff"), ("cookie", b"firstcome_pass=b=c")]), found("b=c"));
+        assert_eq!(of(&[("cookie", b"firstcome_pass=\"b\"")]), found("\"b\""));
+        let wrong: [&[(&str, &[u8])]; 6] = [
+            &[],
+            &[("cookie", b"Firstcome_pass=b; firstcome_pass_=c; firstcome_pass")],
+            &[("cookie", b"firstcome_pass=")],
+            &[("cookie", b"firstcome_pass=\xff")],
+            &[("x-firstcome-pass", b"a"), ("x-firstcome-pass", b"a")],
+            &[("x-firstcome-pass", b"\xff"), ("cookie", b"firstcome_pass=b")],
+        ];
+        for lines in wrong {
+            assert_eq!(of(lines), Err(Code::NoPass), "{lines:?}");
+        }
+    }
+}
