@@ -32,7 +32,7 @@ pub use archive::{Archive, Importer};
 pub use lock::{LOCKS_FILE, LockDurability, SqliteLocks, handle_secret, keep_handle_secret, verify_locks};
 pub use verify::verify;
 
-use crate::edge::{Clock, draw_hasher};
+use crate::edge::{Clock, Stopwatch, draw_hasher};
 use crate::embedded::journal::{Change, CouponId, Journal, JournalError, ListingId, MemberId, Outcome, RoomId, Rows};
 use crate::embedded::{Backing, Embedded, StoredRoom, Timeline};
 use crate::error::{Fault, FaultKind, StoreError};
@@ -99,19 +99,33 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
     Embedded::start(backing, clock).map_err(|error| io_fault(&error, "cannot start the writer"))
 }
 
-/// Takes the directory for this process, until the file is dropped.
+/// So long a directory may stay taken by what is about to leave it: a process that ends, or a child that another thread of this
+/// process has just begun. A child has all files of its parent open until it becomes its own program.
+const LEAVES_WITHIN: Duration = Duration::from_secs(1);
+const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(10);
+
+/// Takes the directory for this process, until the file is dropped. Blocks for [`LEAVES_WITHIN`] at most.
+#[expect(clippy::disallowed_methods, reason = "no event tells that a lock of a file is left; there is a deadline")]
 fn lock(directory: &Path) -> Result<File, Fault> {
     let shown = directory.display();
     make_private(directory).map_err(|error| io_fault(&error, format!("cannot make {shown}")))?;
     let path = directory.join(LOCK_FILE);
     let file = File::options().create(true).truncate(false).write(true).open(&path);
     let file = file.map_err(|error| io_fault(&error, format!("cannot open {}", path.display())))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(fs::TryLockError::WouldBlock) => {
-            Err(Fault::new(FaultKind::InUse, format!("another process has {shown} open")))
+    let watch = Stopwatch::start();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(fs::TryLockError::WouldBlock) if watch.elapsed() < LEAVES_WITHIN => {
+                std::thread::sleep(LOOKS_AGAIN_AFTER)
+            }
+            Err(fs::TryLockError::WouldBlock) => {
+                return Err(Fault::new(FaultKind::InUse, format!("another process has {shown} open")));
+            }
+            Err(fs::TryLockError::Error(error)) => {
+                return Err(io_fault(&error, format!("cannot lock {}", path.display())));
+            }
         }
-        Err(fs::TryLockError::Error(error)) => Err(io_fault(&error, format!("cannot lock {}", path.display()))),
     }
 }
 
