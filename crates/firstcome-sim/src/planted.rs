@@ -35,7 +35,7 @@ pub const fn expected(bug: Bug) -> &'static str {
         Bug::AnswerBeforeCommit => "acknowledged_stays",
         Bug::ClaimsNotTakenBack => "gapless_in_order",
         Bug::RoomNotTakenBack => "acknowledged_rooms",
-        Bug::MarketNotTakenBack => "acknowledged_market",
+        Bug::MarketNotTakenBack => "points_conserved",
         Bug::NumberTwice | Bug::InBothSets => "one_place",
         Bug::RateTooHigh | Bug::AbsentAdmitted | Bug::SlotLost => "admission_pace",
         Bug::PassOutlivesSlot => "acknowledged_rooms",

@@ -117,7 +117,7 @@ fn lock(directory: &Path) -> Result<File, Fault> {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(fs::TryLockError::WouldBlock) if watch.elapsed() < LEAVES_WITHIN => {
-                std::thread::sleep(LOOKS_AGAIN_AFTER)
+                std::thread::sleep(LOOKS_AGAIN_AFTER);
             }
             Err(fs::TryLockError::WouldBlock) => {
                 return Err(Fault::new(FaultKind::InUse, format!("another process has {shown} open")));
