@@ -25,7 +25,7 @@ mod skip;
 pub use cluster::{Cluster, SLOTS};
 pub use copies::Copy;
 pub use etcd_cluster::EtcdCluster;
-pub use sentinels::{PRIMARY_NAME, Sentinels};
+pub use sentinels::{GONE_SOON, PRIMARY_NAME, Sentinels};
 pub use skip::{SKIPPED_FILE, machine_has};
 
 use install::{Installation, Part};

@@ -3,14 +3,17 @@
 use crate::install::Part;
 use crate::redis_node::wait_until;
 use crate::{Kind, Options, Server, ServerError, never};
+use std::time::Duration;
 
+/// How long a primary says nothing before its sentinels take it for gone, where a test waits for another one.
+pub const GONE_SOON: Duration = Duration::from_millis(500);
 /// The name by which the sentinels know the primary.
 pub const PRIMARY_NAME: &str = "primary";
 /// How many sentinels there are; two must agree.
 const SENTINELS: usize = 3;
 
 /// A primary of Redis, its replicas, and three sentinels, two of which must agree that the primary is gone. A replica is
-/// made the primary a few seconds after its end.
+/// made the primary a few seconds later.
 ///
 /// Nobody answers under the name of the primary alone: [`Self::url`] names the sentinels.
 pub struct Sentinels {
@@ -20,10 +23,10 @@ pub struct Sentinels {
 
 impl Sentinels {
     /// Starts them, and returns when the replicas are in step and the sentinels know of each other. Within a Tokio runtime
-    /// with time and IO.
+    /// with time and IO. A primary that does not answer for `down_after` is taken for gone, so that another one takes over.
     ///
     /// Cancel-safe: a future that is dropped ends what it has started.
-    pub async fn start(options: &Options, replicas: usize) -> Result<Self, ServerError> {
+    pub async fn start(options: &Options, replicas: usize, down_after: Duration) -> Result<Self, ServerError> {
         let mut options = options.clone();
         options.settings.extend(["repl-diskless-sync-delay=0", "repl-ping-replica-period=1"].map(str::to_owned));
         let mut servers = Vec::new();
@@ -39,7 +42,7 @@ impl Sentinels {
         }
         let settings = [
             format!("sentinel monitor {PRIMARY_NAME} 127.0.0.1 {} 2", primary.port()),
-            format!("sentinel down-after-milliseconds {PRIMARY_NAME} 500"),
+            format!("sentinel down-after-milliseconds {PRIMARY_NAME} {}", down_after.as_millis()),
             format!("sentinel failover-timeout {PRIMARY_NAME} 1500"),
         ];
         let mut sentinels = Vec::new();

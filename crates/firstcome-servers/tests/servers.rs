@@ -1,7 +1,7 @@
 //! Each kind of server: it starts, it keeps what it must keep, and it ends.
 
 use firstcome_servers::{
-    Cluster, Durability, EtcdCluster, Kind, Options, SLOTS, Sentinels, Server, ServerError, machine_has,
+    Cluster, Durability, EtcdCluster, GONE_SOON, Kind, Options, SLOTS, Sentinels, Server, ServerError, machine_has,
 };
 use rustix::process::{Pid, test_kill_process};
 use sqlx::{Connection, MySqlConnection, PgConnection};
@@ -219,7 +219,7 @@ async fn sentinels_make_a_replica_the_primary_when_the_primary_is_killed() {
         return;
     }
     in_time(async {
-        let mut trio = Sentinels::start(&Options::new(Durability::Quick), 1).await.expect("they start");
+        let mut trio = Sentinels::start(&Options::new(Durability::Quick), 1, GONE_SOON).await.expect("they start");
         assert!(trio.url().ends_with("/primary") && trio.url().matches(',').count() == 2, "{}", trio.url());
         assert_eq!(trio.primary().await.expect("they know it"), 0);
         ask::<()>(&trio.servers()[0], "SET thing 7").await.expect("it writes");

@@ -8,12 +8,15 @@ use crate::accept::Peer;
 use crate::address;
 use crate::error::{Code, Problem};
 use crate::metrics::Route;
+use crate::pass::Grant;
 use crate::rfc3339::format as instant;
 use crate::state::App;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
+use firstcome::PassCheck;
+use firstcome::core::id::RoomName;
 use std::sync::Arc;
 
 /// The cookie that carries a pass where no header does.
@@ -49,6 +52,14 @@ fn count(app: &App, parts: &Parts) -> Result<(), Problem> {
     app.may_call(address::client(*peer, &parts.headers, &app.config.proxies))
 }
 
+/// What the pass that came with a call is good for.
+async fn judge(app: &App, room: &RoomName, headers: &HeaderMap) -> Result<(Grant, PassCheck), Problem> {
+    judge_pass(app, room, pass_of(headers)?).await?.map_err(|reason| {
+        let code = if reason == "malformed" { Code::NoPass } else { Code::InvalidPass };
+        Problem::new(code).with("reason", reason)
+    })
+}
+
 /// Whether a visitor may pass, by the status
 ///
 /// For nginx (auth_request), Caddy (forward_auth), Traefik (forwardAuth) and their like. Unlike `passes/verify`, which answers
@@ -76,19 +87,12 @@ pub(crate) async fn get_gate(State(app): State<Arc<App>>, path: PathName, reques
         let (parts, _) = request.into_parts();
         count(&app, &parts)?;
         let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
-        let judged = match pass_of(&parts.headers) {
-            Ok(pass) => Ok(judge_pass(&app, &room, pass).await?),
-            Err(problem) => Err(problem),
-        };
-        if !matches!(judged, Ok(Ok(_))) {
+        let judged = judge(&app, &room, &parts.headers).await;
+        if judged.is_err() {
             // A valid pass names a room that exists; any other may not.
             answered(&app, app.store.room(&room)).await?.map_err(super::room::refused)?;
         }
-        let (grant, check) = match judged? {
-            Ok(valid) => valid,
-            Err("malformed") => return Err(Problem::new(Code::NoPass).with("reason", "malformed")),
-            Err(reason) => return Err(Problem::new(Code::InvalidPass).with("reason", reason)),
-        };
+        let (grant, check) = judged?;
         let mut headers = HeaderMap::new();
         headers.insert(NUMBER_HEADER, HeaderValue::from(grant.number));
         let texts = [(USER_HEADER, check.user.map(String::from)), (EXPIRES_HEADER, Some(instant(check.until)))];

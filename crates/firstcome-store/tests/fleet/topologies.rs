@@ -2,8 +2,8 @@
 
 use crate::in_time;
 use crate::told::{Told, limit, put};
-use crate::world::{Keeper, Place, World, wait_for};
-use firstcome_servers::{Cluster, Durability, Kind, Options, SLOTS, Sentinels, Server};
+use crate::world::{Keeper, PATIENCE, Place, World, wait_for};
+use firstcome_servers::{Cluster, Durability, GONE_SOON, Kind, Options, SLOTS, Sentinels, Server};
 use firstcome_store::conformance;
 
 /// A place that is empty on all of these servers.
@@ -27,7 +27,8 @@ async fn coupons_and_rooms_on_a_cluster_keep_every_promise_of_their_ports() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn coupons_and_rooms_under_sentinels_keep_every_promise_of_their_ports() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
-    let trio = Sentinels::start(&Options::new(Durability::Quick), 1).await.unwrap_or_else(|error| panic!("{error}"));
+    let trio =
+        Sentinels::start(&Options::new(Durability::Quick), 1, PATIENCE).await.unwrap_or_else(|error| panic!("{error}"));
     let new_store = async |clock| emptied(&world, &trio.url(), trio.servers()).await.node_by(clock).await;
     in_time(conformance::coupon(new_store)).await;
     in_time(conformance::room(new_store)).await;
@@ -81,8 +82,9 @@ async fn a_coupon_moves_from_master_to_master_while_people_claim() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_is_replaced_while_people_claim_and_what_was_told_stays() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
-    let mut trio =
-        Sentinels::start(&Options::new(Durability::Quick), 1).await.unwrap_or_else(|error| panic!("{error}"));
+    let mut trio = Sentinels::start(&Options::new(Durability::Quick), 1, GONE_SOON)
+        .await
+        .unwrap_or_else(|error| panic!("{error}"));
     let place = emptied(&world, &trio.url(), trio.servers()).await;
     in_time(async {
         let (nodes, told) = (place.nodes(2).await, Told::default());

@@ -208,7 +208,7 @@ impl Place {
 
     /// A node that goes by a clock of the test's own.
     pub(crate) async fn node_by(&self, clock: Arc<ManualClock>) -> Fleet {
-        Fleet::open_by(&self.redis, &self.sql, secret(), options(), clock).await.expect("a node opens")
+        Fleet::open_by(&self.redis, &self.sql, secret(), patient(), clock).await.expect("a node opens")
     }
 }
 
@@ -221,6 +221,19 @@ pub(crate) fn options() -> FleetOptions {
     let mut options = FleetOptions::default();
     options.database.allow_volatile = true;
     options.allow_forgetful = true;
+    options
+}
+
+/// The same with times that only a hang can reach, where a server that others keep busy for seconds is no part of the test.
+fn patient() -> FleetOptions {
+    let mut options = options();
+    options.link.connect_timeout = PATIENCE;
+    options.link.answer_timeout = PATIENCE;
+    options.database.connections.connect_timeout = PATIENCE;
+    options.database.connections.answer_timeout = PATIENCE;
+    options.database.patience = PATIENCE;
+    options.database.idle_timeout = PATIENCE;
+    options.patience = PATIENCE;
     options
 }
 

@@ -1,6 +1,6 @@
 //! The scripts of locks against the core's rules: step by step the same answers.
 
-use super::server::{Server, wait_for};
+use super::server::{PATIENCE, Server, wait_for};
 use super::{in_time, patient, several};
 use firstcome_servers::Durability;
 use firstcome_store::core::id::{LockName, OwnerName};
@@ -149,7 +149,7 @@ async fn every_step_says_what_the_rules_say_in_a_cluster() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_step_says_what_the_rules_say_behind_sentinels() {
-    let Some(trio) = several::trio(1).await else { return };
+    let Some(trio) = several::trio(1, PATIENCE).await else { return };
     every_step(&trio.url(), &[trio.servers()[0].url()]).await;
 }
 

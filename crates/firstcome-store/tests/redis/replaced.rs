@@ -3,7 +3,7 @@
 use super::replicas::{acquire, granted, name, one_within, open_locks, release, request};
 use super::several::*;
 use super::*;
-use firstcome_servers::{Durability, Kind, Options, PRIMARY_NAME, Sentinels, Server as Node};
+use firstcome_servers::{Durability, GONE_SOON, Kind, Options, PRIMARY_NAME, Sentinels, Server as Node};
 use firstcome_store::core::lock::{Acquired, Copies, Released, Said, Step, Wait, bucket_of};
 use firstcome_store::redis::RedisLocks;
 use firstcome_store::{LockStore, StoreError};
@@ -29,7 +29,7 @@ async fn let_replicas_follow(primary: &Node) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fences_grow_across_a_fail_over_that_loses_the_last_grants() {
-    let Some(mut trio) = trio(1).await else { return };
+    let Some(mut trio) = trio(1, GONE_SOON).await else { return };
     in_time(async {
         let locks = open_locks(&trio.url(), 1, hasty()).await;
         let kept = granted(&locks, "kept", 1, 1).await;
@@ -57,7 +57,7 @@ async fn fences_grow_across_a_fail_over_that_loses_the_last_grants() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_acknowledgement_a_grant_that_would_be_lost_is_never_told_and_clocks_do_not_matter() {
-    let Some(mut trio) = trio(1).await else { return };
+    let Some(mut trio) = trio(1, GONE_SOON).await else { return };
     in_time(async {
         let mut options = one_within(Duration::from_millis(100));
         options.ping_interval = Duration::from_millis(50);
@@ -103,7 +103,7 @@ struct Replaced {
 
 impl Replaced {
     async fn start() -> Option<Self> {
-        let trio = trio(0).await?;
+        let trio = trio(0, GONE_SOON).await?;
         let copy = Node::start(Kind::Redis, &Options::new(Durability::Quick)).await.expect("it starts");
         Some(Self { trio, copy })
     }

@@ -2,7 +2,7 @@
 
 use super::several::*;
 use super::*;
-use firstcome_servers::{Durability, Kind, Options, PRIMARY_NAME, Sentinels, Server as Node};
+use firstcome_servers::{Durability, GONE_SOON, Kind, Options, PRIMARY_NAME, Sentinels, Server as Node};
 use firstcome_store::redis::{Fsync, OpenError, Role};
 
 /// What is said of an address that does not lead anywhere.
@@ -22,7 +22,7 @@ async fn tell(trio: &Sentinels, sentinel: usize, primary: &Node) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_link_follows_the_primary_when_it_is_replaced() {
-    let Some(mut trio) = trio(1).await else { return };
+    let Some(mut trio) = trio(1, GONE_SOON).await else { return };
     in_time(async {
         let (link, mut inbox) = open_at(&trio.url(), hasty()).await;
         assert_eq!(count(&link, "count").await, Ok(Value::Int(1)));
@@ -47,7 +47,7 @@ async fn a_link_follows_the_primary_when_it_is_replaced() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_that_takes_no_more_writes_is_left_for_the_next_one() {
-    let Some(trio) = trio(1).await else { return };
+    let Some(trio) = trio(1, GONE_SOON).await else { return };
     in_time(async {
         let (link, _inbox) = open_at(&trio.url(), hasty()).await;
         assert_eq!(count(&link, "count").await, Ok(Value::Int(1)));
@@ -65,7 +65,7 @@ async fn a_primary_that_takes_no_more_writes_is_left_for_the_next_one() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_goes_on_is_left_when_the_sentinels_name_another() {
-    let Some(trio) = trio(0).await else { return };
+    let Some(trio) = trio(0, GONE_SOON).await else { return };
     in_time(async {
         let other = Node::start(Kind::Redis, &Options::new(Durability::Quick)).await.expect("it starts");
         let (link, mut inbox) = open_at(&trio.url(), hasty()).await;
@@ -102,7 +102,7 @@ async fn commands(sentinel: &Node) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_that_are_gone_stop_nothing() {
-    let Some(mut trio) = trio(0).await else { return };
+    let Some(mut trio) = trio(0, GONE_SOON).await else { return };
     in_time(async {
         trio.sentinels_mut()[0].kill();
         let (link, _inbox) = open_at(&trio.url(), hasty()).await;
@@ -120,7 +120,7 @@ async fn sentinels_that_are_gone_stop_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_wrong_with_sentinels_is_named() {
-    let Some(mut trio) = trio(0).await else { return };
+    let Some(mut trio) = trio(0, GONE_SOON).await else { return };
     in_time(async {
         let url = trio.url();
         let stranger = url.replace("/primary", "/stranger");
@@ -142,7 +142,7 @@ async fn what_is_wrong_with_sentinels_is_named() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_and_servers_have_passwords_of_their_own() {
-    let Some(trio) = trio(0).await else { return };
+    let Some(trio) = trio(0, GONE_SOON).await else { return };
     in_time(async {
         ask::<()>(&trio.servers()[0], &["CONFIG", "SET", "requirepass", "inner"]).await;
         for sentinel in trio.sentinels() {

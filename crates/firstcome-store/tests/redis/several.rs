@@ -19,11 +19,11 @@ pub(crate) async fn ask<T: FromRedisValue>(node: &Node, command: &[&str]) -> T {
 }
 
 /// A primary, its replicas and their sentinels. `None`, and a word about it, where there is no `redis-server`.
-pub(crate) async fn trio(replicas: usize) -> Option<Sentinels> {
+pub(crate) async fn trio(replicas: usize, down_after: Duration) -> Option<Sentinels> {
     if !server::is_installed() {
         return None;
     }
-    Some(Sentinels::start(&Options::new(Durability::Quick), replicas).await.expect("they start"))
+    Some(Sentinels::start(&Options::new(Durability::Quick), replicas, down_after).await.expect("they start"))
 }
 
 /// A cluster. `None`, and a word about it, where there is no `redis-server`.

@@ -16,6 +16,7 @@ mod verify;
 mod went_back;
 
 use crate::databases::{self, Running};
+use crate::server::PATIENCE;
 use firstcome_store::core::auction::ListingSettings;
 use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::id::{ListingName, MemberName, RequestId};
@@ -116,10 +117,15 @@ impl Foreign {
     }
 }
 
-/// Options for servers that forget what a crash would lose.
+/// Options for servers that forget what a crash would lose, with times that only a hang can reach, but for the ping: a disk that
+/// others keep busy for seconds is no fault of a market.
 pub(crate) fn options() -> DatabaseOptions {
     let mut options = DatabaseOptions::default();
     options.allow_volatile = true;
+    options.connections.connect_timeout = PATIENCE;
+    options.connections.answer_timeout = PATIENCE;
+    options.patience = PATIENCE;
+    options.idle_timeout = PATIENCE;
     options
 }
 

@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tokio::time::interval;
 
 /// What is said of an address that will not do, and whether to try again would help.
 async fn refusal(url: &str) -> (String, bool) {
@@ -48,11 +49,13 @@ fn now() -> Instant {
 /// Takes the lock, keeps it for a moment and gives it back, again and again; what is refused or unknown is asked for again.
 async fn contend(locks: EtcdLocks, holds: Arc<Mutex<Vec<Hold>>>, stop: Arc<AtomicBool>) {
     let mut round = 0_u32;
+    let mut tries = interval(Duration::from_millis(5));
     while !stop.load(Ordering::SeqCst) {
+        tries.tick().await;
         let guard = match locks.lock("a").wait(Duration::from_secs(5)).acquire().await {
             Ok(guard) => guard,
+            // The cluster has no leader; it gets one, or the test stops.
             Err(LockError::Unavailable(_) | LockError::Unknown | LockError::TimedOut { .. } | LockError::Lost) => {
-                tokio::time::sleep(Duration::from_millis(5)).await;
                 continue;
             }
             Err(error) => panic!("{error}"),

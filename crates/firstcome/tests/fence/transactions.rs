@@ -40,7 +40,9 @@ impl Server for sqlx::Postgres {
 }
 
 impl Server for sqlx::MySql {
-    const WAITING: &str = "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
+    // Not from the table of transactions, which stands still while it is asked again and again.
+    const WAITING: &str = "SELECT CAST(variable_value AS SIGNED) FROM information_schema.global_status \
+         WHERE variable_name = 'Innodb_row_lock_current_waits'";
     const ISOLATIONS: [&str; 3] = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
 
     async fn count(pool: &MySqlPool, query: &'static str) -> i64 {

@@ -13,6 +13,7 @@ use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::Wallet;
 use sqlx::{MySql, Postgres};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Re-checks every invariant of the market in a database, also beside services that use it: it reads one consistent state.
 /// The checks are those of [`crate::sqlite::verify`] for a market. Memory: about 100 bytes per bid, and what members and
@@ -20,7 +21,8 @@ use std::collections::BTreeMap;
 ///
 /// [`SqlError::Broken`]: no address, no tables of firstcome, tables of another version, or a row that cannot be read at all.
 pub async fn verify_market(url: &str) -> Result<Vec<Check>, SqlError> {
-    let times = SqlOptions::default();
+    // An operator who asks for this can wait for a busy server.
+    let times = SqlOptions { connect_timeout: Duration::from_secs(10), ..SqlOptions::default() };
     match Address::parse(url)? {
         Address::Postgres(options) => verify::<Postgres>(connect(&options, &times).await?).await,
         Address::MySql(options) => verify::<MySql>(connect(&options, &times).await?).await,

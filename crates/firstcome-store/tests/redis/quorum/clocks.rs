@@ -5,6 +5,7 @@ use super::*;
 use firstcome_store::StoreError;
 use std::sync::Arc;
 use std::time::Instant;
+use tokio::time::interval;
 
 /// What a lock guards: it refuses whoever is behind.
 #[derive(Default)]
@@ -102,8 +103,16 @@ async fn run_fast(set: &Set, key: &str, lease_ms: u32) {
     }
 }
 
-/// One lock: three clients that want it take it in turns, each renews it a few times and then lets it end by itself, on servers whose clocks run
-/// fast by 1 %. What they saw, in order.
+/// Waits until a holder believes to have the lock for so long at most, which comes by itself.
+async fn until_left(client: &QuorumStore, word: &str, left: Duration) {
+    let mut looks = interval(Duration::from_millis(2));
+    while left < client.remaining(word).unwrap_or_default() {
+        looks.tick().await;
+    }
+}
+
+/// One lock: three clients that want it take it in turns, each renews it a few times and then lets it end by itself, on servers whose
+/// clocks run fast by 1 %. What they saw, in order.
 async fn leases_on_fast_clocks(
     set: Arc<Set>,
     clients: Arc<Vec<QuorumStore>>,
@@ -112,25 +121,26 @@ async fn leases_on_fast_clocks(
     turns: u32,
 ) -> Vec<Seen> {
     let mut seen: Vec<Seen> = Vec::new();
+    let of_turn = |turn: u32| (&clients[turn as usize % clients.len()], format!("{key}-turn-{turn}"));
     for turn in 0..turns {
-        let client = &clients[turn as usize % clients.len()];
-        let word = format!("{key}-turn-{turn}");
-        // It asks without a pause from shortly before the end of the hold of the one before it.
-        if let Some(before) = seen.last() {
-            tokio::time::sleep_until((before.until - Duration::from_millis(20)).into()).await;
+        let (client, word) = of_turn(turn);
+        // It asks again and again from shortly before the end of the hold of the one before it.
+        if let Some((before, word)) = turn.checked_sub(1).map(of_turn) {
+            until_left(before, &word, Duration::from_millis(20)).await;
         }
+        let mut tries = interval(Duration::from_millis(1));
         let (from, fence) = loop {
+            tries.tick().await;
             match client.take(&key, &word, lease_ms).await {
                 Ok(Tried::Taken(fence)) => break (now(), fence.get()),
-                Ok(Tried::Held { .. }) => {}
                 // Some said no, and others have not answered in time: asked again, what they may have given is given back.
-                Err(StoreError::Unavailable(_) | StoreError::Unknown) => {}
+                Ok(Tried::Held { .. }) | Err(StoreError::Unavailable(_) | StoreError::Unknown) => {}
                 Err(error) => panic!("{error}"),
             }
         };
         run_fast(&set, &key, lease_ms).await;
         for _ in 0..turn % 3 {
-            tokio::time::sleep(Duration::from_millis(u64::from(lease_ms) / 3)).await;
+            until_left(client, &word, Duration::from_millis(u64::from(lease_ms) * 2 / 3)).await;
             if !client.renew(&key, &word, lease_ms).await.unwrap_or(false) {
                 break;
             }

@@ -179,7 +179,6 @@ async fn a_stopped_process_delays_others_and_its_late_commit_fails_and_is_repeat
     for base in Base::both().await {
         let mut options = options();
         options.idle_timeout = Duration::from_secs(1);
-        options.connections.answer_timeout = Duration::from_secs(20);
         let (mut line, stopped) = over_a_line(&base, options).await;
         let other = base.open().await;
         set_up(&other).await;
