@@ -112,6 +112,14 @@ async fn stops(kind: Kind) {
         assert!(2 < eve.expect("there is room").1.number.get());
         assert!(one.faults().open().is_empty());
         assert_eq!(join(&one, of("bob")).await.1.ticket, bob.ticket);
+
+        // That was a log made anew. If the database goes back to before it, the log alone tells a node that starts now.
+        at_rest(&place, &one).await;
+        drop((one, two));
+        put_back(&mut foreign, "after").await;
+        stopped(&place.node().await, of("fay")).await;
+        let generation: i64 = place.keeper().await.ask(&["HGET", "fc:{r1}:log", "generation"]).await;
+        assert_eq!((generation, foreign.number("SELECT generation FROM firstcome_room").await), (2, 1));
     })
     .await;
 }
@@ -126,7 +134,6 @@ async fn a_node_that_sees_the_database_behind_stops_the_room_until_it_is_mended_
     stops(Kind::MariaDb).await;
 }
 
-/// An operator goes on without what is gone: bob was told number 2, and was inside with admission 2.
 /// So many join, in some order; the highest number of them, 0 if there are none.
 async fn crowd_joins(node: &Fleet, crowd: u32) -> u32 {
     let queues: Vec<_> = (0..crowd.min(500))
@@ -148,7 +155,8 @@ async fn crowd_joins(node: &Fleet, crowd: u32) -> u32 {
     highest
 }
 
-/// `crowd`: so many join after the copy was made.
+/// An operator goes on without what is gone: bob was told number 2, and was inside with admission 2. `crowd`: so many join after
+/// the copy was made.
 async fn goes_on(kind: Kind, crowd: u32) {
     let Some(world) = World::start(kind).await else { return };
     let place = world.place().await;
