@@ -42,7 +42,7 @@ pub use answers::{
 pub use bytes::ImageError;
 use line::{Line, Place, SEARCH_TICKETS_MAX};
 pub use loss::{GoneNumbers, Known};
-use pace::{Bucket, Meter};
+use pace::{Bucket, Meter, Speed};
 pub use restore::Standing;
 #[cfg(test)]
 use seen::poll_after_ms;
@@ -423,13 +423,16 @@ impl Room {
 
     fn wait_ms(&self, ahead: u32, now: Now) -> Option<u64> {
         let settings = &self.settings;
-        let by_slots = |cap| f64::from(cap) * 1_000.0 / settings.active_ttl_ms as f64;
-        let speed = match (settings.admit, settings.max_active) {
-            (Some(admit), cap) => self.meter.speed(now.steady, admit.per_second(), cap.is_none()),
-            (None, cap) => self.meter.speed(now.steady, by_slots(cap.unwrap_or(u32::MAX)), false),
+        let free = settings.max_active.map(|cap| cap.saturating_sub(self.slots.count()));
+        let speed = match (settings.admit, free) {
+            (None, Some(free)) if ahead <= free => Some(Speed::AT_ONCE),
+            // Only a slot that is given back lets the next one in: what was not seen to come is not told.
+            (None, _) | (_, Some(0)) => self.meter.seen(now.steady),
+            (Some(admit), free) => Some(self.meter.speed(now.steady, admit.per_second(), free.is_none())),
         };
         let grace_ms = self.grace_left_us(now.steady).div_ceil(1_000);
-        let wait_ms = speed.wait_ms(ahead, self.line.waiting()).map(|wait_ms| wait_ms.saturating_add(grace_ms));
+        let wait_ms = speed.and_then(|speed| speed.wait_ms(ahead, self.line.waiting()));
+        let wait_ms = wait_ms.map(|wait_ms| wait_ms.saturating_add(grace_ms));
         match (self.state(now.wall), settings.opens_at) {
             (RoomState::Scheduled, Some(opens_at)) => {
                 let until_open_ms = (opens_at.as_us() - now.wall.as_us()).max(0).unsigned_abs().div_ceil(1_000);

@@ -14,6 +14,11 @@ const ASSUMED_S: f64 = 4.0;
 /// was measured.
 const ASSUMED_PEOPLE: f64 = 4.0;
 
+/// A line has stopped when it stands for so many times as long as one person took before.
+const STOPPED_GAPS: u128 = 5;
+/// And for so long at least: seconds are counted whole.
+const STOPPED_S_MIN: i64 = 2;
+
 /// A token bucket in whole numbers, so that nothing is lost or won by rounding: one microsecond earns the count,
 /// one admission costs the period in microseconds (both tenfold). It holds one slice of the rate, or one admission if
 /// that is more; so in any window at most the rate and one slice are admitted. That has a price: below four admissions
@@ -105,6 +110,14 @@ struct Second {
     busy_us: u64,
     moved: u32,
     departed: u32,
+}
+
+impl Second {
+    /// Whether a line that moved so, and then stood for so many seconds, has stopped: at random, one pause of 150 is as long.
+    fn has_stopped(&self, stood_s: i64) -> bool {
+        let stood_us = u128::from(stood_s.unsigned_abs()) * 1_000_000;
+        STOPPED_S_MIN <= stood_s && STOPPED_GAPS * u128::from(self.busy_us) < stood_us * u128::from(self.moved)
+    }
 }
 
 /// What happened in the last seconds: admissions, how far the line moved, how many left it from within.
@@ -214,6 +227,34 @@ impl Meter {
         if measured_s < 0.001 { 0.0 } else { f64::from(sum.admitted) / measured_s.max(1.0) }
     }
 
+    /// The line's speed by what was measured alone; `None` if nothing was, or if the line has stopped. What was measured before a
+    /// stop was of other conditions, such as slots that were still free, and does not count after it. Allocates nothing.
+    pub(super) fn seen(&self, now: Steady) -> Option<Speed> {
+        let end = Self::second(now);
+        let (mut sum, mut pause_us, mut last) = (Second::default(), 0, end);
+        for second in end + 1 - MEASURED_S as i64..=end {
+            let it = self.seconds[second.rem_euclid(MEASURED_S as i64) as usize];
+            if it.second != second {
+                continue;
+            }
+            pause_us += it.busy_us;
+            if it.moved != 0 {
+                if sum.has_stopped(second - last) {
+                    sum = Second::default();
+                }
+                sum.moved += it.moved;
+                sum.busy_us += std::mem::take(&mut pause_us);
+                last = second;
+            }
+            sum.departed += it.departed;
+        }
+        if sum.moved == 0 || sum.has_stopped(end - last) {
+            return None;
+        }
+        let total_s = ((sum.busy_us + pause_us) as f64 / 1e6).max(0.001);
+        Some(Speed { moved: f64::from(sum.moved) / total_s, departed: f64::from(sum.departed) / total_s })
+    }
+
     /// The line's speed, with what is assumed of it mixed in while little was measured; for ever a bit if it `rules`.
     pub(super) fn speed(&self, now: Steady, assumed: f64, rules: bool) -> Speed {
         let (_, sum) = self.sum(now);
@@ -227,6 +268,9 @@ impl Meter {
 }
 
 impl Speed {
+    /// Of a line whose next people are admitted at the next tick.
+    pub(super) const AT_ONCE: Self = Self { moved: f64::INFINITY, departed: 0.0 };
+
     /// Milliseconds until so many people ahead are gone, of `waiting` from whom departures come; `None` if the line
     /// does not move. Departures are proportional to those who wait, so the wait is `ln(1 + λ·ahead ÷ moved) ÷ λ`
     /// with `λ` departures per person and second; without departures that is `ahead ÷ moved`.

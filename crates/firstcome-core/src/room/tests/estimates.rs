@@ -152,8 +152,9 @@ fn before_anything_was_measured_the_settings_tell() {
     let last = play.stranger();
     assert_eq!(wait_ms(last), Some(10_000));
     let mut play = Play::new(RoomSettings { active_ttl_ms: 60_000, ..RoomSettings::with_slots(6) });
-    let first = play.stranger();
-    assert_eq!(wait_ms(first), Some(10_000), "as if every slot lasted to its end");
+    let told: Vec<_> = (0..7).map(|_| wait_ms(play.stranger())).collect();
+    assert_eq!(told[..6], [Some(0); 6], "a slot is free for each of them");
+    assert_eq!(told[6], None, "nobody knows how long the six stay");
 }
 
 #[test]
@@ -243,12 +244,66 @@ fn who_leaves_before_the_opening_does_not_make_the_line_seem_faster() {
 #[test]
 fn a_pause_makes_what_was_measured_before_it_void() {
     let mut play = Play::with_slot_taken(RoomSettings::with_slots(1));
-    play.strangers(1);
-    play.run_ms(20_000);
-    assert_eq!(play.room.view(play.now).wait_at_tail_ms, None, "it did not move");
+    play.strangers(12);
+    for given_back in 1..=5 {
+        play.run_ms(1_000);
+        assert_eq!(play.leave(given_back), format!("left {given_back}"));
+    }
+    play.run_ms(50);
+    let told_ms = play.room.view(play.now).wait_at_tail_ms.expect("a slot is given back every second");
+    assert!((6_000..=10_000).contains(&told_ms), "{told_ms}");
     play.put(&paused(RoomSettings::with_slots(1)));
     play.run_ms(100);
     play.put(&RoomSettings::with_slots(1));
     play.run_ms(50);
-    assert_eq!(play.room.view(play.now).wait_at_tail_ms, Some(2 * 1_800_000));
+    assert_eq!(play.room.view(play.now).wait_at_tail_ms, None);
+}
+
+/// Five slots, filled by people who stay, and twenty who wait.
+fn all_slots_taken() -> Crowd {
+    let settings = RoomSettings { max_active: Some(5), ..RoomSettings::with_rate(100, 1_000) };
+    let mut crowd = Crowd::new(settings, None);
+    crowd.many_join(25);
+    crowd.run_s(1);
+    assert_eq!((crowd.play.counts().0, crowd.play.counts().1), (20, 5));
+    for ticket in 1..=5 {
+        assert!(matches!(crowd.play.view(ticket).map(|view| view.state), Some(TicketState::Admitted { .. })));
+    }
+    crowd
+}
+
+fn told_ms(crowd: &mut Crowd, ticket: u32) -> Option<u64> {
+    match crowd.play.view(ticket).map(|view| view.state) {
+        Some(TicketState::Waiting { wait_ms, .. }) => wait_ms,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The next in line was told 101, 191, 339, 606 and 1 275 ms, and nothing then, while the slots were taken for half an hour.
+#[test]
+fn while_all_slots_are_taken_and_none_is_given_back_no_wait_is_told() {
+    let mut crowd = all_slots_taken();
+    crowd.run_s(2);
+    for second in 0..60 {
+        assert_eq!(told_ms(&mut crowd, 6), None, "after {second} s");
+        assert_eq!(crowd.play.room.view(crowd.play.now).wait_at_tail_ms, None, "after {second} s");
+        crowd.run_s(1);
+    }
+}
+
+#[test]
+fn slots_that_are_given_back_tell_how_long_the_next_one_takes() {
+    let mut crowd = all_slots_taken();
+    crowd.run_s(10);
+    // One slot every three seconds: those who come in stay too.
+    for given_back in 1..=5 {
+        assert!(crowd.play.leave(given_back).contains("left"));
+        crowd.run_s(3);
+        let admitted = 5 + given_back;
+        assert!(matches!(crowd.play.view(admitted).map(|view| view.state), Some(TicketState::Admitted { .. })));
+        // The stop before the first one counts as a part of its wait.
+        let most_ms = if given_back < 3 { 15_000 } else { 9_000 };
+        let told = told_ms(&mut crowd, admitted + 1).expect("slots come back");
+        assert!((2_000..=most_ms).contains(&told), "{told} ms after {given_back} slots");
+    }
 }

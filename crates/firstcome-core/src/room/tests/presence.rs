@@ -19,15 +19,14 @@ fn presence_lasts_thirty_seconds_at_least() {
 #[test]
 fn presence_lasts_for_three_of_the_intervals_that_were_told() {
     for late in [false, true] {
-        let mut play = Play::with_slot_taken(RoomSettings::with_slots(1));
+        let mut play = Play::new(RoomSettings::with_rate(1, 600_000));
         play.stranger();
-        play.pass_ms(10_000);
-        let told_ms = play.view(2).map_or(0, |view| view.poll_after_ms);
-        assert!(30_000 < told_ms, "with a slot that lasts half an hour it is long: {told_ms}");
+        play.pass_ms(590_000);
+        let told_ms = play.view(1).map_or(0, |view| view.poll_after_ms);
+        assert!(30_000 < told_ms, "where one is admitted in ten minutes it is long: {told_ms}");
         play.news();
         play.pass_ms(3 * u64::from(told_ms) + u64::from(late));
-        assert_eq!(play.leave(1), "left 1");
-        assert_eq!(play.tick(), if late { "reached 3" } else { "admitted 2, reached 3" });
+        assert_eq!(play.tick(), if late { "reached 2" } else { "admitted 1, reached 2" });
     }
 }
 
