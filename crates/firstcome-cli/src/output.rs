@@ -10,10 +10,19 @@ pub(crate) fn wants_table(json: bool) -> bool {
     !json && io::stdout().is_terminal()
 }
 
+/// No terminal that people use has fewer columns.
+const COLUMNS_MIN: u16 = 20;
+/// What a terminal has that does not say.
+const COLUMNS_UNKNOWN: u16 = 100;
+
 /// A table with a bold head. Columns that begin with `>` are aligned to the right.
 pub(crate) fn table(columns: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    // Some terminals, such as those of containers, say that they have no columns: one letter in a line is no table.
+    if table.width().is_some_and(|columns| columns < COLUMNS_MIN) {
+        table.set_width(COLUMNS_UNKNOWN);
+    }
     let head = columns.iter().map(|column| {
         let cell = Cell::new(column.trim_start_matches('>'));
         if io::stdout().is_terminal() { cell.add_attribute(Attribute::Bold) } else { cell }

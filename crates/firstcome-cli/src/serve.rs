@@ -257,12 +257,20 @@ pub(crate) fn run(args: ServeArgs) -> Outcome {
     served
 }
 
-/// Makes the coupons of the call that are not there.
+/// Makes the coupons of the call that are not there. One that is there keeps its settings: an operator may have changed them since.
 async fn make_coupons(store: &impl CouponStore, coupons: &[(CouponName, CouponLimit)]) -> Outcome {
     for (name, limit) in coupons {
-        if store.coupon(name).await?.is_err() {
-            let put = store.put_coupon(name, CouponSettings::with_limit(*limit)).await?;
-            put.map_err(|refused| anyhow!("coupon {name}: {}", refused.rejection.code()))?;
+        match store.coupon(name).await? {
+            Ok(view) if view.settings.limit == *limit => {}
+            Ok(view) => tracing::warn!(
+                "--coupon {name}={limit} changes nothing: the coupon is there with limit {there}; change it by PUT /v1/coupons/{name}",
+                limit = limit.get(),
+                there = view.settings.limit.get(),
+            ),
+            Err(_) => {
+                let put = store.put_coupon(name, CouponSettings::with_limit(*limit)).await?;
+                put.map_err(|refused| anyhow!("coupon {name}: {}", refused.rejection.code()))?;
+            }
         }
     }
     Ok(())

@@ -80,8 +80,11 @@ fn figures(played: &Played, seconds: f64) -> Vec<(String, String)> {
     let mut rows = vec![
         ("answers", grouped(played.people.answers)),
         ("answers per second", grouped((played.people.answers as f64 / seconds) as u64)),
-        ("sent late at worst", format!("{} ms", played.latest_us / 1_000)),
-        ("answers lost", grouped(history.records.iter().filter(|record| record.reply == Reply::Lost).count() as u64)),
+        ("slowest send of the drill itself", format!("{} ms", played.latest_us / 1_000)),
+        (
+            "answers cut off by a kill",
+            grouped(history.records.iter().filter(|record| record.reply == Reply::Lost).count() as u64),
+        ),
     ];
     if 0 < played.rss_max {
         rows.push(("server memory, highest", format!("{} MB", played.rss_max / 1_000_000)));
@@ -106,7 +109,9 @@ fn figures(played: &Played, seconds: f64) -> Vec<(String, String)> {
     let oldest_ms = history.records.iter().map(|record| u64::from(record.age_ms)).max().unwrap_or(0);
     // What a node does not say of its age is no figure.
     let oldest_ms = oldest_ms.saturating_sub(history.rules.stale_us / 1_000);
-    rows.push(("oldest answer", format!("{oldest_ms} ms")));
+    if 0 < oldest_ms {
+        rows.push(("oldest view that a node answered with", format!("{oldest_ms} ms")));
+    }
     rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 

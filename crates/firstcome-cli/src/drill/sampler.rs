@@ -2,7 +2,7 @@
 
 use super::chaos::Place;
 use super::crowd::Crowd;
-use super::record::RoomSeen;
+use super::record::{RoomSeen, ToldClaim};
 use super::server::call_on;
 use super::wire::{Body, Request};
 use crate::output::grouped;
@@ -38,12 +38,28 @@ pub(crate) fn line(seconds: u64) -> ProgressBar {
     bar
 }
 
+/// The highest serial that was told, which is how many were issued.
+#[derive(Default)]
+struct Issued {
+    highest: u32,
+    /// So many answers were looked at.
+    looked_at: usize,
+}
+
+impl Issued {
+    fn look(&mut self, told: &[ToldClaim]) {
+        let fresh = told.get(self.looked_at..).unwrap_or_default();
+        self.highest = fresh.iter().map(|claim| claim.serial).fold(self.highest, u32::max);
+        self.looked_at = told.len();
+    }
+}
+
 impl Sampler {
     /// Looks for ever.
     pub(crate) async fn run(self) {
         let bar = line(self.seconds);
         let mut streams: Vec<Option<TcpStream>> = self.place.addresses.iter().map(|_| None).collect();
-        let mut node = 0;
+        let (mut node, mut issued) = (0, Issued::default());
         let mut ticks = interval(Duration::from_millis(STEP_MS));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
@@ -56,16 +72,18 @@ impl Sampler {
             } else if let Some(seen) = self.look(node, &mut streams[node]).await {
                 self.crowd.history().rooms.push(seen);
             }
-            self.show(&bar);
+            self.show(&bar, &mut issued);
         }
     }
 
-    fn show(&self, bar: &ProgressBar) {
+    fn show(&self, bar: &ProgressBar, issued: &mut Issued) {
         bar.set_position(self.crowd.clock.now_us() / 1_000_000);
         let history = self.crowd.history();
         let seen = history.rooms.last().copied().unwrap_or_default();
         let (waiting, active) = (grouped(seen.waiting), grouped(seen.active));
-        let (told, kills) = (grouped(history.told.len() as u64), history.restarts.len());
+        // Answers are more than claims: a retry is told the same one again.
+        issued.look(&history.told);
+        let (told, kills) = (grouped(u64::from(issued.highest)), history.restarts.len());
         bar.set_message(format!("waiting {waiting}  active {active}  claims {told}  kills {kills}"));
     }
 

@@ -82,8 +82,8 @@ fn figures(played: &Played, seconds: f64) -> Vec<(String, String)> {
         ("answers per second", grouped((played.bidders.answers as f64 / seconds) as u64)),
         ("bids of the hot auction", grouped(hot.map_or(0, Vec::len) as u64)),
         ("records of points", grouped(history.records.iter().map(Vec::len).sum::<usize>() as u64)),
-        ("sent late at worst", format!("{} ms", played.latest_us / 1_000)),
-        ("answers lost", told(|told| told == Told::Lost)),
+        ("slowest send of the drill itself", format!("{} ms", played.latest_us / 1_000)),
+        ("answers cut off by a kill", told(|told| told == Told::Lost)),
         ("told a key was reused", told(|told| told == Told::KeyReused)),
     ];
     if 0 < played.rss_max {
