@@ -25,6 +25,7 @@ use crate::limits::{BALANCE_MAX, BIDS_MAX};
 #[cfg(feature = "planted-bugs")]
 use crate::planted::{self, Bug};
 use crate::points::{Amount, Balance, Kind, Record, Reference, Wallet};
+use crate::revision::Revision;
 use crate::time::Timestamp;
 
 /// The wallets of all who may take part in a command: its sender, the owner, and the highest bidder.
@@ -102,6 +103,12 @@ impl Standing {
             Terms::Auction(terms) => Some(terms),
             Terms::FixedPrice => None,
         }
+    }
+
+    /// What its seller decided. The start is that which it has had.
+    pub fn settings(&self) -> ListingSettings {
+        let (owner, terms) = (self.owner.clone(), self.terms.clone());
+        ListingSettings { owner, price: self.price, starts_at: Some(self.starts_at), terms }
     }
 
     /// The last instant at which the winner may settle, if there is one.
@@ -228,8 +235,17 @@ impl Listing {
     /// Replaces the settings. Everything may change before the start; while it runs an auction may get a later end, and
     /// nothing else; without a start it keeps the one that it has had. False if nothing changes.
     ///
-    /// Refused: `ends_before_start`, `listing_ended`, `listing_running`.
-    pub fn replace(&mut self, settings: ListingSettings, now: Timestamp) -> Result<bool, Rejection> {
+    /// Refused: `settings_changed`, `ends_before_start`, `listing_ended`, `listing_running`.
+    pub fn replace(
+        &mut self,
+        revision: impl Into<Revision<ListingSettings>>,
+        now: Timestamp,
+    ) -> Result<bool, Rejection> {
+        let revision = revision.into();
+        if revision.replaces.is_some() && !revision.may_replace(&self.standing.settings()) {
+            return Err(Rejection::SettingsChanged);
+        }
+        let settings = revision.settings;
         let now = now.max(self.standing.last_at);
         let state = self.standing.state(now);
         if state == ListingState::Scheduled {

@@ -19,6 +19,7 @@ mod tests;
 
 use crate::id::{RequestId, RoomName, UserId};
 use crate::limits::{ATTRIBUTES_BYTES_MAX, COUPON_LIMIT_MAX, TITLE_BYTES_MAX};
+use crate::revision::Revision;
 use crate::time::Timestamp;
 use book::{Book, Keys};
 use hashbrown::HashMap;
@@ -220,6 +221,8 @@ pub enum Rejection {
     Expired(Timestamp),
     /// All are issued.
     SoldOut,
+    /// Other settings are in force than those that were to be replaced.
+    SettingsChanged,
     /// The new limit is below what is issued.
     LimitBelowIssued(u32),
     /// The room of a coupon with claims cannot change.
@@ -243,6 +246,7 @@ impl Rejection {
             Self::NotOpen(_) => "not_open",
             Self::Expired(_) => "expired",
             Self::SoldOut => "sold_out",
+            Self::SettingsChanged => "settings_changed",
             Self::LimitBelowIssued(_) => "limit_below_issued",
             Self::RoomFixed => "room_fixed",
             Self::UnknownCode => "unknown_code",
@@ -482,8 +486,8 @@ impl Coupon {
     }
 
     /// Judges new settings and changes nothing: see [`Standing::judge_settings`].
-    pub fn judge_settings(&self, settings: &CouponSettings) -> Result<(), Rejection> {
-        self.standing().judge_settings(settings)
+    pub fn judge_settings(&self, revision: &Revision<CouponSettings>) -> Result<(), Rejection> {
+        self.standing().judge_settings(revision)
     }
 
     /// Puts settings in force that [`Self::judge_settings`] let through.

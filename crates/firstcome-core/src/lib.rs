@@ -7,7 +7,8 @@
 //! # What is never here
 //! IO, `async`, a clock, randomness, HTTP, JSON, SQL. Nothing here can fail for a reason of the machine.
 //!
-//! One file per primitive ([`coupon`], [`room`], [`lock`], [`auction`] over [`points`]), and what they share: [`id`] names and request ids, [`time`] instants, [`limits`] every limit with the thing that it protects.
+//! One file per primitive ([`coupon`], [`room`], [`lock`], [`auction`] over [`points`]), and what they share: [`id`] names and request ids, [`time`] instants, [`limits`] every limit with the thing that it protects, [`revision`] settings that replace
+//! others.
 
 pub mod auction;
 pub mod coupon;
@@ -18,5 +19,6 @@ pub mod lock;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod points;
+pub mod revision;
 pub mod room;
 pub mod time;

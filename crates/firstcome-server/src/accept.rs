@@ -7,6 +7,7 @@
 mod connection;
 mod ending;
 mod guests;
+mod leftover;
 mod places;
 mod watch;
 
@@ -38,7 +39,7 @@ pub struct Limits {
     /// The same of one address, which is told `rate_limited`; without it as many as there are. A trusted proxy may have as
     /// many connections as it likes: of each client behind it so many requests are under way at once.
     pub connections_per_address: Option<NonZeroUsize>,
-    /// From the first byte of a request to the end of its head.
+    /// From the first byte of a request to the end of its head, and from a connection's beginning to its first byte.
     pub head: Duration,
     /// From the end of the head to the end of the body.
     pub body: Duration,

@@ -2,6 +2,7 @@
 
 use firstcome::core::coupon::{Claim, CouponSettings, Effect, Serial};
 use firstcome::core::id::{CouponName, RoomName};
+use firstcome::core::revision::Revision;
 use firstcome::core::room::{Join, Number, Rejection, RoomSettings};
 use firstcome::core::time::{Steady, Timestamp};
 use firstcome::edge::{Clock, SystemClock};
@@ -114,8 +115,8 @@ impl Backend {
         on!(self, store => store.durability())
     }
 
-    pub(crate) async fn put_coupon(&self, coupon: &CouponName, settings: CouponSettings) -> Answer<Put> {
-        let told = on!(self, store => store.put_coupon(coupon, settings).await);
+    pub(crate) async fn put_coupon(&self, coupon: &CouponName, revision: Revision<CouponSettings>) -> Answer<Put> {
+        let told = on!(self, store => store.put_coupon(coupon, revision).await);
         self.forget_coupon(coupon);
         told
     }
@@ -190,8 +191,8 @@ impl Backend {
         }
     }
 
-    pub(crate) async fn put_room(&self, room: &RoomName, settings: RoomSettings) -> RoomAnswer<Put> {
-        let told = on!(self, store => store.put_room(room, settings).await);
+    pub(crate) async fn put_room(&self, room: &RoomName, revision: Revision<RoomSettings>) -> RoomAnswer<Put> {
+        let told = on!(self, store => store.put_room(room, revision).await);
         self.forget_room(room);
         told
     }
@@ -200,6 +201,11 @@ impl Backend {
         let told = on!(self, store => store.close_room(room).await);
         self.forget_room(room);
         told
+    }
+
+    /// The room as it is now, for what an operator decides on.
+    pub(crate) async fn room_now(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
+        on!(self, store => store.room(room).await)
     }
 
     /// The room as it is shown without a key, as [`Self::coupon`] is.

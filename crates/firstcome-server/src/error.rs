@@ -95,6 +95,7 @@ codes! {
     Deleted 410 "deleted" "The coupon was deleted" "Names are never used again: make another one.";
     RoomClosed 410 "room_closed" "The room is closed" "There is nothing to wait for, unless an operator opens it again.";
     LockLost 410 "lock_lost" "This handle holds the lock no more" "It was given back, its lease ended, or it is no handle of this lock. Stop what the lock guards, and acquire it anew.";
+    SettingsChanged 412 "settings_changed" "Other settings are in force than those that were to be replaced" "Read them again, and decide whether your change still holds: `settings` and the `ETag` are in the answer to a GET with your key.";
     BodyTooLarge 413 "body_too_large" "The body has more than 64 KiB" "Send less.";
     UnsupportedMediaType 415 "unsupported_media_type" "The body is not announced as JSON" "Send `Content-Type: application/json`.";
     IdempotencyKeyReused 422 "idempotency_key_reused" "The Idempotency-Key came with another body before" "Use a new key for a new request.";

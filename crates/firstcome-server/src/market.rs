@@ -5,6 +5,7 @@ use firstcome::core::auction::{Bid, ListingSettings, PlacedBid, Rejection, Sale}
 use firstcome::core::coupon::Effect;
 use firstcome::core::id::{ListingName, MemberName};
 use firstcome::core::points::{Balance, Record};
+use firstcome::core::revision::Revision;
 use firstcome::{
     Closings, Faults, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase, Put, Shared,
     StoreError,
@@ -19,7 +20,11 @@ type Coming<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// [`MarketStore`] with futures in boxes, so that one service can have this store or that one. What each call promises
 /// stands there.
 pub(crate) trait AnyMarket: Send + Sync {
-    fn put_listing<'a>(&'a self, listing: &'a ListingName, settings: ListingSettings) -> Coming<'a, MarketAnswer<Put>>;
+    fn put_listing<'a>(
+        &'a self,
+        listing: &'a ListingName,
+        revision: Revision<ListingSettings>,
+    ) -> Coming<'a, MarketAnswer<Put>>;
     fn listing<'a>(&'a self, listing: &'a ListingName) -> Coming<'a, MarketAnswer<ListingView>>;
     fn bids<'a>(
         &'a self,
@@ -46,8 +51,12 @@ pub(crate) trait AnyMarket: Send + Sync {
 }
 
 impl<S: MarketStore> AnyMarket for S {
-    fn put_listing<'a>(&'a self, listing: &'a ListingName, settings: ListingSettings) -> Coming<'a, MarketAnswer<Put>> {
-        Box::pin(MarketStore::put_listing(self, listing, settings))
+    fn put_listing<'a>(
+        &'a self,
+        listing: &'a ListingName,
+        revision: Revision<ListingSettings>,
+    ) -> Coming<'a, MarketAnswer<Put>> {
+        Box::pin(MarketStore::put_listing(self, listing, revision))
     }
 
     fn listing<'a>(&'a self, listing: &'a ListingName) -> Coming<'a, MarketAnswer<ListingView>> {
@@ -138,8 +147,12 @@ impl Market {
     }
 
     /// See [`MarketStore::put_listing`].
-    pub(crate) async fn put_listing(&self, listing: &ListingName, settings: ListingSettings) -> MarketAnswer<Put> {
-        let told = self.store.put_listing(listing, settings).await;
+    pub(crate) async fn put_listing(
+        &self,
+        listing: &ListingName,
+        revision: Revision<ListingSettings>,
+    ) -> MarketAnswer<Put> {
+        let told = self.store.put_listing(listing, revision).await;
         if let Some(is_there) = &self.is_there {
             is_there.forget(listing);
         }

@@ -29,6 +29,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Route {
     PutCoupon,
+    PatchCoupon,
     GetCoupon,
     DeleteCoupon,
     PostClaim,
@@ -37,6 +38,9 @@ pub(crate) enum Route {
     GetDeadLetters,
     PostRedemption,
     PutRoom,
+    PatchRoom,
+    PostPause,
+    PostResume,
     GetRoom,
     DeleteRoom,
     PostTicket,
@@ -56,6 +60,7 @@ pub(crate) enum Route {
     PostCharge,
     PostRefund,
     PutListing,
+    PatchListing,
     GetListing,
     GetBids,
     PostBid,
@@ -63,8 +68,9 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    const ALL: [(Self, &'static str); 32] = [
+    const ALL: [(Self, &'static str); 37] = [
         (Self::PutCoupon, "put_coupon"),
+        (Self::PatchCoupon, "patch_coupon"),
         (Self::GetCoupon, "get_coupon"),
         (Self::DeleteCoupon, "delete_coupon"),
         (Self::PostClaim, "post_claim"),
@@ -73,6 +79,9 @@ impl Route {
         (Self::GetDeadLetters, "get_dead_letters"),
         (Self::PostRedemption, "post_redemption"),
         (Self::PutRoom, "put_room"),
+        (Self::PatchRoom, "patch_room"),
+        (Self::PostPause, "post_pause"),
+        (Self::PostResume, "post_resume"),
         (Self::GetRoom, "get_room"),
         (Self::DeleteRoom, "delete_room"),
         (Self::PostTicket, "post_ticket"),
@@ -92,6 +101,7 @@ impl Route {
         (Self::PostCharge, "post_charge"),
         (Self::PostRefund, "post_refund"),
         (Self::PutListing, "put_listing"),
+        (Self::PatchListing, "patch_listing"),
         (Self::GetListing, "get_listing"),
         (Self::GetBids, "get_bids"),
         (Self::PostBid, "post_bid"),
@@ -100,7 +110,8 @@ impl Route {
 }
 
 /// Statuses that the calls above can have; the last one stands for all others.
-const STATUSES: [u16; 18] = [200, 201, 204, 400, 401, 403, 404, 405, 408, 409, 410, 413, 415, 422, 425, 429, 503, 0];
+const STATUSES: [u16; 19] =
+    [200, 201, 204, 400, 401, 403, 404, 405, 408, 409, 410, 412, 413, 415, 422, 425, 429, 503, 0];
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct RequestLabels {

@@ -7,6 +7,7 @@ use firstcome_core::auction::{Bid, ListingSettings, PlacedBid, Rejection, Sale, 
 use firstcome_core::coupon::Effect;
 use firstcome_core::id::{ListingName, MemberName, RequestId};
 use firstcome_core::points::{Amount, Balance, Record};
+use firstcome_core::revision::Revision;
 use firstcome_core::time::Timestamp;
 use std::future::Future;
 
@@ -95,13 +96,13 @@ pub struct Closings {
 /// - [`StoreError::Unknown`]: it may have been done; the same request, with the same key, tells.
 pub trait MarketStore: Send + Sync {
     /// Creates a listing or replaces its settings, which must have passed [`ListingSettings::check`]. The same settings again
-    /// have no effect.
+    /// have no effect. A [`Revision`] replaces only the settings that it names, and creates nothing.
     ///
-    /// Refused: `ends_before_start`, `listing_running`, `listing_ended`.
+    /// Refused: `unknown_listing` and `settings_changed` (a revision), `ends_before_start`, `listing_running`, `listing_ended`.
     fn put_listing(
         &self,
         listing: &ListingName,
-        settings: ListingSettings,
+        revision: impl Into<Revision<ListingSettings>> + Send,
     ) -> impl Future<Output = MarketAnswer<Put>> + Send;
 
     /// Shows a listing. Refused: `unknown_listing`.

@@ -6,6 +6,7 @@ use firstcome_core::coupon::{
     Attributes, Claim, CouponSettings, CouponState, Effect, Issued, Redeemed, Rejection, Serial,
 };
 use firstcome_core::id::{CouponName, RequestId, UserId};
+use firstcome_core::revision::Revision;
 use firstcome_core::time::Timestamp;
 use std::future::Future;
 
@@ -137,8 +138,15 @@ pub trait CouponStore: Send + Sync {
     /// What an acknowledged claim survives.
     fn durability(&self) -> Durability;
 
-    /// Creates a coupon or replaces its settings. Refused: `deleted`, `limit_below_issued`, `room_fixed`.
-    fn put_coupon(&self, coupon: &CouponName, settings: CouponSettings) -> impl Future<Output = Answer<Put>> + Send;
+    /// Creates a coupon or replaces its settings. A [`Revision`] replaces only the settings that it names, and creates nothing.
+    ///
+    /// Refused, in this order: `unknown_coupon` (a revision), `deleted`, `settings_changed` (a revision), `limit_below_issued`,
+    /// `room_fixed`.
+    fn put_coupon(
+        &self,
+        coupon: &CouponName,
+        revision: impl Into<Revision<CouponSettings>> + Send,
+    ) -> impl Future<Output = Answer<Put>> + Send;
 
     /// Ends a coupon for good; a second time has no effect. Refused: `unknown_coupon`.
     fn delete_coupon(&self, coupon: &CouponName) -> impl Future<Output = Answer<()>> + Send;

@@ -4,6 +4,7 @@ use crate::embedded::journal::PassSecret;
 use crate::error::StoreError;
 use crate::port::Put;
 use firstcome_core::id::RoomName;
+use firstcome_core::revision::Revision;
 use firstcome_core::room::{Join, Number, Rejection, RoomSettings, RoomView, TicketState};
 use firstcome_core::time::Timestamp;
 use std::future::Future;
@@ -71,8 +72,14 @@ pub struct PassCheck {
 /// - Cancel-safe: a caller that goes away leaves the command done or not done, never half done.
 pub trait RoomStore: Send + Sync {
     /// Creates a room, replaces its settings, or opens a closed one again. The settings must have passed
-    /// [`RoomSettings::check`].
-    fn put_room(&self, room: &RoomName, settings: RoomSettings) -> impl Future<Output = RoomAnswer<Put>> + Send;
+    /// [`RoomSettings::check`]. A [`Revision`] replaces only the settings that it names, and creates nothing.
+    ///
+    /// Refused: `unknown_room` and `settings_changed` (a revision).
+    fn put_room(
+        &self,
+        room: &RoomName,
+        revision: impl Into<Revision<RoomSettings>> + Send,
+    ) -> impl Future<Output = RoomAnswer<Put>> + Send;
 
     /// Closes a room; all its tickets and passes are void. A second time has no effect. Refused: `unknown_room`.
     fn close_room(&self, room: &RoomName) -> impl Future<Output = RoomAnswer<()>> + Send;

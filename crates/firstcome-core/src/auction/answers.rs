@@ -94,6 +94,8 @@ pub enum Rejection {
     AlreadySold(Sale),
     /// The winner could settle until then, inclusive.
     SettlementExpired(Timestamp),
+    /// Other settings are in force than those that were to be replaced.
+    SettingsChanged,
     /// What was to be changed stands while the listing runs.
     ListingRunning,
     /// The listing is over: nothing changes any more.
@@ -119,6 +121,7 @@ impl Rejection {
             Self::NotWinner => "not_winner",
             Self::AlreadySold(_) => "already_sold",
             Self::SettlementExpired(_) => "settlement_expired",
+            Self::SettingsChanged => "settings_changed",
             Self::ListingRunning => "listing_running",
             Self::ListingEnded => "listing_ended",
             Self::EndsBeforeStart => "ends_before_start",

@@ -1,6 +1,7 @@
 //! The rules of a coupon that look at no claim.
 
 use super::{CouponSettings, CouponState, Rejection};
+use crate::revision::Revision;
 use crate::time::Timestamp;
 
 /// What a coupon is beside its claims, and how many of these there are: enough to judge whoever has none yet. For those
@@ -55,11 +56,15 @@ impl Standing<'_> {
         }
     }
 
-    /// Judges new settings. Order of checks: deleted, limit below issued, room fixed.
-    pub fn judge_settings(self, settings: &CouponSettings) -> Result<(), Rejection> {
+    /// Judges new settings. Order of checks: deleted, settings changed, limit below issued, room fixed.
+    pub fn judge_settings(self, revision: &Revision<CouponSettings>) -> Result<(), Rejection> {
         if self.deleted {
             return Err(Rejection::Deleted);
         }
+        if !revision.may_replace(self.settings) {
+            return Err(Rejection::SettingsChanged);
+        }
+        let settings = &revision.settings;
         if settings.limit.get() < self.issued {
             return Err(Rejection::LimitBelowIssued(self.issued));
         }

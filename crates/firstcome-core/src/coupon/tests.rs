@@ -124,7 +124,7 @@ fn apply(coupon: &mut Coupon, step: &Step, now: Timestamp) -> String {
             assert_eq!(coupon.redeem(redeem, now), judged, "to judge tells what will happen, and changes nothing");
             told(judged, |redeemed| format!("{}@{}", redeemed.serial.get(), redeemed.redeemed_at.as_us()))
         }
-        Step::Put(settings) => match coupon.judge_settings(settings) {
+        Step::Put(settings) => match coupon.judge_settings(&settings.clone().into()) {
             Ok(()) => {
                 coupon.replace_settings(settings.clone());
                 assert_eq!(coupon.settings(), settings);

@@ -105,6 +105,8 @@ pub enum Rejection {
     UnknownTicket,
     /// The idempotency key belongs to another request, which drew this number.
     KeyReused(Number),
+    /// Other settings are in force than those that were to be replaced.
+    SettingsChanged,
     /// An operator closed the room.
     Closed,
     /// The line is as long as it may be; in about this time there may be room.
@@ -121,6 +123,7 @@ impl Rejection {
             Self::UnknownRoom => "unknown_room",
             Self::UnknownTicket => "unknown_ticket",
             Self::KeyReused(_) => "idempotency_key_reused",
+            Self::SettingsChanged => "settings_changed",
             Self::Closed => "room_closed",
             Self::Full { .. } => "room_full",
         }

@@ -59,6 +59,8 @@ pub enum Outcome {
     /// An entry with this tag came before, and this one has no effect. The number that the first one led to, and how, if it
     /// was a join that was not refused.
     Repeated(Option<(Number, Drawn)>),
+    /// Other settings are in force than those that were to be replaced: nothing was done.
+    SettingsChanged,
     /// It is done; there is nothing to say.
     Done,
     /// Whoever writes down what is durable has another room at that position. One of the two copies is wrong, and
@@ -244,10 +246,14 @@ impl Replica {
                 // What is lost may have drawn up to whatever was durable.
                 self.room.lose_end(self.ceiling, now.steady.plus_ms(*grace_ms), now);
             }
-            Entry::Put { settings, tag } => {
+            Entry::Put { revision, tag } => {
+                // Not remembered: a second one is judged anew, and is not done either while those settings are in force.
+                if !revision.may_replace(self.room.settings()) {
+                    return Outcome::SettingsChanged;
+                }
                 self.tags.remember(*tag, None);
-                self.room.replace_settings((**settings).clone(), now);
-                self.note_settings(Record::Settings(settings.clone()));
+                self.room.replace_settings(revision.settings.clone(), now);
+                self.note_settings(Record::Settings(Box::new(revision.settings.clone())));
             }
             Entry::Close { tag } => {
                 self.tags.remember(*tag, None);
@@ -301,7 +307,7 @@ impl Replica {
             (Outcome::Joined(Ok(joined)), _) => self.decided_at(view_of(joined).number).max(settings_at),
             (Outcome::Joined(Err(Rejection::KeyReused(number))), _) => self.decided_at(*number),
             (Outcome::Repeated(Some((number, _))), _) => self.decided_at(*number).max(settings_at),
-            (Outcome::Joined(Err(_)) | Outcome::Repeated(None), _) => settings_at,
+            (Outcome::Joined(Err(_)) | Outcome::Repeated(None) | Outcome::SettingsChanged, _) => settings_at,
             (Outcome::Done, Entry::Put { .. } | Entry::Close { .. }) => settings_at,
             (Outcome::NoNumber | Outcome::Diverged, _) => 0,
             (Outcome::Ticket(_) | Outcome::Left(_) | Outcome::Done, _) => {

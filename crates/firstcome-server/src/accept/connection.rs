@@ -1,6 +1,7 @@
 //! One connection, from its first request to its end.
 
 use super::guests::TooMany;
+use super::leftover::{LentBody, Rest, Slot};
 use super::places::Place;
 use super::watch::{Leaving, Phase, Tick, Watched};
 use super::{Door, HEAD_BYTES_MAX, Peer, Port, TICK, Tracked};
@@ -26,10 +27,14 @@ pub(super) async fn serve(stream: TcpStream, peer: IpAddr, place: &Place, door: 
     let _ = stream.set_nodelay(true);
     let watch = &place.watch;
     let io = TokioIo::new(Watched::new(stream, Arc::clone(watch)));
-    let service = service_fn(|mut request: hyper::Request<Incoming>| {
+    let slot = Slot::default();
+    let service = service_fn(|request: hyper::Request<Incoming>| {
+        let slot = slot.clone();
+        let mut request = request.map(|body| slot.lend(body));
         request.extensions_mut().insert(Peer(peer));
         watch.enter(Phase::Busy);
         async move {
+            let client_waits = request.headers().contains_key(header::EXPECT);
             let may_wait = api::may_wait(&request);
             if may_wait {
                 request.extensions_mut().insert(Tracked);
@@ -40,7 +45,7 @@ pub(super) async fn serve(stream: TcpStream, peer: IpAddr, place: &Place, door: 
                 watch.waits.store(false, Ordering::Relaxed);
                 watch.carry(response.extensions_mut().remove());
             }
-            if watch.is_leaving() {
+            if slot.read_rest(client_waits).await == Rest::Left || watch.is_leaving() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             watch.enter(Phase::Idle);
@@ -87,7 +92,7 @@ pub(super) async fn serve(stream: TcpStream, peer: IpAddr, place: &Place, door: 
 }
 
 /// Answers, unless the address has asked for too much.
-async fn guarded(door: &Door, peer: IpAddr, request: hyper::Request<Incoming>) -> Response {
+async fn guarded(door: &Door, peer: IpAddr, request: hyper::Request<LentBody>) -> Response {
     let app = &*door.app;
     if app.is_dev() {
         return match auth::dev_gate(request.headers()) {
@@ -132,7 +137,7 @@ async fn guarded(door: &Door, peer: IpAddr, request: hyper::Request<Incoming>) -
     response
 }
 
-async fn answer(door: &Door, request: hyper::Request<Incoming>) -> Response {
+async fn answer(door: &Door, request: hyper::Request<LentBody>) -> Response {
     if let Some(response) = api::told_at_once(&door.app, &request) {
         return response;
     }

@@ -60,6 +60,8 @@ pub(super) enum Tick {
 pub(super) struct Watch {
     phase: AtomicU8,
     ticks: AtomicU32,
+    /// Whether the peer has sent anything.
+    has_sent: AtomicBool,
     /// Ticks since the peer took some bytes of an answer.
     write_ticks: AtomicU32,
     /// Ticks since the peer had taken all bytes of all answers.
@@ -84,6 +86,7 @@ impl Watch {
     fn read_some(&self) {
         // The head's time runs from its first byte: bytes that trickle in do not set it back.
         if self.is_at(Phase::Idle) {
+            self.has_sent.store(true, Ordering::Relaxed);
             self.enter(Phase::Head);
         }
     }
@@ -178,6 +181,10 @@ impl Watch {
             return Tick::Overdue;
         }
         match self.phase.load(Ordering::Relaxed) {
+            // A peer that connects means to ask something: between two requests it may take longer.
+            phase if phase == Phase::Idle as u8 && !self.has_sent.load(Ordering::Relaxed) => {
+                over(&self.ticks, limits.head)
+            }
             phase if phase == Phase::Idle as u8 => over(&self.ticks, limits.idle),
             phase if phase == Phase::Head as u8 => over(&self.ticks, limits.head),
             phase if phase == Phase::Lingering as u8 && LINGER_TICKS <= self.ticks.load(Ordering::Relaxed) => {

@@ -19,6 +19,7 @@ use firstcome::request::request_id;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// A path's name as text. A path that is not UTF-8 has none.
@@ -79,9 +80,27 @@ pub(crate) fn undecodable() -> Problem {
 
 /// Reads a JSON body: announced as JSON, at most 64 KiB, within the deadline.
 pub(crate) async fn read(headers: &HeaderMap, body: Body, deadline: Duration) -> Result<Bytes, Problem> {
-    if !is_json(headers) {
+    if !is_announced(headers, &["application/json"]) {
         return Err(Code::UnsupportedMediaType.into());
     }
+    read_any(body, deadline).await
+}
+
+/// Reads a patch, as [`read`] reads a body. It may also be announced as what it is.
+pub(crate) async fn read_patch(
+    headers: &HeaderMap,
+    body: Body,
+    deadline: Duration,
+) -> Result<Map<String, Value>, Problem> {
+    if !is_announced(headers, &["application/merge-patch+json", "application/json"]) {
+        return Err(
+            Problem::new(Code::UnsupportedMediaType).detail("send application/merge-patch+json or application/json")
+        );
+    }
+    parse(&read_any(body, deadline).await?)
+}
+
+async fn read_any(body: Body, deadline: Duration) -> Result<Bytes, Problem> {
     // Who says beforehand that it is too large is told so before it is sent.
     if (BODY_BYTES_MAX as u64) < body.size_hint().lower() {
         return Err(Code::BodyTooLarge.into());
@@ -96,10 +115,10 @@ pub(crate) async fn read(headers: &HeaderMap, body: Body, deadline: Duration) ->
     }
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+fn is_announced(headers: &HeaderMap, kinds: &[&str]) -> bool {
     let Some(Ok(kind)) = headers.get(header::CONTENT_TYPE).map(|value| value.to_str()) else { return false };
     let essence = kind.split(';').next().unwrap_or_default().trim();
-    essence.eq_ignore_ascii_case("application/json")
+    kinds.iter().any(|kind| essence.eq_ignore_ascii_case(kind))
 }
 
 /// Parses a JSON object. A mistake is told with the path of its field.

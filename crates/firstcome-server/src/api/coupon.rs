@@ -3,8 +3,9 @@
 use super::body::{self, PageQuery, PathName};
 use super::shape::{
     Claim, ClaimBody, ClaimPage, Coupon, CouponBody, Problem as ProblemShape, Redemption, RedemptionBody,
+    coupon_settings,
 };
-use super::{NO_STORE, PASS_HEADER, answered, measured, room};
+use super::{NO_STORE, PASS_HEADER, answered, measured, revision, room};
 use crate::auth::{Caller, Scope};
 use crate::error::{Code, Problem};
 use crate::metrics::Route;
@@ -17,8 +18,10 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use firstcome::core::coupon::{Acknowledge, Attributes, Claim as ClaimCommand, CouponSettings, Effect, Rejection};
 use firstcome::core::id::{CouponName, UserId};
+use firstcome::core::revision::Revision;
 use firstcome::core::room::Number;
 use firstcome::{Given, Put, RedeemRequest, Refused};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// What a rule's refusal looks like over HTTP.
@@ -42,6 +45,7 @@ pub(super) fn refused(app: &App, coupon: &CouponName, user: &str, refused: &Refu
         }
         Rejection::Expired(at) => Problem::new(Code::Expired).with("expired_at", instant(at)),
         Rejection::SoldOut => Code::SoldOut.into(),
+        Rejection::SettingsChanged => Code::SettingsChanged.into(),
         Rejection::LimitBelowIssued(issued) => Problem::new(Code::LimitBelowIssued).with("issued", issued),
         Rejection::RoomFixed => Code::RoomFixed.into(),
         Rejection::UnknownCode => Code::UnknownCode.into(),
@@ -57,18 +61,23 @@ pub(super) fn refused(app: &App, coupon: &CouponName, user: &str, refused: &Refu
 /// Create a coupon or replace its settings
 ///
 /// All settings are replaced: what is left out is unset. The limit may be raised, or lowered to no less than what is
-/// issued. The room is fixed by the first claim. A deleted name is never used again.
+/// issued. The room is fixed by the first claim, and must be there. A deleted name is never used again. With `If-Match` only the
+/// settings of that `ETag` are replaced, and nothing is created.
 #[utoipa::path(put, path = "/v1/coupons/{coupon}", tag = "Coupons", security(("admin" = [])),
-    params(("coupon" = String, Path, description = "Name of the coupon")), request_body = CouponBody,
+    params(("coupon" = String, Path, description = "Name of the coupon"),
+        ("If-Match" = Option<String>, Header, description = "Replace only the settings of this `ETag`")),
+    request_body = CouponBody,
     responses(
         (status = 200, description = "Settings replaced", body = Coupon),
         (status = 201, description = "Created", body = Coupon),
         (status = 400, description = "`invalid_json` `invalid_field` `invalid_name`", body = ProblemShape),
         (status = 401, description = "`unauthorized`", body = ProblemShape),
         (status = 403, description = "`forbidden`", body = ProblemShape),
+        (status = 404, description = "`unknown_coupon`: with `If-Match`", body = ProblemShape),
         (status = 408, description = "`request_timeout`", body = ProblemShape),
         (status = 409, description = "`limit_below_issued` `room_fixed`", body = ProblemShape),
         (status = 410, description = "`deleted`", body = ProblemShape),
+        (status = 412, description = "`settings_changed`: with `If-Match`", body = ProblemShape),
         (status = 413, description = "`body_too_large`", body = ProblemShape),
         (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
@@ -76,23 +85,104 @@ pub(super) fn refused(app: &App, coupon: &CouponName, user: &str, refused: &Refu
 pub(crate) async fn put_coupon(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
     let call = async {
         let (parts, body) = request.into_parts();
-        app.caller(&parts.headers)?.require(Scope::Admin)?;
+        let caller = app.caller(&parts.headers)?.require(Scope::Admin)?;
         let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
         let bytes = body::read(&parts.headers, body, app.config.limits.body).await?;
-        let settings = body::parse::<CouponBody>(&bytes)?.settings(app.store.as_fleet().is_some())?;
-        may_acknowledge(&app, &settings).await?;
-        let put = answered(&app, app.store.put_coupon(&coupon, settings)).await?;
-        let put = put.map_err(|refusal| refused(&app, &coupon, "", &refusal))?;
+        let put = revision::put::<CouponSettings>(&app, &coupon, &parts.headers, &bytes).await?;
         let status = if put == Put::Created { StatusCode::CREATED } else { StatusCode::OK };
-        Ok((status, show(&app, &coupon).await?))
+        Ok((status, show(&app, caller, &coupon).await?))
     };
     measured(&app, Route::PutCoupon, call).await
 }
 
-async fn show(app: &App, coupon: &CouponName) -> Result<Response, Problem> {
-    let view = answered(app, app.store.coupon(coupon)).await?;
+/// Change some settings of a coupon
+///
+/// A merge patch (RFC 7396): what is named is replaced, null unsets it, the rest stays. It is merged with the settings in force,
+/// anew if another operator changes them meanwhile; with `If-Match` it is refused then.
+#[utoipa::path(patch, path = "/v1/coupons/{coupon}", tag = "Coupons", security(("admin" = [])),
+    params(("coupon" = String, Path, description = "Name of the coupon"),
+        ("If-Match" = Option<String>, Header, description = "Change only the settings of this `ETag`")),
+    request_body(content = CouponBody, description = "Members of it", content_type = "application/merge-patch+json"),
+    responses(
+        (status = 200, description = "Changed", body = Coupon),
+        (status = 400, description = "`invalid_json` `invalid_field` `invalid_name`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 403, description = "`forbidden`", body = ProblemShape),
+        (status = 404, description = "`unknown_coupon`", body = ProblemShape),
+        (status = 408, description = "`request_timeout`", body = ProblemShape),
+        (status = 409, description = "`limit_below_issued` `room_fixed`", body = ProblemShape),
+        (status = 410, description = "`deleted`", body = ProblemShape),
+        (status = 412, description = "`settings_changed`", body = ProblemShape),
+        (status = 413, description = "`body_too_large`", body = ProblemShape),
+        (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn patch_coupon(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
+    let call = async {
+        let (parts, body) = request.into_parts();
+        let caller = app.caller(&parts.headers)?.require(Scope::Admin)?;
+        let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
+        let patch = body::read_patch(&parts.headers, body, app.config.limits.body).await?;
+        revision::patch::<CouponSettings>(&app, &coupon, &parts.headers, &patch).await?;
+        show(&app, caller, &coupon).await
+    };
+    measured(&app, Route::PatchCoupon, call).await
+}
+
+impl revision::Settings for CouponSettings {
+    type Name = CouponName;
+
+    async fn in_force(app: &App, coupon: &CouponName) -> Result<Self, Problem> {
+        let view = answered(app, app.store.coupon_now(coupon)).await?;
+        Ok(view.map_err(|refusal| refused(app, coupon, "", &refusal))?.settings)
+    }
+
+    fn shown(&self, app: &App) -> Value {
+        coupon_settings(self, app.store.as_fleet().is_some())
+    }
+
+    async fn read(app: &App, body: &[u8]) -> Result<Self, Problem> {
+        let settings = body::parse::<CouponBody>(body)?.settings(app.store.as_fleet().is_some())?;
+        may_acknowledge(app, &settings).await?;
+        has_room(app, &settings).await?;
+        Ok(settings)
+    }
+
+    async fn put(app: &App, coupon: &CouponName, revision: Revision<Self>) -> Result<Put, Problem> {
+        let put = answered(app, app.store.put_coupon(coupon, revision)).await?;
+        put.map_err(|refusal| refused(app, coupon, "", &refusal))
+    }
+}
+
+/// Shows it; with its settings, as they are now, to those who may change them.
+async fn show(app: &App, caller: Caller, coupon: &CouponName) -> Result<Response, Problem> {
+    let may_change = caller.require(Scope::Admin).is_ok();
+    let view = if may_change {
+        answered(app, app.store.coupon_now(coupon)).await?
+    } else {
+        answered(app, app.store.coupon(coupon)).await?
+    };
     let view = view.map_err(|refusal| refused(app, coupon, "", &refusal))?;
-    Ok(Json(Coupon::new(coupon, &view, app.store.as_fleet().is_some())).into_response())
+    let mut shown = Coupon::new(coupon, &view, app.store.as_fleet().is_some());
+    if !may_change {
+        return Ok(Json(shown).into_response());
+    }
+    let settings = revision::Settings::shown(&view.settings, app);
+    let tag = revision::tag_header(&settings);
+    shown.settings = Some(settings);
+    Ok(([tag], Json(shown)).into_response())
+}
+
+/// Refuses a room that is not there: nobody could ever claim.
+async fn has_room(app: &App, settings: &CouponSettings) -> Result<(), Problem> {
+    let Some(room) = &settings.room else { return Ok(()) };
+    match answered(app, app.store.room(room)).await? {
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let detail = format!("room {room} is not there: make it first, with PUT /v1/rooms/{room}");
+            Err(Problem::field(Code::InvalidField, "room", detail))
+        }
+    }
 }
 
 /// Refuses claims that are told before they are stored where a restart of Redis would lose them.
@@ -109,6 +199,8 @@ async fn may_acknowledge(app: &App, settings: &CouponSettings) -> Result<(), Pro
 }
 
 /// Show a coupon
+///
+/// An admin key is shown the `settings` too, as a PUT would set them, and their `ETag`.
 #[utoipa::path(get, path = "/v1/coupons/{coupon}", tag = "Coupons",
     params(("coupon" = String, Path, description = "Name of the coupon")),
     responses(
@@ -121,9 +213,9 @@ async fn may_acknowledge(app: &App, settings: &CouponSettings) -> Result<(), Pro
     ))]
 pub(crate) async fn get_coupon(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
     let call = async {
-        app.caller(&headers)?;
+        let caller = app.caller(&headers)?;
         let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
-        show(&app, &coupon).await
+        show(&app, caller, &coupon).await
     };
     measured(&app, Route::GetCoupon, call).await
 }
@@ -219,8 +311,9 @@ impl Claimant {
 /// First come, first served, one each. A service key claims for any `user`. A coupon behind a waiting room is also
 /// claimed by a pass of that room, for the pass's own user, or once for a pass without one. The answer comes after the
 /// claim is durable. A repeat by the same user has no second effect: with the same `Idempotency-Key` and body it is
-/// answered 201 again, else 409 `already_issued` with the claim. Order of refusals: `idempotency_key_reused`,
-/// `already_issued`, `deleted`, `not_open`, `expired`, `sold_out`.
+/// answered 201 again, else 409 `already_issued` with the claim. An `Idempotency-Key` belongs to the key that sends it, or to the
+/// pass where one is sent, also beside a key. Order of refusals: `idempotency_key_reused`, `already_issued`, `deleted`, `not_open`,
+/// `expired`, `sold_out`.
 ///
 /// Where the coupon says `durability: gate` the answer comes once the place is certain, without `serial` and `code`, and
 /// says `durability: gate` itself: such a claim can be lost with Redis until the user's claim is shown, with both.
@@ -324,7 +417,8 @@ pub(crate) async fn get_claims(State(app): State<Arc<App>>, path: PathName, head
 
 /// Use up a coupon by its code
 ///
-/// Once each. Codes of a deleted or sold-out coupon stay redeemable. Order of refusals: `unknown_code`, `wrong_user`,
+/// Once each. Codes of a deleted or sold-out coupon stay redeemable. Case, blanks and dashes of a code do not matter: another
+/// spelling is the same code, and the same body to an `Idempotency-Key`. Order of refusals: `unknown_code`, `wrong_user`,
 /// `already_redeemed`, `expired`.
 #[utoipa::path(post, path = "/v1/coupons/{coupon}/redemptions", tag = "Coupons", security(("service" = [])),
     params(("coupon" = String, Path, description = "Name of the coupon"),

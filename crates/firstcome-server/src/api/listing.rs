@@ -2,10 +2,10 @@
 
 use super::body::{self, PageQuery, PathName};
 use super::market_shape::{
-    Bid, BidBody, BidPage, Listing, ListingBody, PlacedBid, Purchase, PurchaseBody, ends_before_start,
+    Bid, BidBody, BidPage, Listing, ListingBody, PlacedBid, Purchase, PurchaseBody, ends_before_start, listing_settings,
 };
 use super::shape::Problem as ProblemShape;
-use super::{NO_STORE, answered, measured};
+use super::{NO_STORE, answered, measured, revision};
 use crate::auth::{Caller, Scope};
 use crate::error::{Code, Problem};
 use crate::metrics::Route;
@@ -17,10 +17,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use firstcome::core::auction::Rejection;
+use firstcome::core::auction::{ListingSettings, Rejection};
 use firstcome::core::coupon::Effect;
 use firstcome::core::id::ListingName;
+use firstcome::core::revision::Revision;
 use firstcome::{PlaceBid, Purchase as PurchaseCommand, Put, StoreError};
+use serde_json::Value;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -44,6 +46,7 @@ pub(super) fn refused(rejection: &Rejection) -> Problem {
         Rejection::SettlementExpired(until) => {
             Problem::new(Code::SettlementExpired).with("settles_until", instant(*until))
         }
+        Rejection::SettingsChanged => Code::SettingsChanged.into(),
         Rejection::ListingRunning => Code::ListingRunning.into(),
         Rejection::ListingEnded => Code::ListingEnded.into(),
         Rejection::EndsBeforeStart => ends_before_start(),
@@ -87,27 +90,31 @@ async fn service_call(
 /// Create a listing or replace its settings
 ///
 /// What has a fixed price goes to whoever buys first, an auction to whoever bids most until its end. Before the start everything may
-/// change; while it runs an auction may get a later end, and nothing else. The same settings again have no effect. Order of
-/// refusals: `ends_before_start`, `listing_ended`, `listing_running`.
+/// change; while it runs an auction may get a later end, and nothing else. A later end never shortens it: where late bids have
+/// put the end off beyond that, the effective end stays. The same settings again have no effect. With `If-Match`
+/// only the settings of that `ETag` are replaced, and nothing is created. Order of refusals: `settings_changed`,
+/// `ends_before_start`, `listing_ended`, `listing_running`.
 #[utoipa::path(put, path = "/v1/listings/{listing}", tag = "Listings", security(("service" = [])),
-    params(("listing" = String, Path, description = "Name of the listing")), request_body = ListingBody,
+    params(("listing" = String, Path, description = "Name of the listing"),
+        ("If-Match" = Option<String>, Header, description = "Replace only the settings of this `ETag`")),
+    request_body = ListingBody,
     responses(
         (status = 200, description = "Settings replaced", body = Listing),
         (status = 201, description = "Created", body = Listing),
         (status = 400, description = "`invalid_json` `invalid_field` `invalid_name` `ends_before_start`", body = ProblemShape),
         (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 404, description = "`unknown_listing`: with `If-Match`", body = ProblemShape),
         (status = 408, description = "`request_timeout`", body = ProblemShape),
         (status = 409, description = "`listing_running` `listing_ended`", body = ProblemShape),
+        (status = 412, description = "`settings_changed`: with `If-Match`", body = ProblemShape),
         (status = 413, description = "`body_too_large`", body = ProblemShape),
         (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn put_listing(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
     let call = async {
-        let (caller, listing, _, bytes) = service_call(&app, path, request).await?;
-        let settings = body::parse::<ListingBody<'_>>(&bytes)?.settings()?;
-        let put = answered(&app, app.market.put_listing(&listing, settings)).await?;
-        let put = put.map_err(|rejection| refused(&rejection))?;
+        let (caller, listing, parts, bytes) = service_call(&app, path, request).await?;
+        let put = revision::put::<ListingSettings>(&app, &listing, &parts.headers, &bytes).await?;
         let status = if put == Put::Created { StatusCode::CREATED } else { StatusCode::OK };
         // It is done: what hinders the look at it must not say that nothing was.
         let shown = show(&app, caller, &listing).await.map_err(|_| StoreError::Unknown)?;
@@ -116,17 +123,80 @@ pub(crate) async fn put_listing(State(app): State<Arc<App>>, path: PathName, req
     measured(&app, Route::PutListing, call).await
 }
 
+/// Change some settings of a listing
+///
+/// A merge patch (RFC 7396): what is named is replaced, null unsets it, the rest stays. It is merged with the settings in force,
+/// anew if another caller changes them meanwhile; with `If-Match` it is refused then. What may change, and the order of refusals,
+/// is that of PUT.
+#[utoipa::path(patch, path = "/v1/listings/{listing}", tag = "Listings", security(("service" = [])),
+    params(("listing" = String, Path, description = "Name of the listing"),
+        ("If-Match" = Option<String>, Header, description = "Change only the settings of this `ETag`")),
+    request_body(content = ListingBody, description = "Members of it", content_type = "application/merge-patch+json"),
+    responses(
+        (status = 200, description = "Changed", body = Listing),
+        (status = 400, description = "`invalid_json` `invalid_field` `invalid_name` `ends_before_start`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 404, description = "`unknown_listing`", body = ProblemShape),
+        (status = 408, description = "`request_timeout`", body = ProblemShape),
+        (status = 409, description = "`listing_running` `listing_ended`", body = ProblemShape),
+        (status = 412, description = "`settings_changed`", body = ProblemShape),
+        (status = 413, description = "`body_too_large`", body = ProblemShape),
+        (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn patch_listing(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
+    let call = async {
+        let (parts, body) = request.into_parts();
+        let caller = app.caller(&parts.headers)?.require(Scope::Service)?;
+        let listing = body::listing(&path.map_err(|_| body::undecodable())?.0)?;
+        let patch = body::read_patch(&parts.headers, body, app.config.limits.body).await?;
+        revision::patch::<ListingSettings>(&app, &listing, &parts.headers, &patch).await?;
+        // It is done: what hinders the look at it must not say that nothing was.
+        Ok(show(&app, caller, &listing).await.map_err(|_| StoreError::Unknown)?)
+    };
+    measured(&app, Route::PatchListing, call).await
+}
+
+impl revision::Settings for ListingSettings {
+    type Name = ListingName;
+
+    async fn in_force(app: &App, listing: &ListingName) -> Result<Self, Problem> {
+        let view = answered(app, app.market.listing(listing)).await?;
+        Ok(view.map_err(|rejection| refused(&rejection))?.standing.settings())
+    }
+
+    fn shown(&self, _: &App) -> Value {
+        listing_settings(self)
+    }
+
+    async fn read(_: &App, body: &[u8]) -> Result<Self, Problem> {
+        body::parse::<ListingBody<'_>>(body)?.settings()
+    }
+
+    async fn put(app: &App, listing: &ListingName, revision: Revision<Self>) -> Result<Put, Problem> {
+        let put = answered(app, app.market.put_listing(listing, revision)).await?;
+        put.map_err(|rejection| refused(&rejection))
+    }
+}
+
 async fn show(app: &App, caller: Caller, listing: &ListingName) -> Result<Response, Problem> {
     let view = answered(app, app.market.listing(listing)).await?;
     let view = view.map_err(|rejection| refused(&rejection))?;
-    let shows_buyer = caller.require(Scope::Service).is_ok();
-    Ok((NO_STORE, Json(Listing::new(&view, shows_buyer))).into_response())
+    let is_service = caller.require(Scope::Service).is_ok();
+    let mut shown = Listing::new(&view, is_service);
+    if !is_service {
+        return Ok((NO_STORE, Json(shown)).into_response());
+    }
+    let settings = listing_settings(&view.standing.settings());
+    let tag = revision::tag_header(&settings);
+    shown.settings = Some(settings);
+    Ok((NO_STORE, [tag], Json(shown)).into_response())
 }
 
 /// Show a listing
 ///
-/// The state is what time has decided, whether or not the auction has been closed. `purchase` is shown to a service key alone;
-/// who has won an auction is known by the highest bid.
+/// The state is what time has decided, whether or not the auction has been closed. `purchase`, and the `settings` with their
+/// `ETag`, are shown to a service key alone; who has won an auction is known by the highest bid.
 #[utoipa::path(get, path = "/v1/listings/{listing}", tag = "Listings",
     params(("listing" = String, Path, description = "Name of the listing")),
     responses(

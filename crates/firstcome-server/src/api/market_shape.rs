@@ -1,7 +1,7 @@
 //! What goes over the wire about members and listings. `/openapi.json` shows the same names and units.
 
 use super::body;
-use super::shape::read_instant;
+use super::shape::{read_instant, without_nulls};
 use crate::error::{Code, Problem as Refusal};
 use crate::rfc3339::format as instant;
 use firstcome::ListingView;
@@ -16,6 +16,7 @@ use firstcome::core::time::Timestamp;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::fmt;
 use utoipa::ToSchema;
@@ -325,11 +326,31 @@ pub(crate) struct Listing<'a> {
     /// Who has bought it, for how much, when; shown to a service key alone
     #[serde(skip_serializing_if = "Option::is_none")]
     purchase: Option<Purchase<'a>>,
+    /// As a PUT would set them; shown to a service key alone
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<ListingBody>)]
+    pub(crate) settings: Option<Value>,
     /// How often it was changed, from 1: never the same twice
     version: u64,
     /// When this was true
     #[schema(format = DateTime)]
     as_of: String,
+}
+
+/// The settings of a listing, as a body that would put them.
+pub(super) fn listing_settings(settings: &ListingSettings) -> Value {
+    let terms = settings.auction_terms();
+    let extend = |ExtendTerms { window_ms, by_ms, max_count }| json!({"window_ms": window_ms, "by_ms": by_ms, "max_count": max_count});
+    without_nulls(json!({
+        "owner": settings.owner.as_str(),
+        "kind": if terms.is_some() { "auction" } else { "fixed_price" },
+        "price": settings.price.get(),
+        "starts_at": settings.starts_at.map(instant),
+        "ends_at": terms.map(|terms| instant(terms.ends_at)),
+        "min_increment": terms.and_then(|terms| terms.min_increment).map(Amount::get),
+        "extend": terms.and_then(|terms| terms.extend).map(extend),
+        "settle_within_ms": terms.and_then(|terms| terms.settle_within_ms),
+    }))
 }
 
 impl<'a> Listing<'a> {
@@ -363,6 +384,7 @@ impl<'a> Listing<'a> {
             highest: standing.highest.as_ref().map(Bid::new),
             minimum: takes_bids.then(|| standing.minimum()),
             purchase,
+            settings: None,
             version: standing.version,
             as_of: instant(view.now),
         }

@@ -40,7 +40,8 @@ pub(crate) async fn get_member(State(app): State<Arc<App>>, path: PathName, head
 /// List the movements of a member's points
 ///
 /// In their order. Each is written once and never changed; `hash` covers it and all before it. The balance is the sum of the
-/// deltas.
+/// deltas. The winner of an auction who settles has two records of one step: CAPTURE ends the hold, and PURCHASE pays with what
+/// was held. Who buys at a fixed price has the PURCHASE alone.
 #[utoipa::path(get, path = "/v1/members/{member}/points/records", tag = "Points", security(("service" = [])),
     params(("member" = String, Path, description = "Name of the member"),
         ("after" = Option<u64>, Query, description = "Begin after this number"),

@@ -3,12 +3,14 @@
 pub(crate) mod body;
 mod coupon;
 mod dead_letter;
+mod document;
 mod health;
 mod listing;
 mod lock;
 mod lock_shape;
 mod market_shape;
 mod member;
+mod revision;
 mod room;
 mod room_gate;
 mod room_shape;
@@ -55,13 +57,15 @@ pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 struct Document;
 
 fn documented() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
-    OpenApiRouter::with_openapi(Document::openapi())
-        .routes(routes!(coupon::put_coupon, coupon::get_coupon, coupon::delete_coupon))
+    let (router, document) = OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(coupon::put_coupon, coupon::patch_coupon, coupon::get_coupon, coupon::delete_coupon))
         .routes(routes!(coupon::post_claim, coupon::get_claims))
         .routes(routes!(coupon::get_claim))
         .routes(routes!(dead_letter::get_dead_letters))
         .routes(routes!(coupon::post_redemption))
-        .routes(routes!(room::put_room, room::get_room, room::delete_room))
+        .routes(routes!(room::put_room, room::patch_room, room::get_room, room::delete_room))
+        .routes(routes!(room::post_pause))
+        .routes(routes!(room::post_resume))
         .routes(routes!(room::post_ticket))
         .routes(routes!(room::get_ticket, room::delete_ticket))
         .routes(routes!(room::post_verify))
@@ -76,13 +80,14 @@ fn documented() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .routes(routes!(member::get_records))
         .routes(routes!(member::post_charge))
         .routes(routes!(member::post_refund))
-        .routes(routes!(listing::put_listing, listing::get_listing))
+        .routes(routes!(listing::put_listing, listing::patch_listing, listing::get_listing))
         .routes(routes!(listing::get_bids, listing::post_bid))
         .routes(routes!(listing::post_purchase))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
-        .split_for_parts()
+        .split_for_parts();
+    (router, document::complete(document))
 }
 
 /// The HTTP API as an OpenAPI document: `/openapi.json`.

@@ -1,11 +1,13 @@
 //! The calls of the HTTP API about waiting rooms.
 
 use super::body::{self, PathName};
-use super::room_shape::{PassBody, PassKey, PassKeyList, PassVerdict, Room, RoomBody, Ticket, TicketBody};
+use super::room_shape::{
+    PassBody, PassKey, PassKeyList, PassVerdict, Room, RoomBody, Ticket, TicketBody, room_settings,
+};
 use super::shape::Problem as ProblemShape;
-use super::{NO_STORE, answered, measured};
+use super::{NO_STORE, answered, measured, revision};
 use crate::accept::Peer;
-use crate::auth::Scope;
+use crate::auth::{Caller, Scope};
 use crate::error::{Code, Problem};
 use crate::metrics::Route;
 use crate::pass::{DOMAIN, Grant, PassError};
@@ -17,11 +19,13 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use firstcome::core::id::{RoomName, UserId};
-use firstcome::core::room::{Join, Number, Rejection, TicketState};
+use firstcome::core::revision::Revision;
+use firstcome::core::room::{Join, Number, Rejection, RoomSettings, TicketState};
 use firstcome::core::time::Timestamp;
 use firstcome::edge::Stopwatch;
 use firstcome::{Joining, PassCheck, Put, StoreError, TicketAnswer};
 use serde::Serialize;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 
 /// A room and one of its tickets, as a path names them.
@@ -33,6 +37,7 @@ pub(super) fn refused(rejection: Rejection) -> Problem {
         Rejection::UnknownRoom => Code::UnknownRoom.into(),
         Rejection::UnknownTicket => Code::UnknownTicket.into(),
         Rejection::KeyReused(_) => Code::IdempotencyKeyReused.into(),
+        Rejection::SettingsChanged => Code::SettingsChanged.into(),
         Rejection::Closed => Code::RoomClosed.into(),
         Rejection::Full { retry_after_ms } => Problem::new(Code::RoomFull).retry_after_ms(retry_after_ms),
         // A rule that this service does not know yet: its caller must not take it for a yes.
@@ -98,16 +103,21 @@ pub(super) async fn judge_pass(
 /// Create a room or replace its settings
 ///
 /// All settings are replaced: what is left out gets its default. A closed room opens again; its numbers go on, and its
-/// earlier tickets and passes stay void. Slots that were given keep their ends.
+/// earlier tickets and passes stay void. Slots that were given keep their ends. With `If-Match` only the settings of that `ETag` are
+/// replaced, and nothing is created.
 #[utoipa::path(put, path = "/v1/rooms/{room}", tag = "Rooms", security(("admin" = [])),
-    params(("room" = String, Path, description = "Name of the room")), request_body = RoomBody,
+    params(("room" = String, Path, description = "Name of the room"),
+        ("If-Match" = Option<String>, Header, description = "Replace only the settings of this `ETag`")),
+    request_body = RoomBody,
     responses(
         (status = 200, description = "Settings replaced", body = Room),
         (status = 201, description = "Created", body = Room),
         (status = 400, description = "`invalid_json` `invalid_field` `invalid_name`", body = ProblemShape),
         (status = 401, description = "`unauthorized`", body = ProblemShape),
         (status = 403, description = "`forbidden`", body = ProblemShape),
+        (status = 404, description = "`unknown_room`: with `If-Match`", body = ProblemShape),
         (status = 408, description = "`request_timeout`", body = ProblemShape),
+        (status = 412, description = "`settings_changed`: with `If-Match`", body = ProblemShape),
         (status = 413, description = "`body_too_large`", body = ProblemShape),
         (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
@@ -115,23 +125,138 @@ pub(super) async fn judge_pass(
 pub(crate) async fn put_room(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
     let call = async {
         let (parts, body) = request.into_parts();
-        app.caller(&parts.headers)?.require(Scope::Admin)?;
+        let caller = app.caller(&parts.headers)?.require(Scope::Admin)?;
         let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
         let bytes = body::read(&parts.headers, body, app.config.limits.body).await?;
-        let settings = body::parse::<RoomBody>(&bytes)?.settings()?;
-        let put = answered(&app, app.store.put_room(&room, settings)).await?.map_err(refused)?;
+        let put = revision::put::<RoomSettings>(&app, &room, &parts.headers, &bytes).await?;
         let status = if put == Put::Created { StatusCode::CREATED } else { StatusCode::OK };
-        Ok((status, show(&app, &room).await?))
+        Ok((status, show(&app, caller, &room).await?))
     };
     measured(&app, Route::PutRoom, call).await
 }
 
-async fn show(app: &App, room: &RoomName) -> Result<Response, Problem> {
-    let summary = answered(app, app.store.room(room)).await?.map_err(refused)?;
-    Ok((NO_STORE, Json(Room::new(room, &summary))).into_response())
+/// Change some settings of a room
+///
+/// A merge patch (RFC 7396): what is named is replaced, null sets the default, the rest stays. It is merged with the settings in
+/// force, anew if another operator changes them meanwhile; with `If-Match` it is refused then. A closed room opens again.
+#[utoipa::path(patch, path = "/v1/rooms/{room}", tag = "Rooms", security(("admin" = [])),
+    params(("room" = String, Path, description = "Name of the room"),
+        ("If-Match" = Option<String>, Header, description = "Change only the settings of this `ETag`")),
+    request_body(content = RoomBody, description = "Members of it", content_type = "application/merge-patch+json"),
+    responses(
+        (status = 200, description = "Changed", body = Room),
+        (status = 400, description = "`invalid_json` `invalid_field` `invalid_name`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 403, description = "`forbidden`", body = ProblemShape),
+        (status = 404, description = "`unknown_room`", body = ProblemShape),
+        (status = 408, description = "`request_timeout`", body = ProblemShape),
+        (status = 412, description = "`settings_changed`", body = ProblemShape),
+        (status = 413, description = "`body_too_large`", body = ProblemShape),
+        (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn patch_room(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
+    let call = async {
+        let (parts, body) = request.into_parts();
+        let caller = app.caller(&parts.headers)?.require(Scope::Admin)?;
+        let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
+        let patch = body::read_patch(&parts.headers, body, app.config.limits.body).await?;
+        revision::patch::<RoomSettings>(&app, &room, &parts.headers, &patch).await?;
+        show(&app, caller, &room).await
+    };
+    measured(&app, Route::PatchRoom, call).await
+}
+
+/// Whether a room admits.
+#[derive(Clone, Copy)]
+enum Flow {
+    Paused,
+    Resumed,
+}
+
+async fn turn(app: &App, flow: Flow, path: PathName, headers: &HeaderMap) -> Result<Response, Problem> {
+    let caller = app.caller(headers)?.require(Scope::Admin)?;
+    let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
+    let patch = Map::from_iter([("paused".to_owned(), Value::Bool(matches!(flow, Flow::Paused)))]);
+    revision::patch::<RoomSettings>(app, &room, headers, &patch).await?;
+    show(app, caller, &room).await
+}
+
+/// Pause a room
+///
+/// It admits nobody until it is resumed; people may join, and those inside stay. A second time has no effect.
+#[utoipa::path(post, path = "/v1/rooms/{room}/pause", tag = "Rooms", security(("admin" = [])),
+    params(("room" = String, Path, description = "Name of the room"),
+        ("If-Match" = Option<String>, Header, description = "Change only the settings of this `ETag`")),
+    responses(
+        (status = 200, description = "Paused", body = Room),
+        (status = 400, description = "`invalid_name`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 403, description = "`forbidden`", body = ProblemShape),
+        (status = 404, description = "`unknown_room`", body = ProblemShape),
+        (status = 412, description = "`settings_changed`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn post_pause(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
+    measured(&app, Route::PostPause, turn(&app, Flow::Paused, path, &headers)).await
+}
+
+/// Resume a room
+///
+/// It admits again, as its settings say. A second time has no effect.
+#[utoipa::path(post, path = "/v1/rooms/{room}/resume", tag = "Rooms", security(("admin" = [])),
+    params(("room" = String, Path, description = "Name of the room"),
+        ("If-Match" = Option<String>, Header, description = "Change only the settings of this `ETag`")),
+    responses(
+        (status = 200, description = "Resumed", body = Room),
+        (status = 400, description = "`invalid_name`", body = ProblemShape),
+        (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 403, description = "`forbidden`", body = ProblemShape),
+        (status = 404, description = "`unknown_room`", body = ProblemShape),
+        (status = 412, description = "`settings_changed`", body = ProblemShape),
+        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+    ))]
+pub(crate) async fn post_resume(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
+    measured(&app, Route::PostResume, turn(&app, Flow::Resumed, path, &headers)).await
+}
+
+impl revision::Settings for RoomSettings {
+    type Name = RoomName;
+
+    async fn in_force(app: &App, room: &RoomName) -> Result<Self, Problem> {
+        Ok(answered(app, app.store.room_now(room)).await?.map_err(refused)?.settings)
+    }
+
+    fn shown(&self, _: &App) -> Value {
+        room_settings(self)
+    }
+
+    async fn read(_: &App, body: &[u8]) -> Result<Self, Problem> {
+        body::parse::<RoomBody>(body)?.settings()
+    }
+
+    async fn put(app: &App, room: &RoomName, revision: Revision<Self>) -> Result<Put, Problem> {
+        answered(app, app.store.put_room(room, revision)).await?.map_err(refused)
+    }
+}
+
+/// Shows it; with its settings, as they are now, to those who may change them.
+async fn show(app: &App, caller: Caller, room: &RoomName) -> Result<Response, Problem> {
+    if caller.require(Scope::Admin).is_err() {
+        let summary = answered(app, app.store.room(room)).await?.map_err(refused)?;
+        return Ok((NO_STORE, Json(Room::new(room, &summary))).into_response());
+    }
+    let summary = answered(app, app.store.room_now(room)).await?.map_err(refused)?;
+    let settings = room_settings(&summary.settings);
+    let tag = revision::tag_header(&settings);
+    let mut shown = Room::new(room, &summary);
+    shown.settings = Some(settings);
+    Ok((NO_STORE, [tag], Json(shown)).into_response())
 }
 
 /// Show a room
+///
+/// An admin key is shown the `settings` too, as a PUT would set them, and their `ETag`.
 #[utoipa::path(get, path = "/v1/rooms/{room}", tag = "Rooms",
     params(("room" = String, Path, description = "Name of the room")),
     responses(
@@ -144,8 +269,8 @@ async fn show(app: &App, room: &RoomName) -> Result<Response, Problem> {
     ))]
 pub(crate) async fn get_room(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
     let call = async {
-        app.caller(&headers)?;
-        show(&app, &body::room(&path.map_err(|_| body::undecodable())?.0)?).await
+        let caller = app.caller(&headers)?;
+        show(&app, caller, &body::room(&path.map_err(|_| body::undecodable())?.0)?).await
     };
     measured(&app, Route::GetRoom, call).await
 }
@@ -177,8 +302,10 @@ pub(crate) async fn delete_room(State(app): State<Arc<App>>, path: PathName, hea
 ///
 /// Draws the next number; the answer comes after it is durable. Anybody may join without a user; with one a service key
 /// is needed, and the user has at most one living place: a repeat is 200 with the same ticket. With an
-/// `Idempotency-Key` a repeat is 201 with the same ticket. Order of refusals: `rate_limited`, `unknown_room`,
-/// `idempotency_key_reused`, `room_closed`, `room_full`.
+/// `Idempotency-Key` a repeat is 201 with the same ticket, as long as the place is there: once its ticket is left or expired, or
+/// the room is closed, the key is free again. Those who join are in line until the next admission, a tenth of a second later at
+/// most: of a burst that is longer than the line may be the rest is told `room_full`, although slots may be free. Order of refusals:
+/// `rate_limited`, `unknown_room`, `idempotency_key_reused`, `room_closed`, `room_full`.
 #[utoipa::path(post, path = "/v1/rooms/{room}/tickets", tag = "Rooms",
     params(("room" = String, Path, description = "Name of the room"),
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible ASCII characters; on public calls at least 22 of base64url")),
@@ -225,7 +352,8 @@ pub(crate) async fn post_ticket(State(app): State<Arc<App>>, path: PathName, req
 /// Show one's own place
 ///
 /// To be asked again when the answer says: who is silent for three times that (at least 30 s) is passed over, and is next on
-/// coming back. The first call after the admission takes the slot and brings the pass.
+/// coming back. The first call after the admission takes the slot and brings the pass. A ticket of a room that was closed is
+/// `expired`, also when the room opens again.
 #[utoipa::path(get, path = "/v1/rooms/{room}/tickets/{ticket}", tag = "Rooms",
     params(("room" = String, Path, description = "Name of the room"), ("ticket" = String, Path, description = "What joining returned")),
     responses(

@@ -1,6 +1,6 @@
 //! What goes over the wire about waiting rooms. `/openapi.json` shows the same names and units.
 
-use super::shape::read_instant;
+use super::shape::{read_instant, without_nulls};
 use crate::error::{Code, Problem as Refusal};
 use crate::rfc3339::format as instant;
 use firstcome::core::id::RoomName;
@@ -10,9 +10,13 @@ use firstcome::{RoomSummary, TicketAnswer};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::fmt;
 use utoipa::ToSchema;
+
+/// How long a slot lasts without any contact, unless the settings say otherwise.
+const IDLE_TTL_MS: u64 = 300_000;
 
 /// People per time
 #[derive(Deserialize, ToSchema)]
@@ -71,8 +75,9 @@ pub(crate) struct RoomBody {
     /// How long an admission waits to be taken up; 60000 without it
     #[schema(minimum = 100, maximum = 86_400_000)]
     claim_window_ms: Option<u64>,
-    /// A slot without any contact for so long ends; never without it
-    #[schema(minimum = 100, maximum = 86_400_000)]
+    /// A slot without any contact for so long ends (a poll of the ticket, a question about the pass); 0 for never; without it 300000,
+    /// or `active_ttl_ms` if that is shorter
+    #[schema(minimum = 0, maximum = 86_400_000)]
     idle_ttl_ms: Option<u64>,
     /// People may join before, and are admitted from then on
     #[schema(format = DateTime)]
@@ -88,14 +93,20 @@ pub(crate) struct RoomBody {
 impl RoomBody {
     pub(crate) fn settings(self) -> Result<RoomSettings, Refusal> {
         let defaults = RoomSettings::defaults();
+        let active_ttl_ms = self.active_ttl_ms.unwrap_or(defaults.active_ttl_ms);
         let settings = RoomSettings {
             admit: self.admit.map(|admit| AdmitRate { count: admit.count, every_ms: admit.every_ms }),
             max_active: self.max_active,
             max_waiting: self.max_waiting.unwrap_or(defaults.max_waiting),
             waiting_ttl_ms: self.waiting_ttl_ms.unwrap_or(defaults.waiting_ttl_ms),
-            active_ttl_ms: self.active_ttl_ms.unwrap_or(defaults.active_ttl_ms),
+            active_ttl_ms,
             claim_window_ms: self.claim_window_ms.unwrap_or(defaults.claim_window_ms),
-            idle_ttl_ms: self.idle_ttl_ms,
+            // A visitor who vanished would hold a slot to its end.
+            idle_ttl_ms: match self.idle_ttl_ms {
+                None => Some(IDLE_TTL_MS.min(active_ttl_ms)),
+                Some(0) => None,
+                chosen => chosen,
+            },
             opens_at: read_instant("opens_at", self.opens_at.as_deref())?,
             paused: self.paused.unwrap_or_default(),
             message: self.message.map(Into::into),
@@ -132,6 +143,27 @@ pub(crate) struct Room<'a> {
     message: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target_url: Option<&'a str>,
+    /// As a PUT would set them; shown to an admin key alone
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<RoomBody>)]
+    pub(crate) settings: Option<Value>,
+}
+
+/// The settings of a room, as a body that would put them.
+pub(super) fn room_settings(settings: &RoomSettings) -> Value {
+    without_nulls(json!({
+        "admit": settings.admit.map(|AdmitRate { count, every_ms }| json!({"count": count, "every_ms": every_ms})),
+        "max_active": settings.max_active,
+        "max_waiting": settings.max_waiting,
+        "waiting_ttl_ms": settings.waiting_ttl_ms,
+        "active_ttl_ms": settings.active_ttl_ms,
+        "claim_window_ms": settings.claim_window_ms,
+        "idle_ttl_ms": settings.idle_ttl_ms.unwrap_or(0),
+        "opens_at": settings.opens_at.map(instant),
+        "paused": settings.paused,
+        "message": settings.message,
+        "target_url": settings.target_url,
+    }))
 }
 
 impl<'a> Room<'a> {
@@ -149,6 +181,7 @@ impl<'a> Room<'a> {
             opens_at: settings.opens_at.map(instant),
             message: settings.message.as_deref(),
             target_url: settings.target_url.as_deref(),
+            settings: None,
         }
     }
 }

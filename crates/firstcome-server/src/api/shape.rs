@@ -11,6 +11,7 @@ use firstcome::{ClaimRecord, Claimed, CouponView, Durability};
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -166,6 +167,39 @@ pub(crate) struct Coupon<'a> {
     /// When claims are told: sql or gate. Absent where it cannot be chosen
     #[serde(skip_serializing_if = "Option::is_none")]
     durability: Option<&'static str>,
+    /// As a PUT would set them; shown to an admin key alone
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<CouponBody>)]
+    pub(crate) settings: Option<Value>,
+}
+
+/// The settings of a coupon, as a body that would put them.
+pub(super) fn coupon_settings(settings: &CouponSettings, shows_durability: bool) -> Value {
+    let CouponSettings { limit, opens_at, expires_at, redeem_until, title, room, acknowledge } = settings;
+    without_nulls(json!({
+        "limit": limit.get(),
+        "opens_at": opens_at.map(instant),
+        "expires_at": expires_at.map(instant),
+        "redeem_until": redeem_until.map(instant),
+        "title": title.as_ref().map(Title::as_str),
+        "room": room.as_ref().map(RoomName::as_str),
+        "durability": shows_durability.then(|| durability_of(*acknowledge)),
+    }))
+}
+
+const fn durability_of(acknowledge: Acknowledge) -> &'static str {
+    match acknowledge {
+        Acknowledge::Stored => Durability::Sql.as_str(),
+        Acknowledge::Placed => GATE,
+    }
+}
+
+/// What is not set has no member.
+pub(super) fn without_nulls(mut object: Value) -> Value {
+    if let Some(members) = object.as_object_mut() {
+        members.retain(|_, value| !value.is_null());
+    }
+    object
 }
 
 impl<'a> Coupon<'a> {
@@ -182,10 +216,8 @@ impl<'a> Coupon<'a> {
             opens_at: settings.opens_at.map(instant),
             expires_at: settings.expires_at.map(instant),
             redeem_until: settings.redeem_until.map(instant),
-            durability: shows_durability.then_some(match settings.acknowledge {
-                Acknowledge::Stored => Durability::Sql.as_str(),
-                Acknowledge::Placed => GATE,
-            }),
+            durability: shows_durability.then(|| durability_of(settings.acknowledge)),
+            settings: None,
         }
     }
 }

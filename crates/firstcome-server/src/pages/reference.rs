@@ -112,7 +112,10 @@ fn call(path: &str, method: &str, operation: &Value) -> Call {
     let scope = operation["security"][0].as_object().and_then(|scheme| scheme.keys().next().cloned());
     let parameters = operation["parameters"].as_array().into_iter().flatten();
     let answers = operation["responses"].as_object().into_iter().flatten();
-    let json = |holder: &Value| shape_name(&holder["content"]["application/json"]["schema"]);
+    let json = |holder: &Value| {
+        let of = |kind: &str| shape_name(&holder["content"][kind]["schema"]);
+        of("application/json").or_else(|| of("application/problem+json"))
+    };
     Call {
         id: text(operation, "operationId"),
         method: method.to_uppercase(),
@@ -161,7 +164,7 @@ pub(super) fn render(document: &OpenApi) -> askama::Result<String> {
     let document = serde_json::to_value(document).unwrap_or_default();
     let mut groups: Vec<Group> = Vec::new();
     for (path, methods) in document["paths"].as_object().into_iter().flatten() {
-        for method in ["put", "get", "post", "delete"] {
+        for method in ["put", "patch", "get", "post", "delete"] {
             let operation = &methods[method];
             if operation.is_null() {
                 continue;

@@ -184,6 +184,7 @@ pub(crate) async fn a_body_with_a_wrong_name_is_refused() {
 pub(crate) async fn names_at_their_limits_are_taken() {
     let service = Service::memory();
     for name in right_names() {
+        service.make_room(&encoded(&name), json!({"max_active": 1})).await;
         service.make(&encoded(&name), json!({"limit": 9, "room": name})).await;
         assert_eq!(service.show(&name).await.is(200).text("coupon"), name);
         assert_eq!(service.claim(&name, &name).await.is(201).text("user"), name);

@@ -1,8 +1,8 @@
 //! Peers that take their time: each phase of a connection has a deadline, and who meets none is closed.
 
 use crate::in_time;
-use crate::running::{Peer, Running, claim, patient, soon};
-use crate::service::PATIENCE;
+use crate::running::{Peer, Running, claim, patient, request, soon};
+use crate::service::{PATIENCE, SERVICE};
 use firstcome::edge::Stopwatch;
 use firstcome_server::Limits;
 use serde_json::json;
@@ -23,13 +23,20 @@ async fn is_closed_in_time(peer: &mut Peer) {
 
 #[tokio::test]
 async fn a_silent_or_idle_connection_is_closed() {
-    let running = Running::start(Limits { idle: LIMIT, ..patient() }).await;
-    let (mut silent, mut idle) = (running.connect().await, running.connect().await);
-    idle.send("GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    assert_eq!(idle.answer().await.status, 200);
-    in_time(async { tokio::join!(is_closed_in_time(&mut silent), is_closed_in_time(&mut idle)) }).await;
-    assert_eq!(running.figure("firstcome_connections_overdue_total").await, 2);
-    running.is_unharmed().await;
+    // A peer that has sent nothing yet has no longer than for a head, and one between two requests has its own time.
+    for (limits, sends) in
+        [(Limits { head: LIMIT, ..patient() }, None), (Limits { idle: LIMIT, ..patient() }, Some("/healthz"))]
+    {
+        let running = Running::start(limits).await;
+        let mut peer = running.connect().await;
+        if let Some(path) = sends {
+            peer.send(format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")).await;
+            assert_eq!(peer.answer().await.status, 200);
+        }
+        in_time(is_closed_in_time(&mut peer)).await;
+        assert_eq!(running.figure("firstcome_connections_overdue_total").await, 1);
+        running.is_unharmed().await;
+    }
 }
 
 #[tokio::test]
@@ -199,4 +206,45 @@ async fn many_peers_that_say_nothing_hold_nobody_up() {
     running.is_unharmed().await;
     drop(silent);
     until(&running, "firstcome_connections", 0).await;
+}
+
+/// After a refusal that came before the body the next request on the connection failed in over half of the runs of a plain client.
+#[tokio::test]
+async fn a_connection_outlives_a_refusal_that_came_before_the_body() {
+    let running = Running::start(patient()).await;
+    running.service.make("launch", json!({"limit": 9})).await;
+    let json = "content-type: application/json\r\n";
+    let key = format!("authorization: Bearer {SERVICE}\r\n");
+    let rows = [
+        ("POST /v1/coupons/launch/claims", json.to_owned(), 401),
+        ("PUT /v1/coupons/launch", format!("{json}{key}"), 403),
+        ("POST /v1/nothing", json.to_owned(), 404),
+        ("POST /v1/coupons/launch", json.to_owned(), 405),
+        ("POST /v1/coupons/launch/claims", format!("{key}content-type: text/plain\r\n"), 415),
+        ("POST /v1/coupons/-/claims", format!("{json}{key}"), 400),
+    ];
+    for (line, headers, status) in rows {
+        let whole = request(line, &headers, r#"{"user":"ann"}"#);
+        let (head, body) = whole.split_at(whole.find("\r\n\r\n").expect("a head") + 4);
+        let mut peer = running.connect().await;
+        for _ in 0..3 {
+            peer.send(head).await;
+            peer.send(body).await;
+            let answer = peer.answer().await;
+            assert_eq!((answer.status, answer.header("connection")), (status, None), "{line}");
+        }
+        peer.send("GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        assert_eq!(peer.answer().await.status, 200, "{line}");
+    }
+    // A body that is too large, or that the client holds back, is not read: the answer says that the connection ends.
+    for more in
+        ["content-length: 70000\r\n", "content-length: 14\r\nexpect: 100-continue\r\n", "content-length: 14\r\n"]
+    {
+        let mut peer = running.connect().await;
+        peer.send(format!("POST /v1/coupons/launch/claims HTTP/1.1\r\nhost: a\r\n{json}{more}\r\n")).await;
+        let answer = peer.answer().await;
+        assert_eq!((answer.status, answer.header("connection")), (401, Some("close")), "{more}");
+        peer.closed().await;
+    }
+    running.is_unharmed().await;
 }

@@ -20,6 +20,7 @@ mod operations;
 mod pages;
 mod promises;
 mod redemptions;
+mod revisions;
 mod rooms;
 mod running;
 mod scopes;

@@ -83,7 +83,7 @@ impl Oracle {
                 self.coupon = Some(Coupon::new(settings, draw_hasher()));
                 "201".to_owned()
             }
-            Some(coupon) => match coupon.judge_settings(&settings) {
+            Some(coupon) => match coupon.judge_settings(&settings.clone().into()) {
                 Ok(()) => {
                     coupon.replace_settings(settings);
                     "200".to_owned()

@@ -1,7 +1,7 @@
 //! The pages and the two documents that are kept in the repository.
 
 use crate::promises::document;
-use crate::service::{Ask, Service, config};
+use crate::service::{ADMIN, Ask, Service, config};
 use crate::stores::{clock, open};
 use firstcome_server::error::{Code, catalogue_markdown};
 use firstcome_server::{Config, Keys, api};
@@ -154,4 +154,46 @@ fn the_table_of_codes_has_one_row_each() {
         assert_eq!(page.lines().filter(|line| line.starts_with(&start)).count(), 1, "{}", code.as_str());
     }
     assert_eq!(page.lines().filter(|line| line.starts_with("| ")).count(), Code::ALL.len() + 1);
+}
+
+#[tokio::test]
+async fn the_example_of_a_listing_is_accepted() {
+    let example = &document()["components"]["schemas"]["ListingBody"]["example"];
+    Service::memory().send(Ask::put("/v1/listings/lamp").by(ADMIN).json(example)).await.is(201);
+}
+
+#[test]
+fn the_document_says_what_a_generator_needs() {
+    let document = document();
+    assert_eq!(document["servers"][0]["url"], "/");
+    let schemes = document["components"]["securitySchemes"].as_object().expect("schemes");
+    for (path, operations) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in operations.as_object().expect("operations") {
+            let asked = format!("{method} {path}");
+            let keys = operation["security"].as_array().unwrap_or_else(|| panic!("{asked} does not say which keys"));
+            for key in keys {
+                assert!(
+                    key.as_object().is_some_and(|key| key.keys().all(|name| schemes.contains_key(name))),
+                    "{asked}"
+                );
+            }
+            for (status, response) in operation["responses"].as_object().expect("responses") {
+                let kinds = response["content"].as_object().map(|content| content.keys().collect::<Vec<_>>());
+                let is_refusal = status.as_str() >= "400";
+                // That the service is not ready is an answer.
+                let is_problem = is_refusal && path != "/readyz";
+                let wanted = ["application/problem+json"];
+                assert_eq!(kinds.is_some_and(|kinds| kinds == wanted), is_problem, "{asked} {status}");
+            }
+            for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                let schema = &parameter["schema"];
+                let bound = if schema["type"] == "integer" { "maximum" } else { "maxLength" };
+                assert!(schema[bound].is_u64(), "{asked} {parameter}");
+            }
+        }
+    }
+    let claim = document["paths"]["/v1/coupons/{coupon}/claims"]["post"]["security"].to_string();
+    assert!(claim.contains("service") && claim.contains("pass"), "{claim}");
+    let codes = document["components"]["schemas"]["Problem"]["properties"]["code"]["enum"].as_array().expect("codes");
+    assert_eq!(codes.len(), Code::ALL.len());
 }

@@ -26,6 +26,7 @@ fn routes() -> Vec<Route> {
     let open = |template| Route { judges: false, ..route(Method::GET, template, Scope::Public, None, 200) };
     vec![
         route(Method::PUT, "/v1/coupons/{coupon}", Scope::Admin, Some(json!({"limit": 9})), 200),
+        route(Method::PATCH, "/v1/coupons/{coupon}", Scope::Admin, Some(json!({"limit": 9})), 200),
         route(Method::GET, "/v1/coupons/{coupon}", Scope::Public, None, 200),
         route(Method::DELETE, "/v1/coupons/{coupon}", Scope::Admin, None, 204),
         route(Method::POST, "/v1/coupons/{coupon}/claims", Scope::Service, Some(json!({"user": "eve"})), 201),
@@ -34,6 +35,9 @@ fn routes() -> Vec<Route> {
         route(Method::GET, "/v1/coupons/{coupon}/dead-letters", Scope::Admin, None, 200),
         route(Method::POST, "/v1/coupons/{coupon}/redemptions", Scope::Service, Some(json!({"code": "x"})), 404),
         route(Method::PUT, "/v1/rooms/{room}", Scope::Admin, Some(json!({"max_active": 1})), 200),
+        route(Method::PATCH, "/v1/rooms/{room}", Scope::Admin, Some(json!({"max_active": 1})), 200),
+        route(Method::POST, "/v1/rooms/{room}/pause", Scope::Admin, None, 200),
+        route(Method::POST, "/v1/rooms/{room}/resume", Scope::Admin, None, 200),
         route(Method::GET, "/v1/rooms/{room}", Scope::Public, None, 200),
         route(Method::DELETE, "/v1/rooms/{room}", Scope::Admin, None, 204),
         route(Method::POST, "/v1/rooms/{room}/tickets", Scope::Public, Some(json!({})), 201),
@@ -65,6 +69,7 @@ fn routes() -> Vec<Route> {
         route(Method::POST, "/v1/members/{member}/points/charge", Scope::Service, Some(json!({"amount": 1})), 200),
         route(Method::POST, "/v1/members/{member}/points/refund", Scope::Service, Some(json!({"amount": 1})), 200),
         route(Method::PUT, "/v1/listings/{listing}", Scope::Service, Some(market::auction(10)), 200),
+        route(Method::PATCH, "/v1/listings/{listing}", Scope::Service, Some(json!({"owner": "eve"})), 200),
         route(Method::GET, "/v1/listings/{listing}", Scope::Public, None, 200),
         route(Method::GET, "/v1/listings/{listing}/bids", Scope::Service, None, 200),
         route(

@@ -79,8 +79,16 @@ impl Service {
         send(self.router.clone(), ask)
     }
 
-    /// An admin's PUT of a coupon.
+    /// An admin's PUT of a coupon, and of its room before if it is not there.
     pub(crate) async fn put(&self, coupon: &str, settings: Value) -> Answer {
+        let plain = |room: &&str| room.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if let Some(room) = settings["room"].as_str().filter(plain) {
+            let room = Ask::get(&format!("/v1/rooms/{room}"));
+            let path = room.path.clone();
+            if self.send(room).await.status == 404 {
+                self.send(Ask::put(&path).by(ADMIN).json(&json!({"max_active": 1}))).await.is(201);
+            }
+        }
         self.send(Ask::put(&format!("/v1/coupons/{coupon}")).by(ADMIN).json(&settings)).await
     }
 
@@ -272,6 +280,13 @@ impl Answer {
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.bytes).unwrap_or_else(|error| panic!("{error}: {}", self.body()))
+    }
+
+    /// What is shown to everybody.
+    pub(crate) fn shown(&self) -> Value {
+        let mut shown = self.json();
+        shown.as_object_mut().expect("an object").remove("settings");
+        shown
     }
 
     /// A member that is a text.

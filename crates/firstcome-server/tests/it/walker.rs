@@ -13,7 +13,8 @@ use crate::rooms::{
     trouble as room_trouble,
 };
 use crate::{
-    bad_bodies, bad_names, claims, deadlines, dev_gate, idempotency, in_time, redemptions, scopes, settings, trouble,
+    bad_bodies, bad_names, claims, deadlines, dev_gate, idempotency, in_time, redemptions, revisions, scopes, settings,
+    trouble,
 };
 use firstcome_server::error::Code;
 
@@ -37,6 +38,9 @@ scenarios! {
         a_limit_falls_no_lower_than_what_is_issued a_room_is_fixed_by_the_first_claim
         a_deleted_coupon_is_gone_for_good_and_its_claims_stay every_call_about_a_coupon_that_does_not_exist_says_so
         a_path_that_does_not_exist_is_a_problem_too;
+    revisions: settings_are_shown_to_those_who_may_change_them a_patch_changes_what_it_names_and_leaves_the_rest
+        no_change_of_another_operator_is_lost patches_that_come_together_are_merged_one_after_the_other
+        a_room_is_paused_and_resumed_without_its_settings a_coupon_is_behind_no_room_that_is_not_there;
     claims: claims_are_issued_in_order_with_codes_of_their_own a_second_claim_of_a_user_is_told_the_first
         before_the_opening_a_claim_is_told_how_long_to_wait from_the_end_on_a_claim_is_told_that_it_is_over
         a_coupon_with_a_room_needs_a_pass_or_a_service_key attributes_stay_with_the_claim
@@ -91,7 +95,7 @@ scenarios! {
         bodies_about_passes_are_checked before_the_first_room_there_is_no_pass;
     pass_claims: a_pass_of_a_user_claims_for_that_user_alone a_pass_without_a_user_claims_once_as_its_number
         a_pass_that_is_sent_is_judged_whoever_sends_it a_repeated_claim_by_a_pass_is_answered_again
-        a_coupon_behind_a_room_that_was_never_made_takes_no_pass;
+        a_coupon_takes_no_pass_of_another_room;
     keys: anybody_verifies_a_pass_with_the_keys_that_are_shown
         passes_stay_valid_when_the_key_changes_and_new_ones_name_the_new_key a_pass_of_a_forgotten_key_is_refused
         a_pass_is_bound_to_the_key_that_it_names;

@@ -51,6 +51,7 @@ where
         setting::a_limit_is_raised_and_lowered_to_what_is_issued,
         setting::the_room_is_fixed_by_the_first_claim,
         setting::settings_are_replaced_as_a_whole,
+        setting::a_revision_replaces_only_what_it_names,
         setting::a_deleted_name_is_never_used_again,
         setting::the_state_follows_the_clock,
         setting::coupons_do_not_touch_each_other,

@@ -27,6 +27,7 @@ use firstcome_core::auction::{AuctionTerms, Bid, ListingSettings, PlacedBid, Rej
 use firstcome_core::coupon::Effect;
 use firstcome_core::id::{ListingName, MemberName, RequestId};
 use firstcome_core::points::{Amount, Balance, Record};
+use firstcome_core::revision::Revision;
 use firstcome_core::time::Timestamp;
 use std::future::Future;
 use std::sync::Arc;
@@ -80,6 +81,7 @@ where
         rows::points_are_checked_in_the_documented_order,
         rows::settlements_are_checked_in_the_documented_order,
         rows::settings_change_before_the_start_and_the_end_while_it_runs,
+        rows::a_revision_replaces_only_what_it_names,
         rows::a_listing_is_shown_as_it_was_put,
         rows::bids_and_records_come_in_pages,
         rows::points_move_as_the_rules_say,

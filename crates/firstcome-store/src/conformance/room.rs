@@ -17,6 +17,7 @@ use crate::edge::{Clock, ManualClock};
 use crate::port::Put;
 use crate::room::{Joining, RoomAnswer, RoomStore, TicketAnswer};
 use firstcome_core::id::{RequestId, RoomName, UserId};
+use firstcome_core::revision::Revision;
 use firstcome_core::room::{Departure, Join, Number, Rejection, RoomSettings, RoomView, TicketState};
 use firstcome_core::time::Timestamp;
 use parking_lot::Mutex;
@@ -50,6 +51,7 @@ where
         rows::a_closed_room_is_void_and_opens_again_with_higher_numbers,
         rows::rooms_do_not_touch_each_other,
         rows::settings_are_shown_as_they_were_put,
+        rows::a_revision_replaces_only_what_it_names,
         rows::secrets_are_kept_as_long_as_a_pass_may_live,
         time::an_offer_is_taken_by_a_poll_or_lapses,
         time::a_slot_ends_at_its_instant_and_its_pass_with_it,

@@ -23,6 +23,7 @@ use firstcome_core::coupon::{Claim, Coupon, CouponSettings, Effect, Issued, Rede
 use firstcome_core::id::CouponName;
 #[cfg(feature = "planted-bugs")]
 use firstcome_core::planted::Bug;
+use firstcome_core::revision::Revision;
 use firstcome_core::time::{Now, Steady};
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -143,8 +144,8 @@ impl Engine {
                 Command::RotatePassSecret { reply, .. } if reply.is_closed() => {}
                 Command::PutCoupon(put) => {
                     self.finish(now);
-                    let PutCommand { name, settings, voucher_key, reply } = *put;
-                    reply.send(self.put_coupon(name, settings, voucher_key, now));
+                    let PutCommand { name, revision, voucher_key, reply } = *put;
+                    reply.send(self.put_coupon(name, revision, voucher_key, now));
                 }
                 Command::DeleteCoupon { cell, reply } => {
                     self.finish(now);
@@ -164,8 +165,8 @@ impl Engine {
     fn run_rare(&mut self, command: Command, now: Now) {
         match command {
             Command::PutRoom(put) => {
-                let PutRoomCommand { name, settings, secrets, reply } = *put;
-                reply.send(self.put_room(name, settings, secrets, now));
+                let PutRoomCommand { name, revision, secrets, reply } = *put;
+                reply.send(self.put_room(name, revision, secrets, now));
             }
             Command::CloseRoom { cell, reply } => reply.send(self.close_room(&cell, now)),
             Command::RotatePassSecret { bytes, reply } => reply.send(self.sign_with(bytes, now).map(Ok)),
@@ -236,7 +237,7 @@ impl Engine {
     fn put_coupon(
         &mut self,
         name: CouponName,
-        settings: CouponSettings,
+        revision: Revision<CouponSettings>,
         voucher_key: VoucherKey,
         at: Now,
     ) -> Result<Result<Put, Rejection>, StoreError> {
@@ -245,11 +246,15 @@ impl Engine {
             return Err(StoreError::Unavailable(fault));
         }
         let known = self.shared.cell(name.as_str());
-        if let Some(cell) = &known
-            && let Err(rejection) = cell.coupon.read().judge_settings(&settings)
-        {
+        let judged = match &known {
+            Some(cell) => cell.coupon.read().judge_settings(&revision),
+            None if revision.replaces.is_some() => Err(Rejection::UnknownCoupon),
+            None => Ok(()),
+        };
+        if let Err(rejection) = judged {
             return Ok(Err(rejection));
         }
+        let settings = revision.settings;
         let (id, voucher_key) = known
             .as_ref()
             .map_or((CouponId(self.next_coupon), voucher_key), |cell| (cell.id, cell.voucher_key.clone()));

@@ -17,6 +17,7 @@ use firstcome_core::coupon::Effect;
 use firstcome_core::id::{ListingName, MemberName, RequestId};
 use firstcome_core::limits::POINTS_KEY_MS;
 use firstcome_core::points::{Balance, Kind, NoBalance, Record, Wallet};
+use firstcome_core::revision::Revision;
 use firstcome_core::time::{Now, Timestamp};
 use parking_lot::{Mutex, RwLock};
 use purse::{Before, Member, Purse};
@@ -78,7 +79,7 @@ pub(super) enum Job {
     Bid(ListingName, PlaceBid, Reply<Effect<PlacedBid>, Rejection>),
     Purchase(ListingName, Purchase, Reply<Effect<Sale>, Rejection>),
     Move(MemberName, MovePoints, Reply<Effect<Balance>, Rejection>),
-    Put(ListingName, Box<ListingSettings>, Reply<Put, Rejection>),
+    Put(ListingName, Box<Revision<ListingSettings>>, Reply<Put, Rejection>),
 }
 
 impl Job {
@@ -247,17 +248,23 @@ impl Desk {
         }
     }
 
-    fn put(&mut self, name: ListingName, settings: ListingSettings, now: Timestamp) -> Result<Put, Rejection> {
+    fn put(
+        &mut self,
+        name: ListingName,
+        revision: Revision<ListingSettings>,
+        now: Timestamp,
+    ) -> Result<Put, Rejection> {
         let (place, put) = match self.places.get(&name) {
             Some(place) => {
                 let place = *place;
-                if !self.lots[place].listing.replace(settings, now)? {
+                if !self.lots[place].listing.replace(revision, now)? {
                     return Ok(Put::Replaced);
                 }
                 (place, Put::Replaced)
             }
+            None if revision.replaces.is_some() => return Err(Rejection::UnknownListing),
             None => {
-                let listing = Listing::new(name, settings, now)?;
+                let listing = Listing::new(name, revision.settings, now)?;
                 (self.add(ListingId(self.lots.len() as u32 + 1), listing), Put::Created)
             }
         };
@@ -528,7 +535,7 @@ impl Engine {
             Job::Bid(listing, ask, reply) => Told::Bid(reply, desk.bid(&listing, &ask, now, changes)),
             Job::Purchase(listing, ask, reply) => Told::Purchase(reply, desk.purchase(&listing, &ask, now, changes)),
             Job::Move(member, ask, reply) => Told::Move(reply, desk.move_points(&member, &ask, both, changes)),
-            Job::Put(listing, settings, reply) => Told::Put(reply, desk.put(listing, *settings, now)),
+            Job::Put(listing, revision, reply) => Told::Put(reply, desk.put(listing, *revision, now)),
         });
     }
 

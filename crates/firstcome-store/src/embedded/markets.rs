@@ -9,6 +9,7 @@ use firstcome_core::auction::{Bid, ListingSettings, PlacedBid, Rejection, Sale};
 use firstcome_core::coupon::Effect;
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::{Balance, Record};
+use firstcome_core::revision::Revision;
 use std::sync::Arc;
 
 impl Embedded {
@@ -36,9 +37,13 @@ fn page<T>(mut items: Vec<T>, count: usize, number: impl Fn(&T) -> u64) -> Numbe
 }
 
 impl MarketStore for Embedded {
-    async fn put_listing(&self, listing: &ListingName, settings: ListingSettings) -> MarketAnswer<Put> {
-        let (listing, settings) = (listing.clone(), Box::new(settings));
-        self.trade(|reply| Job::Put(listing, settings, reply)).await
+    async fn put_listing(
+        &self,
+        listing: &ListingName,
+        revision: impl Into<Revision<ListingSettings>> + Send,
+    ) -> MarketAnswer<Put> {
+        let (listing, revision) = (listing.clone(), Box::new(revision.into()));
+        self.trade(|reply| Job::Put(listing, revision, reply)).await
     }
 
     async fn listing(&self, listing: &ListingName) -> MarketAnswer<ListingView> {

@@ -25,6 +25,7 @@ use coupon::Cell;
 use engine::{ClaimCommand, Engine, Next};
 use firstcome_core::coupon::{Claim, Coupon, CouponSettings, Effect, Redeem, Redeemed, Rejection, Serial};
 use firstcome_core::id::{CouponName, RoomName};
+use firstcome_core::revision::Revision;
 use firstcome_core::room::{self as room_rules, Room, RoomSettings};
 use firstcome_core::time::{Now, Steady};
 use journal::{CouponId, Journal, Memory, PassSecret, RoomId, Rows};
@@ -253,7 +254,7 @@ struct RoomJob {
 /// A room's settings on their way.
 struct PutRoomCommand {
     name: RoomName,
-    settings: RoomSettings,
+    revision: Revision<RoomSettings>,
     secrets: FreshSecrets,
     reply: Reply<Put, room_rules::Rejection>,
 }
@@ -268,7 +269,7 @@ struct FreshSecrets {
 /// Settings on their way. In a box of their own: commands are moved around by the thousand, and claims are small.
 struct PutCommand {
     name: CouponName,
-    settings: CouponSettings,
+    revision: Revision<CouponSettings>,
     voucher_key: VoucherKey,
     reply: Reply<Put>,
 }
@@ -454,10 +455,15 @@ impl CouponStore for Embedded {
         self.inner.durability
     }
 
-    async fn put_coupon(&self, coupon: &CouponName, settings: CouponSettings) -> Answer<Put> {
+    async fn put_coupon(
+        &self,
+        coupon: &CouponName,
+        revision: impl Into<Revision<CouponSettings>> + Send,
+    ) -> Answer<Put> {
+        let revision = revision.into();
         let (reply, answer) = Reply::pair();
         let voucher_key = VoucherKey::new(draw_secret().map_err(|fault| StoreError::Unavailable(Arc::new(fault)))?);
-        let command = Box::new(PutCommand { name: coupon.clone(), settings, voucher_key, reply });
+        let command = Box::new(PutCommand { name: coupon.clone(), revision, voucher_key, reply });
         Ok(self.ask(Command::PutCoupon(command), answer).await?.map_err(Into::into))
     }
 

@@ -13,6 +13,7 @@ use crate::room::{Joining, PassCheck, RoomSummary, TicketAnswer};
 use crate::ticket::TicketKey;
 use firstcome_core::id::RoomName;
 use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
+use firstcome_core::revision::Revision;
 use firstcome_core::room::{self, Join, Joined, Number, Poll, Rejection, Room, RoomSettings, TicketState, TicketView};
 use firstcome_core::time::Now;
 use parking_lot::Mutex;
@@ -252,7 +253,7 @@ impl Engine {
     pub(super) fn put_room(
         &mut self,
         name: RoomName,
-        settings: RoomSettings,
+        revision: Revision<RoomSettings>,
         secrets: FreshSecrets,
         now: Now,
     ) -> Result<Result<Put, Rejection>, StoreError> {
@@ -261,6 +262,14 @@ impl Engine {
         }
         let FreshSecrets { ticket_key, pass_secret } = secrets;
         let known = self.shared.room(name.as_str());
+        match &known {
+            Some(cell) if !revision.may_replace(cell.kept.lock().room.settings()) => {
+                return Ok(Err(Rejection::SettingsChanged));
+            }
+            None if revision.replaces.is_some() => return Ok(Err(Rejection::UnknownRoom)),
+            _ => {}
+        }
+        let settings = revision.settings;
         let (id, ticket_key) =
             known.as_ref().map_or((RoomId(self.next_room), ticket_key), |cell| (cell.id, cell.ticket_key.clone()));
         if self.shared.pass_secrets.read().is_empty() {

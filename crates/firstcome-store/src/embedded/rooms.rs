@@ -10,6 +10,7 @@ use crate::port::Put;
 use crate::room::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
 use crate::ticket::TicketKey;
 use firstcome_core::id::RoomName;
+use firstcome_core::revision::Revision;
 use firstcome_core::room::{Join, Number, Rejection, RoomSettings};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -137,11 +138,12 @@ impl Embedded {
 }
 
 impl RoomStore for Embedded {
-    async fn put_room(&self, room: &RoomName, settings: RoomSettings) -> RoomAnswer<Put> {
+    async fn put_room(&self, room: &RoomName, revision: impl Into<Revision<RoomSettings>> + Send) -> RoomAnswer<Put> {
+        let revision = revision.into();
         let (reply, answer) = Reply::pair();
         let ticket_key = TicketKey::new(draw_secret().map_err(no_secret)?);
         let secrets = FreshSecrets { ticket_key, pass_secret: draw_secret().map_err(no_secret)? };
-        let command = PutRoomCommand { name: room.clone(), settings, secrets, reply };
+        let command = PutRoomCommand { name: room.clone(), revision, secrets, reply };
         self.ask(Command::PutRoom(Box::new(command)), answer).await
     }
 

@@ -16,6 +16,7 @@ use crate::redis::LinkError;
 use crate::voucher::ShownCode;
 use firstcome_core::coupon::{Acknowledge, Claim, CouponSettings, Effect, Issued, Redeem, Redeemed, Rejection, Serial};
 use firstcome_core::id::{CouponName, UserId};
+use firstcome_core::revision::Revision;
 use firstcome_core::time::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -309,11 +310,11 @@ impl<D: Held> Node<D> {
         Err(StoreError::not_yet("nothing was done: what Redis knows of the coupon was made anew several times"))
     }
 
-    async fn put(&self, name: &CouponName, settings: &CouponSettings) -> Answer<Put> {
+    async fn put(&self, name: &CouponName, revision: &Revision<CouponSettings>) -> Answer<Put> {
         if let Some(cell) = self.kept(name) {
             self.stopped(&cell)?;
         }
-        match self.truth.put_coupon(name, settings).await? {
+        match self.truth.put_coupon(name, revision).await? {
             Ok((put, row)) => self.enforce(row).await.map(|()| Ok(put)),
             Err(rejection) => Ok(Err(rejection.into())),
         }
@@ -461,8 +462,13 @@ impl CouponStore for Fleet {
         Durability::Sql
     }
 
-    fn put_coupon(&self, coupon: &CouponName, settings: CouponSettings) -> impl Future<Output = Answer<Put>> + Send {
-        boxed_on!(self, node => node.put(coupon, &settings).await)
+    fn put_coupon(
+        &self,
+        coupon: &CouponName,
+        revision: impl Into<Revision<CouponSettings>> + Send,
+    ) -> impl Future<Output = Answer<Put>> + Send {
+        let revision = revision.into();
+        boxed_on!(self, node => node.put(coupon, &revision).await)
     }
 
     fn delete_coupon(&self, coupon: &CouponName) -> impl Future<Output = Answer<()>> + Send {

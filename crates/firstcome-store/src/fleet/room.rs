@@ -42,6 +42,7 @@ use crate::room::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, Ticket
 use cell::{Ask, Copy, Found, Want};
 use firstcome_core::id::{RoomName, UserId};
 use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
+use firstcome_core::revision::Revision;
 use firstcome_core::room::replica::{Applied, Drawn, Entry, Outcome};
 use firstcome_core::room::{Join, Joined, Number, Poll, Rejection, RoomSettings, TicketState, TicketView};
 use firstcome_core::time::Now;
@@ -193,10 +194,11 @@ impl<D: Held> Node<D> {
         }
     }
 
-    async fn put_room(self: &Arc<Self>, name: &RoomName, settings: RoomSettings) -> RoomAnswer<Put> {
+    async fn put_room(self: &Arc<Self>, name: &RoomName, revision: Revision<RoomSettings>) -> RoomAnswer<Put> {
         let is_known = self.rooms.lock().contains_key(name);
-        if !is_known {
-            let (is_new, row) = self.truth.make_room(name, &settings).await?;
+        let may_create = revision.replaces.is_none();
+        if !is_known && may_create {
+            let (is_new, row) = self.truth.make_room(name, &revision.settings).await?;
             let cell = self.keep_room(row);
             if is_new {
                 // It came with the first secret of passes, perhaps; and it is there, whatever becomes of the rest.
@@ -205,9 +207,13 @@ impl<D: Held> Node<D> {
                 return Ok(Ok(Put::Created));
             }
         }
-        let Some(cell) = self.room_cell(name).await? else { return Err(StoreError::Unknown) };
-        self.settled(&cell, Entry::Put { settings: Box::new(settings), tag: tag()? }).await?;
-        Ok(Ok(Put::Replaced))
+        let Some(cell) = self.room_cell(name).await? else {
+            return if may_create { Err(StoreError::Unknown) } else { Ok(Err(Rejection::UnknownRoom)) };
+        };
+        match self.settled(&cell, Entry::Put { revision: Box::new(revision), tag: tag()? }).await? {
+            Outcome::SettingsChanged => Ok(Err(Rejection::SettingsChanged)),
+            _ => Ok(Ok(Put::Replaced)),
+        }
     }
 
     async fn close_room(self: &Arc<Self>, name: &RoomName) -> RoomAnswer<()> {
@@ -462,8 +468,13 @@ impl Fleet {
 }
 
 impl RoomStore for Fleet {
-    fn put_room(&self, room: &RoomName, settings: RoomSettings) -> impl Future<Output = RoomAnswer<Put>> + Send {
-        boxed_on!(self, node => node.put_room(room, settings).await)
+    fn put_room(
+        &self,
+        room: &RoomName,
+        revision: impl Into<Revision<RoomSettings>> + Send,
+    ) -> impl Future<Output = RoomAnswer<Put>> + Send {
+        let revision = revision.into();
+        boxed_on!(self, node => node.put_room(room, revision).await)
     }
 
     fn close_room(&self, room: &RoomName) -> impl Future<Output = RoomAnswer<()>> + Send {

@@ -49,6 +49,7 @@ use firstcome_core::auction::{Bid, ListingSettings, PlacedBid, Sale};
 use firstcome_core::coupon::Effect;
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::{Balance, Record};
+use firstcome_core::revision::Revision;
 use judge::{Answer, Command};
 use lanes::Scope;
 use shop::Shop;
@@ -154,8 +155,12 @@ impl Drop for SqlMarket {
 }
 
 impl MarketStore for SqlMarket {
-    async fn put_listing(&self, listing: &ListingName, settings: ListingSettings) -> MarketAnswer<Put> {
-        match self.command(Scope::Listing(listing.clone()), Command::Put(settings)).await? {
+    async fn put_listing(
+        &self,
+        listing: &ListingName,
+        revision: impl Into<Revision<ListingSettings>> + Send,
+    ) -> MarketAnswer<Put> {
+        match self.command(Scope::Listing(listing.clone()), Command::Put(revision.into())).await? {
             Ok(Answer::Put(put)) => Ok(Ok(put)),
             other => foreign(other),
         }

@@ -3,6 +3,7 @@
 use super::record::{put_join, read_join, read_ticket};
 use crate::id::UserId;
 use crate::limits::ROOM_NUMBER_MAX;
+use crate::revision::Revision;
 use crate::room::bytes::{ImageError, Reader, put_bits, put_number, put_rising, put_user};
 use crate::room::image::{put_settings, read_settings};
 use crate::room::{Join, Number, RoomSettings};
@@ -74,8 +75,8 @@ pub enum Entry {
     Resumed,
     /// Other settings, which have passed their check; a closed room opens.
     Put {
-        /// Which.
-        settings: Box<RoomSettings>,
+        /// Which, and what they may replace.
+        revision: Box<Revision<RoomSettings>>,
         /// For which request.
         tag: u64,
     },
@@ -135,6 +136,8 @@ const READMIT: u8 = 11;
 const DURABLE: u8 = 12;
 const RESUMED: u8 = 13;
 const LOST: u8 = 14;
+/// A put that may replace only the settings that follow first.
+const REVISE: u8 = 15;
 
 const ALL: [u64; 64] = [u64::MAX; 64];
 const SEGMENT_MAX: u32 = u32::MAX / 4_096;
@@ -213,9 +216,12 @@ impl Entry {
             }
             Self::Tick => out.push(head(TICK)),
             Self::Resumed => out.push(head(RESUMED)),
-            Self::Put { settings, .. } => {
-                out.push(head(PUT));
-                put_settings(out, settings);
+            Self::Put { revision, .. } => {
+                out.push(head(if revision.replaces.is_some() { REVISE } else { PUT }));
+                if let Some(replaces) = &revision.replaces {
+                    put_settings(out, replaces);
+                }
+                put_settings(out, &revision.settings);
             }
             Self::Close { .. } => out.push(head(CLOSE)),
             Self::Ceiling(ceiling) => {
@@ -277,7 +283,11 @@ impl Entry {
             }
             TICK => Self::Tick,
             RESUMED => Self::Resumed,
-            PUT => Self::Put { settings: Box::new(read_settings(reader)?), tag: reader.fixed_u64()? },
+            PUT | REVISE => {
+                let replaces = if kind == REVISE { Some(read_settings(reader)?) } else { None };
+                let revision = Revision { settings: read_settings(reader)?, replaces };
+                Self::Put { revision: Box::new(revision), tag: reader.fixed_u64()? }
+            }
             CLOSE => Self::Close { tag: reader.fixed_u64()? },
             CEILING => Self::Ceiling(reader.number_u32()?),
             READMIT => Self::Readmit { number: read_ticket(reader)?, user: reader.user()?, tag: reader.fixed_u64()? },

@@ -66,7 +66,7 @@ impl Follower {
 
     fn put(&mut self, settings: &RoomSettings) -> Applied {
         let tag = self.next_tag();
-        self.say(&Entry::Put { settings: Box::new(settings.clone()), tag })
+        self.say(&Entry::Put { revision: Box::new(settings.clone().into()), tag })
     }
 
     /// All that is to be made durable is.
@@ -239,7 +239,7 @@ fn no_number_above_the_ceiling_is_drawn_and_the_same_tag_asks_again() {
 fn what_stands_in_the_log_twice_has_one_effect() {
     let settings = RoomSettings { max_waiting: 3, ..RoomSettings::with_slots(1) };
     let mut it = Follower::new(settings.clone());
-    let put = |settings: &RoomSettings, tag| Entry::Put { settings: Box::new(settings.clone()), tag };
+    let put = |settings: &RoomSettings, tag| Entry::Put { revision: Box::new(settings.clone().into()), tag };
     let first = [join(anonymous(), 1), join(named("ann"), 2), join(keyed(anonymous(), 7, 7), 3)];
     first.iter().for_each(|entry| assert!(matches!(it.say(entry).outcome, Outcome::Joined(Ok(Joined::New(_))))));
     assert!(matches!(it.say(&join(anonymous(), 4)).outcome, Outcome::Joined(Err(Rejection::Full { .. }))));

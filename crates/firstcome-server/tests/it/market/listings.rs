@@ -20,10 +20,10 @@ pub(crate) async fn a_listing_is_created_shown_and_replaced() {
         assert_eq!(made, shown);
         assert_eq!(service.listing("lamp").await, shown);
         // The same again is nothing new.
-        assert_eq!(service.send(put("lamp", &settings)).await.is(200).json(), shown);
+        assert_eq!(service.send(put("lamp", &settings)).await.is(200).shown(), shown);
         // Before the start all of it may change, the kind too. What is left out is unset.
         let other = json!({"owner": "bob", "kind": "fixed_price", "price": 7, "starts_at": instant(30)});
-        let replaced = service.send(put("lamp", &other)).await.is(200).json();
+        let replaced = service.send(put("lamp", &other)).await.is(200).shown();
         let shown = json!({"listing": "lamp", "owner": "bob", "kind": "fixed_price", "price": 7, "state": "scheduled",
             "starts_at": instant(30), "bids": 0, "version": 2, "as_of": instant(0)});
         assert_eq!(replaced, shown);

@@ -89,7 +89,7 @@ pub(crate) fn fixed_price() -> Value {
 impl Service {
     /// A listing that must not fail.
     pub(crate) async fn list(&self, listing: &str, settings: &Value) -> Value {
-        self.send(put(listing, settings)).await.is(201).json()
+        self.send(put(listing, settings)).await.is(201).shown()
     }
 
     /// Anybody's look at a listing that must be there.

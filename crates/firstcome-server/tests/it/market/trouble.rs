@@ -10,6 +10,7 @@ use firstcome::core::auction::{Bid, ListingSettings, PlacedBid, Sale};
 use firstcome::core::coupon::Effect;
 use firstcome::core::id::{ListingName, MemberName};
 use firstcome::core::points::{Balance, Record};
+use firstcome::core::revision::Revision;
 use firstcome::embedded::journal::Outcome;
 use firstcome::{
     Closings, Embedded, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase, Put,
@@ -88,7 +89,7 @@ struct Deaf {
 }
 
 impl MarketStore for Deaf {
-    async fn put_listing(&self, _: &ListingName, _: ListingSettings) -> MarketAnswer<Put> {
+    async fn put_listing(&self, _: &ListingName, _: impl Into<Revision<ListingSettings>> + Send) -> MarketAnswer<Put> {
         if self.takes_puts { Ok(Ok(Put::Created)) } else { pending().await }
     }
 

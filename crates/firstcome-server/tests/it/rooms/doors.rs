@@ -14,7 +14,7 @@ pub(crate) async fn a_room_is_created_shown_and_replaced() {
             "room": "sale", "waiting": 0, "active": 0, "serving": 0, "rate": 0.0, "eta_ms_at_tail": made.json()["eta_ms_at_tail"],
             "state": "open", "as_of": "2030-01-01T00:00:00Z", "message": "Soon", "target_url": "/shop"
         });
-        assert_eq!(made.json(), whole);
+        assert_eq!(made.shown(), whole);
         assert_eq!(service.room("sale").await, whole);
         // All settings are replaced: what is left out has its default.
         let replaced = service.put_room("sale", json!({"admit": {"count": 1, "every_ms": 1_000}})).await.is(200);
@@ -139,7 +139,9 @@ pub(crate) async fn settings_of_a_room_are_taken_at_their_limits_and_refused_bey
         for value in [json!(min), json!(max), Value::Null] {
             assert!([200, 201].contains(&with(value.clone()).await.status), "{field} {value}");
         }
-        for value in [0, min - 1, max + 1] {
+        // No idle time at all is never.
+        let zero = if field == "idle_ttl_ms" { max + 1 } else { 0 };
+        for value in [zero, min - 1, max + 1] {
             let range = format!("{field} must be {min} to {max}");
             with(json!(value)).await.refused(400, "invalid_field").about(field, &range);
         }
@@ -149,6 +151,7 @@ pub(crate) async fn settings_of_a_room_are_taken_at_their_limits_and_refused_bey
         }
         with(json!(u64::MAX)).await.refused(400, "invalid_field");
     }
+    service.put_room("edge", json!({"max_active": 1, "idle_ttl_ms": 0})).await.is(200);
     let rate = |count: Value, every_ms: Value| {
         service.put_room("edge", json!({"admit": {"count": count, "every_ms": every_ms}}))
     };
@@ -257,7 +260,7 @@ pub(crate) async fn a_room_has_a_rate_or_a_number_of_slots_and_no_unknown_field(
 
 pub(crate) async fn settings_change_while_people_wait() {
     on_each(async |service| {
-        service.make_room("sale", json!({"max_active": 1})).await;
+        service.make_room("sale", json!({"max_active": 1, "idle_ttl_ms": 0})).await;
         let mut tickets = Vec::new();
         for _ in 0..4 {
             tickets.push(service.ticket("sale").await);
@@ -265,7 +268,7 @@ pub(crate) async fn settings_change_while_people_wait() {
         let first = service.admitted("sale", &tickets[0]).await;
         let end = service.standing("sale", &tickets[0]).await["pass_expires_at"].clone();
         // More slots let in more; fewer take none away. Slots keep their ends.
-        service.make_room("sale", json!({"max_active": 3, "active_ttl_ms": 60_000})).await;
+        service.make_room("sale", json!({"max_active": 3, "active_ttl_ms": 60_000, "idle_ttl_ms": 0})).await;
         service.tick().await;
         for ticket in &tickets[1..3] {
             assert_eq!(service.state("sale", ticket).await, "admitted");
@@ -273,7 +276,7 @@ pub(crate) async fn settings_change_while_people_wait() {
         assert_eq!(service.standing("sale", &tickets[0]).await["pass_expires_at"], end);
         let shorter = service.standing("sale", &tickets[1]).await;
         assert_eq!(shorter["pass_expires_at"], service.later(60_000));
-        service.make_room("sale", json!({"max_active": 1})).await;
+        service.make_room("sale", json!({"max_active": 1, "idle_ttl_ms": 0})).await;
         service.tick().await;
         assert_eq!(service.room("sale").await["active"], 3);
         assert_eq!(service.wrong_with("sale", &first).await, None);

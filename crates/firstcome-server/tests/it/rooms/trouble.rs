@@ -49,7 +49,7 @@ pub(crate) async fn a_failed_store_lets_nobody_in_and_goes_on_telling_the_line()
         for _ in 0..3 {
             script.say(Verdict::Commit);
         }
-        service.make_room("sale", json!({"max_active": 1})).await;
+        service.make_room("sale", json!({"max_active": 1, "idle_ttl_ms": 0})).await;
         until(&service, "/v1/rooms/sale", |room| room["active"] == 1).await;
         let pass = service.poll("sale", &inside).await.is(200).text("pass");
 
@@ -119,7 +119,7 @@ pub(crate) async fn a_pass_is_shown_to_nobody_before_its_slot_is_durable() {
         for _ in 0..4 {
             script.say(Verdict::Commit);
         }
-        service.make_room("sale", json!({"max_active": 1})).await;
+        service.make_room("sale", json!({"max_active": 1, "idle_ttl_ms": 0})).await;
         let ticket = service.ticket_of("sale", "ann").await;
         until(&service, "/v1/rooms/sale", |room| room["active"] == 1).await;
         for _ in 0..4 {

@@ -31,7 +31,7 @@ impl Oracle {
             return "created".to_owned();
         };
         match step {
-            Step::Put(settings) => match coupon.judge_settings(settings) {
+            Step::Put(settings) => match coupon.judge_settings(&settings.clone().into()) {
                 Ok(()) => {
                     coupon.replace_settings(settings.clone());
                     "replaced".to_owned()

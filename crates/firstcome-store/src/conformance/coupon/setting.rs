@@ -3,6 +3,7 @@
 use super::*;
 use firstcome_core::coupon::Title;
 use firstcome_core::id::RoomName;
+use firstcome_core::revision::Revision;
 
 fn in_room(count: u32, room: &str) -> CouponSettings {
     CouponSettings { room: RoomName::parse(room).ok(), ..limited(count) }
@@ -62,6 +63,32 @@ pub(super) async fn settings_are_replaced_as_a_whole<S: CouponStore + 'static>(b
     }
     let refused = answered(bench.store.put_coupon(&name("WHOLE"), limited(1)).await);
     assert_eq!(refused, Ok(Put::Created), "names that differ in case are two");
+}
+
+pub(super) async fn a_revision_replaces_only_what_it_names<S: CouponStore + 'static>(bench: Bench<S>) {
+    let coupon = name("revised");
+    let revise = |limit, replaces| {
+        let (store, coupon) = (Arc::clone(&bench.store), coupon.clone());
+        let revision = Revision { settings: limited(limit), replaces: Some(limited(replaces)) };
+        async move { answered(store.put_coupon(&coupon, revision).await).map_err(|refused| refused.rejection) }
+    };
+    assert_eq!(revise(2, 1).await, Err(Rejection::UnknownCoupon), "nothing is created");
+    bench.put(&coupon, 1).await;
+    assert_eq!(revise(2, 1).await, Ok(Put::Replaced));
+    assert_eq!(revise(3, 1).await, Err(Rejection::SettingsChanged));
+    assert_eq!(bench.view(&coupon).await.settings, limited(2));
+    // Of those who saw the same settings one replaces them.
+    let at_once: Vec<_> = (10..18).map(|limit| tokio::spawn(revise(limit, 2))).collect();
+    let mut replaced = Vec::new();
+    for (limit, told) in (10..).zip(at_once) {
+        match told.await.expect("no task panics") {
+            Ok(Put::Replaced) => replaced.push(limited(limit)),
+            told => assert_eq!(told, Err(Rejection::SettingsChanged)),
+        }
+    }
+    assert_eq!(replaced, [bench.view(&coupon).await.settings]);
+    answered(bench.store.delete_coupon(&coupon).await).expect("it is there");
+    assert_eq!(revise(3, 1).await, Err(Rejection::Deleted));
 }
 
 pub(super) async fn a_deleted_name_is_never_used_again<S: CouponStore + 'static>(bench: Bench<S>) {

@@ -168,6 +168,35 @@ pub(super) async fn settlements_are_checked_in_the_documented_order<S: MarketSto
     bench.check("quick", &rows).await;
 }
 
+pub(super) async fn a_revision_replaces_only_what_it_names<S: MarketStore + 'static>(bench: Bench<S>) {
+    let lamp = listing("revised");
+    let priced = |price| ListingSettings {
+        starts_at: Some(Timestamp::MAX),
+        ..ListingSettings::fixed_price(member("own"), amount(price))
+    };
+    let revise = |price, replaces| {
+        let (store, lamp) = (Arc::clone(&bench.store), lamp.clone());
+        let revision = Revision { settings: priced(price), replaces: Some(priced(replaces)) };
+        async move { answered(store.put_listing(&lamp, revision).await) }
+    };
+    assert_eq!(revise(2, 1).await, Err(Rejection::UnknownListing), "nothing is created");
+    assert_eq!(answered(bench.store.put_listing(&lamp, priced(1)).await), Ok(Put::Created));
+    assert_eq!(revise(2, 1).await, Ok(Put::Replaced));
+    assert_eq!(revise(3, 1).await, Err(Rejection::SettingsChanged));
+    let in_force = async || bench.standing("revised").await.settings();
+    assert_eq!(in_force().await, priced(2));
+    // Of those who saw the same settings one replaces them.
+    let at_once: Vec<_> = (10..18).map(|price| tokio::spawn(revise(price, 2))).collect();
+    let mut replaced = Vec::new();
+    for (price, told) in (10..).zip(at_once) {
+        match told.await.expect("no task panics") {
+            Ok(Put::Replaced) => replaced.push(priced(price)),
+            told => assert_eq!(told, Err(Rejection::SettingsChanged)),
+        }
+    }
+    assert_eq!(replaced, [in_force().await]);
+}
+
 pub(super) async fn settings_change_before_the_start_and_the_end_while_it_runs<S: MarketStore + 'static>(
     bench: Bench<S>,
 ) {

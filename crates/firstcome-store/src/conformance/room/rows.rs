@@ -193,6 +193,31 @@ pub(super) async fn settings_are_shown_as_they_were_put<S: RoomStore + 'static>(
     }
 }
 
+pub(super) async fn a_revision_replaces_only_what_it_names<S: RoomStore + 'static>(bench: Bench<S>) {
+    let room = name("revised");
+    let revise = |count, replaces| {
+        let (store, room) = (Arc::clone(&bench.store), room.clone());
+        let revision = Revision { settings: slots(count), replaces: Some(slots(replaces)) };
+        async move { answered(store.put_room(&room, revision).await) }
+    };
+    assert_eq!(revise(2, 1).await, Err(Rejection::UnknownRoom), "nothing is created");
+    bench.put(&room, slots(1)).await;
+    assert_eq!(revise(2, 1).await, Ok(Put::Replaced));
+    assert_eq!(revise(3, 1).await, Err(Rejection::SettingsChanged));
+    let in_force = async || answered(bench.store.room(&room).await).expect("it exists").settings;
+    assert_eq!(in_force().await, slots(2));
+    // Of those who saw the same settings one replaces them.
+    let at_once: Vec<_> = (10..18).map(|count| tokio::spawn(revise(count, 2))).collect();
+    let mut replaced = Vec::new();
+    for (count, told) in (10..).zip(at_once) {
+        match told.await.expect("no task panics") {
+            Ok(Put::Replaced) => replaced.push(slots(count)),
+            told => assert_eq!(told, Err(Rejection::SettingsChanged)),
+        }
+    }
+    assert_eq!(replaced, [in_force().await]);
+}
+
 pub(super) async fn secrets_are_kept_as_long_as_a_pass_may_live<S: RoomStore + 'static>(bench: Bench<S>) {
     const DAY_MS: i64 = 86_400_000;
     bench.put(&name("first"), slots(1)).await;

@@ -12,6 +12,7 @@ use crate::voucher::VoucherKey;
 use firstcome_core::coupon::stream::{self, Known};
 use firstcome_core::coupon::{Acknowledge, CouponLimit, CouponSettings, Rejection, Standing, Title};
 use firstcome_core::id::{CouponName, RoomName};
+use firstcome_core::revision::Revision;
 use firstcome_core::time::Timestamp;
 use std::fmt;
 use tokio::time::Instant;
@@ -215,11 +216,11 @@ impl<D: Held> Truth<D> {
     pub(in crate::fleet) async fn put_coupon(
         &self,
         name: &CouponName,
-        settings: &CouponSettings,
+        revision: &Revision<CouponSettings>,
     ) -> Result<Result<(Put, CouponRow), Rejection>, SqlError> {
         let mut attempts = self.attempts();
         loop {
-            match self.try_put(name, settings, attempts.until).await {
+            match self.try_put(name, revision, attempts.until).await {
                 Err(error) if attempts.again(&error).await => {}
                 done => return done,
             }
@@ -229,15 +230,20 @@ impl<D: Held> Truth<D> {
     async fn try_put(
         &self,
         name: &CouponName,
-        settings: &CouponSettings,
+        revision: &Revision<CouponSettings>,
         until: Instant,
     ) -> Result<Result<(Put, CouponRow), Rejection>, SqlError> {
+        let settings = &revision.settings;
         let mut session = self.base.session(until).await?;
         let rows = session.ask(format!("{}{} FOR UPDATE;", D::BEGIN, Self::by_name(name))).await?;
         let (put, text) = match rows.first().map(|row| self.coupon_of(row)).transpose()? {
+            None if revision.replaces.is_some() => {
+                self.base.end(session, ROLL_BACK).await?;
+                return Ok(Err(Rejection::UnknownCoupon));
+            }
             None => (Put::Created, self.insertion(name, settings)?),
             Some(row) => {
-                if let Err(rejection) = row.standing().judge_settings(settings) {
+                if let Err(rejection) = row.standing().judge_settings(revision) {
                     self.base.end(session, ROLL_BACK).await?;
                     return Ok(Err(rejection));
                 }

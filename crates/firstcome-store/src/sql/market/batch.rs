@@ -23,6 +23,7 @@ use firstcome_core::auction::{Listing, Phase, PlacedBid, Rejection};
 use firstcome_core::id::{ListingName, MemberName};
 #[cfg(feature = "planted-bugs")]
 use firstcome_core::planted::{self, Bug};
+use firstcome_core::revision::Revision;
 use firstcome_core::time::Timestamp;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
@@ -193,9 +194,10 @@ impl<D: Tongue> Shop<D> {
 
     /// Answers commands about a listing that is not there, up to the first that makes it.
     async fn create(&self, mut session: Session<D>, name: &ListingName, batch: &[Waiting]) -> Result<Judged, Failed> {
-        let before = batch.iter().take_while(|waiting| !matches!(waiting.command, Command::Put(_)));
+        let makes_it = |waiting: &Waiting| matches!(&waiting.command, Command::Put(put) if put.replaces.is_none());
+        let before = batch.iter().take_while(|waiting| !makes_it(waiting));
         let mut judged: Judged = before.map(|_| Err(Rejection::UnknownListing)).collect();
-        let Some(Waiting { command: Command::Put(settings), .. }) = batch.get(judged.len()) else {
+        let Some(Waiting { command: Command::Put(Revision { settings, .. }), .. }) = batch.get(judged.len()) else {
             return Ok(judged);
         };
         let ids = self.member_ids(&mut session, vec![settings.owner.clone()]).await?;
@@ -278,7 +280,7 @@ struct Request {
 /// The member whom a command is about, and whether it is only spoken of as an owner.
 fn actor<'a>(scope: &'a Scope, command: &'a Command) -> Option<(&'a MemberName, bool)> {
     match (command, scope) {
-        (Command::Put(settings), _) => Some((&settings.owner, true)),
+        (Command::Put(revision), _) => Some((&revision.settings.owner, true)),
         (Command::Bid(bid), _) => Some((&bid.bidder, false)),
         (Command::Purchase(purchase), _) => Some((&purchase.buyer, false)),
         (Command::Move(_), Scope::Member(member)) => Some((member, false)),

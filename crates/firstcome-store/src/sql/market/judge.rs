@@ -10,13 +10,14 @@ use firstcome_core::coupon::Effect;
 use firstcome_core::id::{MemberName, RequestId};
 use firstcome_core::limits::POINTS_KEY_MS;
 use firstcome_core::points::{Balance, Kind, NoBalance, Record, Wallet};
+use firstcome_core::revision::Revision;
 use firstcome_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What somebody wants of a listing, or of a member's points.
 #[derive(Clone, Debug)]
 pub(super) enum Command {
-    Put(ListingSettings),
+    Put(Revision<ListingSettings>),
     Bid(PlaceBid),
     Purchase(Purchase),
     /// Does what time has made due.
@@ -157,7 +158,7 @@ impl Bench {
             self.forgotten.insert(request.key);
         }
         match command {
-            Command::Put(settings) => self.put(settings),
+            Command::Put(revision) => self.put(revision),
             Command::Bid(bid) => self.bid(bid),
             Command::Purchase(purchase) => self.purchase(purchase),
             Command::Advance => self.advance(),
@@ -165,10 +166,10 @@ impl Bench {
         }
     }
 
-    fn put(&mut self, settings: &ListingSettings) -> Result<Answer, Rejection> {
+    fn put(&mut self, revision: &Revision<ListingSettings>) -> Result<Answer, Rejection> {
         let stored = self.stored.as_mut().ok_or(Rejection::UnknownListing)?;
-        if stored.listing.replace(settings.clone(), self.now)? {
-            stored.owner = self.owners.get(&settings.owner).copied().unwrap_or_default();
+        if stored.listing.replace(revision.clone(), self.now)? {
+            stored.owner = self.owners.get(&revision.settings.owner).copied().unwrap_or_default();
         }
         Ok(Answer::Put(Put::Replaced))
     }

@@ -300,8 +300,8 @@ impl World {
             }
             35 if self.chance.below(10) == 0 => self.append(Entry::Close { tag }),
             36 if self.chance.below(3) == 0 => {
-                let settings = Box::new(self.truth.settings.clone());
-                self.append(Entry::Put { settings, tag });
+                let revision = Box::new(self.truth.settings.clone().into());
+                self.append(Entry::Put { revision, tag });
             }
             37 if self.chance.below(6) == 0 => self.lose(),
             _ => {

@@ -2,6 +2,7 @@
 
 use super::super::model_steps::{any_settings, any_user};
 use super::*;
+use crate::revision::Revision;
 use proptest::prelude::*;
 
 fn any_number() -> impl Strategy<Value = Number> {
@@ -22,7 +23,8 @@ fn any_entry() -> impl Strategy<Value = Entry> {
         set.into_iter().for_each(|at| bits[at / 64] |= 1 << (at % 64));
         bits
     });
-    let put = (any_settings(), proptest::option::of("[a-z ü]{0,30}"), any::<u64>());
+    let put =
+        (any_settings(), proptest::option::of("[a-z ü]{0,30}"), proptest::option::of(any_settings()), any::<u64>());
     prop_oneof![
         (any_user(), request, any::<u64>())
             .prop_map(|(user, request, tag)| Entry::Join { join: Join { user, request }, tag }),
@@ -34,9 +36,9 @@ fn any_entry() -> impl Strategy<Value = Entry> {
         (0..=u32::MAX / 4_096, prop_oneof![rows, sparse]).prop_map(|(segment, bits)| Entry::Alive { segment, bits }),
         Just(Entry::Tick),
         Just(Entry::Resumed),
-        put.prop_map(|(settings, message, tag)| {
+        put.prop_map(|(settings, message, replaces, tag)| {
             let settings = RoomSettings { message: message.map(Into::into), ..settings };
-            Entry::Put { settings: Box::new(settings), tag }
+            Entry::Put { revision: Box::new(Revision { settings, replaces }), tag }
         }),
         any::<u64>().prop_map(|tag| Entry::Close { tag }),
         any::<u32>().prop_map(Entry::Ceiling),
@@ -131,7 +133,7 @@ fn what_is_no_entry_is_refused() {
     for (bytes, wanted) in rows {
         assert_eq!(Entry::decode(bytes), Err(wanted), "{bytes:?}");
     }
-    let put = |settings: RoomSettings| bytes(&Entry::Put { settings: Box::new(settings), tag: 1 });
+    let put = |settings: RoomSettings| bytes(&Entry::Put { revision: Box::new(settings.into()), tag: 1 });
     let wrong = put(RoomSettings { max_waiting: 0, ..ten_per_second() });
     assert_eq!(Entry::decode(&wrong), Err(ImageError::Value("settings")), "they must have passed their check");
     let far = bytes(&Entry::Alive { segment: u32::MAX, bits: Box::new([1; 64]) });

@@ -55,7 +55,7 @@ impl Log {
                 Entry::Release { number: ticket(*pick), admission, tag }
             }
             Step::Tick | Step::Run(_) => Entry::Tick,
-            Step::Put(settings) => Entry::Put { settings: Box::new(settings.clone()), tag },
+            Step::Put(settings) => Entry::Put { revision: Box::new(settings.clone().into()), tag },
             Step::Close => Entry::Close { tag },
             Step::Readmit(pick, user) => Entry::Readmit { number: ticket(*pick), user: user.clone(), tag },
             Step::Contact(pick) => Entry::contacts(vec![ticket(*pick), ticket(pick / 2), ticket(pick + 1)]),
@@ -113,7 +113,7 @@ impl Log {
                     }
                     Entry::Ceiling(ceiling) => self.ceiling = self.ceiling.max(*ceiling),
                     Entry::Tick => room.tick(now, changes),
-                    Entry::Put { settings, .. } => room.replace_settings((**settings).clone(), now),
+                    Entry::Put { revision, .. } => room.replace_settings(revision.settings.clone(), now),
                     Entry::Close { .. } if room.state(now.wall) != RoomState::Closed => room.close(),
                     _ => {}
                 }

@@ -1,0 +1,93 @@
+//! What a handler has not read of a request's body.
+//!
+//! A refusal often comes before the body was read. hyper then ends the connection after the answer, without a word to the client,
+//! whose next request on it fails. So what is left is read first, as far as that is cheap; otherwise the answer says that the
+//! connection ends.
+
+use bytes::Bytes;
+use firstcome::core::limits::BODY_BYTES_MAX;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use parking_lot::Mutex;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// So long an answer waits for the rest of a body.
+const READ_WITHIN: Duration = Duration::from_millis(250);
+
+/// Where a body goes that was dropped before its end. One for each connection, which has one request at a time.
+#[derive(Clone, Default)]
+pub(super) struct Slot(Arc<Mutex<Option<Incoming>>>);
+
+/// A body on its way to a handler.
+pub(super) struct LentBody {
+    /// `None` after its end.
+    body: Option<Incoming>,
+    slot: Slot,
+}
+
+/// Whether the connection can be used again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Rest {
+    Read,
+    Left,
+}
+
+impl Slot {
+    pub(super) fn lend(&self, body: Incoming) -> LentBody {
+        LentBody { body: Some(body), slot: self.clone() }
+    }
+
+    /// Reads what the handler has left. Not if the client waits to be told before it sends a body: it need not send it then.
+    pub(super) async fn read_rest(&self, client_waits: bool) -> Rest {
+        let body = self.0.lock().take();
+        match body {
+            None => Rest::Read,
+            Some(body) if client_waits || (BODY_BYTES_MAX as u64) < body.size_hint().lower() => Rest::Left,
+            Some(body) => timeout(READ_WITHIN, read(body)).await.unwrap_or(Rest::Left),
+        }
+    }
+}
+
+async fn read(mut body: Incoming) -> Rest {
+    let mut left = BODY_BYTES_MAX;
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return Rest::Left };
+        match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+            Some(still) => left = still,
+            None => return Rest::Left,
+        }
+    }
+    Rest::Read
+}
+
+impl Body for LentBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let polled = Pin::new(body).poll_frame(cx);
+        if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
+            self.body = None;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint)
+    }
+}
+
+impl Drop for LentBody {
+    fn drop(&mut self) {
+        *self.slot.0.lock() = self.body.take().filter(|body| !body.is_end_stream());
+    }
+}

@@ -1,0 +1,165 @@
+//! Settings that are read back, replaced, or changed in part, without undoing what another operator has changed meanwhile.
+//!
+//! An `ETag` names the settings in force and nothing else of what is shown: counts and states change all the time. With
+//! `If-Match` only the settings of that tag are replaced. A patch replaces only what it was merged with, with or without
+//! `If-Match`: whether these are still in force is judged by the store, in the step that replaces them.
+
+use crate::error::{Code, Problem};
+use crate::state::App;
+use axum::http::{HeaderMap, HeaderValue, header};
+use firstcome::Put;
+use firstcome::core::revision::Revision;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+
+/// A patch without `If-Match` is merged anew so often when others change the same settings.
+const MERGES_MAX: u32 = 8;
+
+/// Settings as a body of the API: what can be put is what is shown.
+pub(super) trait Settings: Send + Sync + Sized {
+    /// Of what they are.
+    type Name: Sync;
+
+    /// Those in force now, not those that were shown lately.
+    fn in_force(app: &App, name: &Self::Name) -> impl Future<Output = Result<Self, Problem>> + Send;
+
+    /// As the body that would put them.
+    fn shown(&self, app: &App) -> Value;
+
+    /// What a body says, if it may be put.
+    fn read(app: &App, body: &[u8]) -> impl Future<Output = Result<Self, Problem>> + Send;
+
+    /// Puts them.
+    fn put(app: &App, name: &Self::Name, revision: Revision<Self>)
+    -> impl Future<Output = Result<Put, Problem>> + Send;
+}
+
+/// The strong validator of these settings: `"` and 16 hexadecimal digits and `"`.
+pub(super) fn tag(shown: &Value) -> String {
+    // The members of an object come in the order of their names: equal settings have equal texts.
+    let digest = Sha256::digest(shown.to_string());
+    let mut tag = String::from('"');
+    for byte in &digest[..8] {
+        let _ = write!(tag, "{byte:02x}");
+    }
+    tag.push('"');
+    tag
+}
+
+/// The header of such a tag.
+pub(super) fn tag_header(shown: &Value) -> (header::HeaderName, HeaderValue) {
+    (header::ETAG, HeaderValue::try_from(tag(shown)).unwrap_or(HeaderValue::from_static("\"\"")))
+}
+
+/// What `If-Match` asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Condition {
+    /// Nothing.
+    None,
+    /// The settings in force, which were shown when the caller looked.
+    Met,
+}
+
+/// Judges `If-Match` by these settings.
+fn judge(headers: &HeaderMap, shown: &Value) -> Result<Condition, Problem> {
+    let mut lines = headers.get_all(header::IF_MATCH).iter().peekable();
+    if lines.peek().is_none() {
+        return Ok(Condition::None);
+    }
+    let tag = tag(shown);
+    let names_it = |line: &HeaderValue| {
+        let tags = line.to_str().unwrap_or_default().split(',').map(str::trim);
+        tags.into_iter().any(|named| named == "*" || named == tag)
+    };
+    if lines.any(names_it) { Ok(Condition::Met) } else { Err(Code::SettingsChanged.into()) }
+}
+
+/// Puts the settings of a body, if `If-Match` allows it.
+pub(super) async fn put<S: Settings>(
+    app: &App,
+    name: &S::Name,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<Put, Problem> {
+    let settings = S::read(app, body).await?;
+    if !headers.contains_key(header::IF_MATCH) {
+        return S::put(app, name, settings.into()).await;
+    }
+    let in_force = S::in_force(app, name).await?;
+    judge(headers, &in_force.shown(app))?;
+    S::put(app, name, Revision { settings, replaces: Some(in_force) }).await
+}
+
+/// Merges a patch with the settings in force, and puts what comes of it.
+pub(super) async fn patch<S: Settings>(
+    app: &App,
+    name: &S::Name,
+    headers: &HeaderMap,
+    patch: &Map<String, Value>,
+) -> Result<(), Problem> {
+    let mut merges = 0;
+    loop {
+        let in_force = S::in_force(app, name).await?;
+        let mut shown = in_force.shown(app);
+        let condition = judge(headers, &shown)?;
+        merge(&mut shown, patch);
+        let settings = S::read(app, shown.to_string().as_bytes()).await?;
+        merges += 1;
+        match S::put(app, name, Revision { settings, replaces: Some(in_force) }).await {
+            Err(problem)
+                if problem.code() == Code::SettingsChanged && condition == Condition::None && merges < MERGES_MAX => {}
+            done => return done.map(drop),
+        }
+    }
+}
+
+/// RFC 7396: members replace members, null removes them, objects are merged in turn.
+fn merge(target: &mut Value, patch: &Map<String, Value>) {
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Some(members) = target.as_object_mut() else { return };
+    for (name, value) in patch {
+        match value {
+            Value::Null => drop(members.remove(name)),
+            Value::Object(inner) => merge(members.entry(name.clone()).or_insert(Value::Null), inner),
+            value => drop(members.insert(name.clone(), value.clone())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The examples of RFC 7396, appendix A, whose patch is an object.
+    #[test]
+    fn a_patch_is_merged_as_the_standard_says() {
+        for (target, patch, wanted) in [
+            (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
+            (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),
+            (json!({"a": "b"}), json!({"a": null}), json!({})),
+            (json!({"a": "b", "b": "c"}), json!({"a": null}), json!({"b": "c"})),
+            (json!({"a": ["b"]}), json!({"a": "c"}), json!({"a": "c"})),
+            (json!({"a": "c"}), json!({"a": ["b"]}), json!({"a": ["b"]})),
+            (json!({"a": {"b": "c"}}), json!({"a": {"b": "d", "c": null}}), json!({"a": {"b": "d"}})),
+            (json!({"a": [{"b": "c"}]}), json!({"a": [1]}), json!({"a": [1]})),
+            (json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1})),
+            (json!([1, 2]), json!({"a": "b", "c": null}), json!({"a": "b"})),
+            (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
+        ] {
+            let mut merged = target.clone();
+            merge(&mut merged, patch.as_object().expect("an object"));
+            assert_eq!(merged, wanted, "{target} with {patch}");
+        }
+    }
+
+    #[test]
+    fn a_tag_is_that_of_the_settings_alone() {
+        let tags: Vec<String> =
+            [json!({"a": 1, "b": 2}), json!({"b": 2, "a": 1}), json!({"a": 1})].iter().map(tag).collect();
+        assert!(tags[0] == tags[1] && tags[0] != tags[2] && tags[0].len() == 18, "{tags:?}");
+    }
+}
