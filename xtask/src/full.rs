@@ -68,7 +68,7 @@ pub(crate) fn run(names: &[&str]) -> Outcome {
     fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
     let mut failed = Vec::new();
     for (name, title, part) in PARTS.iter().filter(|(name, _, _)| names.is_empty() || names.contains(name)) {
-        let commit = shell::output("git", &["rev-parse", "--short", "HEAD"])?;
+        let commit = commit()?;
         let (verdict, text) = match part() {
             Ok(text) => ("passed", text),
             Err(text) => {
@@ -76,13 +76,26 @@ pub(crate) fn run(names: &[&str]) -> Outcome {
                 ("FAILED", text)
             }
         };
-        let report =
-            format!("# {title}: {verdict}\n\n{date}, commit {}\n\n```text\n{}\n```\n", commit.trim(), text.trim_end());
+        let report = format!("# {title}: {verdict}\n\n{date}, commit {commit}\n\n```text\n{}\n```\n", text.trim_end());
         let path = directory.join(format!("{name}.md"));
         fs::write(&path, report).map_err(|error| error.to_string())?;
         println!("{name}: {verdict}");
     }
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(" "))) }
+}
+
+/// The names of all parts, as those of their reports.
+#[cfg(test)]
+pub(crate) fn names() -> Vec<&'static str> {
+    PARTS.iter().map(|(name, _, _)| *name).collect()
+}
+
+/// The commit that is measured, and whether it is all that is measured.
+fn commit() -> Result<String, String> {
+    let commit = shell::output("git", &["rev-parse", "--short", "HEAD"])?;
+    let changed = ["status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/full"];
+    let more = if shell::output("git", &changed)?.is_empty() { "" } else { ", with changes that are not committed" };
+    Ok(format!("{}{more}", commit.trim()))
 }
 
 fn install(program: &str, version: &str) -> Outcome {

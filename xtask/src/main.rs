@@ -1,8 +1,10 @@
 //! Chores of the project: `cargo xtask <command>`.
 
 mod full;
+mod perf;
 mod setup;
 mod shell;
+mod stale;
 mod test;
 mod tidy;
 
@@ -14,7 +16,9 @@ cargo xtask <command>
   test    everything that a change must pass: format, lints, tests, simulator, planted bugs
   full    what is too long for every change; writes its dated report to docs/full/
   docs    writes docs/errors.md and docs/openapi.json anew from the code
-  tidy    the project's own rules about its text
+  tidy    the project's own rules about its text; --mark says in stale reports that they are
+  perf    instructions and allocations per operation, beside docs/perf.toml; --accept WHY writes that anew;
+          --against COMMIT compares the wall clock with that commit's
   setup   installs what the tests need on Debian, if it is not there
 ";
 
@@ -24,7 +28,9 @@ fn main() -> ExitCode {
         ["test"] => test::run(),
         ["full", names @ ..] => full::run(names),
         ["docs"] => shell::run("cargo", &["run", "--quiet", "-p", "firstcome-server", "--example", "write_docs"]),
-        ["tidy"] => tidy::run(),
+        ["tidy"] => tidy::run(stale::Marks::Leave),
+        ["tidy", "--mark"] => tidy::run(stale::Marks::Write),
+        ["perf", options @ ..] => perf::run(options),
         ["setup"] => setup::run().and_then(|()| setup::peers()),
         _ => {
             eprint!("{USAGE}");

@@ -4,8 +4,9 @@ use crate::shell::{self, Outcome};
 use std::process::Command;
 
 /// Programs that tests start, and the Debian packages that hold them.
-const NEEDED: [(&str, &str); 11] = [
+const NEEDED: [(&str, &str); 12] = [
     ("cc", "build-essential"),
+    ("valgrind", "valgrind"),
     ("strace", "strace"),
     ("unshare", "util-linux"),
     ("ip", "iproute2"),

@@ -1,7 +1,8 @@
 //! Everything that a change must pass, cheapest first.
 
 use crate::shell::{self, Outcome};
-use crate::{setup, tidy};
+use crate::stale::Marks;
+use crate::{perf, setup, tidy};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -11,7 +12,7 @@ const SEEDS: &str = "0..20000";
 
 pub(crate) fn run() -> Outcome {
     setup::run()?;
-    tidy::run()?;
+    tidy::run(Marks::Leave)?;
     shell::run("cargo", &["fmt", "--all", "--", "--check"])?;
     // Formatted only: what the locks of others bring along is nobody's gate.
     shell::run("cargo", &["fmt", "--all", "--manifest-path", "bench/Cargo.toml", "--", "--check"])?;
@@ -23,6 +24,7 @@ pub(crate) fn run() -> Outcome {
     // As users get it: an import behind a feature that only the tests switch on would break it, and no test would see that.
     // Optimised too: the compiler has limits that only an optimised build reaches.
     shell::run("cargo", &["build", "--release", "--quiet", "-p", "firstcome-cli"])?;
+    let costs = perf::gate()?;
     setup::peers()?;
     let skipped = skipped_file()?;
     let tested = shell::run_with((SKIPPED_FILE, &skipped), "cargo", &[&["test", "--no-fail-fast"], &all[..]].concat());
@@ -32,7 +34,7 @@ pub(crate) fn run() -> Outcome {
     tested?;
     shell::run("cargo", &["run", "--quiet", "-p", "firstcome-sim", "--", "--seeds", SEEDS])?;
     planted_bugs()?;
-    println!("\n{summary}");
+    println!("\n{summary}\n{costs}");
     Ok(())
 }
 

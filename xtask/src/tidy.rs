@@ -1,6 +1,7 @@
 //! Rules about the project's text that no other tool knows.
 
 use crate::shell::{self, Outcome};
+use crate::stale::{self, Marks};
 use std::fs;
 
 /// Lines of a source file; tests may be longer.
@@ -10,7 +11,7 @@ const FUNCTION_LINES_MAX: usize = 70;
 /// What the core may depend on: a table without keys of its own, and nothing that could do IO.
 const CORE_DEPENDENCIES: [&str; 2] = ["hashbrown", "sha2"];
 
-pub(crate) fn run() -> Outcome {
+pub(crate) fn run(marks: Marks) -> Outcome {
     let mut findings = Vec::new();
     let listed = shell::output("git", &["ls-files", "--cached", "--others", "--exclude-standard"])?;
     for name in listed.lines().filter(|name| name.ends_with(".rs")) {
@@ -20,6 +21,8 @@ pub(crate) fn run() -> Outcome {
     core_is_pure(&mut findings)?;
     invariants_are_listed(&mut findings)?;
     guarantees_are_shown(&mut findings)?;
+    // Said, and no finding: a change need not wait for hours of measurements.
+    stale::look(marks)?;
     for finding in &findings {
         println!("  {finding}");
     }

@@ -10,6 +10,7 @@ mod guests;
 mod leftover;
 mod places;
 mod watch;
+mod wire;
 
 use crate::address;
 use crate::error::{self, Code, Problem};
@@ -27,8 +28,10 @@ use std::num::NonZeroUsize;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch::{Receiver, Sender};
+use wire::InProcess;
 
 /// How many connections, and how long they may take.
 #[derive(Clone, Copy, Debug)]
@@ -135,6 +138,16 @@ pub async fn serve_admin(listener: TcpListener, app: Arc<App>, router: Router, s
     serve_on(Port::Admin, listener, app, router, shutdown).await;
 }
 
+/// Serves one connection that is no socket, with the code that serves sockets, and returns when the peer has closed it. For
+/// measurements within one process. Connections that are served so are not counted together: each has all places.
+pub async fn serve_stream(stream: impl AsyncRead + AsyncWrite + Unpin, peer: IpAddr, app: Arc<App>, router: Router) {
+    let door = Door::new(Port::Service, app, router);
+    // A door that nobody has come through has a place.
+    let Ok(place) = door.places.take(peer, Limit::None) else { return };
+    let stopping = door.stopping.subscribe();
+    connection::serve(InProcess(stream), peer, &place, &door, stopping).await;
+}
+
 async fn serve_on(
     port: Port,
     listener: TcpListener,
@@ -143,19 +156,7 @@ async fn serve_on(
     shutdown: impl Future<Output = ()>,
 ) {
     let limits = app.config.limits;
-    let (max, per_address) = match port {
-        Port::Service => (limits.connections_max, limits.connections_per_address),
-        Port::Admin => (ADMIN_CONNECTIONS_MAX, None),
-    };
-    let door = Arc::new(Door {
-        app,
-        router,
-        port,
-        places: Arc::new(Places::new(max, per_address)),
-        guests: Guests::new(per_address, draw_hasher()),
-        stopping: Sender::new(false),
-        warnings: Warnings::default(),
-    });
+    let door = Arc::new(Door::new(port, app, router));
     let mut shutdown = pin!(shutdown);
     loop {
         let accepted = tokio::select! {
@@ -185,10 +186,29 @@ async fn serve_on(
 }
 
 impl Door {
+    fn new(port: Port, app: Arc<App>, router: Router) -> Self {
+        let limits = app.config.limits;
+        let (max, per_address) = match port {
+            Port::Service => (limits.connections_max, limits.connections_per_address),
+            Port::Admin => (ADMIN_CONNECTIONS_MAX, None),
+        };
+        Self {
+            app,
+            router,
+            port,
+            places: Arc::new(Places::new(max, per_address)),
+            guests: Guests::new(per_address, draw_hasher()),
+            stopping: Sender::new(false),
+            warnings: Warnings::default(),
+        }
+    }
+
     /// Serves a connection in a task of its own, or tells it that there is no place for it. Holds `stopping` until the
     /// connection has ended.
     fn admit(self: &Arc<Self>, stream: TcpStream, peer: IpAddr, stopping: Receiver<bool>) {
         let peer = peer.to_canonical();
+        // Answers are small and whole: waiting to fill a packet would only delay them.
+        let _ = stream.set_nodelay(true);
         let limit = if self.app.config.proxies.trusts(peer) { Limit::None } else { Limit::PerAddress };
         let place = match self.places.take(peer, limit) {
             Ok(place) => place,

@@ -28,7 +28,7 @@ pub mod rfc3339;
 mod state;
 mod throttle;
 
-pub use accept::{ADMIN_CONNECTIONS_MAX, Limits, serve, serve_admin};
+pub use accept::{ADMIN_CONNECTIONS_MAX, Limits, serve, serve_admin, serve_stream};
 pub use auth::{Keys, Scope};
 pub use locks::LockLimits;
 pub use state::{App, Config};

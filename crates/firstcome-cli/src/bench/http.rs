@@ -31,8 +31,13 @@ pub(super) struct Service {
 impl Service {
     /// Starts this program and waits for the line that names its address.
     pub(super) fn start(arguments: &[&str]) -> anyhow::Result<Self> {
+        Self::start_of(&std::env::current_exe()?, arguments)
+    }
+
+    /// The same with another build of it.
+    pub(super) fn start_of(program: &Path, arguments: &[&str]) -> anyhow::Result<Self> {
         let watch = Stopwatch::start();
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(program);
         command.args(arguments).env("FIRSTCOME_ADMIN_KEY", KEY).env("FIRSTCOME_LOG", "error");
         // All load comes from one address.
         command.env("FIRSTCOME_CALLS_PER_MINUTE", "0").env("FIRSTCOME_CONNECTIONS_PER_ADDRESS", "0");
@@ -95,7 +100,7 @@ pub(super) fn no_body(_: usize, _: usize) -> String {
     String::new()
 }
 
-fn fixed_body(_: usize, _: usize) -> String {
+pub(super) fn fixed_body(_: usize, _: usize) -> String {
     r#"{"user":"somebody-too-late"}"#.into()
 }
 
@@ -107,7 +112,7 @@ pub(super) fn get(path: &str) -> Shot {
     Shot { method: "GET", aim: Aim::One(path.into()), key: None, body: no_body }
 }
 
-fn claims(coupon: &str, body: fn(usize, usize) -> String) -> Shot {
+pub(super) fn claims(coupon: &str, body: fn(usize, usize) -> String) -> Shot {
     let aim = Aim::One(format!("/v1/coupons/{coupon}/claims"));
     Shot { method: "POST", aim, key: Some(KEY.into()), body }
 }
@@ -141,7 +146,7 @@ pub(crate) fn measure(data: &Path, connections: usize, time: Duration, report: &
     arguments.extend(coupons.iter().flat_map(|coupon| ["--coupon", coupon]));
     let service = Service::start(&arguments)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let first = runtime.block_on(once(service.address, &claims("gone", fresh_body)))?;
+    let (first, _) = runtime.block_on(once(service.address, &claims("gone", fresh_body)))?;
     if first != 201 {
         bail!("the first claim was answered {first}");
     }

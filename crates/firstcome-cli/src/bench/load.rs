@@ -174,9 +174,12 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).position(|window| window == wanted)
 }
 
-/// One request and its answer, outside any measurement. The body of the answer is not looked at.
-pub(crate) async fn once(address: SocketAddr, shot: &Shot) -> anyhow::Result<u16> {
+/// One request and its answer, status and body, outside any measurement.
+pub(crate) async fn once(address: SocketAddr, shot: &Shot) -> anyhow::Result<(u16, String)> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(shot.bytes(0, 0).as_bytes()).await?;
-    answer(&mut stream, &mut Vec::new()).await
+    let mut buffer = Vec::new();
+    let status = answer(&mut stream, &mut buffer).await?;
+    let body = find(&buffer, b"\r\n\r\n").map_or(0, |end| end + 4);
+    Ok((status, String::from_utf8_lossy(&buffer[body..]).into_owned()))
 }

@@ -2,6 +2,7 @@
 
 mod auctions;
 mod bare;
+mod beside;
 mod conditions;
 mod coupons;
 mod http;
@@ -26,6 +27,9 @@ pub(crate) enum BenchCommand {
     Locks(locks::LocksArgs),
     /// Auctions: one hot auction on the embedded store and on databases, combined and under every other strategy
     Auctions(auctions::AuctionsArgs),
+    /// This build beside another one over HTTP, round by round: durable claims, sold out, polls
+    #[command(hide = true)]
+    Beside(beside::BesideArgs),
     /// Want a lock, as one of several processes; told what to do over standard input
     #[command(hide = true)]
     LockWorker,
@@ -40,6 +44,7 @@ pub(crate) fn run(command: BenchCommand) -> Outcome {
         BenchCommand::Rooms(args) => rooms::run(&args),
         BenchCommand::Locks(args) => locks::run(&args),
         BenchCommand::Auctions(args) => auctions::run(&args),
+        BenchCommand::Beside(args) => beside::run(&args),
         BenchCommand::LockWorker => locks::run_worker(),
         BenchCommand::EmptyRoute(args) => http::serve_empty_route(&args),
     }

@@ -4,6 +4,7 @@ use super::guests::TooMany;
 use super::leftover::{LentBody, Rest, Slot};
 use super::places::Place;
 use super::watch::{Leaving, Phase, Tick, Watched};
+use super::wire::Wire;
 use super::{Door, HEAD_BYTES_MAX, Peer, Port, TICK, Tracked};
 use crate::error::{Code, Problem};
 use crate::{address, api, auth};
@@ -17,14 +18,11 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tokio::net::TcpStream;
 use tokio::sync::watch::Receiver;
 use tower::ServiceExt;
 
 /// Serves one connection. `stopping` becomes true when the service stops.
-pub(super) async fn serve(stream: TcpStream, peer: IpAddr, place: &Place, door: &Door, mut stopping: Receiver<bool>) {
-    // Answers are small and whole: waiting to fill a packet would only delay them.
-    let _ = stream.set_nodelay(true);
+pub(super) async fn serve(stream: impl Wire, peer: IpAddr, place: &Place, door: &Door, mut stopping: Receiver<bool>) {
     let watch = &place.watch;
     let io = TokioIo::new(Watched::new(stream, Arc::clone(watch)));
     let slot = Slot::default();

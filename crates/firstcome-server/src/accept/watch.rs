@@ -1,17 +1,16 @@
 //! What a connection is at, and for how long.
 
+use super::wire::Wire;
 use super::{Limits, Parcel, TICK};
 use parking_lot::Mutex;
-use socket2::SockRef;
 use std::io;
 use std::mem::MaybeUninit;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
 /// A connection that was idle for fewer ticks than this does not leave for another one: its next request may be under way.
@@ -197,8 +196,8 @@ impl Watch {
 }
 
 /// A stream that reports its progress to its watch.
-pub(super) struct Watched {
-    stream: TcpStream,
+pub(super) struct Watched<S> {
+    stream: S,
     watch: Arc<Watch>,
     end: End,
 }
@@ -213,13 +212,14 @@ enum End {
     Said,
 }
 
-impl AsyncRead for Watched {
+impl<S: Wire> AsyncRead for Watched<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if before < buffer.filled().len() {
             self.watch.read_some();
-        } else if polled.is_pending() && self.watch.may_go() && self.watch.is_idle() && self.has_nothing_unread() {
+        } else if polled.is_pending() && self.watch.may_go() && self.watch.is_idle() && self.stream.has_nothing_unread()
+        {
             // As if the peer had closed the connection: that is how hyper ends one on which nothing is under way.
             self.end = End::Quiet;
             return Poll::Ready(Ok(()));
@@ -228,21 +228,15 @@ impl AsyncRead for Watched {
     }
 }
 
-impl Watched {
-    pub(super) const fn new(stream: TcpStream, watch: Arc<Watch>) -> Self {
+impl<S: Wire> Watched<S> {
+    pub(super) const fn new(stream: S, watch: Arc<Watch>) -> Self {
         Self { stream, watch, end: End::Open }
-    }
-
-    /// Whether the system knows of nothing that the peer has sent. Asked past the runtime, which learns of bytes only when
-    /// it looks again.
-    fn has_nothing_unread(&self) -> bool {
-        let peeked = SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]);
-        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Refuses to send a parcel without a receiver.
     fn before_write(&self) -> io::Result<()> {
-        let lost = self.watch.carries.load(Ordering::Relaxed) && (self.peer_left() || self.peer_said_end());
+        let lost =
+            self.watch.carries.load(Ordering::Relaxed) && (self.stream.peer_left() || self.stream.peer_said_end());
         if lost { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
     }
 
@@ -253,24 +247,9 @@ impl Watched {
         }
         polled
     }
-
-    /// Whether the system knows that the peer is gone. Asked past the runtime, which learns it only when it looks again.
-    fn peer_left(&self) -> bool {
-        match SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]) {
-            Ok(count) => count == 0,
-            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
-        }
-    }
-
-    /// Whether the peer has ended its side, also if something unread comes before the end.
-    fn peer_said_end(&self) -> bool {
-        let ready = pin!(self.stream.ready(Interest::READABLE));
-        let ready = ready.poll(&mut Context::from_waker(Waker::noop()));
-        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
-    }
 }
 
-impl AsyncWrite for Watched {
+impl<S: Wire> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.before_write()?;
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
@@ -294,7 +273,7 @@ impl AsyncWrite for Watched {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // hyper does not look for the end of a connection behind a further request that it has read already, but it
         // comes by here at every tick.
-        if self.watch.waits.load(Ordering::Relaxed) && self.peer_said_end() {
+        if self.watch.waits.load(Ordering::Relaxed) && self.stream.peer_said_end() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
         Pin::new(&mut self.stream).poll_flush(cx)
@@ -326,9 +305,11 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::net::TcpListener;
+    use std::task::Waker;
+    use tokio::net::TcpStream;
 
     /// Looks once, as hyper does, without giving the runtime time to hear of anything.
-    fn read(watched: &mut Watched) -> Poll<io::Result<usize>> {
+    fn read(watched: &mut Watched<TcpStream>) -> Poll<io::Result<usize>> {
         let mut buffer = [0; 64];
         let mut buffer = ReadBuf::new(&mut buffer);
         let polled = Pin::new(watched).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer);

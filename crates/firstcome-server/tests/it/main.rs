@@ -12,6 +12,7 @@ mod dev_gate;
 mod drain;
 mod framing;
 mod idempotency;
+mod in_process;
 mod locks;
 mod market;
 mod model;

@@ -13,6 +13,8 @@
 //! | `fc:{lXX}:x` | what was given up before it arrived; gone after a minute |
 //! | `fc:inbox:PROCESS` | the channel of a process |
 
+mod bytes;
+
 use super::fitness::Watch;
 use super::{Inbox, InboxEvent, Invocation, Link, LinkOptions, OpenError, Script};
 use crate::error::StoreError;

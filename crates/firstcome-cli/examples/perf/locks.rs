@@ -1,0 +1,63 @@
+//! Locks: the rules in memory, and a step as the bytes that go to Redis and come back.
+
+use crate::COUNT_MAX;
+use crate::world::START_US;
+use firstcome::MemoryLocks;
+use firstcome::core::id::{LockName, OwnerName};
+use firstcome::core::lock::{Acquired, ClientId, Copies, Released, Request, Said, Step, Wait, Waiter};
+use firstcome::core::time::Timestamp;
+use firstcome::edge::ManualClock;
+use firstcome::redis::RedisLocks;
+use std::hint::black_box;
+use std::sync::Arc;
+
+fn request(number: usize) -> Request {
+    Request { client: ClientId(0x00c0_ffee_0000_0007), number: number as u64 }
+}
+
+fn name() -> LockName {
+    LockName::parse("auction:4711").expect("a name")
+}
+
+fn acquires() -> Vec<Step> {
+    let owner = OwnerName::parse("worker-7").expect("an owner");
+    let waiter = |number| Waiter { request: request(number), owner: owner.clone(), lease_ms: 30_000, passes: 1 };
+    (0..COUNT_MAX).map(|number| Step::Acquire { name: name(), waiter: waiter(number), wait: Wait::Yes }).collect()
+}
+
+fn releases() -> Vec<Step> {
+    (0..COUNT_MAX).map(|number| Step::Release { name: name(), request: request(number), copies: Copies::One }).collect()
+}
+
+/// An acquire of a free lock and its release, by the rules over memory.
+pub(crate) fn rules(count: usize) {
+    let clock = Arc::new(ManualClock::new(Timestamp::clamped_us(START_US)));
+    let locks = MemoryLocks::with_clock(clock);
+    for (acquire, release) in acquires().iter().zip(&releases()).take(count) {
+        let acquired = black_box(locks.take_now(acquire));
+        assert!(matches!(acquired.said, Said::Acquired(Acquired::Granted(_))));
+        let released = black_box(locks.take_now(release));
+        assert!(matches!(released.said, Said::Released(Released::Released)));
+    }
+}
+
+/// An acquire as the bytes that go out, and the longer answer to it, a place in line, as it comes in.
+pub(crate) fn acquire_bytes(count: usize) {
+    let answer =
+        format!("*8\r\n:{START_US}\r\n$1\r\nQ\r\n:{START_US}\r\n:7\r\n:{START_US}\r\n:{START_US}\r\n:30000\r\n:1\r\n");
+    for step in acquires().iter().take(count) {
+        black_box(RedisLocks::written(step));
+        let read = black_box(RedisLocks::read(step, answer.as_bytes()));
+        assert!(read.is_some_and(|answer| matches!(answer.said, Said::Acquired(Acquired::Queued { .. }))));
+    }
+}
+
+/// A release as the bytes that go out, and the answer to it as it comes in.
+pub(crate) fn release_bytes(count: usize) {
+    let answer = format!("*3\r\n:{START_US}\r\n$1\r\nR\r\n:0\r\n");
+    for step in releases().iter().take(count) {
+        black_box(RedisLocks::written(step));
+        let read = black_box(RedisLocks::read(step, answer.as_bytes()));
+        assert!(read.is_some_and(|answer| matches!(answer.said, Said::Released(Released::Released))));
+    }
+}

@@ -1,0 +1,180 @@
+//! Reports that measured code as it no longer is.
+//!
+//! A report of `cargo xtask full` names the commit that it measured. When a later commit touches the code under measurement, the
+//! report is stale: its figures were true, and may not be any more. `tidy` says so and stays green, since a change cannot
+//! wait for hours of measurements; `tidy --mark` writes it into the report, where readers see it.
+
+use crate::shell::{self, Outcome};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+const DIRECTORY: &str = "docs/full";
+const MARK: &str = "> Stale: ";
+
+/// The rules, and the ports and adapters that every store shares.
+const CORE: &str = "crates/firstcome-core/src";
+const STORE: &str = "crates/firstcome-store/src";
+const EMBEDDED: &str = "crates/firstcome-store/src/embedded";
+const SQLITE: &str = "crates/firstcome-store/src/sqlite";
+const SQL: &str = "crates/firstcome-store/src/sql";
+const REDIS: &str = "crates/firstcome-store/src/redis";
+const FLEET: &str = "crates/firstcome-store/src/fleet";
+const SERVER: &str = "crates/firstcome-server/src";
+const LOCK_RULES: &str = "crates/firstcome-core/src/lock";
+const LOCKS: &str = "crates/firstcome/src/lock";
+const FENCE: &str = "crates/firstcome/src/fence";
+const ETCD: &str = "crates/firstcome-store/src/etcd";
+
+/// The code that each report measures. What only drives the measurement is left out.
+pub(crate) const MEASURED: [(&str, &[&str]); 19] = [
+    ("deny", &["Cargo.lock", "deny.toml"]),
+    ("mutants", &[CORE]),
+    ("sim", &[CORE, EMBEDDED, FLEET, "crates/firstcome-sim/src"]),
+    ("kills", &[CORE, EMBEDDED, SQLITE, SERVER]),
+    ("stops", &[LOCK_RULES, LOCKS, FENCE, REDIS]),
+    ("faults", &[LOCK_RULES, LOCKS, REDIS]),
+    ("partitions", &[LOCK_RULES, LOCKS, REDIS]),
+    ("bench", &[CORE, EMBEDDED, SQLITE, SERVER]),
+    ("rooms", &[CORE, EMBEDDED, SQLITE, SERVER]),
+    ("locks", &[LOCK_RULES, LOCKS, REDIS, SQLITE]),
+    ("quorum", &[LOCK_RULES, LOCKS, REDIS]),
+    ("etcd", &[LOCK_RULES, LOCKS, ETCD]),
+    ("layouts", &[LOCK_RULES, LOCKS, REDIS]),
+    ("auctions", &[CORE, EMBEDDED, SQLITE, SQL, SERVER]),
+    ("market", &[CORE, EMBEDDED, SQLITE, SQL, SERVER]),
+    ("many", &[CORE, FLEET, REDIS, SQL, SERVER]),
+    ("waiting", &[CORE, FLEET, REDIS, SERVER]),
+    ("nodes", &[CORE, STORE, SERVER]),
+    ("concert", &[CORE, EMBEDDED, SQLITE, SERVER]),
+];
+
+/// Tests say what the code does, and change nothing that is measured. Mutants are measured by them.
+const NO_TESTS: [&str; 3] =
+    [":(exclude,glob)**/tests/**", ":(exclude,glob)**/tests.rs", ":(exclude,glob)**/conformance/**"];
+
+/// What is to become of the marks in the reports.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Marks {
+    /// They are only compared with what is so.
+    Leave,
+    /// They are written, and taken out.
+    Write,
+}
+
+/// Says which reports are stale.
+pub(crate) fn look(marks: Marks) -> Outcome {
+    let mut unmarked = 0;
+    for (name, paths) in MEASURED {
+        let path = report(name);
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let Some(commit) = commit_of(&text) else {
+            println!("  {DIRECTORY}/{name}.md names no commit");
+            continue;
+        };
+        let Some(changes) = changes_since(commit, name, paths) else {
+            // A shallow clone, or a directory without history.
+            println!("  {DIRECTORY}/{name}.md: commit {commit} is not here, so nothing is known of its age");
+            continue;
+        };
+        if changes != 0 {
+            println!("  stale: {DIRECTORY}/{name}.md, {changes} commits after {commit}: `cargo xtask full {name}`");
+        }
+        let right = marked(&text, (changes != 0).then_some(commit));
+        if right == text {
+            continue;
+        }
+        match marks {
+            Marks::Leave => unmarked += 1,
+            Marks::Write => fs::write(&path, right).map_err(|error| format!("{}: {error}", path.display()))?,
+        }
+    }
+    if unmarked != 0 {
+        println!("  {unmarked} reports do not say whether they are stale: `cargo xtask tidy --mark`");
+    }
+    Ok(())
+}
+
+fn report(name: &str) -> PathBuf {
+    shell::root().join(DIRECTORY).join(format!("{name}.md"))
+}
+
+/// The commit in the line `2026-11-21, commit 7c7b594`, which may say more behind it.
+fn commit_of(text: &str) -> Option<&str> {
+    let after = text.lines().find_map(|line| line.split_once(", commit "))?.1;
+    after.split([',', ' ']).next().filter(|commit| !commit.is_empty())
+}
+
+/// How many commits after this one touch what a report measures; `None` where the commit is not known.
+fn changes_since(commit: &str, name: &str, paths: &[&str]) -> Option<usize> {
+    // The sources of a module are a directory and a file beside it.
+    let files = paths.iter().map(|path| format!("{path}.rs")).filter(|file| shell::root().join(file).exists());
+    let files: Vec<String> = files.collect();
+    let mut command = Command::new("git");
+    command.args(["log", "--format=%h", &format!("{commit}..HEAD"), "--"]).args(paths).args(files);
+    if name != "mutants" {
+        command.args(NO_TESTS);
+    }
+    let output = command.current_dir(shell::root()).stderr(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).lines().count())
+}
+
+/// The report with a mark that it is stale since this commit, or without one.
+fn marked(text: &str, stale_since: Option<&str>) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut plain = text.lines().peekable();
+    while let Some(line) = plain.next() {
+        if line.starts_with(MARK) {
+            // With the empty line behind it.
+            plain.next_if(|next| next.is_empty());
+            continue;
+        }
+        lines.push(line.to_owned());
+    }
+    if let (Some(commit), Some(at)) = (stale_since, lines.iter().position(|line| line.contains(", commit "))) {
+        let mark = format!("{MARK}the code that it measures has changed since commit {commit}.");
+        lines.splice(at + 1..at + 1, [String::new(), mark]);
+    }
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = "# Coupons: passed\n\n2026-11-21, commit 7c7b594\n\n```text\nfast\n```\n";
+
+    #[test]
+    fn a_report_names_its_commit() {
+        assert_eq!(commit_of(REPORT), Some("7c7b594"));
+        assert_eq!(commit_of("x\n2026-11-21, commit 7c7b594, with changes\n"), Some("7c7b594"));
+        assert_eq!(commit_of("# Coupons\n"), None);
+    }
+
+    #[test]
+    fn a_mark_comes_once_and_goes_without_a_trace() {
+        let stale = marked(REPORT, Some("7c7b594"));
+        let mark = "\n\n> Stale: the code that it measures has changed since commit 7c7b594.\n\n```text";
+        assert!(stale.contains(mark), "{stale}");
+        assert_eq!(marked(&stale, Some("7c7b594")), stale);
+        assert_eq!(marked(&stale, None), REPORT);
+        assert_eq!(marked(REPORT, None), REPORT);
+    }
+
+    #[test]
+    fn every_report_says_what_it_measures_and_that_is_there() {
+        let names = MEASURED.map(|(name, _)| name);
+        assert_eq!(names.to_vec(), crate::full::names());
+        for (name, paths) in MEASURED {
+            assert!(!paths.is_empty(), "{name}");
+            for path in paths {
+                assert!(shell::root().join(path).exists(), "{name}: {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_commit_that_is_not_here_makes_nothing_stale() {
+        assert_eq!(changes_since("0000000", "bench", &[CORE]), None);
+    }
+}
