@@ -123,7 +123,9 @@ fn fault_of(error: &anyhow::Error) -> Option<firstcome::Fault> {
 type Outcome = Result<(), Failure>;
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let cli = Cli::try_parse_from(&arguments).unwrap_or_else(|error| lock::explain(error, &arguments).exit());
+    let outcome = match cli.command {
         Command::Serve(args) => serve::run(*args),
         Command::Verify(args) => verify::run(&args),
         Command::Migrate(args) => fleet::run_migrate(&args),

@@ -5,7 +5,7 @@ use crate::descriptors;
 use crate::fleet::{self, Node, Servers};
 use crate::keys;
 use crate::output::write_out;
-use crate::settings::{self, File, duration};
+use crate::settings::{self, File, check_parent, duration};
 use crate::{Failure, Outcome};
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -14,6 +14,7 @@ use firstcome::core::id::CouponName;
 use firstcome::edge::SystemClock;
 use firstcome::fleet::DeploymentSecret;
 use firstcome::sql::{Address, SqlMarket};
+use firstcome::sqlite::DATABASE_FILE;
 use firstcome::{CouponStore, Embedded, Locks};
 use firstcome_server::address::{Block, Proxies};
 use firstcome_server::auth::Keys;
@@ -39,7 +40,7 @@ pub(crate) struct ServeArgs {
     /// Address for /metrics and health without a key, for a port that only operators reach
     #[arg(long, env = "FIRSTCOME_ADMIN_LISTEN", value_name = "ADDRESS")]
     admin_listen: Option<SocketAddr>,
-    /// Directory of the embedded store [default: ./firstcome-data]
+    /// Directory of the embedded store; made if it is not there and its parent is [default: ./firstcome-data]
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
     /// Redis or Valkey of a service over many nodes, as redis://…, redis+sentinel://… or redis+cluster://…; with --sql
@@ -195,11 +196,18 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
     if matches!(stores, Stores::Market(_)) && !args.coupon.is_empty() {
         return Err(Failure::Usage(anyhow!("--coupon makes no sense with --sql alone: it serves no coupons")));
     }
+    let data = args.data.or(file.data);
+    // A node of many keeps nothing in a directory.
+    if let (Some(data), Stores::Directory | Stores::Market(_)) = (&data, &stores)
+        && !data.exists()
+    {
+        check_parent(data, "--data").map_err(Failure::Usage)?;
+    }
     let keys = if args.dev { Some(Keys::Dev) } else { keys::given()? };
     Ok(Plan {
         listen,
         admin_listen: args.admin_listen.or(file.admin_listen),
-        data: args.data.or(file.data).unwrap_or_else(|| PathBuf::from("firstcome-data")),
+        data: data.unwrap_or_else(|| PathBuf::from("firstcome-data")),
         stores,
         dev: args.dev,
         keys,
@@ -250,7 +258,12 @@ pub(crate) fn run(args: ServeArgs) -> Outcome {
     if !matches!(plan.stores, Stores::Directory) {
         return runtime.block_on(serve(&plan, None));
     }
+    let is_new = !plan.data.join(DATABASE_FILE).exists();
     let store = firstcome::sqlite::open(&plan.data, Arc::new(SystemClock::default())).map_err(Failure::Store)?;
+    if is_new {
+        // An operator who misspelt --data sees here that the service has forgotten everything.
+        tracing::info!("made a new empty store at {}", plan.data.display());
+    }
     let served = runtime.block_on(serve(&plan, Some(store.clone())));
     // Whatever was accepted has been answered. The writer finishes what callers gave up on, and tidies the file.
     store.close();

@@ -1,7 +1,7 @@
 //! Settings: flags before `FIRSTCOME_*` before `firstcome.toml` before defaults.
 
 use crate::Failure;
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 use firstcome::core::coupon::CouponLimit;
 use firstcome::core::id::CouponName;
 use firstcome_server::address::Block;
@@ -37,6 +37,7 @@ pub(crate) struct File {
     pub(crate) store: Option<String>,
     pub(crate) wait: Option<String>,
     pub(crate) lease: Option<String>,
+    pub(crate) min_hold: Option<String>,
     pub(crate) owner: Option<String>,
 }
 
@@ -74,6 +75,27 @@ pub(crate) fn duration(text: &str) -> anyhow::Result<Duration> {
         _ => return Err(wrong()),
     };
     number.checked_mul(unit_ms).map(Duration::from_millis).ok_or_else(wrong)
+}
+
+/// Checks that a directory which is made now has a parent. A missing parent is more often a misspelt path than a new one.
+pub(crate) fn check_parent(directory: &Path, flag: &str) -> anyhow::Result<()> {
+    // Of a relative path with one part the parent is the empty path: the working directory.
+    let parent = match directory.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => return Ok(()),
+    };
+    let (shown, above) = (directory.display(), parent.display());
+    ensure!(parent.is_dir(), "cannot make {shown}: there is no directory {above}; check {flag}, or make {above} first");
+    Ok(())
+}
+
+/// The failure of a command that reads the store of a directory which has none of its files: the path is wrong, and no disk is.
+pub(crate) fn no_store(data: &Path, files: &[&str]) -> Failure {
+    let why = match data.is_dir() {
+        true => format!("it has no {}", files.join(" and no ")),
+        false => "there is no such directory".to_owned(),
+    };
+    Failure::Usage(anyhow!("no store at {}: {why}; check --data", data.display()))
 }
 
 /// A coupon on the command line: `NAME=LIMIT`.

@@ -1,15 +1,16 @@
 //! `firstcome verify`: every stored invariant, with counts.
 
 use crate::output::{grouped, table, wants_table, write_out};
+use crate::settings::no_store;
 use crate::{Failure, Outcome, fleet};
 use anyhow::anyhow;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use comfy_table::{Cell, Color};
+use firstcome::Check;
 use firstcome::sql::Address;
 use firstcome::sqlite::{DATABASE_FILE, LOCKS_FILE, verify, verify_locks};
-use firstcome::{Check, Fault};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -71,7 +72,7 @@ impl Args for VerifyArgs {
 pub(crate) fn run(VerifyArgs(args): &VerifyArgs) -> Outcome {
     let (checks, not_checked) = match &args.sql {
         Some(url) => of_servers(args, url)?,
-        None => (of_directory(&args.data).map_err(Failure::Store)?, Vec::new()),
+        None => (of_directory(&args.data)?, Vec::new()),
     };
     let breaches: u64 = checks.iter().map(|check| check.breaches).sum();
     if wants_table(args.json) {
@@ -90,15 +91,20 @@ pub(crate) fn run(VerifyArgs(args): &VerifyArgs) -> Outcome {
     if breaches == 0 { Ok(()) } else { Err(Failure::Refused(anyhow!("{breaches} breaches found"))) }
 }
 
-fn of_directory(data: &Path) -> Result<Vec<Check>, Fault> {
-    let has = |file| data.join(file).exists();
+fn of_directory(data: &Path) -> Result<Vec<Check>, Failure> {
+    let has = |file| data.join(file).try_exists();
+    let (has_data, has_locks) = (has(DATABASE_FILE), has(LOCKS_FILE));
+    if let (Ok(false), Ok(false)) = (&has_data, &has_locks) {
+        return Err(no_store(data, &[DATABASE_FILE, LOCKS_FILE]));
+    }
+    let (has_data, has_locks) = (has_data.unwrap_or(true), has_locks.unwrap_or(true));
     let mut checks = Vec::new();
     // A directory that only commands have taken locks in has nothing else.
-    if has(DATABASE_FILE) || !has(LOCKS_FILE) {
-        checks.extend(verify(data)?);
+    if has_data {
+        checks.extend(verify(data).map_err(Failure::Store)?);
     }
-    if has(LOCKS_FILE) {
-        checks.extend(verify_locks(data)?);
+    if has_locks {
+        checks.extend(verify_locks(data).map_err(Failure::Store)?);
     }
     Ok(checks)
 }

@@ -3,6 +3,7 @@
 use crate::Failure;
 use crate::fleet::Servers;
 use crate::keys;
+use crate::settings::no_store;
 use anyhow::Context;
 use firstcome::archive::{
     ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedRecord, ArchivedSecret,
@@ -10,7 +11,7 @@ use firstcome::archive::{
 use firstcome::embedded::journal::PassSecret;
 use firstcome::fleet::{FleetArchive, HANDLES, TransferError};
 use firstcome::sql::SqlError;
-use firstcome::sqlite::{Archive, handle_secret};
+use firstcome::sqlite::{Archive, DATABASE_FILE, handle_secret};
 use std::path::{Path, PathBuf};
 use tokio::runtime::Runtime;
 
@@ -32,6 +33,9 @@ macro_rules! from {
 
 impl<'a> Source<'a> {
     pub(super) fn directory(data: &Path) -> Result<Self, Failure> {
+        if let Ok(false) = data.join(DATABASE_FILE).try_exists() {
+            return Err(no_store(data, &[DATABASE_FILE]));
+        }
         Ok(Self::Directory { archive: Archive::open(data).map_err(Failure::Store)?, data: data.to_owned() })
     }
 

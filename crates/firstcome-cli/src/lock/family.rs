@@ -5,7 +5,7 @@
 //! number, so no signal hits another process.
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, getppid, kill_process, wait};
+use rustix::process::{Pid, Signal, WaitOptions, getpgid, getppid, kill_process, wait};
 
 /// Makes the system kill this process when its parent dies: the thread that started it. False if the parent is dead already.
 ///
@@ -37,10 +37,29 @@ pub(super) fn kill_children() -> usize {
     children().into_iter().filter(|child| kill_process(*child, Signal::KILL).is_ok()).count()
 }
 
+/// Signals the children of this process that are in another group.
+pub(super) fn signal_outside(group: Pid, signal: Signal) {
+    for child in children().into_iter().filter(|child| getpgid(Some(*child)) != Ok(group)) {
+        // It fails only if this process may not, as another user's.
+        let _ = kill_process(child, signal);
+    }
+}
+
+/// Takes leave of the children that have ended. Whether none is left.
+pub(super) fn reap() -> bool {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => return false,
+            Err(_) => return true,
+        }
+    }
+}
+
 /// Kills the children of this process and takes leave of those that have ended. True if there are none but such as it may not kill; call it
 /// until then.
 pub(super) fn end() -> bool {
     let killed = kill_children();
-    while matches!(wait(WaitOptions::NOHANG), Ok(Some(_)) | Err(Errno::INTR)) {}
+    reap();
     killed == 0
 }

@@ -23,6 +23,9 @@ pub(crate) struct GateArgs {
     /// The process that started this one, and with which it dies
     #[arg(long)]
     pub(super) parent: Option<i32>,
+    /// Whether the guardian waits for what the command leaves behind
+    #[arg(long)]
+    pub(super) wait_children: bool,
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub(super) command: Vec<OsString>,
 }

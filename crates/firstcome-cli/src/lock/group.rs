@@ -87,6 +87,12 @@ impl Group {
         }
     }
 
+    /// Whether a child of this process is in it that was not waited for: only then its number still means this group.
+    pub(super) fn has_child(self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pgid(Some(self.0)), options).is_ok()
+    }
+
     /// Takes leave of the members that have ended. Whether none is left.
     pub(super) fn reap(self) -> bool {
         loop {

@@ -31,6 +31,8 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(100);
 /// The same when the command has ended and somebody of its group has not.
 const LOOK_AT_REST: Duration = Duration::from_millis(10);
+/// The same while it waits for what the command left behind, which may take hours: as often as the holder looks.
+const LOOK_AT_CHILDREN: Duration = Duration::from_millis(50);
 /// What the command leaves behind has so long to end by itself, and then as long again after it was asked to.
 const REST_NS: u64 = 1_000 * MS_NS;
 
@@ -51,12 +53,13 @@ pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
     let gate = std::io::stdout().as_fd().try_clone_to_owned().context("no standard output")?;
     let own = i32::try_from(std::process::id()).context("a process without a number")?;
     // By this thread, which lives as long as the process: the gate dies with the thread that started it.
-    let mut gate = program("lock-gate", &GateArgs { parent: Some(own), command: args.command.clone() })
-        .stdin(Stdio::from(gate))
-        .stdout(Stdio::null())
-        .process_group(0)
-        .spawn()
-        .context("cannot start a process")?;
+    let mut gate =
+        program("lock-gate", &GateArgs { parent: Some(own), wait_children: false, command: args.command.clone() })
+            .stdin(Stdio::from(gate))
+            .stdout(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .context("cannot start a process")?;
     let pid = i32::try_from(gate.id()).ok().and_then(Pid::from_raw).context("a process without a number")?;
     let group = Group(pid);
     let (sender, events) = channel();
@@ -66,7 +69,8 @@ pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
         move || hear(reader, &sender)
     });
     std::thread::spawn(move || watch(group, &sender));
-    let mut guardian = Guardian::new(group, holder);
+    let rest = if args.wait_children { Rest::WaitFor } else { Rest::End };
+    let mut guardian = Guardian::new(group, holder, rest);
     guardian.report(Report::Ready(group));
     let ended = guardian.guard(&events);
     // Its end was seen by other means: this only takes note of it.
@@ -102,8 +106,28 @@ fn watch(group: Group, events: &Sender<Event>) {
     }
 }
 
+/// What to do with processes that the command leaves behind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// Those of its group are ended after a moment; those that left it run on.
+    End,
+    /// They run on under the lock, whatever group they are in.
+    WaitFor,
+}
+
+/// Which processes signals are for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Under {
+    /// The command runs: its group.
+    Command,
+    /// The command has ended: what is left of its group, and with [`Rest::WaitFor`] all other children too.
+    Rest,
+}
+
 struct Guardian {
     group: Group,
+    rest: Rest,
+    under: Under,
     holder: UnixStream,
     ask_ns: u64,
     kill_ns: u64,
@@ -117,8 +141,28 @@ struct Guardian {
 }
 
 impl Guardian {
-    fn new(group: Group, holder: UnixStream) -> Self {
-        Self { group, holder, ask_ns: 0, kill_ns: 0, armed: false, asked: false, killed: false, before: None }
+    fn new(group: Group, holder: UnixStream, rest: Rest) -> Self {
+        let under = Under::Command;
+        let (ask_ns, kill_ns, before) = (0, 0, None);
+        Self { group, rest, under, holder, ask_ns, kill_ns, armed: false, asked: false, killed: false, before }
+    }
+
+    /// Signals what runs under the lock.
+    fn signal(&self, signal: Signal) {
+        // The leader is not waited for while the command runs. Later the number of the group may be another one's.
+        if self.under == Under::Command || self.group.has_child() {
+            self.group.signal(signal);
+        }
+        if self.under == Under::Rest && self.rest == Rest::WaitFor {
+            family::signal_outside(self.group.0, signal);
+        }
+    }
+
+    /// Asks what runs under the lock to end.
+    fn ask(&self) {
+        self.signal(Signal::TERM);
+        // A stopped process hears nothing else.
+        self.signal(Signal::CONT);
     }
 
     fn report(&mut self, report: Report) {
@@ -140,7 +184,11 @@ impl Guardian {
             terminal.take_back(self.group, before);
         }
         let late = self.asked;
-        self.end_the_rest(events);
+        self.under = Under::Rest;
+        match self.rest {
+            Rest::End => self.end_the_rest(events),
+            Rest::WaitFor => self.wait_for_the_rest(events),
+        }
         // What was left was ended for the lock's sake only if the lock was ending.
         Report::Ended { end, late: late || self.asked }
     }
@@ -179,7 +227,7 @@ impl Guardian {
                     self.report(Report::Armed);
                 }
             }
-            Order::Signal(signal) => self.group.signal(signal),
+            Order::Signal(signal) => self.signal(signal),
             Order::Terminal(before) => self.before = Some(before),
         }
     }
@@ -192,13 +240,11 @@ impl Guardian {
         let now_ns = now_ns();
         if self.ask_ns <= now_ns && !self.asked {
             self.asked = true;
-            self.group.signal(Signal::TERM);
-            // A stopped process hears nothing else.
-            self.group.signal(Signal::CONT);
+            self.ask();
         }
         if self.kill_ns <= now_ns {
             self.killed = true;
-            self.group.signal(Signal::KILL);
+            self.signal(Signal::KILL);
             family::kill_children();
         }
     }
@@ -212,14 +258,22 @@ impl Guardian {
             let rest_ns = now_ns().saturating_sub(ended_ns);
             if REST_NS <= rest_ns && !asked {
                 asked = true;
-                self.group.signal(Signal::TERM);
-                self.group.signal(Signal::CONT);
+                self.ask();
             }
             if 2 * REST_NS <= rest_ns {
-                self.group.signal(Signal::KILL);
+                self.signal(Signal::KILL);
             }
             self.act();
             self.wait(events, LOOK_AT_REST);
+        }
+    }
+
+    /// Waits under the lock until all that the command left behind has ended by itself, or the lock ends it. A process whose
+    /// parent has ended is a child of this one then (Linux), so without children nothing is left.
+    fn wait_for_the_rest(&mut self, events: &Receiver<Event>) {
+        while !family::reap() {
+            self.act();
+            self.wait(events, LOOK_AT_CHILDREN);
         }
     }
 }
@@ -232,7 +286,7 @@ mod tests {
     #[test]
     fn what_is_due_is_not_slept_over() {
         let (holder, _there) = UnixStream::pair().expect("a pair");
-        let mut guardian = Guardian::new(Group(rustix::process::getpid()), holder);
+        let mut guardian = Guardian::new(Group(rustix::process::getpid()), holder, Rest::End);
         let (_sender, events) = channel();
         (guardian.armed, guardian.ask_ns, guardian.kill_ns) = (true, now_ns(), now_ns());
         let (watch, longest) = (Stopwatch::start(), Duration::from_secs(10));

@@ -47,6 +47,9 @@ pub(super) fn program(part: &str, args: &GateArgs) -> Command {
     if let Some(parent) = args.parent {
         program.arg("--parent").arg(parent.to_string());
     }
+    if args.wait_children {
+        program.arg("--wait-children");
+    }
     program.arg("--").args(&args.command);
     program
 }
@@ -105,7 +108,13 @@ async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
             return Err(failure);
         }
     };
+    // The store granted it before: counted from now it is held no shorter.
+    let held = Stopwatch::start();
     let outcome = Holder::new(plan, guarded, &guard)?.guard_command(plan, &guard, &mut signals).await;
+    if outcome.is_ok() {
+        let left = plan.min_hold.saturating_sub(held.elapsed());
+        keep(&plan.name, &guard, left, &mut signals).await;
+    }
     let released = timeout(COURTESY, guard.release()).await;
     // A majority has heard it; the others might keep the next one out, should one of those be gone by then.
     let _ = timeout(REST, locks.withdraw()).await;
@@ -118,6 +127,24 @@ async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
         Err(_) => say(&format!("lock {}: not given back, it ends with its lease: no answer", plan.name)),
     }
     Ok(ExitCode::from(end))
+}
+
+/// Keeps the lock for so long after the command has ended, unless it is lost or a signal asks this process to end.
+async fn keep(name: &str, guard: &Held, left: Duration, signals: &mut Signals) {
+    if left.is_zero() {
+        return;
+    }
+    if std::io::stderr().is_terminal() {
+        say(&format!(
+            "lock {name}: the command has ended; --min-hold keeps the lock for {left:.1?}, and Ctrl-C gives it back"
+        ));
+    }
+    tokio::select! {
+        () = sleep(left) => {}
+        // The release that follows reports it.
+        () = guard.lost() => {}
+        _ = signals.next_end() => {}
+    }
 }
 
 /// Waits until the store has heard that nobody waits here any more.

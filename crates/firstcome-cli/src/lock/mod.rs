@@ -17,14 +17,17 @@ mod family;
 mod gate;
 mod group;
 mod guardian;
+mod hint;
 mod holder;
 mod keeper;
+mod place;
 mod signals;
 mod store;
 mod wire;
 
 pub(crate) use gate::{GateArgs, run as become_command};
 pub(crate) use guardian::run as guard;
+pub(crate) use hint::explain;
 pub(crate) use keeper::run as keep;
 
 use crate::Failure;
@@ -35,6 +38,7 @@ use firstcome::LockError;
 use firstcome::core::id::{LockName, OwnerName};
 use firstcome::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX};
 use firstcome::lock::NodeSet;
+use place::Absent;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -42,7 +46,6 @@ use std::time::Duration;
 
 const WAIT_DEFAULT: Duration = Duration::from_secs(5);
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
-const STORE_DEFAULT: &str = "./firstcome-data";
 
 /// Where a command finds the lock: as this library lays it out, or as others do.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -64,6 +67,10 @@ enum Layout {
 /// and all that it has started is killed at once (Linux), unless it runs as another user.
 ///
 /// A process that leaves the group (setsid) may run on when the command has ended; when the lock is lost it is killed too (Linux).
+/// With --wait-children nothing that the command left behind is ended, and the lock is kept until all of it has ended.
+///
+/// With --min-hold the lock is kept for some time after a short command has ended. A signal that ends a process ends this wait
+/// too: the lock is given back at once, and the exit code stays that of the command.
 ///
 /// Exit codes of its own: 75 not obtained in time, 76 lost, 3 store unreachable, 2 usage, 127 no such command, 126 not
 /// runnable.
@@ -77,15 +84,39 @@ pub(crate) struct LockArgs {
     /// How long the lock outlives whoever holds it [default: 30s]
     #[arg(long, env = "FIRSTCOME_LEASE", value_name = "DURATION")]
     lease: Option<String>,
+    /// Keep the lock at least so long after it was obtained, also when the command ends sooner [default: 0s]
+    ///
+    /// For short jobs that several machines start at the same time by their own clocks: a machine whose clock is behind finds
+    /// the lock taken, and does not run the job again. The program waits until then; if it is killed meanwhile, the lock ends
+    /// with its lease.
+    #[arg(long, env = "FIRSTCOME_MIN_HOLD", value_name = "DURATION")]
+    min_hold: Option<String>,
+    /// Keep the lock until all processes that the command left behind have ended
+    ///
+    /// Without this the lock is given back when the command has ended, and what it left in its process group is ended after a
+    /// moment. With this those processes run on, and so does the lock: also for processes in sessions of their own (Linux).
+    /// The exit code stays that of the command. Signals are passed on to all of them.
+    #[arg(long)]
+    wait_children: bool,
     /// As what others see the holder [default: host and process]
     #[arg(long, env = "FIRSTCOME_OWNER", value_name = "TEXT")]
     owner: Option<String>,
-    /// Where the locks are: a directory, redis://…, etcd://…; redis:// 3 to 9 times for a quorum [default: ./firstcome-data]
+    /// Where the locks are: a directory, redis://…, etcd://…; redis:// 3 to 9 times for a quorum [default: a directory of the user]
+    ///
+    /// Without it all commands of one user on this machine share a directory, which is made when it is first used: for root
+    /// /var/lib/firstcome/locks, else $XDG_STATE_HOME/firstcome/locks or ~/.local/state/firstcome/locks. Commands of different
+    /// users, and those under sudo, need a --store to exclude each other.
     ///
     /// Over several servers that know nothing of each other the lock belongs to whom a majority of them has given it. In
     /// FIRSTCOME_STORE their addresses stand one after the other, with spaces between.
     #[arg(long, env = "FIRSTCOME_STORE", value_name = "DIR|URL", hide_env_values = true)]
     store: Vec<String>,
+    /// Make the directory that --store names if it is not there
+    ///
+    /// Without this a missing directory is refused: it may be misspelt, and a lock in a new one would exclude no process. Its
+    /// parent must be there in any case.
+    #[arg(long)]
+    create: bool,
     /// The servers of the quorum were never used: they need not wait before they vote
     ///
     /// Without this, and after each start of a server, it waits for a minute: it may have forgotten locks.
@@ -108,6 +139,7 @@ struct Plan {
     owner: OwnerName,
     wait: Duration,
     lease: Duration,
+    min_hold: Duration,
     stores: Vec<String>,
     set: NodeSet,
 }
@@ -142,13 +174,15 @@ fn plan(args: &LockArgs) -> Result<Plan, Failure> {
     if !(u128::from(LEASE_MS_MIN)..=u128::from(LEASE_MS_MAX)).contains(&lease.as_millis()) {
         return Err(usage(anyhow!("lease must be 100ms to 24h")));
     }
-    let mut stores = store::named(args.store.clone());
-    if stores.is_empty() {
-        stores = store::named(vec![file.store.unwrap_or_else(|| STORE_DEFAULT.to_owned())]);
+    let min_hold = span(args.min_hold.as_ref().or(file.min_hold.as_ref()), Duration::ZERO)?;
+    if u128::from(LEASE_MS_MAX) < min_hold.as_millis() {
+        return Err(usage(anyhow!("min-hold must be at most 24h")));
     }
-    store::check(&stores, args.layout, lease).map_err(usage)?;
+    let absent = if args.create { Absent::Create } else { Absent::Refuse };
+    let given = if args.store.is_empty() { file.store.into_iter().collect() } else { args.store.clone() };
+    let stores = store::chosen(given, args.layout, lease, absent).map_err(usage)?;
     let set = if args.new_set { NodeSet::New } else { NodeSet::Known };
-    Ok(Plan { name: args.name.as_str().into(), layout: args.layout, owner, wait, lease, stores, set })
+    Ok(Plan { name: args.name.as_str().into(), layout: args.layout, owner, wait, lease, min_hold, stores, set })
 }
 
 /// What a lock that was not obtained comes to.
@@ -167,5 +201,5 @@ fn failure(name: &str, error: LockError) -> Failure {
 /// Runs a command under a lock.
 pub(crate) fn run(args: LockArgs) -> Result<ExitCode, Failure> {
     let plan = plan(&args)?;
-    holder::run(&plan, &GateArgs { parent: None, command: args.command })
+    holder::run(&plan, &GateArgs { parent: None, wait_children: args.wait_children, command: args.command })
 }

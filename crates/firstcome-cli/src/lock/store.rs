@@ -1,5 +1,6 @@
 //! Where the locks are, and what is held there: the same to who runs a command, whatever keeps it.
 
+use super::place::{self, Absent};
 use super::{Layout, Plan};
 use crate::Failure;
 use anyhow::{bail, ensure};
@@ -8,9 +9,11 @@ use firstcome::redis::Redisson;
 #[cfg(feature = "etcd")]
 use firstcome::{EtcdGuard, EtcdLocks, etcd};
 use firstcome::{Fence, Guard, KeyGuard, KeyLocks, LockError, Locks, QuorumGuard, QuorumLocks, SpinGuard, SpinLocks};
+use std::path::Path;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+const ON_REDIS_ONLY: &str = "others keep locks of this layout on Redis only; write redis://…";
 #[cfg(feature = "etcd")]
 const ETCD: &str = "etcd://";
 /// etcd counts leases in whole seconds, and lets one live that a change of its leader takes as long as.
@@ -19,7 +22,7 @@ const ETCD_LEASE_MIN: Duration = Duration::from_secs(2);
 
 /// The stores that somebody named: several make a quorum. In one text, as settings have them, addresses of servers may stand
 /// one after the other.
-pub(super) fn named(stores: Vec<String>) -> Vec<String> {
+fn named(stores: Vec<String>) -> Vec<String> {
     let is_list = |text: &String| {
         1 < text.split_ascii_whitespace().count() && text.split_ascii_whitespace().all(|part| part.contains("://"))
     };
@@ -30,8 +33,33 @@ pub(super) fn named(stores: Vec<String>) -> Vec<String> {
     stores.into_iter().flat_map(split).collect()
 }
 
+/// The store: the given one, which must be there, or the default directory.
+pub(super) fn chosen(
+    given: Vec<String>,
+    layout: Layout,
+    lease: Duration,
+    absent: Absent,
+) -> anyhow::Result<Vec<String>> {
+    let given = named(given);
+    if given.is_empty() {
+        ensure!(layout == Layout::Native, ON_REDIS_ONLY);
+        let directory = place::default_directory()?.into_os_string().into_string();
+        return match directory {
+            Ok(directory) => Ok(vec![directory]),
+            Err(directory) => bail!("{} is not UTF-8; name a place for locks with --store", directory.display()),
+        };
+    }
+    check(&given, layout, lease)?;
+    given.iter().filter(|store| is_directory(store)).try_for_each(|store| place::check(Path::new(store), absent))?;
+    Ok(given)
+}
+
+fn is_directory(store: &str) -> bool {
+    !store.contains("://")
+}
+
 /// Whether these can be a store at all, with locks kept so and for so long.
-pub(super) fn check(stores: &[String], layout: Layout, lease: Duration) -> anyhow::Result<()> {
+fn check(stores: &[String], layout: Layout, lease: Duration) -> anyhow::Result<()> {
     for store in stores {
         match store.split_once("://") {
             Some(("etcd", _)) => check_etcd(lease)?,
@@ -46,7 +74,7 @@ pub(super) fn check(stores: &[String], layout: Layout, lease: Duration) -> anyho
     match (stores, layout) {
         ([_], Layout::Native) => {}
         ([_], Layout::SingleKey | Layout::Redisson) => {
-            ensure!(on_redis, "others keep locks of this layout on Redis only; write redis://…");
+            ensure!(on_redis, ON_REDIS_ONLY);
         }
         (_, Layout::SingleKey | Layout::Redisson) => bail!("several stores have a layout of their own: use native"),
         (_, Layout::Native) => {
@@ -122,7 +150,9 @@ impl Store {
         match (plan.stores.as_slice(), plan.layout) {
             #[cfg(feature = "etcd")]
             ([store], _) if store.starts_with(ETCD) => open_etcd(store, plan.lease).await,
-            ([store], _) if !store.contains("://") => Locks::open(store).map(Self::Native).map_err(Failure::Store),
+            ([store], _) if is_directory(store) => {
+                Locks::open(store).map(Self::Native).map_err(|fault| place::not_opened(Path::new(store), fault))
+            }
             ([store], Layout::Native) => Locks::redis(store).await.map(Self::Native).map_err(failure),
             ([store], Layout::SingleKey) => {
                 Locks::redis(store).layout(layout::SingleKey).await.map(Self::SingleKey).map_err(failure)

@@ -146,8 +146,10 @@ fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
 #[test]
 fn a_directory_without_a_store_cannot_be_verified_or_exported() {
     let directory = tempfile::tempdir().expect("a directory");
-    firstcome(directory.path(), &VERIFY).with(3);
-    firstcome(directory.path(), &EXPORT).with(3);
+    for look in [&VERIFY[..], &EXPORT] {
+        let said = firstcome(directory.path(), look).with(2);
+        assert!(said.contains("no store at data: there is no such directory; check --data"), "{said}");
+    }
     assert!(!directory.path().join("data").exists(), "looking makes nothing");
 }
 

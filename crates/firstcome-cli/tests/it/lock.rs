@@ -61,6 +61,11 @@ impl Place {
         numbers(&self.path(file), count)
     }
 
+    /// Makes the store stand still.
+    pub(crate) fn stop_redis(&self) {
+        signal(self.redis.id(), "STOP");
+    }
+
     pub(crate) fn waiters(&self, name: &str) -> String {
         run(&mut self.lock(&format!("{name} --wait 0s"), "true")).with(75)
     }
@@ -90,8 +95,13 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         signal(self.child.id(), name);
+    }
+
+    /// Whether a process that it started runs: the keeper ends when nothing is left of the command.
+    pub(crate) fn has_keeper(&self) -> bool {
+        children_of(self.child.id()).is_some_and(|children| children.into_iter().any(is_running))
     }
 
     /// The process that has the lock.
@@ -137,13 +147,15 @@ impl Drop for Running {
 
 /// The first process that a process started.
 fn child_of(process: u32) -> u32 {
-    wait_for("a child", || {
-        // Started by any of its threads.
-        let tasks = fs::read_dir(format!("/proc/{process}/task")).ok()?;
-        let lists = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
-        let first = lists.flat_map(|list| list.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>()).next();
-        first.and_then(|child| child.parse().ok())
-    })
+    wait_for("a child", || children_of(process)?.first().copied())
+}
+
+fn children_of(process: u32) -> Option<Vec<u32>> {
+    // Started by any of its threads.
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).ok()?;
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
+    let words = lists.flat_map(|list| list.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    Some(words.filter_map(|child| child.parse().ok()).collect())
 }
 
 /// Whether a process runs: one that only waits for its parent to take note of its end does not.
