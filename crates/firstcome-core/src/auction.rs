@@ -107,7 +107,7 @@ impl Standing {
 
     /// What its seller decided. The start is that which it has had.
     pub fn settings(&self) -> ListingSettings {
-        let (owner, terms) = (self.owner.clone(), self.terms.clone());
+        let (owner, terms) = (self.owner.clone(), self.terms);
         ListingSettings { owner, price: self.price, starts_at: Some(self.starts_at), terms }
     }
 

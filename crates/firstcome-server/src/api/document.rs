@@ -107,7 +107,7 @@ fn name() -> Value {
 fn of_schema(schema: &str, properties: &mut Value) {
     for (member, property) in members_of(properties) {
         if NAMES.contains(&member.as_str()) {
-            extend(property, name());
+            extend(property, &name());
         }
         let values = VALUES.iter().find(|(of, name, _)| *of == schema && name == member).map(|(.., values)| *values);
         let values = match (schema, member.as_str()) {
@@ -116,17 +116,17 @@ fn of_schema(schema: &str, properties: &mut Value) {
             _ => values,
         };
         if let Some(values) = values {
-            extend(property, json!({"enum": values}));
+            extend(property, &json!({"enum": values}));
         }
         if (schema, member.as_str()) == ("Problem", "code") {
             let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
-            extend(property, json!({"enum": codes}));
+            extend(property, &json!({"enum": codes}));
         }
     }
 }
 
 /// Adds what a schema says beyond its type. One that may be null may stay so.
-fn extend(property: &mut Value, with: Value) {
+fn extend(property: &mut Value, with: &Value) {
     let may_be_null = property["type"].as_array().is_some_and(|types| types.contains(&json!("null")));
     let Some(property) = property.as_object_mut() else { return };
     for (key, mut value) in with.as_object().cloned().unwrap_or_default() {
