@@ -63,6 +63,9 @@ enum Command {
     Drill(drill::DrillCommand),
     /// Run a command under a lock
     Lock(Box<lock::LockArgs>),
+    /// Show who holds locks, or take one away
+    #[command(subcommand)]
+    Locks(lock::LocksCommand),
     /// Kills the command of a lock when its guardian dies
     #[command(hide = true)]
     LockKeeper(lock::GateArgs),
@@ -139,6 +142,7 @@ fn main() -> ExitCode {
         Command::Drill(command) => drill::run(&command),
         Command::Completions { shell } => completions(shell),
         Command::Man => man(),
+        Command::Locks(command) => lock::look(&command),
         Command::Lock(args) => return end(lock::run(*args)),
         Command::LockKeeper(args) => return end(lock::keep(&args)),
         Command::LockGuardian(args) => return end(lock::guard(&args)),

@@ -54,7 +54,7 @@ pub use error::{Fault, FaultKind, StoreError};
 pub use faults::{Faults, OpenFault};
 pub use firstcome_core as core;
 pub use handle::HandleKey;
-pub use lock::{LockEvent, LockInbox, LockSeen, LockStore};
+pub use lock::{LockEvent, LockInbox, LockSeen, LockStore, StandingLock};
 pub use market::{
     Closings, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase, Transfer,
 };

@@ -1,10 +1,11 @@
 //! The port for locks.
 
 use crate::error::StoreError;
-use firstcome_core::id::LockName;
-use firstcome_core::lock::{Answer, ClientId, LockView, Push, Step};
+use firstcome_core::id::{LockName, OwnerName};
+use firstcome_core::lock::{Answer, ClientId, Fence, LockView, Push, Request, Step};
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a store tells a process without being asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +26,23 @@ pub struct LockSeen {
     pub view: LockView,
     /// The instant.
     pub now_us: u64,
+}
+
+/// A lock that is held, as an operator sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StandingLock {
+    /// Its name.
+    pub name: LockName,
+    /// The request that has it. A release of this request ends this hold and no later one.
+    pub request: Request,
+    /// The holder, as it names itself.
+    pub owner: OwnerName,
+    /// The fence of the hold.
+    pub fence: Fence,
+    /// How long the hold lasts unless it is renewed.
+    pub left: Duration,
+    /// How many processes are in line.
+    pub waiters: u32,
 }
 
 /// The port for locks. Every adapter passes `conformance::lock`:

@@ -172,8 +172,8 @@ pub use firstcome_store::{
     Answer, ClaimRecord, Claimed, Closings, CouponStore, CouponView, Durability, Embedded, Fault, FaultKind, Faults,
     Given, HandleKey, Joining, ListingView, LockEvent, LockInbox, LockSeen, LockStore, MarketAnswer, MarketStore,
     MemoryLocks, MovePoints, Numbered, OpenFault, Page, PassCheck, PlaceBid, Purchase, Put, RedeemRequest, Refused,
-    RoomAnswer, RoomStore, RoomSummary, ShownCode, StoreError, TicketAnswer, TicketKey, Transfer, VoucherCode,
-    VoucherKey, core, edge, stats,
+    RoomAnswer, RoomStore, RoomSummary, ShownCode, StandingLock, StoreError, TicketAnswer, TicketKey, Transfer,
+    VoucherCode, VoucherKey, core, edge, stats,
 };
 #[cfg(feature = "etcd")]
 pub use lock::{EtcdGuard, EtcdLocks, EtcdRequest};

@@ -7,7 +7,8 @@
 //!
 //! # Limits
 //! - A process that leaves the group (setsid, or the command of a lock within this one) is not asked to end. If the command ends in time,
-//!   it runs on; if the lock is lost, it is killed where the system has reapers of orphans (Linux).
+//!   it runs on; if the lock is lost, it is killed where the system has reapers of orphans (Linux). With [`Rest::WaitFor`] the guardian
+//!   stays for it there, and passes signals on to it once the command has ended.
 //! - If the guardian itself dies, the system kills the command (Linux), and holder and keeper what that has started.
 
 use super::family;

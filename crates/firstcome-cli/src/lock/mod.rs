@@ -20,6 +20,7 @@ mod guardian;
 mod hint;
 mod holder;
 mod keeper;
+mod looks;
 mod place;
 mod signals;
 mod store;
@@ -29,6 +30,7 @@ pub(crate) use gate::{GateArgs, run as become_command};
 pub(crate) use guardian::run as guard;
 pub(crate) use hint::explain;
 pub(crate) use keeper::run as keep;
+pub(crate) use looks::{LocksCommand, look};
 
 use crate::Failure;
 use crate::settings::{File, duration};

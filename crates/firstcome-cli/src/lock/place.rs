@@ -6,7 +6,7 @@
 
 use crate::Failure;
 use crate::settings::check_parent;
-use anyhow::anyhow;
+use anyhow::{anyhow, ensure};
 use firstcome::Fault;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -52,23 +52,36 @@ fn directory_of(user: User, state: Option<PathBuf>, home: Option<PathBuf>) -> an
     state.map(|state| state.join(OF_USER)).ok_or_else(|| anyhow!(says))
 }
 
-/// Checks a directory that the caller named. Makes nothing: the store makes the directory when it is opened.
-pub(super) fn check(store: &Path, absent: Absent) -> anyhow::Result<()> {
+/// Whether a directory that the caller named is there.
+fn is_there(store: &Path) -> anyhow::Result<bool> {
     let shown = store.display();
     match std::fs::metadata(store) {
-        Ok(found) if found.is_dir() => return Ok(()),
-        Ok(_) => return Err(anyhow!("the store {shown} is not a directory; check --store")),
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(anyhow!("cannot look at the store {shown}: {error}; check --store")),
+        Ok(found) if found.is_dir() => Ok(true),
+        Ok(_) => Err(anyhow!("the store {shown} is not a directory; check --store")),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(anyhow!("cannot look at the store {shown}: {error}; check --store")),
+    }
+}
+
+/// Checks a directory that the caller named. Makes nothing: the store makes the directory when it is opened.
+pub(super) fn check(store: &Path, absent: Absent) -> anyhow::Result<()> {
+    if is_there(store)? {
+        return Ok(());
     }
     check_parent(store, "--store")?;
-    match absent {
-        Absent::Create => Ok(()),
-        Absent::Refuse => Err(anyhow!(
-            "there is no store {shown}, and a lock in a new one would exclude no process; check --store, or make the store with \
-             --create"
-        )),
-    }
+    let exclude = "a lock in a new one would exclude no process";
+    let shown = store.display();
+    ensure!(
+        absent == Absent::Create,
+        "there is no store {shown}, and {exclude}; check --store, or make the store with --create"
+    );
+    Ok(())
+}
+
+/// The same for a command that only looks, and makes no store.
+pub(super) fn check_there(store: &Path) -> anyhow::Result<()> {
+    ensure!(is_there(store)?, "there is no store {}; check --store", store.display());
+    Ok(())
 }
 
 /// The failure of a store that does not open. One that could not be made is a wrong place.

@@ -22,7 +22,7 @@ const ETCD_LEASE_MIN: Duration = Duration::from_secs(2);
 
 /// The stores that somebody named: several make a quorum. In one text, as settings have them, addresses of servers may stand
 /// one after the other.
-fn named(stores: Vec<String>) -> Vec<String> {
+pub(super) fn named(stores: Vec<String>) -> Vec<String> {
     let is_list = |text: &String| {
         1 < text.split_ascii_whitespace().count() && text.split_ascii_whitespace().all(|part| part.contains("://"))
     };
@@ -133,7 +133,7 @@ macro_rules! each {
 }
 
 /// What a store that does not open comes to.
-fn failure(error: OpenError) -> Failure {
+pub(super) fn failure(error: OpenError) -> Failure {
     match error {
         OpenError::Address { .. } | OpenError::Quorum { .. } => Failure::Usage(error.into()),
         OpenError::Unreachable { .. }

@@ -20,6 +20,7 @@ mod killed;
 mod killed_market;
 mod lock;
 mod lock_hold;
+mod lock_looks;
 mod lock_quorum;
 mod lock_shared;
 mod manners;

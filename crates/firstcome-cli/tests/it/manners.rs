@@ -12,7 +12,7 @@ use std::path::Path;
 #[test]
 fn help_is_there_on_every_level() {
     let directory = tempfile::tempdir().expect("a directory");
-    let levels: [&[&str]; 16] = [
+    let levels: [&[&str]; 18] = [
         &[],
         &["serve"],
         &["verify"],
@@ -27,6 +27,8 @@ fn help_is_there_on_every_level() {
         &["drill", "concert"],
         &["drill", "coupon"],
         &["lock"],
+        &["locks"],
+        &["locks", "release"],
         &["completions"],
         &["man"],
     ];

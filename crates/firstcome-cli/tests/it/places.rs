@@ -14,7 +14,7 @@ use std::process::Command;
 const NOBODY: u32 = 65_534;
 
 /// The program in a directory of its own, as a user who is not root, without a variable that names a home.
-fn as_user(home: &Path, directory: &Path) -> Command {
+pub(crate) fn as_user(home: &Path, directory: &Path) -> Command {
     let mut program = command(PROGRAM, directory);
     if fs::metadata(home).expect("it is there").uid() == 0 {
         std::os::unix::fs::chown(home, Some(NOBODY), Some(NOBODY)).expect("root may");
@@ -25,7 +25,7 @@ fn as_user(home: &Path, directory: &Path) -> Command {
 }
 
 /// A directory that every user may enter.
-fn open_directory() -> tempfile::TempDir {
+pub(crate) fn open_directory() -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
     directory

@@ -81,7 +81,7 @@ impl Service {
 
     /// An admin's PUT of a coupon, and of its room before if it is not there.
     pub(crate) async fn put(&self, coupon: &str, settings: Value) -> Answer {
-        let plain = |room: &&str| room.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let plain = |room: &&str| !room.is_empty() && room.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if let Some(room) = settings["room"].as_str().filter(plain) {
             let room = Ask::get(&format!("/v1/rooms/{room}"));
             let path = room.path.clone();

@@ -14,6 +14,7 @@
 //! | `fc:inbox:PROCESS` | the channel of a process |
 
 mod bytes;
+mod standing;
 
 use super::fitness::Watch;
 use super::{Inbox, InboxEvent, Invocation, Link, LinkOptions, OpenError, Script};
@@ -46,6 +47,7 @@ static RELEASE: Script = script!("release_alone", "names", "release_next", "rule
 static RENEW: Script = script!("names", "rules", "renew");
 static BEAT: Script = script!("names", "rules", "beat");
 static VIEW: Script = script!("names", "rules", "view");
+static STANDING: Script = script!("names", "rules", "standing");
 
 /// Locks on Redis or Valkey, as one process sees them: two connections for any number of locks and waiters, in a cluster one
 /// and one to each master.

@@ -17,9 +17,11 @@
 
 mod post;
 mod shelf;
+mod standing;
 mod verify;
 mod writer;
 
+pub use standing::standing_locks;
 pub use verify::verify_locks;
 
 use super::{

@@ -29,7 +29,9 @@ mod verify_market;
 mod verify_room;
 
 pub use archive::{Archive, Importer};
-pub use lock::{LOCKS_FILE, LockDurability, SqliteLocks, handle_secret, keep_handle_secret, verify_locks};
+pub use lock::{
+    LOCKS_FILE, LockDurability, SqliteLocks, handle_secret, keep_handle_secret, standing_locks, verify_locks,
+};
 pub use verify::verify;
 
 use crate::edge::{Clock, Stopwatch, draw_hasher};
