@@ -267,7 +267,7 @@ fn refusal(peer: IpAddr, why: NoPlace) -> Vec<u8> {
             (Code::RateLimited, "429 Too Many Requests", "Too many connections of this address are open.")
         }
     };
-    let body = error::body(code, detail, members);
+    let body = error::body(code, detail, &members);
     let head = format!(
         "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n\
          retry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",

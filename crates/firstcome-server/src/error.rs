@@ -5,7 +5,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use firstcome::{FaultKind, StoreError};
-use serde_json::{Map, Value, json};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Map, Value};
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
@@ -188,21 +189,40 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 fn plain_body(code: Code) -> Bytes {
     static BODIES: OnceLock<Vec<Bytes>> = OnceLock::new();
     let bodies = BODIES
-        .get_or_init(|| Code::ALL.iter().map(|&code| Bytes::from(body(code, code.advice(), Map::new()))).collect());
+        .get_or_init(|| Code::ALL.iter().map(|&code| Bytes::from(body(code, code.advice(), &Map::new()))).collect());
     bodies[code as usize].clone()
 }
 
-/// The body of a problem.
-pub(crate) fn body(code: Code, detail: &str, members: Map<String, Value>) -> Vec<u8> {
-    let mut problem = Map::new();
-    problem.insert("type".into(), json!(format!("/errors/{}", code.as_str())));
-    problem.insert("title".into(), json!(code.title()));
-    problem.insert("status".into(), json!(code.status()));
-    problem.insert("detail".into(), json!(detail));
-    problem.insert("code".into(), json!(code.as_str()));
-    problem.extend(members);
-    // A map of strings and plain values always has a JSON form.
-    serde_json::to_vec(&problem).unwrap_or_default()
+/// The body of a problem, with an end of line as all answers have.
+pub(crate) fn body(code: Code, detail: &str, members: &Map<String, Value>) -> Vec<u8> {
+    let problem = Body { code, detail, members };
+    let mut body = Vec::with_capacity(512);
+    // A map of texts and plain values always has a JSON form.
+    let _ = serde_json::to_writer(&mut body, &problem);
+    body.push(b'\n');
+    body
+}
+
+struct Body<'a> {
+    code: Code,
+    detail: &'a str,
+    members: &'a Map<String, Value>,
+}
+
+impl Serialize for Body<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let code = self.code.as_str();
+        let mut problem = serializer.serialize_map(None)?;
+        problem.serialize_entry("type", &format_args!("/errors/{code}"))?;
+        problem.serialize_entry("title", self.code.title())?;
+        problem.serialize_entry("status", &self.code.status())?;
+        problem.serialize_entry("detail", self.detail)?;
+        problem.serialize_entry("code", code)?;
+        for (name, value) in self.members {
+            problem.serialize_entry(name, value)?;
+        }
+        problem.end()
+    }
 }
 
 impl IntoResponse for Problem {
@@ -211,7 +231,7 @@ impl IntoResponse for Problem {
         let body = if detail.is_none() && members.is_empty() {
             plain_body(code)
         } else {
-            Bytes::from(body(code, detail.as_deref().unwrap_or(code.advice()), members))
+            Bytes::from(body(code, detail.as_deref().unwrap_or(code.advice()), &members))
         };
         let mut response = Response::new(axum::body::Body::from(body));
         *response.status_mut() = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);

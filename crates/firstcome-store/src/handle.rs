@@ -26,6 +26,9 @@ impl fmt::Debug for HandleKey {
 }
 
 impl HandleKey {
+    /// So many characters of base64url are in each handle.
+    pub const HANDLE_CHARS: usize = chars(BYTES);
+
     /// A key from 32 secret random bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self { seal: Seal::new(&bytes, DOMAIN) }
@@ -52,7 +55,7 @@ impl HandleKey {
     /// Whether a text looks like a handle at all. Says nothing about whether it is one.
     pub fn looks_like_one(handle: &str) -> bool {
         let base64url = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-        handle.len() == chars(BYTES) && handle.bytes().all(base64url)
+        handle.len() == Self::HANDLE_CHARS && handle.bytes().all(base64url)
     }
 }
 

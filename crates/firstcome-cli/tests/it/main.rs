@@ -27,6 +27,7 @@ mod manners;
 mod nodes;
 mod places;
 mod plan;
+mod readme;
 mod stories;
 mod support;
 mod sync_faults;

@@ -1,6 +1,7 @@
 //! The calls of the HTTP API about coupons.
 
 use super::body::{self, PageQuery, PathName};
+use super::json::Json;
 use super::shape::{
     Claim, ClaimBody, ClaimPage, Coupon, CouponBody, Problem as ProblemShape, Redemption, RedemptionBody,
     coupon_settings,
@@ -12,7 +13,6 @@ use crate::metrics::Route;
 use crate::pass::Grant;
 use crate::rfc3339::format as instant;
 use crate::state::App;
-use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -22,6 +22,7 @@ use firstcome::core::revision::Revision;
 use firstcome::core::room::Number;
 use firstcome::{Given, Put, RedeemRequest, Refused};
 use serde_json::Value;
+use std::pin::pin;
 use std::sync::Arc;
 
 /// What a rule's refusal looks like over HTTP.
@@ -83,7 +84,7 @@ pub(super) fn refused(app: &App, coupon: &CouponName, user: &str, refused: &Refu
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn put_coupon(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
-    let call = async {
+    let call = pin!(async {
         let (parts, body) = request.into_parts();
         let caller = app.caller(&parts.headers)?.require(Scope::Admin)?;
         let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
@@ -91,7 +92,7 @@ pub(crate) async fn put_coupon(State(app): State<Arc<App>>, path: PathName, requ
         let put = revision::put::<CouponSettings>(&app, &coupon, &parts.headers, &bytes).await?;
         let status = if put == Put::Created { StatusCode::CREATED } else { StatusCode::OK };
         Ok((status, show(&app, caller, &coupon).await?))
-    };
+    });
     measured(&app, Route::PutCoupon, call).await
 }
 
@@ -118,14 +119,14 @@ pub(crate) async fn put_coupon(State(app): State<Arc<App>>, path: PathName, requ
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn patch_coupon(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
-    let call = async {
+    let call = pin!(async {
         let (parts, body) = request.into_parts();
         let caller = app.caller(&parts.headers)?.require(Scope::Admin)?;
         let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
         let patch = body::read_patch(&parts.headers, body, app.config.limits.body).await?;
         revision::patch::<CouponSettings>(&app, &coupon, &parts.headers, &patch).await?;
         show(&app, caller, &coupon).await
-    };
+    });
     measured(&app, Route::PatchCoupon, call).await
 }
 
@@ -133,7 +134,7 @@ impl revision::Settings for CouponSettings {
     type Name = CouponName;
 
     async fn in_force(app: &App, coupon: &CouponName) -> Result<Self, Problem> {
-        let view = answered(app, app.store.coupon_now(coupon)).await?;
+        let view = answered(app, pin!(app.store.coupon_now(coupon))).await?;
         Ok(view.map_err(|refusal| refused(app, coupon, "", &refusal))?.settings)
     }
 
@@ -149,7 +150,7 @@ impl revision::Settings for CouponSettings {
     }
 
     async fn put(app: &App, coupon: &CouponName, revision: Revision<Self>) -> Result<Put, Problem> {
-        let put = answered(app, app.store.put_coupon(coupon, revision)).await?;
+        let put = answered(app, pin!(app.store.put_coupon(coupon, revision))).await?;
         put.map_err(|refusal| refused(app, coupon, "", &refusal))
     }
 }
@@ -158,9 +159,9 @@ impl revision::Settings for CouponSettings {
 async fn show(app: &App, caller: Caller, coupon: &CouponName) -> Result<Response, Problem> {
     let may_change = caller.require(Scope::Admin).is_ok();
     let view = if may_change {
-        answered(app, app.store.coupon_now(coupon)).await?
+        answered(app, pin!(app.store.coupon_now(coupon))).await?
     } else {
-        answered(app, app.store.coupon(coupon)).await?
+        answered(app, pin!(app.store.coupon(coupon))).await?
     };
     let view = view.map_err(|refusal| refused(app, coupon, "", &refusal))?;
     let mut shown = Coupon::new(coupon, &view, app.store.as_fleet().is_some());
@@ -176,7 +177,7 @@ async fn show(app: &App, caller: Caller, coupon: &CouponName) -> Result<Response
 /// Refuses a room that is not there: nobody could ever claim.
 async fn has_room(app: &App, settings: &CouponSettings) -> Result<(), Problem> {
     let Some(room) = &settings.room else { return Ok(()) };
-    match answered(app, app.store.room(room)).await? {
+    match answered(app, pin!(app.store.room(room))).await? {
         Ok(_) => Ok(()),
         Err(_) => {
             let detail = format!("room {room} is not there: make it first, with PUT /v1/rooms/{room}");
@@ -190,7 +191,7 @@ async fn may_acknowledge(app: &App, settings: &CouponSettings) -> Result<(), Pro
     let Some(fleet) = app.store.as_fleet().filter(|_| settings.acknowledge == Acknowledge::Placed) else {
         return Ok(());
     };
-    let forgets = answered(app, async { Ok(Ok::<_, Refused>(fleet.gate_forgets().await?)) }).await?;
+    let forgets = answered(app, pin!(async { Ok(Ok::<_, Refused>(fleet.gate_forgets().await?)) })).await?;
     if let Ok(None) = forgets {
         return Ok(());
     }
@@ -212,11 +213,11 @@ async fn may_acknowledge(app: &App, settings: &CouponSettings) -> Result<(), Pro
         (status = 503, description = "`store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_coupon(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
-    let call = async {
+    let call = pin!(async {
         let caller = app.caller(&headers)?;
         let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
         show(&app, caller, &coupon).await
-    };
+    });
     measured(&app, Route::GetCoupon, call).await
 }
 
@@ -234,13 +235,13 @@ pub(crate) async fn get_coupon(State(app): State<Arc<App>>, path: PathName, head
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn delete_coupon(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
-    let call = async {
+    let call = pin!(async {
         app.caller(&headers)?.require(Scope::Admin)?;
         let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
-        let deleted = answered(&app, app.store.delete_coupon(&coupon)).await?;
+        let deleted = answered(&app, pin!(app.store.delete_coupon(&coupon))).await?;
         deleted.map_err(|refusal| refused(&app, &coupon, "", &refusal))?;
         Ok(StatusCode::NO_CONTENT)
-    };
+    });
     measured(&app, Route::DeleteCoupon, call).await
 }
 
@@ -263,8 +264,8 @@ impl Claimant {
         }
         // Who shows no pass is refused either way; a pass is judged by the room that the coupon names now.
         let view = match pass {
-            None => answered(app, app.store.coupon(coupon)).await?,
-            Some(_) => answered(app, app.store.coupon_now(coupon)).await?,
+            None => answered(app, pin!(app.store.coupon(coupon))).await?,
+            Some(_) => answered(app, pin!(app.store.coupon_now(coupon))).await?,
         };
         let room = view.ok().and_then(|view| view.settings.room);
         let Some(pass) = pass else {
@@ -339,7 +340,7 @@ impl Claimant {
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn post_claim(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
-    let call = async {
+    let call = pin!(async {
         let (parts, body) = request.into_parts();
         let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
         let claimant = Claimant::of(&app, &parts.headers, &coupon).await?;
@@ -350,14 +351,14 @@ pub(crate) async fn post_claim(State(app): State<Arc<App>>, path: PathName, requ
         let meaning = [user.as_str().as_bytes(), attributes.as_ref().map_or("", Attributes::as_str).as_bytes()];
         let request = body::request(&parts.headers, claimant.caller(), (coupon.as_str(), "claims"), &meaning)?;
         let claim = ClaimCommand { user: user.clone(), attributes, request };
-        let given = answered(&app, app.store.claim_early(&coupon, claim)).await?;
+        let given = answered(&app, pin!(app.store.claim_early(&coupon, claim))).await?;
         let given = given.map_err(|refusal| refused(&app, &coupon, user.as_str(), &refusal))?.into_inner();
         let claim = match &given {
             Given::Stored(claimed) => Claim::new(&coupon, user.as_str(), claimed, app.durability().as_str()),
             Given::Placed(since) => Claim::placed(&coupon, user.as_str(), *since),
         };
         Ok((StatusCode::CREATED, NO_STORE, Json(claim)).into_response())
-    };
+    });
     measured(&app, Route::PostClaim, call).await
 }
 
@@ -376,15 +377,15 @@ pub(crate) async fn get_claim(
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
     headers: HeaderMap,
 ) -> Response {
-    let call = async {
+    let call = pin!(async {
         app.caller(&headers)?.require(Scope::Service)?;
         let Path((coupon, user)) = path.map_err(|_| body::undecodable())?;
         let coupon = body::coupon(&coupon)?;
-        let found = answered(&app, app.store.claim_of(&coupon, body::looked_up_user(&user)?)).await?;
+        let found = answered(&app, pin!(app.store.claim_of(&coupon, body::looked_up_user(&user)?))).await?;
         let found = found.map_err(|refusal| refused(&app, &coupon, &user, &refusal))?;
         let record = found.ok_or(Code::UnknownClaim)?;
         Ok((NO_STORE, Json(Claim::of_record(&coupon, &record, app.durability().as_str()))).into_response())
-    };
+    });
     measured(&app, Route::GetClaim, call).await
 }
 
@@ -402,16 +403,16 @@ pub(crate) async fn get_claim(
         (status = 503, description = "`store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_claims(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap, uri: Uri) -> Response {
-    let call = async {
+    let call = pin!(async {
         app.caller(&headers)?.require(Scope::Admin)?;
         let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
         let page = PageQuery::serials(uri.query().unwrap_or_default())?;
-        let found = answered(&app, app.store.claims(&coupon, page.after, page.limit)).await?;
+        let found = answered(&app, pin!(app.store.claims(&coupon, page.after, page.limit))).await?;
         let found = found.map_err(|refusal| refused(&app, &coupon, "", &refusal))?;
         let claim = |record| Claim::of_record(&coupon, record, app.durability().as_str());
         let items = found.items.iter().map(claim).collect();
         Ok((NO_STORE, Json(ClaimPage { items, next: found.next.map(|serial| serial.get()) })).into_response())
-    };
+    });
     measured(&app, Route::GetClaims, call).await
 }
 
@@ -438,7 +439,7 @@ pub(crate) async fn get_claims(State(app): State<Arc<App>>, path: PathName, head
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn post_redemption(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
-    let call = async {
+    let call = pin!(async {
         let (parts, body) = request.into_parts();
         let caller = app.caller(&parts.headers)?.require(Scope::Service)?;
         let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
@@ -450,9 +451,9 @@ pub(crate) async fn post_redemption(State(app): State<Arc<App>>, path: PathName,
         let meaning = [code.as_bytes(), wanted.user.as_deref().unwrap_or_default().as_bytes()];
         let request = body::request(&parts.headers, caller, (coupon.as_str(), "redemptions"), &meaning)?;
         let redeem = RedeemRequest { code: wanted.code, user, request };
-        let redeemed = answered(&app, app.store.redeem(&coupon, redeem)).await?;
+        let redeemed = answered(&app, pin!(app.store.redeem(&coupon, redeem))).await?;
         let record = redeemed.map(Effect::into_inner).map_err(|refusal| refused(&app, &coupon, "", &refusal))?;
         Ok((StatusCode::CREATED, NO_STORE, Json(Redemption::new(&coupon, &record))))
-    };
+    });
     measured(&app, Route::PostRedemption, call).await
 }

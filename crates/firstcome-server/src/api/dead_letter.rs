@@ -1,19 +1,20 @@
 //! What nobody could read of what was claimed.
 
 use super::body::{self, PageQuery, PathName};
+use super::json::Json;
 use super::shape::Problem as ProblemShape;
 use super::{NO_STORE, answered, coupon, measured};
 use crate::auth::Scope;
 use crate::metrics::Route;
 use crate::rfc3339::format as instant;
 use crate::state::App;
-use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
 use firstcome::fleet::DeadLetter as Letter;
 use serde::Serialize;
 use std::fmt::Write;
+use std::pin::pin;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
@@ -73,14 +74,14 @@ pub(crate) async fn get_dead_letters(
     headers: HeaderMap,
     uri: Uri,
 ) -> Response {
-    let call = async {
+    let call = pin!(async {
         app.caller(&headers)?.require(Scope::Admin)?;
         let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
         let page = PageQuery::numbers(uri.query().unwrap_or_default())?;
-        let found = answered(&app, app.store.dead_letters(&coupon, page.after, page.limit)).await?;
+        let found = answered(&app, pin!(app.store.dead_letters(&coupon, page.after, page.limit))).await?;
         let found = found.map_err(|refusal| coupon::refused(&app, &coupon, "", &refusal))?;
         let items = found.items.into_iter().map(DeadLetter::from).collect();
         Ok((NO_STORE, Json(DeadLetterPage { items, next: found.next })).into_response())
-    };
+    });
     measured(&app, Route::GetDeadLetters, call).await
 }

@@ -2,6 +2,7 @@
 //! text may have, and which calls need no key. One place states each of these for all operations.
 
 use crate::error::Code;
+use firstcome::HandleKey;
 use firstcome::core::limits::{IDEMPOTENCY_KEY_BYTES_MAX, NAME_BYTES_MAX, PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX};
 use serde_json::{Map, Value, json};
 use utoipa::openapi::OpenApi;
@@ -94,7 +95,7 @@ fn of_operation(path: &str, operation: &mut Value) {
             ("header", "Idempotency-Key") => {
                 json!({"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_BYTES_MAX, "pattern": KEY_PATTERN})
             }
-            ("header", "If-Match") => json!({"type": "string", "minLength": 1, "maxLength": 1_024}),
+            ("header", "If-Match") => json!({"type": "string", "maxLength": 1_024}),
             _ => json!({"type": "string", "minLength": 1, "maxLength": crate::pass::TOKEN_BYTES_MAX}),
         };
     }
@@ -108,6 +109,10 @@ fn of_schema(schema: &str, properties: &mut Value) {
     for (member, property) in members_of(properties) {
         if NAMES.contains(&member.as_str()) {
             extend(property, &name());
+        }
+        if member == "handle" {
+            let chars = HandleKey::HANDLE_CHARS;
+            extend(property, &json!({"minLength": chars, "maxLength": chars, "pattern": BASE64URL_PATTERN}));
         }
         let values = VALUES.iter().find(|(of, name, _)| *of == schema && name == member).map(|(.., values)| *values);
         let values = match (schema, member.as_str()) {

@@ -1,9 +1,9 @@
 //! Is it alive, should it get requests, how is it doing.
 
+use super::json::Json;
 use crate::auth::Scope;
 use crate::error::Problem;
 use crate::state::App;
-use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -14,7 +14,10 @@ use std::sync::Arc;
 /// Whether the process is alive
 ///
 /// Says nothing about the store.
-#[utoipa::path(get, path = "/healthz", tag = "Operations", responses((status = 200, description = "It is")))]
+#[utoipa::path(get, path = "/healthz", tag = "Operations", responses(
+    (status = 200, description = "It is", body = String, content_type = "text/plain"),
+    (status = 403, description = "`foreign_origin`: in development mode, from elsewhere", body = super::shape::Problem)
+))]
 pub(crate) async fn healthz() -> &'static str {
     "ok\n"
 }
@@ -25,6 +28,7 @@ pub(crate) async fn healthz() -> &'static str {
 /// `faults` names each coupon, room or server that stands still, and says why.
 #[utoipa::path(get, path = "/readyz", tag = "Operations", responses(
     (status = 200, description = "It should"),
+    (status = 403, description = "`foreign_origin`: in development mode, from elsewhere", body = super::shape::Problem),
     (status = 503, description = "It should not")
 ))]
 pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {

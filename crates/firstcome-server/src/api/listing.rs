@@ -1,6 +1,7 @@
 //! The calls of the HTTP API about listings: what is sold once, by auction or at a fixed price.
 
 use super::body::{self, PageQuery, PathName};
+use super::json::Json;
 use super::market_shape::{
     Bid, BidBody, BidPage, Listing, ListingBody, PlacedBid, Purchase, PurchaseBody, ends_before_start, listing_settings,
 };
@@ -11,7 +12,6 @@ use crate::error::{Code, Problem};
 use crate::metrics::Route;
 use crate::rfc3339::format as instant;
 use crate::state::App;
-use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -24,6 +24,7 @@ use firstcome::core::revision::Revision;
 use firstcome::{PlaceBid, Purchase as PurchaseCommand, Put, StoreError};
 use serde_json::Value;
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 
 /// What a rule's refusal looks like over HTTP, but for a purchase that was made before.
@@ -68,7 +69,7 @@ fn refused_purchase(listing: &ListingName, rejection: &Rejection) -> Problem {
 /// Waits for a look at the store, which nothing refuses.
 pub(super) async fn read<T>(app: &App, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, Problem> {
     let answer = async { answer.await.map(Ok::<T, Infallible>) };
-    match answered(app, answer).await? {
+    match answered(app, pin!(answer)).await? {
         Ok(found) => Ok(found),
         Err(never) => match never {},
     }
@@ -112,14 +113,14 @@ async fn service_call(
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn put_listing(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
-    let call = async {
+    let call = pin!(async {
         let (caller, listing, parts, bytes) = service_call(&app, path, request).await?;
         let put = revision::put::<ListingSettings>(&app, &listing, &parts.headers, &bytes).await?;
         let status = if put == Put::Created { StatusCode::CREATED } else { StatusCode::OK };
         // It is done: what hinders the look at it must not say that nothing was.
         let shown = show(&app, caller, &listing).await.map_err(|_| StoreError::Unknown)?;
         Ok((status, shown))
-    };
+    });
     measured(&app, Route::PutListing, call).await
 }
 
@@ -145,7 +146,7 @@ pub(crate) async fn put_listing(State(app): State<Arc<App>>, path: PathName, req
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn patch_listing(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
-    let call = async {
+    let call = pin!(async {
         let (parts, body) = request.into_parts();
         let caller = app.caller(&parts.headers)?.require(Scope::Service)?;
         let listing = body::listing(&path.map_err(|_| body::undecodable())?.0)?;
@@ -153,7 +154,7 @@ pub(crate) async fn patch_listing(State(app): State<Arc<App>>, path: PathName, r
         revision::patch::<ListingSettings>(&app, &listing, &parts.headers, &patch).await?;
         // It is done: what hinders the look at it must not say that nothing was.
         Ok(show(&app, caller, &listing).await.map_err(|_| StoreError::Unknown)?)
-    };
+    });
     measured(&app, Route::PatchListing, call).await
 }
 
@@ -161,7 +162,7 @@ impl revision::Settings for ListingSettings {
     type Name = ListingName;
 
     async fn in_force(app: &App, listing: &ListingName) -> Result<Self, Problem> {
-        let view = answered(app, app.market.listing(listing)).await?;
+        let view = answered(app, pin!(app.market.listing(listing))).await?;
         Ok(view.map_err(|rejection| refused(&rejection))?.standing.settings())
     }
 
@@ -174,13 +175,13 @@ impl revision::Settings for ListingSettings {
     }
 
     async fn put(app: &App, listing: &ListingName, revision: Revision<Self>) -> Result<Put, Problem> {
-        let put = answered(app, app.market.put_listing(listing, revision)).await?;
+        let put = answered(app, pin!(app.market.put_listing(listing, revision))).await?;
         put.map_err(|rejection| refused(&rejection))
     }
 }
 
 async fn show(app: &App, caller: Caller, listing: &ListingName) -> Result<Response, Problem> {
-    let view = answered(app, app.market.listing(listing)).await?;
+    let view = answered(app, pin!(app.market.listing(listing))).await?;
     let view = view.map_err(|rejection| refused(&rejection))?;
     let is_service = caller.require(Scope::Service).is_ok();
     let mut shown = Listing::new(&view, is_service);
@@ -208,11 +209,11 @@ async fn show(app: &App, caller: Caller, listing: &ListingName) -> Result<Respon
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_listing(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
-    let call = async {
+    let call = pin!(async {
         let caller = app.caller(&headers)?;
         let listing = body::listing(&path.map_err(|_| body::undecodable())?.0)?;
         show(&app, caller, &listing).await
-    };
+    });
     measured(&app, Route::GetListing, call).await
 }
 
@@ -229,15 +230,15 @@ pub(crate) async fn get_listing(State(app): State<Arc<App>>, path: PathName, hea
         (status = 503, description = "`store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_bids(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap, uri: Uri) -> Response {
-    let call = async {
+    let call = pin!(async {
         app.caller(&headers)?.require(Scope::Service)?;
         let listing = body::listing(&path.map_err(|_| body::undecodable())?.0)?;
         let page = PageQuery::numbers(uri.query().unwrap_or_default())?;
-        let found = answered(&app, app.market.bids(&listing, page.after, page.limit)).await?;
+        let found = answered(&app, pin!(app.market.bids(&listing, page.after, page.limit))).await?;
         let found = found.map_err(|rejection| refused(&rejection))?;
         let items = found.items.iter().map(Bid::new).collect();
         Ok((NO_STORE, Json(BidPage { items, next: found.next })).into_response())
-    };
+    });
     measured(&app, Route::GetBids, call).await
 }
 
@@ -264,13 +265,13 @@ pub(crate) async fn get_bids(State(app): State<Arc<App>>, path: PathName, header
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn post_bid(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
-    let call = async {
+    let call = pin!(async {
         let (caller, listing, parts, bytes) = service_call(&app, path, request).await?;
         let (bidder, price) = body::parse::<BidBody<'_>>(&bytes)?.bid()?;
         let meaning = [bidder.as_str().as_bytes(), &price.get().to_be_bytes()];
         let request = body::request(&parts.headers, caller, (listing.as_str(), "bids"), &meaning)?;
         let bid = PlaceBid { bidder, price, request };
-        let placed = answered(&app, app.market.place_bid(&listing, bid)).await?;
+        let placed = answered(&app, pin!(app.market.place_bid(&listing, bid))).await?;
         let placed = placed.map_err(|rejection| {
             app.metrics.market.bid_refused(&rejection);
             refused(&rejection)
@@ -280,7 +281,7 @@ pub(crate) async fn post_bid(State(app): State<Arc<App>>, path: PathName, reques
         }
         let placed = placed.into_inner();
         Ok((StatusCode::CREATED, NO_STORE, Json(PlacedBid::new(&listing, &placed))).into_response())
-    };
+    });
     measured(&app, Route::PostBid, call).await
 }
 
@@ -307,18 +308,18 @@ pub(crate) async fn post_bid(State(app): State<Arc<App>>, path: PathName, reques
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn post_purchase(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
-    let call = async {
+    let call = pin!(async {
         let (caller, listing, parts, bytes) = service_call(&app, path, request).await?;
         let buyer = body::parse::<PurchaseBody<'_>>(&bytes)?.buyer()?;
         let meaning = [buyer.as_str().as_bytes()];
         let request = body::request(&parts.headers, caller, (listing.as_str(), "purchase"), &meaning)?;
-        let sold = answered(&app, app.market.purchase(&listing, PurchaseCommand { buyer, request })).await?;
+        let sold = answered(&app, pin!(app.market.purchase(&listing, PurchaseCommand { buyer, request }))).await?;
         let sold = sold.map_err(|rejection| refused_purchase(&listing, &rejection))?;
         if let Effect::New(sale) = &sold {
             app.metrics.market.sold(sale.price.get());
         }
         let sale = sold.into_inner();
         Ok((StatusCode::CREATED, NO_STORE, Json(Purchase::new(&listing, &sale))).into_response())
-    };
+    });
     measured(&app, Route::PostPurchase, call).await
 }

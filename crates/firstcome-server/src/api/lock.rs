@@ -1,6 +1,7 @@
 //! The calls of the HTTP API about locks.
 
 use super::body::{self, PathName};
+use super::json::Json;
 use super::lock_shape::{AcquireBody, HeldLock, Lock, ReleaseBody, ReleasedLock, RenewBody, RenewedLock};
 use super::shape::Problem as ProblemShape;
 use super::{NO_STORE, measured};
@@ -10,7 +11,6 @@ use crate::error::{Code, Problem};
 use crate::locks::Refusal;
 use crate::metrics::Route;
 use crate::state::App;
-use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
@@ -18,6 +18,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use firstcome::LockError;
 use firstcome::core::id::LockName;
+use std::pin::pin;
 use std::sync::Arc;
 
 /// After so long somebody who found no place to wait may try again.
@@ -92,7 +93,7 @@ async fn service_call(
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn post_acquire(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
-    let call = async {
+    let call = pin!(async {
         let (caller, lock, parts, bytes) = service_call(&app, path, request).await?;
         let wanted = body::parse::<AcquireBody<'_>>(&bytes)?.wanted(lock.clone())?;
         let (wait, lease) = (wanted.wait.as_millis().to_be_bytes(), wanted.lease.as_millis().to_be_bytes());
@@ -110,7 +111,7 @@ pub(crate) async fn post_acquire(State(app): State<Arc<App>>, path: PathName, re
             None => {}
         }
         Ok(response)
-    };
+    });
     measured(&app, Route::PostAcquire, call).await
 }
 
@@ -131,13 +132,13 @@ pub(crate) async fn post_acquire(State(app): State<Arc<App>>, path: PathName, re
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn post_renew(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
-    let call = async {
+    let call = pin!(async {
         let (_, lock, _, bytes) = service_call(&app, path, request).await?;
         let wanted = body::parse::<RenewBody<'_>>(&bytes)?;
         let lease = wanted.lease()?;
         let renewed = app.desk.renew(&lock, &wanted.handle, lease).await.map_err(failed)?;
         Ok((NO_STORE, Json(RenewedLock::new(&lock, renewed))).into_response())
-    };
+    });
     measured(&app, Route::PostRenew, call).await
 }
 
@@ -158,13 +159,13 @@ pub(crate) async fn post_renew(State(app): State<Arc<App>>, path: PathName, requ
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn post_lock_release(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
-    let call = async {
+    let call = pin!(async {
         let (_, lock, _, bytes) = service_call(&app, path, request).await?;
         let wanted = body::parse::<ReleaseBody<'_>>(&bytes)?;
         wanted.check()?;
         let fence = app.desk.release(&lock, &wanted.handle).await.map_err(failed)?;
         Ok((NO_STORE, Json(ReleasedLock::new(&lock, fence))).into_response())
-    };
+    });
     measured(&app, Route::PostLockRelease, call).await
 }
 
@@ -180,11 +181,11 @@ pub(crate) async fn post_lock_release(State(app): State<Arc<App>>, path: PathNam
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_lock(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
-    let call = async {
+    let call = pin!(async {
         app.caller(&headers)?.require(Scope::Service)?;
         let lock = body::lock(&path.map_err(|_| body::undecodable())?.0)?;
         let seen = app.desk.view(&lock).await.map_err(failed)?;
         Ok((NO_STORE, Json(Lock::new(&lock, &seen))).into_response())
-    };
+    });
     measured(&app, Route::GetLock, call).await
 }

@@ -1,6 +1,7 @@
 //! The calls of the HTTP API about members and their points.
 
 use super::body::{self, PageQuery, PathName};
+use super::json::Json;
 use super::market_shape::{AmountBody, Balance, Record, RecordPage};
 use super::shape::Problem as ProblemShape;
 use super::{NO_STORE, answered, listing, measured};
@@ -8,12 +9,12 @@ use crate::auth::Scope;
 use crate::error::Problem;
 use crate::metrics::{Movement, Route};
 use crate::state::App;
-use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
 use firstcome::core::coupon::Effect;
 use firstcome::{MovePoints, Transfer};
+use std::pin::pin;
 use std::sync::Arc;
 
 /// Show what a member has
@@ -28,12 +29,12 @@ use std::sync::Arc;
         (status = 503, description = "`store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_member(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
-    let call = async {
+    let call = pin!(async {
         app.caller(&headers)?.require(Scope::Service)?;
         let member = body::member("member", &path.map_err(|_| body::undecodable())?.0)?;
         let balance = listing::read(&app, app.market.balance(&member)).await?;
         Ok((NO_STORE, Json(Balance::new(&member, balance))).into_response())
-    };
+    });
     measured(&app, Route::GetMember, call).await
 }
 
@@ -53,14 +54,14 @@ pub(crate) async fn get_member(State(app): State<Arc<App>>, path: PathName, head
         (status = 503, description = "`store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_records(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap, uri: Uri) -> Response {
-    let call = async {
+    let call = pin!(async {
         app.caller(&headers)?.require(Scope::Service)?;
         let member = body::member("member", &path.map_err(|_| body::undecodable())?.0)?;
         let page = PageQuery::numbers(uri.query().unwrap_or_default())?;
         let found = listing::read(&app, app.market.records(&member, page.after, page.limit)).await?;
         let items = found.items.iter().map(Record::new).collect();
         Ok((NO_STORE, Json(RecordPage { items, next: found.next })).into_response())
-    };
+    });
     measured(&app, Route::GetRecords, call).await
 }
 
@@ -84,7 +85,7 @@ pub(crate) async fn get_records(State(app): State<Arc<App>>, path: PathName, hea
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn post_charge(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
-    measured(&app, Route::PostCharge, move_points(&app, Transfer::Charge, path, request)).await
+    measured(&app, Route::PostCharge, pin!(move_points(&app, Transfer::Charge, path, request))).await
 }
 
 /// Take out points that are paid back to the person
@@ -106,7 +107,7 @@ pub(crate) async fn post_charge(State(app): State<Arc<App>>, path: PathName, req
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn post_refund(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
-    measured(&app, Route::PostRefund, move_points(&app, Transfer::Refund, path, request)).await
+    measured(&app, Route::PostRefund, pin!(move_points(&app, Transfer::Refund, path, request))).await
 }
 
 async fn move_points(app: &App, transfer: Transfer, path: PathName, request: Request) -> Result<Response, Problem> {
@@ -121,7 +122,7 @@ async fn move_points(app: &App, transfer: Transfer, path: PathName, request: Req
     };
     let meaning = amount.get().to_be_bytes();
     let request = body::request(&parts.headers, caller, (member.as_str(), row), &[&meaning])?;
-    let moved = answered(app, app.market.move_points(&member, MovePoints { transfer, amount, request })).await?;
+    let moved = answered(app, pin!(app.market.move_points(&member, MovePoints { transfer, amount, request }))).await?;
     let moved = moved.map_err(|rejection| listing::refused(&rejection))?;
     if matches!(moved, Effect::New(_)) {
         app.metrics.market.moved(movement, amount.get());

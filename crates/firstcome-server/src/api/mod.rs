@@ -5,6 +5,7 @@ mod coupon;
 mod dead_letter;
 mod document;
 mod health;
+mod json;
 mod listing;
 mod lock;
 mod lock_shape;
@@ -29,6 +30,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use firstcome::StoreError;
 use firstcome::edge::Stopwatch;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tower_http::cors::{AllowOrigin, CorsLayer};
@@ -47,9 +49,11 @@ pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
         title = "firstcome",
         description = "First come, first served, at scale: waiting rooms that admit in order of arrival, limited \
             coupons handed out exactly once, locks that hand over in order of arrival.\n\nAll bodies are \
-            JSON in UTF-8; unknown fields are refused. Times are RFC 3339 in UTC. Every refusal is an RFC 9457 \
+            JSON in UTF-8; unknown fields are refused, and whole numbers are written \
+            without a fraction. Times are RFC 3339 in UTC. Every refusal is an RFC 9457 \
             problem with a stable `code`. A POST may carry an `Idempotency-Key`: the same key with the same body has \
-            one effect.",
+            one effect.\n\nA client that ends its side of a connection (`shutdown`) has left: the service writes no more \
+            answers to it. Calls that it sent before may have their effect.",
     ),
     components(schemas(shape::Problem)),
     modifiers(&SecuritySchemes)
@@ -212,7 +216,7 @@ pub fn admin_router(app: Arc<App>) -> Router {
 /// Waits for the store, but no longer than a caller should. Whoever is told "unknown" may ask again safely.
 async fn answered<T, R>(
     app: &App,
-    answer: impl Future<Output = Result<Result<T, R>, StoreError>>,
+    answer: Pin<&mut impl Future<Output = Result<Result<T, R>, StoreError>>>,
 ) -> Result<Result<T, R>, Problem> {
     match tokio::time::timeout(app.config.limits.answer, answer).await {
         Ok(answer) => Ok(answer?),
@@ -222,11 +226,12 @@ async fn answered<T, R>(
 
 const NO_STORE: [(HeaderName, &str); 1] = [(header::CACHE_CONTROL, "no-store")];
 
-/// Answers a call and counts it.
+/// Answers a call and counts it. A call is pinned where it stands: to hand it on by value would copy some two kilobytes each
+/// time.
 pub(crate) async fn measured<T: IntoResponse>(
     app: &App,
     route: Route,
-    call: impl Future<Output = Result<T, Problem>>,
+    call: Pin<&mut impl Future<Output = Result<T, Problem>>>,
 ) -> Response {
     let watch = Stopwatch::start();
     let response = match call.await {

@@ -1,6 +1,7 @@
 //! The calls of the HTTP API about waiting rooms.
 
 use super::body::{self, PathName};
+use super::json::Json;
 use super::room_shape::{
     PassBody, PassKey, PassKeyList, PassVerdict, Room, RoomBody, Ticket, TicketBody, room_settings,
 };
@@ -13,10 +14,9 @@ use crate::metrics::Route;
 use crate::pass::{DOMAIN, Grant, PassError};
 use crate::rfc3339::format as instant;
 use crate::state::App;
-use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use firstcome::core::id::{RoomName, UserId};
 use firstcome::core::revision::Revision;
@@ -24,8 +24,8 @@ use firstcome::core::room::{Join, Number, Rejection, RoomSettings, TicketState};
 use firstcome::core::time::Timestamp;
 use firstcome::edge::Stopwatch;
 use firstcome::{Joining, PassCheck, Put, StoreError, TicketAnswer};
-use serde::Serialize;
 use serde_json::{Map, Value};
+use std::pin::pin;
 use std::sync::Arc;
 
 /// A room and one of its tickets, as a path names them.
@@ -74,7 +74,7 @@ async fn read_pass(app: &App, pass: &str) -> Result<Result<Grant, PassError>, Pr
     match read() {
         Err(PassError::UnknownKey) => {
             let refreshed = async { app.store.refresh_pass_secrets().await.map(Ok::<_, Rejection>) };
-            answered(app, refreshed).await?.map_err(refused)?;
+            answered(app, pin!(refreshed)).await?.map_err(refused)?;
             Ok(read())
         }
         told => Ok(told),
@@ -94,7 +94,7 @@ pub(super) async fn judge_pass(
     };
     let Some(number) = Number::new(grant.number) else { return Ok(Err("malformed")) };
     let over = if grant.expired(app.store.now()) { "expired" } else { "over" };
-    match answered(app, app.store.check_pass(room, number, grant.slot)).await? {
+    match answered(app, pin!(app.store.check_pass(room, number, grant.slot))).await? {
         Ok(Some(check)) => Ok(Ok((grant, check))),
         Ok(None) | Err(_) => Ok(Err(over)),
     }
@@ -123,7 +123,7 @@ pub(super) async fn judge_pass(
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn put_room(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
-    let call = async {
+    let call = pin!(async {
         let (parts, body) = request.into_parts();
         let caller = app.caller(&parts.headers)?.require(Scope::Admin)?;
         let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
@@ -131,7 +131,7 @@ pub(crate) async fn put_room(State(app): State<Arc<App>>, path: PathName, reques
         let put = revision::put::<RoomSettings>(&app, &room, &parts.headers, &bytes).await?;
         let status = if put == Put::Created { StatusCode::CREATED } else { StatusCode::OK };
         Ok((status, show(&app, caller, &room).await?))
-    };
+    });
     measured(&app, Route::PutRoom, call).await
 }
 
@@ -156,14 +156,14 @@ pub(crate) async fn put_room(State(app): State<Arc<App>>, path: PathName, reques
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn patch_room(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
-    let call = async {
+    let call = pin!(async {
         let (parts, body) = request.into_parts();
         let caller = app.caller(&parts.headers)?.require(Scope::Admin)?;
         let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
         let patch = body::read_patch(&parts.headers, body, app.config.limits.body).await?;
         revision::patch::<RoomSettings>(&app, &room, &parts.headers, &patch).await?;
         show(&app, caller, &room).await
-    };
+    });
     measured(&app, Route::PatchRoom, call).await
 }
 
@@ -198,7 +198,7 @@ async fn turn(app: &App, flow: Flow, path: PathName, headers: &HeaderMap) -> Res
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn post_pause(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
-    measured(&app, Route::PostPause, turn(&app, Flow::Paused, path, &headers)).await
+    measured(&app, Route::PostPause, pin!(turn(&app, Flow::Paused, path, &headers))).await
 }
 
 /// Resume a room
@@ -217,14 +217,14 @@ pub(crate) async fn post_pause(State(app): State<Arc<App>>, path: PathName, head
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn post_resume(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
-    measured(&app, Route::PostResume, turn(&app, Flow::Resumed, path, &headers)).await
+    measured(&app, Route::PostResume, pin!(turn(&app, Flow::Resumed, path, &headers))).await
 }
 
 impl revision::Settings for RoomSettings {
     type Name = RoomName;
 
     async fn in_force(app: &App, room: &RoomName) -> Result<Self, Problem> {
-        Ok(answered(app, app.store.room_now(room)).await?.map_err(refused)?.settings)
+        Ok(answered(app, pin!(app.store.room_now(room))).await?.map_err(refused)?.settings)
     }
 
     fn shown(&self, _: &App) -> Value {
@@ -236,17 +236,17 @@ impl revision::Settings for RoomSettings {
     }
 
     async fn put(app: &App, room: &RoomName, revision: Revision<Self>) -> Result<Put, Problem> {
-        answered(app, app.store.put_room(room, revision)).await?.map_err(refused)
+        answered(app, pin!(app.store.put_room(room, revision))).await?.map_err(refused)
     }
 }
 
 /// Shows it; with its settings, as they are now, to those who may change them.
 async fn show(app: &App, caller: Caller, room: &RoomName) -> Result<Response, Problem> {
     if caller.require(Scope::Admin).is_err() {
-        let summary = answered(app, app.store.room(room)).await?.map_err(refused)?;
+        let summary = answered(app, pin!(app.store.room(room))).await?.map_err(refused)?;
         return Ok((NO_STORE, Json(Room::new(room, &summary))).into_response());
     }
-    let summary = answered(app, app.store.room_now(room)).await?.map_err(refused)?;
+    let summary = answered(app, pin!(app.store.room_now(room))).await?.map_err(refused)?;
     let settings = room_settings(&summary.settings);
     let tag = revision::tag_header(&settings);
     let mut shown = Room::new(room, &summary);
@@ -268,10 +268,10 @@ async fn show(app: &App, caller: Caller, room: &RoomName) -> Result<Response, Pr
         (status = 503, description = "`outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_room(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
-    let call = async {
+    let call = pin!(async {
         let caller = app.caller(&headers)?;
         show(&app, caller, &body::room(&path.map_err(|_| body::undecodable())?.0)?).await
-    };
+    });
     measured(&app, Route::GetRoom, call).await
 }
 
@@ -289,12 +289,12 @@ pub(crate) async fn get_room(State(app): State<Arc<App>>, path: PathName, header
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn delete_room(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
-    let call = async {
+    let call = pin!(async {
         app.caller(&headers)?.require(Scope::Admin)?;
         let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
-        answered(&app, app.store.close_room(&room)).await?.map_err(refused)?;
+        answered(&app, pin!(app.store.close_room(&room))).await?.map_err(refused)?;
         Ok(StatusCode::NO_CONTENT)
-    };
+    });
     measured(&app, Route::DeleteRoom, call).await
 }
 
@@ -326,7 +326,7 @@ pub(crate) async fn delete_room(State(app): State<Arc<App>>, path: PathName, hea
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn post_ticket(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
-    let call = async {
+    let call = pin!(async {
         let (parts, body) = request.into_parts();
         let caller = app.caller(&parts.headers)?;
         let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
@@ -340,12 +340,12 @@ pub(crate) async fn post_ticket(State(app): State<Arc<App>>, path: PathName, req
         }
         let meaning = [user.as_ref().map_or("", UserId::as_str).as_bytes()];
         let request = body::request(&parts.headers, caller, (room.as_str(), "tickets"), &meaning)?;
-        let joined = answered(&app, app.store.join(&room, Join { user, request })).await?;
+        let joined = answered(&app, pin!(app.store.join(&room, Join { user, request }))).await?;
         let (joining, answer) = joined.map_err(refused)?;
         let status = if joining == Joining::SameUser { StatusCode::OK } else { StatusCode::CREATED };
         let ticket = Ticket::new(&answer, pass_of(&app, &room, &answer)?).with_ticket(&room, &answer.ticket);
         Ok((status, NO_STORE, Json(ticket)).into_response())
-    };
+    });
     measured(&app, Route::PostTicket, call).await
 }
 
@@ -368,7 +368,7 @@ pub(crate) async fn get_ticket(State(app): State<Arc<App>>, path: PathTicket, re
     // The whole request, for its head is borrowed from it and not copied.
     let caller = app.caller(request.headers());
     drop(request);
-    let call = async {
+    let call = pin!(async {
         caller?;
         let Path((room, ticket)) = path.map_err(|_| body::undecodable())?;
         let told = match app.store.poll_settled(&room, &ticket) {
@@ -377,19 +377,9 @@ pub(crate) async fn get_ticket(State(app): State<Arc<App>>, path: PathTicket, re
             _ => Box::pin(poll(&app, &room, &ticket)).await?,
         };
         let pass = if told.until.is_some() { pass_of(&app, &body::room(&room)?, &told)? } else { None };
-        Ok(json(&Ticket::new(&told, pass)))
-    };
+        Ok((NO_STORE, Json(Ticket::new(&told, pass))))
+    });
     measured(&app, Route::GetTicket, call).await
-}
-
-/// A small answer in one piece that is large enough from the beginning.
-fn json(answer: &impl Serialize) -> Response {
-    let mut body = Vec::with_capacity(512);
-    match serde_json::to_writer(&mut body, answer) {
-        Ok(()) => (NO_STORE, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
-        // Texts and numbers always have a JSON form.
-        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-    }
 }
 
 /// See [`super::told_at_once`].
@@ -400,13 +390,13 @@ pub(super) fn told_at_once(app: &App, headers: &HeaderMap, room: &str, ticket: &
     if !matches!(told.state, TicketState::Waiting { .. }) {
         return None;
     }
-    let response = json(&Ticket::new(&told, None));
+    let response = (NO_STORE, Json(Ticket::new(&told, None))).into_response();
     app.metrics.answered(Route::GetTicket, response.status().as_u16(), watch.elapsed());
     Some(response)
 }
 
 async fn poll(app: &App, room: &str, ticket: &str) -> Result<TicketAnswer, Problem> {
-    answered(app, app.store.poll(&body::room(room)?, ticket)).await?.map_err(refused)
+    answered(app, pin!(app.store.poll(&body::room(room)?, ticket))).await?.map_err(refused)
 }
 
 /// Leave
@@ -423,13 +413,13 @@ async fn poll(app: &App, room: &str, ticket: &str) -> Result<TicketAnswer, Probl
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn delete_ticket(State(app): State<Arc<App>>, path: PathTicket, headers: HeaderMap) -> Response {
-    let call = async {
+    let call = pin!(async {
         app.caller(&headers)?;
         let Path((room, ticket)) = path.map_err(|_| body::undecodable())?;
         let room = body::room(&room)?;
-        answered(&app, app.store.leave(&room, &ticket)).await?.map_err(refused)?;
+        answered(&app, pin!(app.store.leave(&room, &ticket))).await?.map_err(refused)?;
         Ok(StatusCode::NO_CONTENT)
-    };
+    });
     measured(&app, Route::DeleteTicket, call).await
 }
 
@@ -449,13 +439,13 @@ pub(crate) async fn delete_ticket(State(app): State<Arc<App>>, path: PathTicket,
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn post_verify(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
-    let call = async {
+    let call = pin!(async {
         let (room, bytes) = service_call(&app, path, request).await?;
         let wanted = body::parse::<PassBody<'_>>(&bytes)?;
         let judged = judge_pass(&app, &room, &wanted.pass).await?;
         if judged.is_err() {
             // A valid pass names a room that exists; any other may not.
-            answered(&app, app.store.room(&room)).await?.map_err(refused)?;
+            answered(&app, pin!(app.store.room(&room))).await?.map_err(refused)?;
         }
         let verdict = match judged {
             Ok((grant, check)) => PassVerdict {
@@ -468,7 +458,7 @@ pub(crate) async fn post_verify(State(app): State<Arc<App>>, path: PathName, req
             Err(reason) => PassVerdict { reason: Some(reason), ..PassVerdict::default() },
         };
         Ok((NO_STORE, Json(verdict)))
-    };
+    });
     measured(&app, Route::PostVerify, call).await
 }
 
@@ -498,19 +488,19 @@ async fn service_call(app: &App, path: PathName, request: Request) -> Result<(Ro
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn post_release(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
-    let call = async {
+    let call = pin!(async {
         let (room, bytes) = service_call(&app, path, request).await?;
         let wanted = body::parse::<PassBody<'_>>(&bytes)?;
-        answered(&app, app.store.room(&room)).await?.map_err(refused)?;
+        answered(&app, pin!(app.store.room(&room))).await?.map_err(refused)?;
         let invalid = |reason| Problem::new(Code::InvalidPass).with("reason", reason);
         let grant = read_pass(&app, &wanted.pass).await?.map_err(|error| invalid(error.code()))?;
         if grant.room != room {
             return Err(invalid("other_room"));
         }
         let number = Number::new(grant.number).ok_or_else(|| invalid("malformed"))?;
-        answered(&app, app.store.release(&room, number, grant.slot)).await?.map_err(refused)?;
+        answered(&app, pin!(app.store.release(&room, number, grant.slot))).await?.map_err(refused)?;
         Ok(StatusCode::NO_CONTENT)
-    };
+    });
     measured(&app, Route::PostRelease, call).await
 }
 
@@ -530,10 +520,10 @@ fn key_list(app: &App) -> PassKeyList {
     (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape)
 ))]
 pub(crate) async fn get_pass_keys(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
-    let call = async {
+    let call = pin!(async {
         app.caller(&headers)?;
         Ok(Json(key_list(&app)))
-    };
+    });
     measured(&app, Route::GetPassKeys, call).await
 }
 
@@ -547,11 +537,11 @@ pub(crate) async fn get_pass_keys(State(app): State<Arc<App>>, headers: HeaderMa
     (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
 ))]
 pub(crate) async fn post_pass_key(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
-    let call = async {
+    let call = pin!(async {
         app.caller(&headers)?.require(Scope::Admin)?;
         let rotated = async { app.store.rotate_pass_secret().await.map(Ok::<_, Rejection>) };
-        answered(&app, rotated).await?.map_err(refused)?;
+        answered(&app, pin!(rotated)).await?.map_err(refused)?;
         Ok((StatusCode::CREATED, Json(key_list(&app))))
-    };
+    });
     measured(&app, Route::PostPassKey, call).await
 }

@@ -17,6 +17,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use firstcome::PassCheck;
 use firstcome::core::id::RoomName;
+use std::pin::pin;
 use std::sync::Arc;
 
 /// The cookie that carries a pass where no header does.
@@ -83,14 +84,14 @@ async fn judge(app: &App, room: &RoomName, headers: &HeaderMap) -> Result<(Grant
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_gate(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
-    let call = async {
+    let call = pin!(async {
         let (parts, _) = request.into_parts();
         count(&app, &parts)?;
         let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
         let judged = judge(&app, &room, &parts.headers).await;
         if judged.is_err() {
             // A valid pass names a room that exists; any other may not.
-            answered(&app, app.store.room(&room)).await?.map_err(super::room::refused)?;
+            answered(&app, pin!(app.store.room(&room))).await?.map_err(super::room::refused)?;
         }
         let (grant, check) = judged?;
         let mut headers = HeaderMap::new();
@@ -102,7 +103,7 @@ pub(crate) async fn get_gate(State(app): State<Arc<App>>, path: PathName, reques
             }
         }
         Ok((StatusCode::NO_CONTENT, NO_STORE, headers))
-    };
+    });
     measured(&app, Route::GetGate, call).await
 }
 

@@ -119,7 +119,8 @@ fn what_is_no_entry_is_refused() {
     let rows: [(&[u8], ImageError); 10] = [
         (&[], ImageError::Short),
         (&other_version, ImageError::Version),
-        (&[0x1f], ImageError::Value("entry")),
+        // Every kind is in use: this one lacks the settings that it changes.
+        (&[0x1f], ImageError::Short),
         // A ticket without a number; numbers too long, and longer than they need be.
         (&[0x11, 0, 0, 0, 0, 0, 0, 0, 0, 0], ImageError::Value("ticket")),
         (&[0x1a, 0xff, 0xff, 0xff, 0xff, 0x1f], ImageError::Value("number")),
