@@ -2,7 +2,7 @@
 
 use crate::output::{table, wants_table, write_out};
 use crate::settings::File;
-use crate::{Failure, Outcome, fleet};
+use crate::{Failure, Outcome, fleet, health};
 use anyhow::anyhow;
 use clap::Args;
 use comfy_table::{Cell, Color};
@@ -16,6 +16,7 @@ use rusqlite::{Connection, OpenFlags};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 static TIME: Script = Script::new("return redis.call('TIME')");
 static MARK: Script = Script::new("return redis.call('GET', KEYS[1])");
@@ -29,6 +30,11 @@ const SKEW_MS_MAX: u64 = 1_000;
 /// What to do about copies that may lack what was acknowledged.
 const ASYNCHRONOUS: &str = "a copy that takes over may lack the last commits, and nodes then stop what is touched: set \
                             synchronous_standby_names on PostgreSQL, semi-synchronous replication on MySQL and MariaDB";
+
+/// Where the embedded store is unless it is said.
+const DATA: &str = "./firstcome-data";
+/// So long a service may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// A server that could not be looked at.
 const UNREACHED: Verdict = Verdict::Unsafe("start it, or correct its address; nothing of it was looked at");
@@ -47,6 +53,9 @@ pub(crate) struct DoctorArgs {
     /// File with its secret, which is then compared [default: FIRSTCOME_SECRET]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
+    /// A running service, such as http://127.0.0.1:8080, which is asked as well
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
     /// Settings file [default: firstcome.toml, if it is there]
     #[arg(long, env = "FIRSTCOME_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
@@ -97,11 +106,15 @@ pub(crate) fn run(args: &DoctorArgs) -> Outcome {
             runtime.block_on(of_servers(redis.map(String::as_str), sql, secret, &mut findings))
         }
         None if redis.is_some() => Err(Failure::Usage(anyhow!("--redis needs --sql: what lasts is in the database"))),
-        None => {
-            let data = args.data.as_deref().or(file.data.as_deref()).unwrap_or(Path::new("./firstcome-data"));
-            of_directory(data, &mut findings)
-        }
+        None => match args.data.as_deref().or(file.data.as_deref()) {
+            Some(data) => of_directory(data, &mut findings),
+            None if args.url.is_some() && !Path::new(DATA).is_dir() => Ok(()),
+            None => of_directory(Path::new(DATA), &mut findings),
+        },
     };
+    if let Some(url) = &args.url {
+        of_service(url, &mut findings)?;
+    }
     if let Err(failure @ Failure::Usage(_)) = looked {
         return Err(failure);
     }
@@ -114,6 +127,39 @@ pub(crate) fn run(args: &DoctorArgs) -> Outcome {
     }
     looked?;
     if count == 0 { Ok(()) } else { Err(Failure::Refused(anyhow!("{count} unsafe"))) }
+}
+
+/// Asks a running service what it has seen.
+fn of_service(url: &str, findings: &mut Findings) -> Outcome {
+    let url = format!("{}/readyz", url.trim_end_matches('/').trim_end_matches("/readyz"));
+    let (status, body) = match health::get(&url, ANSWER_MAX) {
+        Ok(answer) => answer,
+        Err(Failure::Unreachable(error)) => {
+            findings.say("service", "reached", error.to_string(), UNREACHED);
+            return Ok(());
+        }
+        Err(failure) => return Err(failure),
+    };
+    let told: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
+    let listed = |name: &str| told[name].as_array().cloned().unwrap_or_default();
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let (is, verdict) = match (status, told["ready"].as_bool()) {
+        (200, Some(true)) => ("yes".to_owned(), Verdict::Fine),
+        (_, Some(false)) => {
+            (text(&told["reason"]), Verdict::Unsafe("see its log, and the faults here if there are any"))
+        }
+        _ => (format!("status {status}"), Verdict::Unsafe("what answers there is no firstcome: correct the address")),
+    };
+    findings.say("service", "ready", is, verdict);
+    for fault in listed("faults") {
+        let says = text(&fault["says"]);
+        findings.say("service", text(&fault["object"]), says, Verdict::Unsafe("do what its log says"));
+    }
+    for warning in listed("warnings") {
+        let verdict = Verdict::Note("name your proxy with --trusted-proxy, if it is one of yours");
+        findings.say("service", text(&warning["code"]), text(&warning["says"]), verdict);
+    }
+    Ok(())
 }
 
 /// Without a Redis only what a service of members and listings has is looked at.

@@ -23,20 +23,26 @@ pub(crate) struct HealthArgs {
 
 /// Asks. Exit code 0 for an answer of 200, 1 for another one, 3 for none.
 pub(crate) fn run(args: &HealthArgs) -> Outcome {
-    let usage = || Failure::Usage(anyhow!("{:?} is not an address like http://127.0.0.1:8080/readyz", args.url));
-    let rest = args.url.strip_prefix("http://").ok_or_else(usage)?;
+    let wait = duration(&args.wait).map_err(Failure::Usage)?.max(Duration::from_millis(1));
+    match get(&args.url, wait)? {
+        (200, _) => Ok(()),
+        (status, body) => Err(Failure::Refused(anyhow!("{}: {status} {}", args.url, body.trim()))),
+    }
+}
+
+/// The status and the body of an answer.
+pub(crate) fn get(url: &str, wait: Duration) -> Result<(u16, String), Failure> {
+    let usage = || Failure::Usage(anyhow!("{url:?} is not an address like http://127.0.0.1:8080/readyz"));
+    let rest = url.strip_prefix("http://").ok_or_else(usage)?;
     let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
-    if authority.is_empty() || args.url.bytes().any(|byte| byte.is_ascii_whitespace() || byte.is_ascii_control()) {
+    if authority.is_empty() || url.bytes().any(|byte| byte.is_ascii_whitespace() || byte.is_ascii_control()) {
         return Err(usage());
     }
-    let wait = duration(&args.wait).map_err(Failure::Usage)?.max(Duration::from_millis(1));
     let answer = ask(authority, path, wait).map_err(Failure::Unreachable)?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    match head.split(' ').nth(1) {
-        Some("200") => Ok(()),
-        Some(status) => Err(Failure::Refused(anyhow!("{}: {status} {}", args.url, body.trim()))),
-        None => Err(Failure::Unreachable(anyhow!("{}: what answers there speaks no HTTP", args.url))),
-    }
+    let status = head.strip_prefix("HTTP/").and_then(|head| head.split(' ').nth(1)?.parse().ok());
+    let none = || Failure::Unreachable(anyhow!("{url}: what answers there speaks no HTTP"));
+    Ok((status.ok_or_else(none)?, body.to_owned()))
 }
 
 fn ask(authority: &str, path: &str, wait: Duration) -> anyhow::Result<String> {

@@ -1,5 +1,6 @@
 //! `firstcome doctor`: what it says of good and bad servers and directories, and with which exit code.
 
+use crate::support::http::read_answer;
 use crate::support::program::{Ended, PROGRAM, command, firstcome, run};
 use crate::support::server::Server;
 use crate::support::world::{SECRET, World};
@@ -8,6 +9,8 @@ use firstcome_servers::{Durability, Kind, Options, Server as Database};
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection};
 use std::fs::{self, Permissions};
+use std::io::Write;
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use tokio::runtime::Runtime;
@@ -123,6 +126,31 @@ fn a_directory_that_others_may_read_is_not_fine() {
     is(&said(&ended)("directory", "keys.toml"), "others may read it", "unsafe");
     assert_eq!(ended.code, Some(1), "{ended:?}");
     firstcome(here, &["doctor", "--redis", "redis://127.0.0.1:1"]).with(2);
+}
+
+#[test]
+fn a_running_service_is_asked_for_the_proxy_that_its_operator_forgot() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    let mut serve = command(PROGRAM, here);
+    let service = Server::spawn(serve.args(["serve", "--listen", "127.0.0.1:0", "--data", "data"]));
+    let url = format!("http://{}", service.address());
+    let doctor = || firstcome(here, &["doctor", "--url", &url]);
+    let ended = doctor();
+    is(&said(&ended)("service", "ready"), "yes", "fine");
+    assert!(!ended.stdout.contains("proxy_not_trusted"), "{ended:?}");
+    let mut stream = TcpStream::connect(service.address()).expect("it listens");
+    let forwarded = "GET /v1/coupons/launch HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 198.51.100.1\r\n\r\n";
+    stream.write_all(forwarded.as_bytes()).expect("it reads");
+    read_answer(&mut stream).expect("it answers");
+    let ended = doctor();
+    assert_eq!(said(&ended)("service", "proxy_not_trusted").1, "note");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    service.stop();
+    let ended = doctor();
+    assert_eq!(said(&ended)("service", "reached").1, "unsafe");
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    firstcome(here, &["doctor", "--url", "localhost:8080"]).with(2);
 }
 
 /// What doctor says of the copies of a database.

@@ -25,7 +25,8 @@ pub(crate) async fn healthz() -> &'static str {
 /// Whether it should get requests
 ///
 /// The stores answer and take writes, and the service does not drain. `reason` is a fixed word;
-/// `faults` names each coupon, room or server that stands still, and says why.
+/// `faults` names each coupon, room or server that stands still, and says why. `warnings` names what an operator
+/// has probably forgotten; the service is ready all the same.
 #[utoipa::path(get, path = "/readyz", tag = "Operations", responses(
     (status = 200, description = "It should"),
     (status = 403, description = "`foreign_origin`: in development mode, from elsewhere", body = super::shape::Problem),
@@ -36,10 +37,14 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
         None if !app.stores_answer().await => Some("store_unavailable"),
         reason => reason,
     };
+    let mut body = json!({"ready": unready.is_none()});
+    if app.forwarders.is_noted() {
+        body["warnings"] = json!([{"code": "proxy_not_trusted", "says": PROXY_SAYS, "do": PROXY_DO}]);
+    }
     match unready {
-        None => Json(json!({"ready": true})).into_response(),
+        None => Json(body).into_response(),
         Some(reason) => {
-            let mut body = json!({"ready": false, "reason": reason});
+            body["reason"] = reason.into();
             let faults: Vec<_> = app.faults().iter().map(shown).collect();
             if !faults.is_empty() {
                 body["faults"] = faults.into();
@@ -49,6 +54,10 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
         }
     }
 }
+
+const PROXY_SAYS: &str =
+    "A peer that the service does not trust sends X-Forwarded-For: all clients behind it count as one address.";
+const PROXY_DO: &str = "If it is your proxy, name it with --trusted-proxy.";
 
 /// A fault as it is shown without a key: its detail is for the log.
 fn shown(open: &OpenFault) -> Value {

@@ -232,6 +232,12 @@ async fn a_header_of_a_proxy_that_the_operator_forgot_to_name_is_counted_and_sho
         running.exchange(&forwarded).await;
     }
     assert_eq!(running.figure(counted).await, 2);
+    let ready = running.exchange("GET /readyz HTTP/1.1\r\nhost: a\r\n\r\n").await.is(200).json();
+    assert_eq!(
+        (&ready["ready"], &ready["warnings"][0]["code"]),
+        (&true.into(), &"proxy_not_trusted".into()),
+        "{ready}"
+    );
     let shown = running.exchange(page).await.body();
     assert!(shown.contains("<code>--trusted-proxy</code>") && !shown.contains("127.0.0.1"), "{shown}");
 }
