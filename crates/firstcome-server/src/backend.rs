@@ -54,6 +54,17 @@ macro_rules! on {
     };
 }
 
+/// The same of a call that is waited for. That over many nodes is a future of some kilobytes: in a box it does not make those
+/// larger, and dearer to move, that wait for the store in this process.
+macro_rules! told {
+    ($backend:expr, $store:ident => $call:expr) => {
+        match $backend {
+            Backend::Embedded($store) => $call.await,
+            Backend::Fleet($store, _) => Box::pin($call).await,
+        }
+    };
+}
+
 impl Backend {
     /// One node of many, which says the time by this machine's clock. Rules go by the servers' clocks.
     pub(crate) fn fleet(fleet: Fleet) -> Self {
@@ -107,7 +118,7 @@ impl Backend {
     pub(crate) async fn answers(&self) -> Result<(), StoreError> {
         match self {
             Self::Embedded(_) => Ok(()),
-            Self::Fleet(fleet, _) => fleet.answers().await,
+            Self::Fleet(fleet, _) => Box::pin(fleet.answers()).await,
         }
     }
 
@@ -116,13 +127,13 @@ impl Backend {
     }
 
     pub(crate) async fn put_coupon(&self, coupon: &CouponName, revision: Revision<CouponSettings>) -> Answer<Put> {
-        let told = on!(self, store => store.put_coupon(coupon, revision).await);
+        let told = told!(self, store => store.put_coupon(coupon, revision));
         self.forget_coupon(coupon);
         told
     }
 
     pub(crate) async fn delete_coupon(&self, coupon: &CouponName) -> Answer<()> {
-        let told = on!(self, store => store.delete_coupon(coupon).await);
+        let told = told!(self, store => store.delete_coupon(coupon));
         self.forget_coupon(coupon);
         told
     }
@@ -131,13 +142,13 @@ impl Backend {
     pub(crate) async fn coupon(&self, coupon: &CouponName) -> Answer<CouponView> {
         match self {
             Self::Embedded(store) => store.coupon(coupon).await,
-            Self::Fleet(fleet, beside) => beside.coupons.get(coupon, fleet.coupon(coupon)).await,
+            Self::Fleet(fleet, beside) => Box::pin(beside.coupons.get(coupon, fleet.coupon(coupon))).await,
         }
     }
 
     /// The coupon as it is now, for what a claim rests on.
     pub(crate) async fn coupon_now(&self, coupon: &CouponName) -> Answer<CouponView> {
-        on!(self, store => store.coupon(coupon).await)
+        told!(self, store => store.coupon(coupon))
     }
 
     fn forget_coupon(&self, coupon: &CouponName) {
@@ -153,13 +164,13 @@ impl Backend {
     }
 
     pub(crate) async fn claim_early(&self, coupon: &CouponName, claim: Claim) -> Answer<Effect<Given>> {
-        let told = on!(self, store => store.claim_early(coupon, claim).await);
+        let told = told!(self, store => store.claim_early(coupon, claim));
         self.forget_coupon(coupon);
         told
     }
 
     pub(crate) async fn claim_of(&self, coupon: &CouponName, user: &str) -> Answer<Option<ClaimRecord>> {
-        on!(self, store => store.claim_of(coupon, user).await)
+        told!(self, store => store.claim_of(coupon, user))
     }
 
     pub(crate) async fn claims(
@@ -168,11 +179,11 @@ impl Backend {
         after: Option<Serial>,
         count: usize,
     ) -> Answer<Page<ClaimRecord>> {
-        on!(self, store => store.claims(coupon, after, count).await)
+        told!(self, store => store.claims(coupon, after, count))
     }
 
     pub(crate) async fn redeem(&self, coupon: &CouponName, redeem: RedeemRequest) -> Answer<Effect<ClaimRecord>> {
-        on!(self, store => store.redeem(coupon, redeem).await)
+        told!(self, store => store.redeem(coupon, redeem))
     }
 
     /// What nobody could read of what was claimed. The embedded store has no such thing.
@@ -187,43 +198,43 @@ impl Backend {
                 let known = store.coupon(coupon).await?;
                 Ok(known.map(|_| Numbered { items: Vec::new(), next: None }))
             }
-            Self::Fleet(fleet, _) => fleet.dead_letters(coupon, after, count).await,
+            Self::Fleet(fleet, _) => Box::pin(fleet.dead_letters(coupon, after, count)).await,
         }
     }
 
     pub(crate) async fn put_room(&self, room: &RoomName, revision: Revision<RoomSettings>) -> RoomAnswer<Put> {
-        let told = on!(self, store => store.put_room(room, revision).await);
+        let told = told!(self, store => store.put_room(room, revision));
         self.forget_room(room);
         told
     }
 
     pub(crate) async fn close_room(&self, room: &RoomName) -> RoomAnswer<()> {
-        let told = on!(self, store => store.close_room(room).await);
+        let told = told!(self, store => store.close_room(room));
         self.forget_room(room);
         told
     }
 
     /// The room as it is now, for what an operator decides on.
     pub(crate) async fn room_now(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
-        on!(self, store => store.room(room).await)
+        told!(self, store => store.room(room))
     }
 
     /// The room as it is shown without a key, as [`Self::coupon`] is.
     pub(crate) async fn room(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
         match self {
             Self::Embedded(store) => store.room(room).await,
-            Self::Fleet(fleet, beside) => beside.rooms.get(room, fleet.room(room)).await,
+            Self::Fleet(fleet, beside) => Box::pin(beside.rooms.get(room, fleet.room(room))).await,
         }
     }
 
     pub(crate) async fn join(&self, room: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {
-        let told = on!(self, store => store.join(room, join).await);
+        let told = told!(self, store => store.join(room, join));
         self.forget_room(room);
         told
     }
 
     pub(crate) async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
-        on!(self, store => store.poll(room, ticket).await)
+        told!(self, store => store.poll(room, ticket))
     }
 
     /// A poll that is answered without waiting for anything, if it can be.
@@ -232,13 +243,13 @@ impl Backend {
     }
 
     pub(crate) async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {
-        let told = on!(self, store => store.leave(room, ticket).await);
+        let told = told!(self, store => store.leave(room, ticket));
         self.forget_room(room);
         told
     }
 
     pub(crate) async fn release(&self, room: &RoomName, number: Number, admission: u64) -> RoomAnswer<()> {
-        let told = on!(self, store => store.release(room, number, admission).await);
+        let told = told!(self, store => store.release(room, number, admission));
         self.forget_room(room);
         told
     }
@@ -249,7 +260,7 @@ impl Backend {
         number: Number,
         admission: u64,
     ) -> RoomAnswer<Option<PassCheck>> {
-        on!(self, store => store.check_pass(room, number, admission).await)
+        told!(self, store => store.check_pass(room, number, admission))
     }
 
     pub(crate) fn pass_secrets(&self) -> Vec<PassSecret> {
@@ -265,11 +276,11 @@ impl Backend {
         match self {
             // Nobody else makes any.
             Self::Embedded(_) => Ok(()),
-            Self::Fleet(fleet, _) => fleet.refresh_pass_secrets().await,
+            Self::Fleet(fleet, _) => Box::pin(fleet.refresh_pass_secrets()).await,
         }
     }
 
     pub(crate) async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
-        on!(self, store => store.rotate_pass_secret().await)
+        told!(self, store => store.rotate_pass_secret())
     }
 }

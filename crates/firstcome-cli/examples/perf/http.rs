@@ -55,7 +55,7 @@ impl Service {
                 answer.clear();
                 receive(&mut client, &mut world, &mut answer).await;
                 // Answers are small, and leave whole.
-                let is_whole = answer.get(9..12) == Some(status.as_bytes()) && answer.ends_with(b"}");
+                let is_whole = answer.get(9..12) == Some(status.as_bytes()) && answer.ends_with(b"}\n");
                 assert!(is_whole, "{request}\n{}", String::from_utf8_lossy(&answer));
             }
         });
