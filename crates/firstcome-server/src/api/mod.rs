@@ -52,8 +52,8 @@ pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
             JSON in UTF-8; unknown fields are refused, and whole numbers are written \
             without a fraction. Times are RFC 3339 in UTC. Every refusal is an RFC 9457 \
             problem with a stable `code`. A POST may carry an `Idempotency-Key`: the same key with the same body has \
-            one effect.\n\nA client that ends its side of a connection (`shutdown`) has left: the service writes no more \
-            answers to it. Calls that it sent before may have their effect.",
+            one effect.\n\nA client that ends its side of a connection (`shutdown`) has left: the service may write no \
+            more answers to it, though its calls have their effect.",
     ),
     components(schemas(shape::Problem)),
     modifiers(&SecuritySchemes)

@@ -248,3 +248,23 @@ async fn a_connection_outlives_a_refusal_that_came_before_the_body() {
     }
     running.is_unharmed().await;
 }
+
+/// A client that sent its request and `shutdown` the connection got no answer, though its claim was issued.
+#[tokio::test]
+async fn a_client_that_ends_its_side_may_get_no_answer_and_its_key_tells_what_became_of_the_call() {
+    let running = Running::start(patient()).await;
+    running.service.make("launch", json!({"limit": 20})).await;
+    for serial in 1..=20 {
+        let key = format!("authorization: Bearer {SERVICE}\r\ncontent-type: application/json\r\n");
+        let headers = format!("{key}idempotency-key: order-{serial}\r\n");
+        let claim =
+            request("POST /v1/coupons/launch/claims", &headers, &json!({"user": format!("u{serial}")}).to_string());
+        let mut peer = running.connect().await;
+        peer.send(&claim).await;
+        peer.stream.shutdown().await.expect("it is open");
+        peer.closed().await;
+        let told = running.exchange(&claim).await.is(201).json();
+        assert_eq!(told["serial"], serial, "one claim each, and none besides");
+    }
+    running.is_unharmed().await;
+}
