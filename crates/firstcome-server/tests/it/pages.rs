@@ -25,7 +25,8 @@ async fn the_document_that_is_served_is_the_one_in_the_repository() {
     let answer = Service::memory().send(Ask::get("/openapi.json")).await.is(200);
     assert_eq!(answer.header("content-type"), Some("application/json"));
     let kept: Value = serde_json::from_str(&repository("openapi.json")).expect("JSON");
-    assert_eq!(answer.json(), kept);
+    // Both are too long to be shown.
+    assert!(answer.json() == kept, "docs/openapi.json {HOW}");
 }
 
 #[test]
@@ -181,7 +182,7 @@ fn the_document_says_what_a_generator_needs() {
                 let kinds = response["content"].as_object().map(|content| content.keys().collect::<Vec<_>>());
                 let is_refusal = status.as_str() >= "400";
                 // That the service is not ready is an answer.
-                let is_problem = is_refusal && path != "/readyz";
+                let is_problem = is_refusal && (path.as_str(), status.as_str()) != ("/readyz", "503");
                 let wanted = ["application/problem+json"];
                 assert_eq!(kinds.is_some_and(|kinds| kinds == wanted), is_problem, "{asked} {status}");
             }
