@@ -103,7 +103,10 @@ fn coupons_of_many_nodes_under_measurement_are_exact() {
     let Some(directory) = room_for_nodes() else { return };
     let short = ["--time", "200ms", "--half-load", "200ms", "--tasks", "32", "--connections", "4", "--claims", "2000"];
     let arguments = [&["bench", "coupons", "--json", "--sql", "postgres"], short.as_slice()].concat();
-    let report: Value = serde_json::from_str(&firstcome(directory.path(), &arguments).well()).expect("a report");
+    // It starts servers of its own, ten of them in turn.
+    let patience = std::time::Duration::from_secs(300);
+    let said = run_for(command(PROGRAM, directory.path()).args(&arguments), patience).well();
+    let report: Value = serde_json::from_str(&said).expect("a report");
     let rows = report["rows"].as_array().expect("rows");
     assert!(rows.iter().all(|row| 0.0 < row["per_second"].as_f64().expect("a rate")), "{report}");
     for exact in ["durability gate", "durability sql"] {
