@@ -123,6 +123,11 @@ impl Running {
         child_of(self.keeper())
     }
 
+    /// Waits for its end, and leaves what a script wrote into `pids` as it is.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        wait(&mut self.child).code()
+    }
+
     /// Waits for its end: exit code and what it said.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let status = wait(&mut self.child);

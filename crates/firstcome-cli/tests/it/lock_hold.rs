@@ -41,9 +41,9 @@ fn with_wait_children_the_lock_is_kept_until_all_that_the_command_left_behind_ha
 #[test]
 fn without_wait_children_the_lock_is_given_back_when_the_command_has_ended() {
     let Some(place) = Place::new() else { return };
-    let running = place.start("a", &leaves_behind("setsid"));
+    let mut running = place.start("a", &leaves_behind("setsid"));
     let left = place.numbers("pids", 1)[0];
-    assert_eq!(running.end().0, Some(7));
+    assert_eq!(running.ended(), Some(7));
     assert!(is_running(left));
     run(&mut place.lock("a --wait 0s", "true")).well();
     signal(left, "KILL");

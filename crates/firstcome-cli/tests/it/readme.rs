@@ -92,7 +92,7 @@ fn the_commands_of_the_first_hour_do_what_the_readme_says() {
     let told = answers(play("api=localhost:8080/v1; json='content-type: application/json'\ncurl -s $api/members"));
     let [charged, lamp, bid, member, running, sold, records] = told.as_slice() else { panic!("{told:?}") };
     assert_eq!((&charged["available"], &lamp["state"]), (&500.into(), &"running".into()), "{charged} {lamp}");
-    assert_eq!((&bid["price"], &member["available"]), (&150.into(), &350.into()), "{bid} {member}");
+    assert_eq!((&bid["highest"]["price"], &member["available"]), (&150.into(), &350.into()), "{bid} {member}");
     assert_eq!(running["state"], "running", "{running}");
     assert_eq!(sold["price"], 150, "{sold}");
     assert!(!records["items"].as_array().expect("records").is_empty(), "{records}");
