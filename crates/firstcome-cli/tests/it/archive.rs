@@ -72,7 +72,7 @@ fn what_is_exported_and_imported_is_the_same_store_again() {
     let read = |name: &str| std::fs::read_to_string(here.join(name)).expect("a file");
     assert_eq!(read("first.jsonl"), read("second.jsonl"));
     assert_eq!(read("first.jsonl"), firstcome(here, &["export", "--data", "new"]).well(), "standard output, the same");
-    assert_eq!(rows(&read("first.jsonl")).len(), 3 + 4 + 1, "coupons, claims, and the room of one");
+    assert_eq!(rows(&read("first.jsonl")).len(), 3 + 4 + 2, "coupons, claims, a room and its secret");
     firstcome(here, &["verify", "--data", "new"]).well();
 
     let server = start(here, "new");
