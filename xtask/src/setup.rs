@@ -4,10 +4,13 @@ use crate::shell::{self, Outcome};
 use std::process::Command;
 
 /// Programs that tests start, and the Debian packages that hold them.
-const NEEDED: [(&str, &str); 12] = [
+const NEEDED: [(&str, &str); 14] = [
     ("cc", "build-essential"),
     ("valgrind", "valgrind"),
     ("strace", "strace"),
+    // The README's commands are run as they stand.
+    ("curl", "curl"),
+    ("pgrep", "procps"),
     ("unshare", "util-linux"),
     ("ip", "iproute2"),
     ("nft", "nftables"),
