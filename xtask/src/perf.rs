@@ -17,7 +17,7 @@
 //! # What makes counts differ, apart from the code
 //! The compiler, the C library, valgrind, and the instructions that it finds: that is the [`Ground`], which the file names. Where it differs,
 //! [`Comparison`] fails only from [`counts::PERCENT_ELSEWHERE`] on, and says so. So another compiler turns no change red, and
-//! the gate still sees what is gross. The remedy is to accept the counts anew.
+//! the gate still fails on gross changes. Accept the counts anew to make it exact again.
 
 mod against;
 mod callgrind;

@@ -53,10 +53,10 @@ pub(crate) const MEASURED: [(&str, &[&str]); 19] = [
 const NO_TESTS: [&str; 3] =
     [":(exclude,glob)**/tests/**", ":(exclude,glob)**/tests.rs", ":(exclude,glob)**/conformance/**"];
 
-/// What is to become of the marks in the reports.
+/// How `look` treats the marks in the reports.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Marks {
-    /// They are only compared with what is so.
+    /// Compares them with the history, and changes nothing.
     Leave,
     /// They are written, and taken out.
     Write,

@@ -31,7 +31,7 @@ const SKEW_MS_MAX: u64 = 1_000;
 const ASYNCHRONOUS: &str = "a copy that takes over may lack the last commits, and nodes then stop what is touched: set \
                             synchronous_standby_names on PostgreSQL, semi-synchronous replication on MySQL and MariaDB";
 
-/// Where the embedded store is unless it is said.
+/// The default directory of the embedded store.
 const DATA: &str = "./firstcome-data";
 /// So long a service may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);

@@ -6,14 +6,14 @@
 /// carries what the first one found. With [`Self::replaces`] it is refused instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Revision<S> {
-    /// What is in force from then on.
+    /// The settings in force from then on.
     pub settings: S,
     /// Only these may be replaced, and only these: nothing is created. Without it anything may be.
     pub replaces: Option<S>,
 }
 
 impl<S> From<S> for Revision<S> {
-    /// Settings that replace whatever is there.
+    /// Settings that replace any others.
     fn from(settings: S) -> Self {
         Self { settings, replaces: None }
     }

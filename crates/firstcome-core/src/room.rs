@@ -426,7 +426,7 @@ impl Room {
         let free = settings.max_active.map(|cap| cap.saturating_sub(self.slots.count()));
         let speed = match (settings.admit, free) {
             (None, Some(free)) if ahead <= free => Some(Speed::AT_ONCE),
-            // Only a slot that is given back lets the next one in: what was not seen to come is not told.
+            // Only a released slot admits the next visitor. Without an observed release the room tells no wait.
             (None, _) | (_, Some(0)) => self.meter.seen(now.steady),
             (Some(admit), free) => Some(self.meter.speed(now.steady, admit.per_second(), free.is_none())),
         };

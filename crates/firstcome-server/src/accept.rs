@@ -142,7 +142,7 @@ pub async fn serve_admin(listener: TcpListener, app: Arc<App>, router: Router, s
 /// measurements within one process. Connections that are served so are not counted together: each has all places.
 pub async fn serve_stream(stream: impl AsyncRead + AsyncWrite + Unpin, peer: IpAddr, app: Arc<App>, router: Router) {
     let door = Door::new(Port::Service, app, router);
-    // A door that nobody has come through has a place.
+    // A new door has a free place.
     let Ok(place) = door.places.take(peer, Limit::None) else { return };
     let stopping = door.stopping.subscribe();
     connection::serve(InProcess(stream), peer, &place, &door, stopping).await;

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Where other commits are checked out and built; `git worktree prune` forgets what is removed here.
+/// The directory where other commits are checked out and built. `git worktree prune` forgets trees that were removed here.
 const DIRECTORY: &str = "target/against";
 /// So much of the processors may be in use beforehand.
 const BUSY_PERCENT_MAX: u64 = 20;

@@ -16,7 +16,7 @@ mod world;
 
 use std::process::ExitCode;
 
-/// Operations of which the inputs are prepared, whatever the count is.
+/// The number of operations whose inputs are prepared. It is the same for every count, so that preparing them cancels out.
 const COUNT_MAX: usize = 1_800;
 
 type Operation = (&'static str, fn(usize));
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             };
             operation(count);
-            // What is left over is not dropped: that would cost more the more was done.
+            // The world is forgotten: dropping it costs more after more operations.
             std::process::exit(0)
         }
         _ => {

@@ -116,7 +116,7 @@ pub(crate) const fn price(number: usize) -> u64 {
     PRICE + 10 * number as u64
 }
 
-/// A room in which nobody is admitted.
+/// A room that admits no visitor.
 pub(crate) fn closed_door() -> RoomSettings {
     RoomSettings { paused: true, ..RoomSettings::with_slots(1) }
 }

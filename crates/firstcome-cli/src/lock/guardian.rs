@@ -112,7 +112,7 @@ fn watch(group: Group, events: &Sender<Event>) {
 enum Rest {
     /// Those of its group are ended after a moment; those that left it run on.
     End,
-    /// They run on under the lock, whatever group they are in.
+    /// The guardian keeps the lock until they have ended, in any group.
     WaitFor,
 }
 
@@ -121,7 +121,7 @@ enum Rest {
 enum Under {
     /// The command runs: its group.
     Command,
-    /// The command has ended: what is left of its group, and with [`Rest::WaitFor`] all other children too.
+    /// The command has ended: the processes left in its group, and with [`Rest::WaitFor`] all other children too.
     Rest,
 }
 
@@ -150,7 +150,7 @@ impl Guardian {
 
     /// Signals what runs under the lock.
     fn signal(&self, signal: Signal) {
-        // The leader is not waited for while the command runs. Later the number of the group may be another one's.
+        // The leader is not waited for while the command runs. Later the system may give the group's number to another group.
         if self.under == Under::Command || self.group.has_child() {
             self.group.signal(signal);
         }

@@ -66,7 +66,7 @@ fn status_and_list_show_the_holder_the_fence_and_who_waits() {
         let (first, fence) = locks.stay("a:1 --owner ann --lease 20s");
         let (other, _) = locks.stay("list --owner bob");
         let waiting = locks.start("a:1 --wait 1m", "true");
-        let seen = wait_for("somebody in line", || Some(locks.look("status a:1")).filter(|seen| seen["waiters"] == 1));
+        let seen = wait_for("a waiter in line", || Some(locks.look("status a:1")).filter(|seen| seen["waiters"] == 1));
         assert_eq!((&seen["lock"], &seen["holder"], &seen["fence"]), (&json!("a:1"), &json!("ann"), &json!(fence)));
         let left_ms = seen["ttl_ms"].as_u64().expect("a number");
         assert!(0 < left_ms && left_ms <= 20_000, "{seen}");
@@ -110,7 +110,7 @@ fn a_forced_release_hands_over_to_the_next_in_line() {
         let (mut first, fence) = locks.stay("a --lease 10s");
         fs::remove_file(locks.here.join("fence")).expect("it is there");
         let waiting = locks.start("a --wait 1m", "echo $FIRSTCOME_FENCE > fence; exec sleep 60");
-        wait_for("somebody in line", || (locks.look("status a")["waiters"] == 1).then_some(()));
+        wait_for("a waiter in line", || (locks.look("status a")["waiters"] == 1).then_some(()));
         locks.look("release a --force");
         let file = locks.here.join("fence");
         let next: u64 = wait_for("the next one", || fs::read_to_string(&file).ok()?.trim().parse().ok());
@@ -152,8 +152,8 @@ fn stores_that_cannot_be_looked_at_and_stores_that_are_not_there_are_told_so() {
     }
     let said = firstcome(directory.path(), &["locks", "status", "a b"]).with(2);
     assert!(said.contains("the lock"), "{said}");
-    let nobody = ["locks", "list", "--store", "redis://127.0.0.1:1"];
-    firstcome(directory.path(), &nobody).with(3);
+    let no_server = ["locks", "list", "--store", "redis://127.0.0.1:1"];
+    firstcome(directory.path(), &no_server).with(3);
     assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 0, "nothing was made");
     // A user who never took a lock has none.
     let home = open_directory();

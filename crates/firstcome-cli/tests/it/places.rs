@@ -120,7 +120,7 @@ fn a_store_of_locks_that_is_not_there_is_made_only_where_the_caller_says_so() {
     // From now on it is there, and --create changes nothing.
     lock(&["--store", "locks"]).well();
     lock(&["--store", "locks", "--create"]).well();
-    // A directory that somebody made for it is as good.
+    // A directory that an operator made beforehand serves as well.
     fs::create_dir(here.join("made")).expect("a directory");
     lock(&["--store", "made"]).well();
 }
@@ -141,7 +141,7 @@ fn serve_refuses_data_without_a_parent_and_says_when_a_store_is_new() {
             serve.args(["serve", "--dev", "--listen", "127.0.0.1:0"]).args(arguments);
             let server = Server::spawn(&mut serve);
             server.terminate();
-            // A later line: what is not in the log by then is not said.
+            // The service logs the new store before this line, or not at all.
             server.wait_for_log("stopping");
             let says = server.errors().contains(&format!("made a new empty store at {place}"));
             assert_eq!(says, is_new, "{place}: {}", server.errors());

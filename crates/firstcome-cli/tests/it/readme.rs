@@ -1,5 +1,5 @@
-//! Story: somebody copies the commands out of the README. They are taken from its text and run as they stand; only addresses,
-//! and what a reader has to bring along, are put in.
+//! Story: a reader copies the commands out of the README. The tests take them from its text and run them unchanged, except for
+//! addresses, one duration, and the scripts that a reader brings along.
 
 use crate::support::program::{Ended, PATH, PROGRAM, command, run, run_for, signal, wait};
 use crate::support::server::Server;

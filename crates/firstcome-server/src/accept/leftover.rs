@@ -1,7 +1,7 @@
 //! What a handler has not read of a request's body.
 //!
 //! A refusal often comes before the body was read. hyper then ends the connection after the answer, without a word to the client,
-//! whose next request on it fails. So what is left is read first, as far as that is cheap; otherwise the answer says that the
+//! whose next request on it fails. So the service reads the rest of the body first, as far as that is cheap; otherwise the answer says that the
 //! connection ends.
 
 use bytes::Bytes;
@@ -41,7 +41,8 @@ impl Slot {
         LentBody { body: Some(body), slot: self.clone() }
     }
 
-    /// Reads what the handler has left. Not if the client waits to be told before it sends a body: it need not send it then.
+    /// Reads the part of the body that the handler has left. Reads nothing if the client sent `Expect: 100-continue`: it need not
+    /// send the body then.
     pub(super) async fn read_rest(&self, client_waits: bool) -> Rest {
         let body = self.0.lock().take();
         match body {

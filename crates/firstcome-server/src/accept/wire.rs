@@ -1,4 +1,4 @@
-//! What a connection runs over, and what is known of its peer beyond what the runtime has heard.
+//! The transport of a connection, and the state of its peer that only the system knows.
 
 use socket2::SockRef;
 use std::io;

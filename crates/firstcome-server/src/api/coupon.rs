@@ -98,7 +98,7 @@ pub(crate) async fn put_coupon(State(app): State<Arc<App>>, path: PathName, requ
 
 /// Change some settings of a coupon
 ///
-/// A merge patch (RFC 7396): what is named is replaced, null unsets it, the rest stays. It is merged with the settings in force,
+/// A merge patch (RFC 7396): it replaces the members that it names, null unsets one, the others stay. It is merged with the settings in force,
 /// anew if another operator changes them meanwhile; with `If-Match` it is refused then.
 #[utoipa::path(patch, path = "/v1/coupons/{coupon}", tag = "Coupons", security(("admin" = [])),
     params(("coupon" = String, Path, description = "Name of the coupon"),
@@ -174,7 +174,7 @@ async fn show(app: &App, caller: Caller, coupon: &CouponName) -> Result<Response
     Ok(([tag], Json(shown)).into_response())
 }
 
-/// Refuses a room that is not there: nobody could ever claim.
+/// Refuses a room that is not there: no visitor could ever claim.
 async fn has_room(app: &App, settings: &CouponSettings) -> Result<(), Problem> {
     let Some(room) = &settings.room else { return Ok(()) };
     match answered(app, pin!(app.store.room(room))).await? {

@@ -126,7 +126,7 @@ pub(crate) async fn put_listing(State(app): State<Arc<App>>, path: PathName, req
 
 /// Change some settings of a listing
 ///
-/// A merge patch (RFC 7396): what is named is replaced, null unsets it, the rest stays. It is merged with the settings in force,
+/// A merge patch (RFC 7396): it replaces the members that it names, null unsets one, the others stay. It is merged with the settings in force,
 /// anew if another caller changes them meanwhile; with `If-Match` it is refused then. What may change, and the order of refusals,
 /// is that of PUT.
 #[utoipa::path(patch, path = "/v1/listings/{listing}", tag = "Listings", security(("service" = [])),

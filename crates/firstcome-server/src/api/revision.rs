@@ -1,6 +1,6 @@
 //! Settings that are read back, replaced, or changed in part, without undoing what another operator has changed meanwhile.
 //!
-//! An `ETag` names the settings in force and nothing else of what is shown: counts and states change all the time. With
+//! An `ETag` names the settings in force. It does not cover counts and states, which change all the time. With
 //! `If-Match` only the settings of that tag are replaced. A patch replaces only what it was merged with, with or without
 //! `If-Match`: whether these are still in force is judged by the store, in the step that replaces them.
 
@@ -16,7 +16,7 @@ use std::fmt::Write;
 /// A patch without `If-Match` is merged anew so often when others change the same settings.
 const MERGES_MAX: u32 = 8;
 
-/// Settings as a body of the API: what can be put is what is shown.
+/// Settings as a body of the API: a caller can PUT the body that a GET shows.
 pub(super) trait Settings: Send + Sync + Sized {
     /// Of what they are.
     type Name: Sync;

@@ -137,7 +137,7 @@ pub(crate) async fn put_room(State(app): State<Arc<App>>, path: PathName, reques
 
 /// Change some settings of a room
 ///
-/// A merge patch (RFC 7396): what is named is replaced, null sets the default, the rest stays. It is merged with the settings in
+/// A merge patch (RFC 7396): it replaces the members that it names, null sets the default, the others stay. It is merged with the settings in
 /// force, anew if another operator changes them meanwhile; with `If-Match` it is refused then. A closed room opens again.
 #[utoipa::path(patch, path = "/v1/rooms/{room}", tag = "Rooms", security(("admin" = [])),
     params(("room" = String, Path, description = "Name of the room"),
@@ -184,7 +184,7 @@ async fn turn(app: &App, flow: Flow, path: PathName, headers: &HeaderMap) -> Res
 
 /// Pause a room
 ///
-/// It admits nobody until it is resumed; people may join, and those inside stay. A second time has no effect.
+/// The room admits no visitor until it is resumed. Visitors may join, and those inside stay. A second time has no effect.
 #[utoipa::path(post, path = "/v1/rooms/{room}/pause", tag = "Rooms", security(("admin" = [])),
     params(("room" = String, Path, description = "Name of the room"),
         ("If-Match" = Option<String>, Header, description = "Change only the settings of this `ETag`")),

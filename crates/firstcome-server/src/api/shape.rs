@@ -194,7 +194,7 @@ const fn durability_of(acknowledge: Acknowledge) -> &'static str {
     }
 }
 
-/// What is not set has no member.
+/// A setting without a value has no member.
 pub(super) fn without_nulls(mut object: Value) -> Value {
     if let Some(members) = object.as_object_mut() {
         members.retain(|_, value| !value.is_null());

@@ -182,7 +182,7 @@ async fn rows_and_scopes() {
     for row in ["GET /v1/rooms/sale", "GET /v1/rooms/sale/tickets/x"] {
         node.send(ask(row, None).by(ADMIN)).await.refused(404, "unknown_room");
     }
-    // A coupon behind a room whose passes nobody has yet.
+    // A coupon behind a room that has given no pass yet.
     node.send(ask("PUT /v1/rooms/sale", Some(json!({"max_active": 1}))).by(ADMIN)).await.is(201);
     node.put("behind", json!({"limit": 3, "room": "sale"})).await.is(201);
     node.send(claim("behind", "ann").without("authorization")).await.refused(403, "pass_required");

@@ -74,7 +74,7 @@ pub(crate) async fn settings_are_shown_to_those_who_may_change_them() {
             assert_eq!((&shown.json()["settings"], tag(&shown)), (&kind.settings, tag(&made)));
             let public = service.send(Ask::get(kind.path)).await.is(200);
             assert_eq!((public.json().get("settings"), public.header("etag")), (None, None), "{}", kind.path);
-            // What was shown can be put, and nothing changes.
+            // A PUT of the settings that a GET showed changes nothing.
             let again = service.send(kind.ask("PUT").json(&shown.json()["settings"])).await.is(200);
             assert_eq!((&again.json()["settings"], tag(&again)), (&kind.settings, tag(&made)));
         }

@@ -282,7 +282,7 @@ impl Answer {
         serde_json::from_slice(&self.bytes).unwrap_or_else(|error| panic!("{error}: {}", self.body()))
     }
 
-    /// What is shown to everybody.
+    /// The view without a key.
     pub(crate) fn shown(&self) -> Value {
         let mut shown = self.json();
         shown.as_object_mut().expect("an object").remove("settings");

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 /// Numbers that may be left out when Redis starts again, with its data or without: the end of its log may be lost, and those up to
 /// the ceiling that is in SQL are not drawn again. It is raised by 65 536 when fewer than 16 384 are left below it.
 const LEFT_OUT_MAX: u32 = 65_536 + 16_384;
-/// And where many nodes share the room, at whatever ends: whoever raises the ceiling may not come to say so. Each node that
-/// finds a raise that is not its own leaves those numbers out and raises once more.
+/// Numbers that nodes of a shared room may skip for each killed process. A node may raise the ceiling in SQL and die before it
+/// appends the raise. Each of the three nodes that finds such a raise skips its numbers and raises once more.
 const UNSAID_MAX: u32 = 3 * 65_536;
 
 /// The highest number that anybody can have: everybody draws one at most.

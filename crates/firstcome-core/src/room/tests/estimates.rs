@@ -154,7 +154,7 @@ fn before_anything_was_measured_the_settings_tell() {
     let mut play = Play::new(RoomSettings { active_ttl_ms: 60_000, ..RoomSettings::with_slots(6) });
     let told: Vec<_> = (0..7).map(|_| wait_ms(play.stranger())).collect();
     assert_eq!(told[..6], [Some(0); 6], "a slot is free for each of them");
-    assert_eq!(told[6], None, "nobody knows how long the six stay");
+    assert_eq!(told[6], None, "the room cannot know how long the six stay");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// One part of all keys: a server with many is not kept busy for long.
 static SCAN: Script = Script::new("return redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 1000)");
-/// The keys of holds, whatever the bucket.
+/// The keys of the holds in all buckets.
 const HOLDS: &str = "fc:{l??}:h:*";
 
 impl RedisLocks {
