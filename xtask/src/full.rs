@@ -36,9 +36,10 @@ const MUTANTS: &str = "27.1.0";
 
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
 
-const PARTS: [Part; 19] = [
+const PARTS: [Part; 20] = [
     ("deny", "Dependencies: bans, licences, sources", deny),
     ("mutants", "Mutants of the rules", mutants),
+    ("openapi", "The OpenAPI document against the service", openapi),
     ("sim", "Simulator, two hundred thousand seeds", sim),
     ("kills", "kill -9 under load", kills),
     ("stops", "Holders that are stopped, and write too late", stops),
@@ -129,6 +130,12 @@ fn mutants() -> Result<String, String> {
     let mut text = format!("{found} of {all} mutants caught ({percent} %), at least {CAUGHT_PERCENT_MIN} % wanted\n");
     let _ = write!(text, "\nmissed:\n{missed}");
     if CAUGHT_PERCENT_MIN <= percent { Ok(text) } else { Err(text) }
+}
+
+/// Needs Python 3 with venv, and npm.
+fn openapi() -> Result<String, String> {
+    release()?;
+    shell::output("xtask/openapi.sh", &["target/release/firstcome"])
 }
 
 fn sim() -> Result<String, String> {

@@ -27,9 +27,10 @@ const FENCE: &str = "crates/firstcome/src/fence";
 const ETCD: &str = "crates/firstcome-store/src/etcd";
 
 /// The code that each report measures. What only drives the measurement is left out.
-pub(crate) const MEASURED: [(&str, &[&str]); 19] = [
+pub(crate) const MEASURED: [(&str, &[&str]); 20] = [
     ("deny", &["Cargo.lock", "deny.toml"]),
     ("mutants", &[CORE]),
+    ("openapi", &[SERVER, "docs/openapi.json"]),
     ("sim", &[CORE, EMBEDDED, FLEET, "crates/firstcome-sim/src"]),
     ("kills", &[CORE, EMBEDDED, SQLITE, SERVER]),
     ("stops", &[LOCK_RULES, LOCKS, FENCE, REDIS]),
