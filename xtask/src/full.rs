@@ -34,6 +34,11 @@ const MARKET_BIDS: &str = "1000000";
 const DENY: &str = "0.20.2";
 const MUTANTS: &str = "27.1.0";
 
+/// The product, which plays drills.
+const FIRSTCOME: &str = "target/release/firstcome";
+/// The benchmarks.
+const BENCH: &str = "target/release/firstcome-bench";
+
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
 
 const PARTS: [Part; 20] = [
@@ -171,13 +176,13 @@ fn partitions() -> Result<String, String> {
 
 /// On a quiet machine: figures of a busy one only show how busy it is.
 fn bench() -> Result<String, String> {
-    release()?;
+    release_bench()?;
     let script = "\
         set -e; dir=$(mktemp -d -p target); port=$((20000 + $$ % 20000)); \
         redis-server --port $port --bind 127.0.0.1 --save '' --dir $dir >/dev/null & redis=$!; \
         trap 'kill $redis; rm -rf $dir' EXIT; \
         until redis-cli -p $port ping >/dev/null 2>&1; do kill -0 $redis; done; \
-        target/release/firstcome bench coupons --data $dir --store redis://127.0.0.1:$port --half-load 1m --table";
+        target/release/firstcome-bench coupons --data $dir --store redis://127.0.0.1:$port --half-load 1m --table";
     shell::output("bash", &["-c", script])
 }
 
@@ -185,20 +190,24 @@ fn release() -> Outcome {
     shell::run("cargo", &["build", "--quiet", "--release", "-p", "firstcome-cli"])
 }
 
+fn release_bench() -> Outcome {
+    shell::run("cargo", &["build", "--quiet", "--release", "-p", "firstcome-bench"])
+}
+
 /// On a quiet machine too.
 fn rooms() -> Result<String, String> {
-    release()?;
-    shell::output("target/release/firstcome", &["bench", "rooms", "--data", "target", "--table"])
+    release_bench()?;
+    shell::output(BENCH, &["rooms", "--data", "target", "--table"])
 }
 
 /// And on a quiet machine: it starts four processes and a Redis of its own. Beside our locks it measures those of others.
 fn locks() -> Result<String, String> {
-    release()?;
+    release_bench()?;
     rust_peers()?;
     let long = ["--hand-overs", "1000000", "--names", "1000000", "--peer", "rslock=target/bench/release/rslock"];
     let defaults = ["--peer", "rslock, its defaults=target/bench/release/rslock 3 200"];
-    let arguments = [&["bench", "locks", "--data", "target", "--table"], &long[..], &defaults[..]].concat();
-    shell::output("target/release/firstcome", &arguments)
+    let arguments = [&["locks", "--data", "target", "--table"], &long[..], &defaults[..]].concat();
+    shell::output(BENCH, &arguments)
 }
 
 fn rust_peers() -> Outcome {
@@ -209,7 +218,7 @@ fn rust_peers() -> Outcome {
 
 /// Five of them, and whoever locks as Redlock says.
 fn quorum() -> Result<String, String> {
-    release()?;
+    release_bench()?;
     rust_peers()?;
     setup::peers()?;
     // As with one server; and with pauses that suit one who is alone, and that those who wait are not slowed down by.
@@ -219,20 +228,20 @@ fn quorum() -> Result<String, String> {
         "redlock=target/peers/bin/redlock bench",
         "redsync=target/peers/bin/redsync bench",
     ];
-    let mut arguments = vec!["bench", "locks", "--quorum", "--data", "target", "--table"];
+    let mut arguments = vec!["locks", "--quorum", "--data", "target", "--table"];
     arguments.extend(peers.iter().flat_map(|peer| ["--peer", peer]));
-    on_target(shell::output("target/release/firstcome", &arguments)?)
+    on_target(shell::output(BENCH, &arguments)?)
 }
 
-/// The program as it is built with etcd.
+/// The benchmarks as they are built with etcd.
 fn etcd() -> Result<String, String> {
-    shell::run("cargo", &["build", "--quiet", "--release", "-p", "firstcome-cli", "--features", "etcd"])?;
-    on_target(shell::output("target/release/firstcome", &["bench", "locks", "--etcd", "--data", "target", "--table"])?)
+    shell::run("cargo", &["build", "--quiet", "--release", "-p", "firstcome-bench", "--features", "etcd"])?;
+    on_target(shell::output(BENCH, &["locks", "--etcd", "--data", "target", "--table"])?)
 }
 
 /// The same with the layout of Redisson. Both ways to call it, since neither is the faster one everywhere.
 fn layouts() -> Result<String, String> {
-    release()?;
+    release_bench()?;
     setup::peers()?;
     let peers = [
         "RLock=target/peers/bin/redisson bench",
@@ -240,15 +249,15 @@ fn layouts() -> Result<String, String> {
         "RFairLock=target/peers/bin/redisson-fair bench",
         "RFairLock, threads=target/peers/bin/redisson-fair bench threads=1",
     ];
-    let mut arguments = vec!["bench", "locks", "--layout", "redisson", "--data", "target", "--table"];
+    let mut arguments = vec!["locks", "--layout", "redisson", "--data", "target", "--table"];
     arguments.extend(peers.iter().flat_map(|peer| ["--peer", peer]));
-    on_target(shell::output("target/release/firstcome", &arguments)?)
+    on_target(shell::output(BENCH, &arguments)?)
 }
 
 /// And this one: it starts a PostgreSQL, a MariaDB and a Redis.
 fn auctions() -> Result<String, String> {
-    release()?;
-    shell::output("target/release/firstcome", &["bench", "auctions", "--data", "target", "--table"])
+    release_bench()?;
+    shell::output(BENCH, &["auctions", "--data", "target", "--table"])
 }
 
 /// A quiet machine again: a database takes as many bids in a second as its disk and its two neighbours let it.
@@ -263,7 +272,7 @@ fn market() -> Result<String, String> {
         let run = ["--kill", kills, "--seconds", seconds, "--data", "target", "--table"];
         let arguments = [&["drill", "auction"], &size[..], &run[..], &on[..]].concat();
         let _ = write!(text, "\n$ firstcome {}\n\n", arguments.join(" "));
-        match shell::output("target/release/firstcome", &arguments) {
+        match shell::output(FIRSTCOME, &arguments) {
             Ok(printed) => {
                 let wanted: u64 = MARKET_BIDS.parse().unwrap_or(u64::MAX);
                 // Bids that come late, after the ends of their auctions, are refused, and show little.
@@ -292,9 +301,9 @@ fn figure(printed: &str, name: &str) -> Option<u64> {
 
 /// A quiet machine: it starts a Redis and each of the databases.
 fn many() -> Result<String, String> {
-    release()?;
+    release_bench()?;
     let kinds = ["--sql", "postgres", "--sql", "mariadb", "--time", "10s", "--data", "target", "--table"];
-    on_target(shell::output("target/release/firstcome", &[&["bench", "coupons"], &kinds[..]].concat())?)
+    on_target(shell::output(BENCH, &[&["coupons"], &kinds[..]].concat())?)
 }
 
 /// What was printed, unless a target was missed.
@@ -305,9 +314,9 @@ fn on_target(printed: String) -> Result<String, String> {
 
 /// And here.
 fn waiting() -> Result<String, String> {
-    release()?;
+    release_bench()?;
     let kind = ["--sql", "postgres", "--nodes", "3", "--data", "target", "--table"];
-    on_target(shell::output("target/release/firstcome", &[&["bench", "rooms"], &kind[..]].concat())?)
+    on_target(shell::output(BENCH, &[&["rooms"], &kind[..]].concat())?)
 }
 
 fn nodes() -> Result<String, String> {
@@ -315,7 +324,7 @@ fn nodes() -> Result<String, String> {
     release()?;
     let size = ["--nodes", "3", "--people", "100000", "--stock", "20000", "--kill", "10"];
     let out = ["--data", "target", "--report", "target/nodes", "--table"];
-    let printed = shell::output("target/release/firstcome", &[&["drill", "concert"], &size[..], &out[..]].concat())?;
+    let printed = shell::output(FIRSTCOME, &[&["drill", "concert"], &size[..], &out[..]].concat())?;
     let kills = ["server", "redis", "sql"].map(|what| kills_of(&printed, what));
     let sold = figure(&printed, "people: got one");
     if kills.contains(&0) || kills.iter().sum::<usize>() != KILLS || sold != Some(20_000) {
@@ -337,7 +346,7 @@ fn concert() -> Result<String, String> {
     release()?;
     let size = ["--people", "430000", "--stock", "90000", "--seconds", "240", "--kill", "20"];
     let out = ["--data", "target", "--report", "target/concert", "--table"];
-    shell::output("target/release/firstcome", &[&["drill", "concert"], &size[..], &out[..]].concat())
+    shell::output(FIRSTCOME, &[&["drill", "concert"], &size[..], &out[..]].concat())
 }
 
 #[cfg(test)]

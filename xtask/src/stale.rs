@@ -16,22 +16,22 @@ const MARK: &str = "> Stale: ";
 const CORE: &str = "crates/firstcome-core/src";
 const STORE: &str = "crates/firstcome-store/src";
 const EMBEDDED: &str = "crates/firstcome-store/src/embedded";
-const SQLITE: &str = "crates/firstcome-store/src/sqlite";
-const SQL: &str = "crates/firstcome-store/src/sql";
-const REDIS: &str = "crates/firstcome-store/src/redis";
-const FLEET: &str = "crates/firstcome-store/src/fleet";
+const SQLITE: &str = "crates/firstcome-sqlite/src";
+const SQL: &str = "crates/firstcome-sql/src";
+const REDIS: &str = "crates/firstcome-redis/src";
+const CLUSTER: &str = "crates/firstcome-cluster/src";
 const SERVER: &str = "crates/firstcome-server/src";
 const LOCK_RULES: &str = "crates/firstcome-core/src/lock";
 const LOCKS: &str = "crates/firstcome/src/lock";
 const FENCE: &str = "crates/firstcome/src/fence";
-const ETCD: &str = "crates/firstcome-store/src/etcd";
+const ETCD: &str = "crates/firstcome-etcd/src";
 
 /// The code that each report measures. What only drives the measurement is left out.
 pub(crate) const MEASURED: [(&str, &[&str]); 20] = [
     ("deny", &["Cargo.lock", "deny.toml"]),
     ("mutants", &[CORE]),
     ("openapi", &[SERVER, "docs/openapi.json"]),
-    ("sim", &[CORE, EMBEDDED, FLEET, "crates/firstcome-sim/src"]),
+    ("sim", &[CORE, EMBEDDED, CLUSTER, "crates/firstcome-sim/src"]),
     ("kills", &[CORE, EMBEDDED, SQLITE, SERVER]),
     ("stops", &[LOCK_RULES, LOCKS, FENCE, REDIS]),
     ("faults", &[LOCK_RULES, LOCKS, REDIS]),
@@ -44,9 +44,9 @@ pub(crate) const MEASURED: [(&str, &[&str]); 20] = [
     ("layouts", &[LOCK_RULES, LOCKS, REDIS]),
     ("auctions", &[CORE, EMBEDDED, SQLITE, SQL, SERVER]),
     ("market", &[CORE, EMBEDDED, SQLITE, SQL, SERVER]),
-    ("many", &[CORE, FLEET, REDIS, SQL, SERVER]),
-    ("waiting", &[CORE, FLEET, REDIS, SERVER]),
-    ("nodes", &[CORE, STORE, SERVER]),
+    ("many", &[CORE, CLUSTER, REDIS, SQL, SERVER]),
+    ("waiting", &[CORE, CLUSTER, REDIS, SERVER]),
+    ("nodes", &[CORE, STORE, CLUSTER, REDIS, SQL, SERVER]),
     ("concert", &[CORE, EMBEDDED, SQLITE, SERVER]),
 ];
 

@@ -6,7 +6,8 @@ use crate::{perf, setup, tidy};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-const FEATURES: &str = "firstcome-cli/etcd,firstcome-cli/planted-bugs,firstcome/axum,firstcome/sql,firstcome/sqlx";
+const FEATURES: &str =
+    "firstcome-bench/etcd,firstcome-cli/etcd,firstcome-cli/planted-bugs,firstcome/axum,firstcome/sql,firstcome/sqlx";
 /// Seeds of the simulator in every run: about half a minute.
 const SEEDS: &str = "0..20000";
 

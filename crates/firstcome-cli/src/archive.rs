@@ -14,11 +14,11 @@ mod secrecy;
 mod source;
 mod target;
 
+use crate::failure::{Failure, Outcome};
 use crate::fleet::{self, Servers};
 use crate::keys::private_file;
 use crate::output::progress;
 use crate::settings;
-use crate::{Failure, Outcome};
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use firstcome::archive::{
@@ -34,7 +34,6 @@ use firstcome_server::rfc3339;
 use secrecy::Secrecy;
 use serde_json::Value;
 use source::Source;
-pub(crate) use source::is_unreachable;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};

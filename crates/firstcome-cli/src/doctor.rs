@@ -1,8 +1,9 @@
 //! `firstcome doctor`: whether what a service is to rest on keeps what it is told. Writes nothing.
 
+use crate::failure::{Failure, Outcome};
 use crate::output::{table, wants_table, write_out};
 use crate::settings::File;
-use crate::{Failure, Outcome, fleet, health};
+use crate::{file_system, fleet, health};
 use anyhow::anyhow;
 use clap::Args;
 use comfy_table::{Cell, Color};
@@ -351,8 +352,8 @@ fn of_directory(data: &Path, findings: &mut Findings) -> Outcome {
         ));
     }
     findings.say("directory", "path", data.display().to_string(), Verdict::Fine);
-    let file_system = crate::bench::file_system(data).unwrap_or_else(|_| "unknown".to_owned());
-    let in_memory = ["tmpfs", "ramfs", "devtmpfs"].contains(&file_system.as_str());
+    let file_system = file_system::type_at(data).unwrap_or_else(|_| "unknown".to_owned());
+    let in_memory = file_system::is_in_memory(&file_system);
     let verdict =
         if in_memory { Verdict::Unsafe("it lies in memory: name a directory on a disk") } else { Verdict::Fine };
     findings.say("directory", "file system", file_system, verdict);

@@ -1,13 +1,12 @@
 //! One node of many: rooms, coupons and locks over Redis, and everything that lasts in a database.
 
+use crate::failure::{Failure, Outcome};
 use crate::keys::{self, Fresh};
 use crate::output::{table, wants_table, write_out};
-use crate::{Failure, Outcome};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use comfy_table::Cell;
-use firstcome::fleet::{DeploymentSecret, Fleet, FleetError, FleetOptions, HANDLES, SECRET_BYTES_MIN, migrate};
-use firstcome::redis::OpenError;
+use firstcome::fleet::{DeploymentSecret, Fleet, FleetOptions, HANDLES, SECRET_BYTES_MIN, migrate};
 use firstcome::sql::{Address, DatabaseOptions, SqlMarket, Tables};
 use firstcome::{HandleKey, Locks};
 use firstcome_server::auth::Keys;
@@ -39,7 +38,7 @@ impl Servers {
         // Whoever gives or takes the data may be slow.
         options.database.idle_timeout = TRANSFER_IDLE;
         let fleet = runtime.block_on(Fleet::open(&self.redis, &self.sql, self.secret.clone(), options));
-        fleet.map_err(failure)
+        fleet.map_err(Failure::of_fleet)
     }
 }
 
@@ -74,14 +73,6 @@ fn checked(text: &str) -> Result<DeploymentSecret, Failure> {
     DeploymentSecret::new(text).ok_or_else(|| Failure::Usage(short()))
 }
 
-/// An address that cannot be read is a call that makes no sense; all else is a store that cannot be used.
-pub(crate) fn failure(error: FleetError) -> Failure {
-    match error {
-        FleetError::Redis(error @ OpenError::Address { .. }) => Failure::Usage(error.into()),
-        error => Failure::Unreachable(error.into()),
-    }
-}
-
 /// A node that is open: what an [`App`] is made of.
 pub(crate) struct Node {
     pub(crate) fleet: Fleet,
@@ -99,11 +90,11 @@ impl Node {
         let mut options = FleetOptions::default();
         options.database.tables = Tables::Require;
         let database = options.database.clone();
-        let fleet = Fleet::open(redis, sql, secret.clone(), options).await.map_err(failure)?;
-        fleet.check_gates().await.map_err(failure)?;
+        let fleet = Fleet::open(redis, sql, secret.clone(), options).await.map_err(Failure::of_fleet)?;
+        fleet.check_gates().await.map_err(Failure::of_fleet)?;
         let market = SqlMarket::open_with(sql, database).await.map_err(|error| Failure::Unreachable(error.into()))?;
         let locks = Locks::redis(redis).await.map_err(|error| Failure::Unreachable(error.into()))?;
-        let handle_key = HandleKey::new(fleet.secret(HANDLES).await.map_err(failure)?);
+        let handle_key = HandleKey::new(fleet.secret(HANDLES).await.map_err(Failure::of_fleet)?);
         // Only to be printed: one of them may be away, and the others serve.
         let known = fleet.link().servers().await.unwrap_or_default();
         let known: Vec<String> = known.iter().map(|facts| facts.address.clone()).collect();

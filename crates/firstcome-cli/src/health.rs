@@ -1,7 +1,7 @@
 //! `firstcome health`: whether a running service should get requests, by exit code, for containers and supervisors.
 
-use crate::settings::duration;
-use crate::{Failure, Outcome};
+use crate::arguments::duration;
+use crate::failure::{Failure, Outcome};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use std::io::{Read, Write};

@@ -1,7 +1,7 @@
 //! Keys of callers: from the environment or files, else made at the first start, shown once, and kept as digests in the
 //! directory, or in the database of a deployment.
 
-use crate::Failure;
+use crate::failure::Failure;
 use anyhow::{Context, anyhow, bail};
 use firstcome::archive::{ArchivedSecret, ImportError};
 use firstcome::fleet::Fleet;
@@ -135,7 +135,7 @@ const SERVICE: &str = "api_key:service";
 pub(crate) async fn of_deployment(fleet: &Fleet) -> Result<(Keys, Option<Fresh>), Failure> {
     let fresh = Fresh { admin: make("admin")?, service: make("service")? };
     let made = [&fresh.admin, &fresh.service].map(|key| *KeyDigest::of(key).as_bytes());
-    let kept = fleet.keep(&[(ADMIN, made[0]), (SERVICE, made[1])]).await.map_err(crate::fleet::failure)?;
+    let kept = fleet.keep(&[(ADMIN, made[0]), (SERVICE, made[1])]).await.map_err(Failure::of_fleet)?;
     let digests = kept.iter().map(|digest| KeyDigest::from_bytes(*digest));
     let keys = Keys::Known([Scope::Admin, Scope::Service].into_iter().zip(digests).collect());
     // Else somebody was faster, now or long ago, and has shown those: nobody ever sees the ones that were made here.

@@ -2,8 +2,9 @@
 
 mod market;
 
+use crate::failure::{Failure, Outcome};
+use crate::fleet;
 use crate::output::{grouped, table, wants_table, write_out};
-use crate::{Failure, Outcome, fleet};
 use anyhow::anyhow;
 use clap::Args;
 use comfy_table::{Cell, Color};
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &ReconcileArgs) -> Outcome {
         }
         None => runtime.block_on(reconcile(redis, sql)),
     };
-    let reconciled = reconciled.map_err(fleet::failure)?;
+    let reconciled = reconciled.map_err(Failure::of_fleet)?;
     // In the same database; whether anything of them is gone the nodes know alone.
     let market = if args.accept_loss { Some(market::accept(sql)?) } else { None };
     let left = reconciled.findings.iter().filter(|finding| finding.needs_repair()).count();

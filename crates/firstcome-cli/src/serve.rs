@@ -1,12 +1,13 @@
 //! `firstcome serve`: the service over the embedded store, of members and listings over a database, or as one node of many
 //! over Redis and a database.
 
+use crate::arguments::duration;
 use crate::descriptors;
+use crate::failure::{Failure, Outcome};
 use crate::fleet::{self, Node, Servers};
 use crate::keys;
 use crate::output::write_out;
-use crate::settings::{self, File, check_parent, duration};
-use crate::{Failure, Outcome};
+use crate::settings::{self, File, check_parent};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use firstcome::core::coupon::{CouponLimit, CouponSettings};
@@ -32,8 +33,9 @@ use tokio::signal::unix::{SignalKind, signal};
 /// How many connections, and waits for locks, may be asked for.
 const AT_ONCE: std::ops::RangeInclusive<usize> = 1..=1_000_000;
 
+/// The arguments of `firstcome serve`.
 #[derive(Args)]
-pub(crate) struct ServeArgs {
+pub struct ServeArgs {
     /// Address to listen on [default: 127.0.0.1:8080]
     #[arg(long, env = "FIRSTCOME_LISTEN", value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
@@ -113,7 +115,7 @@ struct Plan {
     /// Keys that came with the call; none if they are those of the data directory.
     keys: Option<Keys>,
     coupons: Vec<(CouponName, CouponLimit)>,
-    allow_origins: Vec<axum::http::HeaderValue>,
+    allow_origins: Vec<http::HeaderValue>,
     proxies: Proxies,
     joins: Option<RateLimit>,
     calls: Option<RateLimit>,
@@ -242,8 +244,8 @@ fn in_order() -> tokio::runtime::Builder {
     builder
 }
 
-/// Runs the service until SIGTERM or SIGINT.
-pub(crate) fn run(args: ServeArgs) -> Outcome {
+/// Runs the service until SIGTERM or SIGINT, and logs to standard error. Once in a process.
+pub fn run(args: ServeArgs) -> Outcome {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FIRSTCOME_LOG");
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     tracing_subscriber::fmt()

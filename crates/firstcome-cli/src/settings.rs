@@ -1,6 +1,6 @@
 //! Settings: flags before `FIRSTCOME_*` before `firstcome.toml` before defaults.
 
-use crate::Failure;
+use crate::failure::Failure;
 use anyhow::{Context, anyhow, ensure};
 use firstcome::core::coupon::CouponLimit;
 use firstcome::core::id::CouponName;
@@ -9,7 +9,6 @@ use serde::Deserialize;
 use serde::de::Error;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Where the file is looked for without `--config`.
 const DEFAULT_FILE: &str = "firstcome.toml";
@@ -62,21 +61,6 @@ impl File {
     }
 }
 
-/// A duration as people write it: `250ms`, `5s`, `30m`, `1h`.
-pub(crate) fn duration(text: &str) -> anyhow::Result<Duration> {
-    let wrong = || anyhow!("{text:?} is not a duration; write 250ms, 5s, 30m or 1h");
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
-    let unit_ms = match &text[digits..] {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err(wrong()),
-    };
-    number.checked_mul(unit_ms).map(Duration::from_millis).ok_or_else(wrong)
-}
-
 /// Checks that a directory which is made now has a parent. A missing parent is more often a misspelt path than a new one.
 pub(crate) fn check_parent(directory: &Path, flag: &str) -> anyhow::Result<()> {
     // Of a relative path with one part the parent is the empty path: the working directory.
@@ -109,16 +93,6 @@ pub(crate) fn coupon(text: &str) -> anyhow::Result<(CouponName, CouponLimit)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_are_a_number_and_a_unit() {
-        for (text, wanted_ms) in [("250ms", 250), ("5s", 5_000), ("30m", 1_800_000), ("1h", 3_600_000), ("0s", 0)] {
-            assert_eq!(duration(text).unwrap(), Duration::from_millis(wanted_ms));
-        }
-        for text in ["", "5", "s", "-1s", "1.5s", "1d", "1 s", "99999999999999999999s", "18446744073709551615h"] {
-            assert!(duration(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn an_unknown_setting_is_refused() {

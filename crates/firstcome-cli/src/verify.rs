@@ -1,8 +1,9 @@
 //! `firstcome verify`: every stored invariant, with counts.
 
+use crate::failure::{Failure, Outcome};
+use crate::fleet;
 use crate::output::{grouped, table, wants_table, write_out};
 use crate::settings::no_store;
-use crate::{Failure, Outcome, fleet};
 use anyhow::anyhow;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -115,7 +116,7 @@ fn of_servers(args: &Given, sql: &str) -> Result<(Vec<Check>, Vec<String>), Fail
     let secret = fleet::maybe_secret(args.secret_file.as_deref())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let verified = runtime.block_on(firstcome::fleet::verify(sql, args.redis.as_deref(), secret));
-    let verified = verified.map_err(fleet::failure)?;
+    let verified = verified.map_err(Failure::of_fleet)?;
     Ok((verified.checks, verified.not_checked))
 }
 

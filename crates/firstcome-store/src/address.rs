@@ -4,13 +4,16 @@ use std::fmt;
 
 /// Host and port.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Host {
-    pub(crate) name: Box<str>,
-    pub(crate) port: u16,
+pub struct Host {
+    /// The name, or an address of version 4 or 6 without brackets.
+    pub name: Box<str>,
+    /// The port.
+    pub port: u16,
 }
 
 impl Host {
-    pub(crate) fn new(name: impl Into<Box<str>>, port: u16) -> Self {
+    /// From its parts.
+    pub fn new(name: impl Into<Box<str>>, port: u16) -> Self {
         Self { name: name.into(), port }
     }
 }
@@ -23,15 +26,18 @@ impl fmt::Display for Host {
 }
 
 /// `[user:password@]host[:port][,host[:port]…]`, read.
-pub(crate) struct Authority {
-    pub(crate) user: Option<String>,
-    pub(crate) password: Option<String>,
-    pub(crate) hosts: Vec<Host>,
+pub struct Authority {
+    /// The user, if one is named.
+    pub user: Option<String>,
+    /// The password, if there is one.
+    pub password: Option<String>,
+    /// At least one.
+    pub hosts: Vec<Host>,
 }
 
 impl Authority {
     /// What is wrong is told without user and password.
-    pub(crate) fn read(text: &str, port: u16) -> Result<Self, &'static str> {
+    pub fn read(text: &str, port: u16) -> Result<Self, &'static str> {
         let (user, hosts) = text.rsplit_once('@').unwrap_or(("", text));
         let (user, password) = user.split_once(':').unwrap_or((user, ""));
         let some = |text: &str| decoded(text).map(|text| (!text.is_empty()).then_some(text));
@@ -53,7 +59,7 @@ impl Authority {
 }
 
 /// Reads `%3A` as `:`.
-pub(crate) fn decoded(text: &str) -> Result<String, &'static str> {
+pub fn decoded(text: &str) -> Result<String, &'static str> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {

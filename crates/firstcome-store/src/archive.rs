@@ -9,8 +9,8 @@ mod intake;
 mod market;
 mod rooms;
 
-pub(crate) use intake::{Before, Intake};
-pub(crate) use rooms::RoomsBefore;
+pub use intake::{Before, Intake};
+pub use rooms::RoomsBefore;
 
 use crate::embedded::journal::PassSecret;
 use crate::error::Fault;

@@ -1,6 +1,6 @@
 //! What a re-check of stored rows found, whatever they are stored in.
 
-pub(crate) mod market;
+pub mod market;
 
 /// Breaches of one kind that are named; more are only counted.
 const NAMED_BREACHES_MAX: usize = 20;
@@ -19,11 +19,13 @@ pub struct Check {
 }
 
 impl Check {
-    pub(crate) const fn new(invariant: &'static str) -> Self {
+    /// An invariant that was checked on nothing yet.
+    pub const fn new(invariant: &'static str) -> Self {
         Self { invariant, checked: 0, breaches: 0, examples: Vec::new() }
     }
 
-    pub(crate) fn check(&mut self, holds: bool, breach: impl FnOnce() -> String) {
+    /// Counts one thing, and names it if the invariant does not hold for it.
+    pub fn check(&mut self, holds: bool, breach: impl FnOnce() -> String) {
         self.checked += 1;
         if !holds {
             self.breaches += 1;
@@ -34,8 +36,7 @@ impl Check {
     }
 
     /// Adds what was checked elsewhere; one example stands for all its breaches.
-    #[cfg(all(feature = "redis", feature = "sql"))]
-    pub(crate) fn add(&mut self, checked: u64, breaches: u64, example: impl FnOnce() -> String) {
+    pub fn add(&mut self, checked: u64, breaches: u64, example: impl FnOnce() -> String) {
         self.checked += checked;
         self.breaches += breaches;
         if 0 < breaches && self.examples.len() < NAMED_BREACHES_MAX {

@@ -171,8 +171,7 @@ pub fn draw_chance() -> u32 {
 }
 
 /// A random time from half of this to all of it, so that many who failed at once do not come back at once.
-#[cfg(any(feature = "redis", feature = "sql"))]
-pub(crate) fn draw_pause(longest: Duration) -> Duration {
+pub fn draw_pause(longest: Duration) -> Duration {
     let half = longest / 2;
     half + half.mul_f64(f64::from(draw_chance()) / f64::from(u32::MAX))
 }

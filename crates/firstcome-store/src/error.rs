@@ -151,20 +151,19 @@ impl FaultKind {
     }
 }
 
-#[cfg(all(feature = "redis", feature = "sql"))]
 impl StoreError {
     /// What is said of something that waits for something else.
-    pub(crate) const fn not_yet(says: &'static str) -> Self {
+    pub const fn not_yet(says: &'static str) -> Self {
         Self::NotYet { says, retry_after: NOT_YET_RETRY }
     }
 }
 
 /// When something that waits for something else is worth another try.
-#[cfg(all(feature = "redis", feature = "sql"))]
 const NOT_YET_RETRY: Duration = Duration::from_secs(1);
 
 impl Fault {
-    pub(crate) fn new(kind: FaultKind, detail: impl Into<String>) -> Self {
+    /// A fault of a kind; the detail says what happened and what to do.
+    pub fn new(kind: FaultKind, detail: impl Into<String>) -> Self {
         Self { kind, detail: detail.into() }
     }
 }

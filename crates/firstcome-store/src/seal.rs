@@ -61,7 +61,6 @@ impl Seal {
 
     /// What a text carries beside its head of so many bytes. It is not looked at whether it is one of ours: see
     /// [`Self::open`].
-    #[cfg(all(feature = "redis", feature = "sql"))]
     pub(crate) fn carried<const HEAD: usize>(&self, text: &str) -> Option<Vec<u8>> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         bytes.get(HEAD + MAC_BYTES..).map(<[u8]>::to_vec)

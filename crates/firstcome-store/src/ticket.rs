@@ -4,7 +4,6 @@
 //! key of the room's own over number and user: a ticket of one room never fits another, and no bit of it can change.
 
 use crate::seal::{MAC_BYTES, Seal, room};
-#[cfg(all(feature = "redis", feature = "sql"))]
 use firstcome_core::id::UserId;
 use firstcome_core::limits::NAME_BYTES_MAX;
 use firstcome_core::room::Number;
@@ -44,8 +43,7 @@ impl TicketKey {
     }
 
     /// The number of a ticket and its user, if it has one; `None` if it is not one of ours.
-    #[cfg(all(feature = "redis", feature = "sql"))]
-    pub(crate) fn open(&self, ticket: &str) -> Option<(Number, Option<UserId>)> {
+    pub fn open(&self, ticket: &str) -> Option<(Number, Option<UserId>)> {
         let number = self.number(ticket)?;
         let carried = self.seal.carried::<NUMBER_BYTES>(ticket)?;
         let user = String::from_utf8(carried).ok()?;

@@ -75,7 +75,7 @@ impl Coupons {
     #[cfg(feature = "sqlite")]
     pub fn open(directory: impl AsRef<std::path::Path>) -> Result<Self, Fault> {
         let clock = Arc::new(firstcome_store::edge::SystemClock::default());
-        firstcome_store::sqlite::open(directory.as_ref(), clock).map(Self::over)
+        firstcome_sqlite::open(directory.as_ref(), clock).map(Self::over)
     }
 }
 

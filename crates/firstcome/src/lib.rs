@@ -149,25 +149,22 @@ pub use firstcome_macros::distributed_lock;
 pub use auction::{Auctions, BidRequest, ListingHandle, PurchaseRequest};
 pub use coupon::{ClaimRequest, CouponHandle, Coupons, Error, Outcome};
 pub use fence::FenceToken;
-#[cfg(any(feature = "sql", feature = "sqlite"))]
+#[cfg(feature = "cluster")]
+pub use firstcome_cluster as fleet;
+#[cfg(feature = "etcd")]
+pub use firstcome_etcd as etcd;
+#[cfg(feature = "redis")]
+pub use firstcome_redis as redis;
+#[cfg(feature = "sql")]
+pub use firstcome_sql as sql;
+#[cfg(feature = "sqlite")]
+pub use firstcome_sqlite as sqlite;
 pub use firstcome_store::Check;
-#[cfg(all(feature = "redis", feature = "sql"))]
 #[doc(hidden)]
 pub use firstcome_store::Shared;
-#[cfg(any(feature = "sqlite", all(feature = "redis", feature = "sql")))]
 pub use firstcome_store::archive;
 /// For stores of one's own, and for the simulator.
 pub use firstcome_store::embedded;
-#[cfg(feature = "etcd")]
-pub use firstcome_store::etcd;
-#[cfg(all(feature = "redis", feature = "sql"))]
-pub use firstcome_store::fleet;
-#[cfg(feature = "redis")]
-pub use firstcome_store::redis;
-#[cfg(feature = "sql")]
-pub use firstcome_store::sql;
-#[cfg(feature = "sqlite")]
-pub use firstcome_store::sqlite;
 pub use firstcome_store::{
     Answer, ClaimRecord, Claimed, Closings, CouponStore, CouponView, Durability, Embedded, Fault, FaultKind, Faults,
     Given, HandleKey, Joining, ListingView, LockEvent, LockInbox, LockSeen, LockStore, MarketAnswer, MarketStore,

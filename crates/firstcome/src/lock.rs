@@ -29,10 +29,10 @@ pub use section::{Retry, Transaction};
 #[cfg(feature = "etcd")]
 pub use etcd::{EtcdGuard, EtcdLocks, EtcdRequest};
 #[cfg(feature = "etcd")]
-pub use firstcome_store::etcd::{EtcdError, EtcdOptions};
+pub use firstcome_etcd::{EtcdError, EtcdOptions};
 
 #[cfg(feature = "sql")]
-pub use firstcome_store::sql::{SqlError, SqlOptions};
+pub use firstcome_sql::{SqlError, SqlOptions};
 #[cfg(feature = "sql")]
 pub use session::{SessionGuard, SessionLocks, SessionRequest};
 
@@ -49,22 +49,21 @@ pub use layout::OpenRedis;
 pub use quorum::{QuorumGuard, QuorumLocks, QuorumRequest};
 
 #[cfg(feature = "redis")]
-pub use firstcome_store::redis::{Eviction, LinkOptions, NodeSet, OpenError, QuorumCounts, QuorumOptions, ReplicaAck};
+pub use firstcome_redis::{Eviction, LinkOptions, NodeSet, OpenError, QuorumCounts, QuorumOptions, ReplicaAck};
 
 use driver::Shared;
+#[cfg(feature = "redis")]
+use firstcome_redis::QuorumStore;
+#[cfg(feature = "sql")]
+use firstcome_sql::PostgresLocks;
+#[cfg(feature = "sqlite")]
+use firstcome_sqlite::{LockDurability, SqliteLocks};
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX};
 use firstcome_store::core::lock::{Ask, ClientId, Copies, Released, Renewal, Said, Settings, Step, Watch, bucket_of};
 use firstcome_store::edge::Stopwatch;
-#[cfg(feature = "redis")]
-use firstcome_store::redis::QuorumStore;
-#[cfg(feature = "sql")]
-use firstcome_store::sql::PostgresLocks;
 #[cfg(feature = "sqlite")]
-use firstcome_store::{
-    Fault, HandleKey,
-    sqlite::{LockDurability, SqliteLocks},
-};
+use firstcome_store::{Fault, HandleKey};
 use firstcome_store::{LockSeen, LockStore, MemoryLocks, StoreError};
 #[cfg(feature = "sqlite")]
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The wall clock: this tree beside another commit, on this machine, at the same time.
 //!
 //! The other commit is checked out under `target/against` and built in a directory of its own, which stays for the next time.
-//! `firstcome bench beside` of this tree then puts both services under the same load, a round each in turn: so the machine's drift,
+//! `firstcome-bench beside` of this tree then puts both services under the same load, a round each in turn: so the machine's drift,
 //! its disk and the load generator are the same for both, and only a ratio is told. Another process that uses a processor
 //! would be in the ratio too: on a busy machine nothing is measured, unless `--anyway` asks for it.
 
@@ -75,10 +75,13 @@ pub(super) fn run(commit: &str, arguments: &[&str]) -> Outcome {
     let sha = shell::output("git", &["rev-parse", "--verify", "--short=12", &wanted])?.trim().to_owned();
     let other = build_other(&sha)?;
     shell::run("cargo", &["build", "--release", "--quiet", "-p", "firstcome-cli"])?;
+    // Alone: together with the benchmarks the product could be built with features that they need.
+    shell::run("cargo", &["build", "--release", "--quiet", "-p", "firstcome-bench"])?;
     refuse_if_busy(options.on_busy)?;
     let seconds = format!("{}s", options.seconds);
     let load = ["--rounds", options.rounds, "--time", &seconds, "--data", "target"];
-    shell::run("target/release/firstcome", &[&["bench", "beside", other.as_str()], &load[..]].concat())?;
+    let sides = ["beside", other.as_str(), "--ours", "target/release/firstcome"];
+    shell::run("target/release/firstcome-bench", &[&sides[..], &load[..]].concat())?;
     println!("other build: commit {sha}; a ratio below 1 means that this tree is slower");
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Where data comes from: a directory, or a deployment.
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::fleet::Servers;
 use crate::keys;
 use crate::settings::no_store;
@@ -93,11 +93,6 @@ impl<'a> Source<'a> {
     pub(super) fn for_each_bid(&mut self, visit: impl FnMut(ArchivedBid) -> anyhow::Result<()>) -> anyhow::Result<()> {
         from!(self, archive => archive.for_each_bid(visit))
     }
-}
-
-/// Whether the servers gave no answer, so that it is not the data that is refused.
-pub(crate) fn is_unreachable(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(TransferError::Sql(_) | TransferError::Fleet(_)))
 }
 
 /// Whether it is not known if all of it came in.

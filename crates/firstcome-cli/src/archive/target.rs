@@ -1,6 +1,6 @@
 //! Where data goes: into a directory, or into a deployment. All of it, or nothing.
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::fleet::Servers;
 use crate::keys;
 use anyhow::bail;

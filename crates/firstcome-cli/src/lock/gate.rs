@@ -5,7 +5,7 @@
 //! become, when the guardian dies.
 
 use super::{family, wire};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::say;
 use anyhow::{Context, anyhow};
 use rustix::process::Pid;

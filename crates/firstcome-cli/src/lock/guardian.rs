@@ -17,7 +17,7 @@ use super::group::{Group, Leader, MS_NS, Terminal, adopt_orphans, now_ns};
 use super::holder::program;
 use super::signals::Signals;
 use super::wire::{self, Order, Report};
-use crate::Failure;
+use crate::failure::Failure;
 use anyhow::Context;
 use rustix::process::{Pid, Signal};
 use std::io::{BufRead, BufReader, Write};

@@ -7,7 +7,7 @@ use super::store::{Held, Store};
 use super::wire::{self, Order, Report};
 use super::{Plan, failure};
 use super::{family, keeper};
-use crate::Failure;
+use crate::failure::Failure;
 use crate::output::say;
 use anyhow::{Context, anyhow, bail};
 use firstcome::LockError;

@@ -18,7 +18,7 @@ use super::group::{adopt_orphans, now_ns};
 use super::holder::program;
 use super::signals::Signals;
 use super::wire::{self, Order};
-use crate::Failure;
+use crate::failure::Failure;
 use anyhow::Context;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};

@@ -3,9 +3,9 @@
 //! A command of its own beside `firstcome lock`, whose first argument is the name of a lock: a lock may be called `list`.
 
 use super::{place, store};
+use crate::failure::{Failure, Outcome};
 use crate::output::{table, wants_table, write_out};
 use crate::settings::File;
-use crate::{Failure, Outcome};
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use comfy_table::Cell;

@@ -32,8 +32,9 @@ pub(crate) use hint::explain;
 pub(crate) use keeper::run as keep;
 pub(crate) use looks::{LocksCommand, look};
 
-use crate::Failure;
-use crate::settings::{File, duration};
+use crate::arguments::duration;
+use crate::failure::Failure;
+use crate::settings::File;
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use firstcome::LockError;

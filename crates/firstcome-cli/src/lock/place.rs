@@ -4,7 +4,7 @@
 //! directory: a job of cron and a shell find the same locks. And a directory that the caller names must exist: a misspelt
 //! one would be a store of its own, and a lock in it would exclude no process.
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::settings::check_parent;
 use anyhow::{anyhow, ensure};
 use firstcome::Fault;

@@ -2,7 +2,7 @@
 
 use super::place::{self, Absent};
 use super::{Layout, Plan};
-use crate::Failure;
+use crate::failure::Failure;
 use anyhow::{bail, ensure};
 use firstcome::lock::{KeyStore, OpenError, QuorumOptions, layout};
 use firstcome::redis::Redisson;

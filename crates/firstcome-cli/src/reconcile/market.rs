@@ -2,8 +2,8 @@
 //!
 //! No place outside of the nodes remembers what they were acknowledged: each names in its log what is gone.
 
+use crate::failure::{Failure, Outcome};
 use crate::output::{wants_table, write_out};
-use crate::{Failure, Outcome};
 use firstcome::sql::{DatabaseOptions, SqlError, Tables, accept_market_loss};
 use serde_json::json;
 

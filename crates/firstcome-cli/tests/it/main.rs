@@ -9,7 +9,6 @@ mod archive_market;
 mod archive_nodes;
 mod archive_rooms;
 mod bad_files;
-mod bench;
 mod container;
 mod disk;
 mod doctor;

@@ -10,24 +10,26 @@ use crate::voucher::VoucherKey;
 use firstcome_core::coupon::{Claim, Coupon, CouponSettings, Issued, Redeemed, Serial};
 use firstcome_core::id::CouponName;
 use firstcome_core::time::Now;
-#[cfg(all(feature = "redis", feature = "sql"))]
 use firstcome_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::RandomState;
 
 /// Where the numbers of an import go on, and what there is already.
 #[derive(Default)]
-pub(crate) struct Before {
-    pub(crate) coupons: Vec<StoredCoupon>,
-    pub(crate) rooms: RoomsBefore,
-    pub(crate) has_market: bool,
+pub struct Before {
+    /// Its coupons.
+    pub coupons: Vec<StoredCoupon>,
+    /// Its rooms.
+    pub rooms: RoomsBefore,
+    /// Whether it has a member or a listing.
+    pub has_market: bool,
 }
 
 /// Takes rows by the rules, and says what they change. Keeps names and users of all that came: about 50 bytes a claim or
 /// ticket and 100 a bid.
 ///
 /// Ids are those of the directory that it goes into; elsewhere they count what came, from 1.
-pub(crate) struct Intake {
+pub struct Intake {
     pub(super) now: Now,
     pub(super) hasher: RandomState,
     coupons: HashMap<CouponName, StoredCoupon, RandomState>,
@@ -42,7 +44,7 @@ pub(crate) struct Intake {
 
 impl Intake {
     /// Begins. Slots that come in end by the clocks that `now` shows.
-    pub(crate) fn new(before: Before, now: Now) -> Self {
+    pub fn new(before: Before, now: Now) -> Self {
         let hasher = draw_hasher();
         let next_coupon = before.coupons.iter().map(|stored| stored.id.0 + 1).max().unwrap_or(1);
         let mut coupons = HashMap::with_hasher(hasher.clone());
@@ -54,7 +56,7 @@ impl Intake {
     }
 
     /// Takes one row.
-    pub(crate) fn take(&mut self, row: Incoming) -> Result<(), ImportError> {
+    pub fn take(&mut self, row: Incoming) -> Result<(), ImportError> {
         match row {
             Incoming::Coupon(coupon) => self.coupon(*coupon),
             Incoming::Claim(claim) => self.claim(*claim),
@@ -69,22 +71,22 @@ impl Intake {
     }
 
     /// What has changed since this was asked last.
-    pub(crate) fn changes(&mut self) -> Vec<Change> {
+    pub fn changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
     }
 
     /// How many changes wait to be written.
-    pub(crate) const fn pending(&self) -> usize {
+    pub const fn pending(&self) -> usize {
         self.changes.len()
     }
 
     /// Secrets of the service that came, by their names.
-    pub(crate) const fn secrets(&self) -> &BTreeMap<String, [u8; 32]> {
+    pub const fn secrets(&self) -> &BTreeMap<String, [u8; 32]> {
         &self.secrets
     }
 
     /// Everything has come: checks what can be said only now. What is left to write is among [`Self::changes`] then.
-    pub(crate) fn finish(&mut self) -> Result<(), ImportError> {
+    pub fn finish(&mut self) -> Result<(), ImportError> {
         self.finish_rooms()?;
         self.bind_codes();
         let balances: Vec<Change> = self.market.balances().collect();
@@ -146,7 +148,7 @@ impl Intake {
     }
 
     /// Makes a coupon with a secret of its own, for claims that come without one.
-    pub(crate) fn new_coupon(&mut self, name: CouponName, settings: CouponSettings) -> Result<(), ImportError> {
+    pub fn new_coupon(&mut self, name: CouponName, settings: CouponSettings) -> Result<(), ImportError> {
         let voucher_key = VoucherKey::new(draw_secret()?);
         self.coupon(ArchivedCoupon { name, settings, voucher_key, deleted_at: None })
     }
@@ -189,8 +191,7 @@ impl Intake {
     }
 
     /// Of all coupons that have claims: the number, how many, and the instant of the last.
-    #[cfg(all(feature = "redis", feature = "sql"))]
-    pub(crate) fn last_claims(&self) -> impl Iterator<Item = (u32, u32, Timestamp)> {
+    pub fn last_claims(&self) -> impl Iterator<Item = (u32, u32, Timestamp)> {
         self.coupons.values().filter_map(|stored| {
             let last = Serial::new(stored.coupon.issued())?;
             let Issued { issued_at, .. } = stored.coupon.issued_as(last);
@@ -199,8 +200,7 @@ impl Intake {
     }
 
     /// What the clocks showed when it began.
-    #[cfg(all(feature = "redis", feature = "sql"))]
-    pub(crate) const fn now(&self) -> Now {
+    pub const fn now(&self) -> Now {
         self.now
     }
 }

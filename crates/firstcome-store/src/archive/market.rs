@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::hash::RandomState;
 
 /// What has come in of the market so far.
-pub(crate) struct IncomingMarket {
+pub struct IncomingMarket {
     /// Whether there is another one already.
     is_there: bool,
     members: HashMap<MemberName, (MemberId, Wallet), RandomState>,
@@ -22,7 +22,7 @@ impl IncomingMarket {
         Self { is_there, members, listings }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.members.is_empty() && self.listings.is_empty()
     }
 
@@ -38,7 +38,7 @@ impl IncomingMarket {
 
 impl Intake {
     /// What has come in of the market so far.
-    pub(crate) const fn market(&self) -> &IncomingMarket {
+    pub const fn market(&self) -> &IncomingMarket {
         &self.market
     }
 

@@ -25,15 +25,17 @@ struct Coming {
 
 /// What there is of rooms already.
 #[derive(Default)]
-pub(crate) struct RoomsBefore {
-    pub(crate) names: Vec<RoomName>,
+pub struct RoomsBefore {
+    /// Names of rooms that are there.
+    pub names: Vec<RoomName>,
     /// Whether there are others beside those, whose names somebody else looks for.
-    pub(crate) has_rooms: bool,
+    pub has_rooms: bool,
     /// The number after the highest.
-    pub(crate) next: u32,
-    pub(crate) pass_secrets: Vec<PassSecret>,
+    pub next: u32,
+    /// Secrets of passes that are there.
+    pub pass_secrets: Vec<PassSecret>,
     /// Whether numbers of which nothing is known become people in line; else they stay unknown.
-    pub(crate) lost_wait: bool,
+    pub lost_wait: bool,
 }
 
 /// What has come in of rooms so far.

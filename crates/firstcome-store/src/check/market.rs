@@ -77,7 +77,7 @@ impl Checks {
 }
 
 /// The history of a market while it is played. Memory: about 100 bytes per bid, and what members and listings take.
-pub(crate) struct Replay {
+pub struct Replay {
     checks: Checks,
     money: HashMap<ListingName, Money>,
     charged: u128,
@@ -89,8 +89,15 @@ pub(crate) struct Replay {
     keys: HashSet<(i64, u128)>,
 }
 
+impl Default for Replay {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Replay {
-    pub(crate) fn new() -> Self {
+    /// Nothing has been played yet.
+    pub fn new() -> Self {
         Self {
             checks: Checks::new(),
             money: HashMap::new(),
@@ -104,7 +111,7 @@ impl Replay {
     }
 
     /// Plays the next record of the member whose wallet this is; it begins empty.
-    pub(crate) fn record(&mut self, wallet: &mut Wallet, record: &Record) {
+    pub fn record(&mut self, wallet: &mut Wallet, record: &Record) {
         let restored = wallet.restore(record);
         self.checks.chain.check(restored.is_ok(), || {
             let what = restored.err().map_or("", |damage| damage.as_str());
@@ -145,24 +152,24 @@ impl Replay {
     }
 
     /// A member whose records have all been played: the wallet that they lead to, and the one that is stored.
-    pub(crate) fn member(&mut self, played: &Wallet, stored: &Wallet) {
+    pub fn member(&mut self, played: &Wallet, stored: &Wallet) {
         self.checks.balance.check(played == stored, || format!("member {}", stored.member));
         self.totals += u128::from(stored.balance.total());
         self.held.insert(stored.member.clone(), stored.balance.held());
     }
 
     /// Records whose member is not there.
-    pub(crate) fn ownerless_record(&mut self, what: impl FnOnce() -> String) {
+    pub fn ownerless_record(&mut self, what: impl FnOnce() -> String) {
         self.checks.balance.check(false, what);
     }
 
     /// A listing. Its highest bid is taken from its bids; what a store repeats of it goes to [`Self::repeated`].
-    pub(crate) fn listing(&mut self, id: i64, standing: Standing) {
+    pub fn listing(&mut self, id: i64, standing: Standing) {
         self.listings.insert(id, Played { standing, highest: None });
     }
 
     /// The next bid of a listing.
-    pub(crate) fn bid(&mut self, listing: i64, bid: Bid) {
+    pub fn bid(&mut self, listing: i64, bid: Bid) {
         let checks = &mut self.checks;
         let Some(Played { standing, highest }) = self.listings.get_mut(&listing) else {
             checks.contiguous.check(false, || format!("a bid of a listing {listing} that does not exist"));
@@ -176,14 +183,13 @@ impl Replay {
     }
 
     /// A bid whose bidder is not there.
-    #[cfg(feature = "sql")]
-    pub(crate) fn ownerless_bid(&mut self, what: impl FnOnce() -> String) {
+    pub fn ownerless_bid(&mut self, what: impl FnOnce() -> String) {
         self.checks.contiguous.check(false, what);
     }
 
     /// An idempotency key of a bid, or of the sale as number 0. `once` must come only once within a listing: the key, or the
     /// number where rows are keys.
-    pub(crate) fn key(&mut self, listing: i64, number: u32, once: u128) {
+    pub fn key(&mut self, listing: i64, number: u32, once: u128) {
         let fresh = self.keys.insert((listing, once));
         let stands = self.listings.get(&listing).is_some_and(|Played { standing, .. }| match number {
             0 => matches!(standing.phase, Phase::Sold(_)),
@@ -193,8 +199,7 @@ impl Replay {
     }
 
     /// What a store repeats of a listing beside its bids, after all of them: its highest bid, and whether the rest agrees.
-    #[cfg(feature = "sql")]
-    pub(crate) fn repeated(&mut self, listing: i64, highest: Option<&Bid>, agrees: bool) {
+    pub fn repeated(&mut self, listing: i64, highest: Option<&Bid>, agrees: bool) {
         let Some(played) = self.listings.get(&listing) else { return };
         let same = played.highest.as_ref() == highest && agrees;
         let here = || format!("listing {}: its highest bid or its owner is not who it should be", played.standing.name);
@@ -202,7 +207,7 @@ impl Replay {
     }
 
     /// The end: what can be said only when everything is known.
-    pub(crate) fn finish(mut self) -> Vec<Check> {
+    pub fn finish(mut self) -> Vec<Check> {
         let (charged, refunded, totals) = (self.charged, self.refunded, self.totals);
         self.checks.conserved.check(totals + refunded == charged, || {
             format!("{totals} points in all balances, {charged} charged, {refunded} refunded")

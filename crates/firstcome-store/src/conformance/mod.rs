@@ -26,13 +26,27 @@ pub use lock::{LetPass, lock};
 pub use market::{MarketSizes, market, market_by_the_clock, market_reopens};
 pub use room::{room, room_reopens};
 
+use crate::edge::ManualClock;
 use crate::edge::rng::Rng;
+use firstcome_core::time::Timestamp;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 /// Commands that the suite has under way at once at most.
 const COMMANDS_AT_ONCE: usize = 1_000;
+
+/// A clock that a test moves by hand, from an instant in 2027 on, and the way in which the suite moves it.
+pub fn manual_clock() -> (Arc<ManualClock>, LetPass) {
+    let clock = Arc::new(ManualClock::new(Timestamp::clamped_us(1_800_000_000_000_000)));
+    let moved = Arc::clone(&clock);
+    let pass: LetPass = Arc::new(move |ms| {
+        moved.pass_ms(ms);
+        Box::pin(async {})
+    });
+    (clock, pass)
+}
 
 /// Runs all futures at once, each in a task of its own, and gives their results in the order of the futures.
 async fn all<T: Send + 'static>(futures: impl IntoIterator<Item = impl Future<Output = T> + Send + 'static>) -> Vec<T> {

@@ -507,7 +507,7 @@ impl Lot {
 
 /// From when on keys of movements are remembered: for as long as both clocks say. Whoever sets the wall forward makes nobody's
 /// repeat a second charge; a wall that was set while nothing ran is believed, as nobody knows better.
-pub(crate) fn keys_kept_since(now: Now) -> Timestamp {
+pub fn keys_kept_since(now: Now) -> Timestamp {
     // Steady time begins at the wall's, see `Timeline`; it is behind by what the wall was set forward since.
     let now_us = now.wall.as_us().min(now.steady.as_us());
     Timestamp::clamped_us(now_us.saturating_sub(POINTS_KEY_MS.cast_signed().saturating_mul(1_000)))

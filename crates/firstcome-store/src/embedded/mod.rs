@@ -32,8 +32,7 @@ use journal::{CouponId, Journal, Memory, PassSecret, RoomId, Rows};
 use lane::Lane;
 pub use lane::Stepper;
 pub use lock::MemoryLocks;
-#[cfg(feature = "sqlite")]
-pub(crate) use market::keys_kept_since;
+pub use market::keys_kept_since;
 use market::{Desk, Job, Market, Rest};
 pub use market::{KeyedMovement, StoredListing, StoredMarket, StoredMember};
 use parking_lot::{Mutex, RwLock};

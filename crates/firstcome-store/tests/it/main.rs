@@ -2,19 +2,13 @@
 
 mod durable;
 mod failing;
-#[cfg(all(unix, feature = "sqlite"))]
-mod lock_files;
 mod locks;
 mod market;
 mod market_turns;
 mod memory;
-#[cfg(feature = "sqlite")]
-mod old_codes;
 mod overload;
 mod rooms;
 mod scripted;
-#[cfg(feature = "sqlite")]
-mod sqlite;
 mod stepped;
 mod threaded;
 

@@ -1,29 +1,16 @@
-//! Members, listings and bids in the embedded store, in memory and in a file.
+//! Members, listings and bids in the embedded store, in memory.
 
 use crate::in_time;
-use firstcome_store::conformance::{self, LetPass, MarketSizes};
-use firstcome_store::core::time::Timestamp;
+use firstcome_store::conformance::{self, MarketSizes, manual_clock};
 use firstcome_store::edge::ManualClock;
 use firstcome_store::{Embedded, MarketStore};
 use std::sync::Arc;
 
-fn clock() -> Arc<ManualClock> {
-    Arc::new(ManualClock::new(Timestamp::clamped_us(1_800_000_000_000_000)))
-}
-
-fn passes(clock: &Arc<ManualClock>) -> LetPass {
-    let clock = Arc::clone(clock);
-    Arc::new(move |ms| {
-        clock.pass_ms(ms);
-        Box::pin(async {})
-    })
-}
-
 async fn proves<S: MarketStore + 'static>(sizes: MarketSizes, new_store: impl Fn(Arc<ManualClock>) -> S) {
     let open = || {
-        let clock = clock();
-        let store = new_store(Arc::clone(&clock));
-        async move { (store, passes(&clock)) }
+        let (clock, pass) = manual_clock();
+        let store = new_store(clock);
+        async move { (store, pass) }
     };
     in_time(conformance::market(sizes, open)).await;
 }
@@ -36,133 +23,4 @@ async fn markets_in_memory_keep_every_promise_of_the_port() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn markets_in_memory_keep_every_instant() {
     in_time(conformance::market_by_the_clock(|clock| async move { Embedded::memory_with(clock) })).await;
-}
-
-#[cfg(feature = "sqlite")]
-mod in_a_file {
-    use super::*;
-    use firstcome_store::core::auction::ListingSettings;
-    use firstcome_store::core::id::{ListingName, MemberName};
-    use firstcome_store::core::points::Amount;
-    use firstcome_store::sqlite::{self, verify};
-    use firstcome_store::{FaultKind, MovePoints, PlaceBid, Transfer};
-    use std::path::Path;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    fn member(name: &str) -> MemberName {
-        MemberName::parse(name).expect("a name")
-    }
-
-    fn listing(name: &str) -> ListingName {
-        ListingName::parse(name).expect("a name")
-    }
-
-    #[track_caller]
-    fn all_sound(directory: &Path) {
-        for check in verify(directory).expect("the file can be read") {
-            assert_eq!(check.breaches, 0, "{}: {:?}", check.invariant, check.examples);
-        }
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn markets_in_a_file_keep_every_promise_of_the_port() {
-        let directory = tempfile::tempdir().expect("a directory for the test");
-        let stores = AtomicU32::new(0);
-        let sizes = MarketSizes { sequences: 10, ..MarketSizes::LARGE };
-        proves(sizes, |clock| {
-            let fresh = directory.path().join(stores.fetch_add(1, Ordering::Relaxed).to_string());
-            sqlite::open(&fresh, clock).expect("a fresh directory opens")
-        })
-        .await;
-        for store in 0..stores.into_inner() {
-            all_sound(&directory.path().join(store.to_string()));
-        }
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn markets_in_a_file_keep_every_instant() {
-        let directory = tempfile::tempdir().expect("a directory for the test");
-        let stores = AtomicU32::new(0);
-        let open = |clock: Arc<ManualClock>| {
-            let fresh = directory.path().join(stores.fetch_add(1, Ordering::Relaxed).to_string());
-            async move { sqlite::open(&fresh, clock).expect("a fresh directory opens") }
-        };
-        in_time(conformance::market_by_the_clock(open)).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn a_file_that_is_opened_again_still_knows_its_market() {
-        let directory = tempfile::tempdir().expect("a directory for the test");
-        let clock = clock();
-        let open = || {
-            let (same, clock) = (directory.path().to_owned(), Arc::clone(&clock));
-            async move {
-                let store = sqlite::open(&same, clock.clone()).expect("a store that was closed opens again");
-                (store, passes(&clock))
-            }
-        };
-        in_time(conformance::market_reopens(MarketSizes::LARGE, open)).await;
-        all_sound(directory.path());
-    }
-
-    /// A directory with three members and two listings: ann has outbid bob for the second, cid has points and nothing else.
-    async fn filled() -> tempfile::TempDir {
-        let directory = tempfile::tempdir().expect("a directory for the test");
-        let store = sqlite::open(directory.path(), clock()).expect("a fresh directory opens");
-        let amount = |points| Amount::new(points).expect("an amount");
-        for name in ["ann", "bob", "cid"] {
-            let charge = MovePoints { transfer: Transfer::Charge, amount: amount(100), request: None };
-            store.move_points(&member(name), charge).await.expect("it answers").expect("it is charged");
-        }
-        for name in ["vase", "lamp"] {
-            let settings = ListingSettings::auction(member("own"), amount(1), Timestamp::MAX);
-            store.put_listing(&listing(name), settings).await.expect("it answers").expect("it is new");
-        }
-        for (bidder, price) in [("bob", 10), ("ann", 20)] {
-            let bid = PlaceBid { bidder: member(bidder), price: amount(price), request: None };
-            store.place_bid(&listing("lamp"), bid).await.expect("it answers").expect("it counts");
-        }
-        store.close();
-        directory
-    }
-
-    /// Each change of a copy must be named by the offline check, and refused at the start.
-    #[tokio::test]
-    async fn rows_beyond_those_that_are_counted_are_damage() {
-        const RECORD: &str =
-            "kind, amount, listing, bid, at, total, held, chain, request_key, request_body FROM record";
-        const BID: &str = "member, price, at, ends_at, fence, request_key, request_body FROM bid";
-        let table = [
-            (
-                format!("INSERT INTO record SELECT (4 << 36) | 1, {RECORD} WHERE id = (3 << 36) | 1"),
-                "member who does not",
-            ),
-            (format!("INSERT INTO record SELECT (1 << 36) | 3, {RECORD} WHERE id = (1 << 36) | 2"), "last record"),
-            (format!("INSERT INTO record SELECT 7, {RECORD} WHERE id = (3 << 36) | 1"), "member who does not"),
-            (format!("INSERT INTO record SELECT -7, {RECORD} WHERE id = (3 << 36) | 1"), "member who does not"),
-            ("DELETE FROM member WHERE name = 'cid'".to_owned(), "member who does not"),
-            (format!("INSERT INTO bid SELECT (3 << 32) | 1, {BID} WHERE id = (2 << 32) | 1"), "listing that does not"),
-            (format!("INSERT INTO bid SELECT (1 << 32) | 1, {BID} WHERE id = (2 << 32) | 1"), "vase"),
-            (format!("INSERT INTO bid SELECT (2 << 32) | 3, {BID} WHERE id = (2 << 32) | 1"), "lamp"),
-            (format!("INSERT INTO bid SELECT 7, {BID} WHERE id = (2 << 32) | 1"), "listing that does not"),
-            ("DELETE FROM listing WHERE name = 'lamp'".to_owned(), "listing that does not"),
-        ];
-        let original = filled().await;
-        all_sound(original.path());
-        for (change, words) in table {
-            let copy = tempfile::tempdir().expect("a directory for the test");
-            std::fs::copy(sqlite::database_path(original.path()), sqlite::database_path(copy.path())).expect("a copy");
-            let connection = rusqlite::Connection::open(sqlite::database_path(copy.path())).expect("a database");
-            assert_eq!(connection.execute(&change, []).expect("it can be changed"), 1, "{change}");
-            drop(connection);
-            let fault = sqlite::open(copy.path(), clock()).err().unwrap_or_else(|| panic!("{change}: it opens"));
-            assert_eq!(fault.kind, FaultKind::Damaged, "{change}: {fault:?}");
-            assert!(fault.detail.contains(words), "{change}: {fault:?}");
-            let broken = match verify(copy.path()) {
-                Ok(checks) => checks.iter().any(|check| check.breaches != 0),
-                Err(fault) => fault.kind == FaultKind::Damaged,
-            };
-            assert!(broken, "{change}: nothing is found offline");
-        }
-    }
 }

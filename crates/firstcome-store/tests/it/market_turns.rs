@@ -257,28 +257,3 @@ fn a_wall_clock_set_forward_makes_no_repeat_a_second_charge() {
     clock.pass_ms(1);
     assert_eq!(charged_again(&store), ("new", 10));
 }
-
-#[cfg(feature = "sqlite")]
-#[test]
-fn nor_does_it_after_a_restart() {
-    let clock = Arc::new(ManualClock::new(Timestamp::clamped_us(1_800_000_000_000_000)));
-    let directory = tempfile::tempdir().expect("a directory for the test");
-    let open = || firstcome_store::sqlite::open(directory.path(), clock.clone()).expect("it opens");
-    let store = open();
-    assert_eq!(charged_again(&store), ("new", 5));
-    clock.step_forward_ms(2 * POINTS_KEY_MS);
-    clock.pass_ms(1_000);
-    // Points that move tell the file what both clocks show.
-    let bob = member("bob");
-    let mut under = Under::new(store.move_points(&bob, charge(1, None)));
-    crate::rooms::until("an answer", || under.look()).expect("the store answers").expect("it is charged");
-    drop(under);
-    store.close();
-    drop(store);
-    let store = open();
-    assert_eq!(charged_again(&store), ("again", 5));
-    store.close();
-    drop(store);
-    clock.pass_ms(POINTS_KEY_MS);
-    assert_eq!(charged_again(&open()), ("new", 10));
-}

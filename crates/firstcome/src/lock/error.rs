@@ -58,20 +58,16 @@ impl From<StoreError> for LockError {
 }
 
 #[cfg(feature = "sql")]
-impl From<firstcome_store::sql::SqlError> for LockError {
-    fn from(error: firstcome_store::sql::SqlError) -> Self {
+impl From<firstcome_sql::SqlError> for LockError {
+    fn from(error: firstcome_sql::SqlError) -> Self {
         Self::from(StoreError::from(error))
     }
 }
 
 #[cfg(feature = "etcd")]
-impl From<firstcome_store::etcd::EtcdError> for LockError {
-    fn from(error: firstcome_store::etcd::EtcdError) -> Self {
-        if error == firstcome_store::etcd::EtcdError::LeaseOver {
-            Self::Lost
-        } else {
-            Self::from(StoreError::from(error))
-        }
+impl From<firstcome_etcd::EtcdError> for LockError {
+    fn from(error: firstcome_etcd::EtcdError) -> Self {
+        if error == firstcome_etcd::EtcdError::LeaseOver { Self::Lost } else { Self::from(StoreError::from(error)) }
     }
 }
 

@@ -2,11 +2,11 @@
 
 use super::{LockError, parse_name};
 use crate::fence::FenceToken;
+use firstcome_etcd::{Counts, EtcdError, EtcdHold, EtcdLink, EtcdOptions, EtcdSeen, EtcdWrite, Taken};
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::limits::WAIT_MS_MAX;
 use firstcome_store::core::lock::{ClientId, Fence, Request};
 use firstcome_store::edge::draw_id;
-use firstcome_store::etcd::{Counts, EtcdError, EtcdHold, EtcdLink, EtcdOptions, EtcdSeen, EtcdWrite, Taken};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -49,7 +49,7 @@ use std::time::{Duration, Instant};
 /// - Fences that grow across the restore of an old backup, after which revisions begin again from there.
 #[derive(Clone)]
 pub struct EtcdLocks {
-    store: firstcome_store::etcd::EtcdLocks,
+    store: firstcome_etcd::EtcdLocks,
     owner: OwnerName,
 }
 
@@ -60,7 +60,7 @@ impl EtcdLocks {
         let id = draw_id().map_err(|fault| broken(fault.to_string()))?;
         let owner = format!("process-{}-{id:016x}", std::process::id());
         let owner = OwnerName::parse(&owner).map_err(|error| broken(error.to_string()))?;
-        Ok(Self { store: firstcome_store::etcd::EtcdLocks::open(url, options).await?, owner })
+        Ok(Self { store: firstcome_etcd::EtcdLocks::open(url, options).await?, owner })
     }
 
     /// A lock by its name. Nothing is sent yet.

@@ -5,12 +5,12 @@ mod reentry;
 
 use super::{COHORT_MAX, LockError, lease_ms};
 use cohort::{Cohort, Lines, Turn};
+use firstcome_redis::{Counts, LinkOptions, OpenError, Redisson, SingleKey};
 use firstcome_store::StoreError;
 use firstcome_store::core::limits::WAIT_MS_MAX;
 use firstcome_store::core::lock::spin::Pauses;
 use firstcome_store::edge::{draw_chance, draw_secret};
 use firstcome_store::key::{Ear, KeyStore, Tried};
-use firstcome_store::redis::{Counts, LinkOptions, OpenError, Redisson, SingleKey};
 use parking_lot::Mutex;
 use reentry::{Left, Ownership};
 use std::fmt;

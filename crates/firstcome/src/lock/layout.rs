@@ -18,9 +18,9 @@
 //! releases only, and tries again when its time is up.
 
 use super::{KeyLocks, Locks};
+use firstcome_redis::{LinkOptions, OpenError, RedisLocks};
 use firstcome_store::core::lock::ClientId;
 use firstcome_store::edge::draw_id;
-use firstcome_store::redis::{self, LinkOptions, OpenError, RedisLocks};
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -29,7 +29,7 @@ use std::pin::Pin;
 #[derive(Clone, Copy, Debug)]
 pub struct Native;
 
-/// The layout of Redisson's `RLock`, see [`redis::Redisson`]: Java services with the same name exclude us and are excluded,
+/// The layout of Redisson's `RLock`, see [`firstcome_redis::Redisson`]: Java services with the same name exclude us and are excluded,
 /// wake us and are woken. [`KeyGuard::reenter`](super::KeyGuard::reenter) counts as theirs does.
 #[derive(Clone, Copy, Debug)]
 pub struct Redisson;
@@ -66,24 +66,24 @@ impl Layout for Native {
 }
 
 impl Layout for Redisson {
-    type Locks = KeyLocks<redis::Redisson>;
+    type Locks = KeyLocks<firstcome_redis::Redisson>;
 
     async fn open(self, url: &str, options: LinkOptions) -> Result<Self::Locks, OpenError> {
-        Ok(KeyLocks::over(redis::Redisson::open(url, options).await?))
+        Ok(KeyLocks::over(firstcome_redis::Redisson::open(url, options).await?))
     }
 }
 
 impl Layout for SingleKey {
-    type Locks = KeyLocks<redis::SingleKey>;
+    type Locks = KeyLocks<firstcome_redis::SingleKey>;
 
     async fn open(self, url: &str, options: LinkOptions) -> Result<Self::Locks, OpenError> {
-        KeyLocks::<redis::SingleKey>::redis_with(url, options).await
+        KeyLocks::<firstcome_redis::SingleKey>::redis_with(url, options).await
     }
 }
 
 /// Locks on Redis or Valkey that are about to be opened: awaited, they are. See [`Locks::redis`].
 ///
-/// Fails as [`redis::Link::open`] does. A future that is dropped leaves no connection behind.
+/// Fails as [`firstcome_redis::Link::open`] does. A future that is dropped leaves no connection behind.
 #[must_use = "nothing is opened before it is awaited"]
 pub struct OpenRedis<L> {
     url: Box<str>,

@@ -2,7 +2,7 @@
 
 use super::Fence;
 use super::keyed::{KeyGuard, KeyLocks, KeyRequest};
-use firstcome_store::redis::{QuorumCounts, QuorumStore};
+use firstcome_redis::{QuorumCounts, QuorumStore};
 
 /// Locks over several servers that know nothing of each other: a lock belongs to whom a majority of them has given it, and
 /// comes with a fence. Redlock, with what it lacks.

@@ -2,11 +2,11 @@
 
 use super::{LockError, parse_name};
 use crate::fence::FenceToken;
+use firstcome_sql::{Address, SessionHold, SqlError, SqlOptions};
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::limits::WAIT_MS_MAX;
 use firstcome_store::core::lock::{ClientId, Fence, Request};
 use firstcome_store::edge::draw_id;
-use firstcome_store::sql::{Address, SessionHold, SqlError, SqlOptions};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -53,7 +53,7 @@ const OWNER: &str = "session";
 /// [`sql`](crate::sql).
 #[derive(Clone)]
 pub struct SessionLocks {
-    store: firstcome_store::sql::SessionLocks,
+    store: firstcome_sql::SessionLocks,
     client: ClientId,
 }
 
@@ -72,7 +72,7 @@ impl SessionLocks {
 
     async fn open(url: &str, options: SqlOptions) -> Result<Self, SqlError> {
         let client = draw_id().map_err(|fault| SqlError::Broken { says: fault.to_string() })?;
-        let store = firstcome_store::sql::SessionLocks::open(url, options).await?;
+        let store = firstcome_sql::SessionLocks::open(url, options).await?;
         Ok(Self { store, client: ClientId(client) })
     }
 

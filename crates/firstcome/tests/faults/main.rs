@@ -6,7 +6,7 @@ mod clock;
 mod forgetting;
 mod proxy;
 mod replies;
-#[path = "../../../firstcome-store/tests/redis/server.rs"]
+#[path = "../../../firstcome-redis/tests/it/server.rs"]
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod server;
 mod storm;

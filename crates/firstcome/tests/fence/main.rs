@@ -1,13 +1,13 @@
 //! Fence checks, against servers of the tests' own and against holders that are stopped and go on too late.
 
 #[cfg(unix)]
-#[path = "../../../firstcome-store/tests/sql/databases.rs"]
+#[path = "../../../firstcome-sql/tests/it/databases.rs"]
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod databases;
 mod header;
 #[cfg(unix)]
 mod in_redis;
-#[path = "../../../firstcome-store/tests/redis/server.rs"]
+#[path = "../../../firstcome-redis/tests/it/server.rs"]
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod server;
 #[cfg(unix)]

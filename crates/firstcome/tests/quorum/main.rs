@@ -2,7 +2,7 @@
 
 #[cfg(target_os = "linux")]
 mod partitions;
-#[path = "../../../firstcome-store/tests/redis/server.rs"]
+#[path = "../../../firstcome-redis/tests/it/server.rs"]
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod server;
 

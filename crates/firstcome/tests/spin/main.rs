@@ -1,7 +1,7 @@
 //! Locks on the shared layout, against a server of the test's own and against others who follow the recipe.
 
 mod redisson;
-#[path = "../../../firstcome-store/tests/redis/server.rs"]
+#[path = "../../../firstcome-redis/tests/it/server.rs"]
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod server;
 

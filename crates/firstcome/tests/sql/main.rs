@@ -1,10 +1,10 @@
 //! Locks and auctions on databases as the library has them. What they promise is tested where they are: in `firstcome-store`.
 #![cfg(unix)]
 
-#[path = "../../../firstcome-store/tests/sql/databases.rs"]
+#[path = "../../../firstcome-sql/tests/it/databases.rs"]
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod databases;
-#[path = "../../../firstcome-store/tests/sql/server.rs"]
+#[path = "../../../firstcome-sql/tests/it/server.rs"]
 mod server;
 
 use databases::{mariadb_with, postgres_with};

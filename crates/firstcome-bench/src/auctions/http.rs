@@ -1,0 +1,94 @@
+//! Bids over HTTP, beside `/healthz` of the same service.
+
+use super::hot::Run;
+use super::market::Auction;
+use super::{Bench, Row};
+use crate::coupons::disk;
+use crate::http::{KEY, ROUNDS, Service, no_body};
+use crate::load::{Aim, Load, Shot, fire};
+use crate::report::Target;
+use anyhow::{Context, bail};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const LISTING: &str = "http";
+/// Enough that nobody outbids himself, however many connections there are.
+const BIDDERS: usize = 2_048;
+
+/// Each with one request under way: so many that a commit of some hundred bids leaves none of them out.
+const CONNECTIONS: usize = 256;
+
+/// The next price, and whose turn it is. One thread sends all, so prices rise in the order of sending, and a bid that is taken
+/// up after a later one is refused; one counter for the process, since there is one auction.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+fn bid(_: usize, _: usize) -> String {
+    let turn = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!(r#"{{"bidder":"{LISTING}-{:05}","price":{}}}"#, turn as usize % BIDDERS, turn + 1)
+}
+
+/// A round of each kind, several times, so that the machine's drift is in both.
+pub(super) async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    let directory = bench.scratch.join("http");
+    std::fs::create_dir(&directory)?;
+    // The auction is there before the service is.
+    let store = disk(&directory)?;
+    Auction::open(store.clone(), LISTING, BIDDERS).await?;
+    store.close();
+    drop(store);
+    let path = directory.to_str().context("the directory's name is not text")?.to_owned();
+    let time = bench.args.time;
+    bench.step("HTTP", "bids and /healthz");
+    let [health, bids] = tokio::task::spawn_blocking(move || rounds(&path, time)).await??;
+    let pairs = bids.iter().zip(&health);
+    let mut ratios: Vec<f64> = pairs.map(|(bids, health)| accepted_per_second(bids) / health.per_second()).collect();
+    ratios.sort_by(f64::total_cmp);
+    bench.targets.push(Target::at_least("HTTP: accepted bids ÷ /healthz", ratios[ratios.len() / 2], 0.2));
+    let (health, bids) = (together(&health)?, together(&bids)?);
+    // The service is gone: what it has left is judged.
+    let auction = Auction::at(disk(&directory)?, LISTING, BIDDERS)?;
+    let row = Row::new("HTTP", "combining (ours)", true, &bids).judged(&auction.facts(&bids).await?);
+    auction.store.close();
+    bench.rows.extend([row, Row::new("HTTP", "/healthz, beside it", false, &health)]);
+    Ok(())
+}
+
+fn rounds(directory: &str, time: Duration) -> anyhow::Result<[Vec<Load>; 2]> {
+    let service = Service::start(&["serve", "--listen", "127.0.0.1:0", "--data", directory])?;
+    let healthz = Shot { method: "GET", aim: Aim::One("/healthz".into()), key: None, body: no_body };
+    let aim = Aim::One(format!("/v1/listings/{LISTING}/bids"));
+    let bids = Shot { method: "POST", aim, key: Some(KEY.into()), body: bid };
+    let mut loads = [Vec::new(), Vec::new()];
+    for _ in 0..ROUNDS {
+        let health = fire(service.address, &healthz, CONNECTIONS, time)?;
+        let bids = fire(service.address, &bids, CONNECTIONS, time)?;
+        for (load, fine) in [(&health, &[200][..]), (&bids, &[201, 409])] {
+            if load.statuses.keys().any(|status| !fine.contains(status)) {
+                bail!("answers over HTTP: {:?}", load.statuses);
+            }
+        }
+        loads[0].push(health);
+        loads[1].push(bids);
+    }
+    Ok(loads)
+}
+
+fn count(load: &Load, status: u16) -> u64 {
+    load.statuses.get(&status).copied().unwrap_or(0)
+}
+
+fn accepted_per_second(load: &Load) -> f64 {
+    count(load, 201) as f64 / load.elapsed.as_secs_f64()
+}
+
+/// All rounds as one run.
+fn together(loads: &[Load]) -> anyhow::Result<Run> {
+    let mut run = Run::new();
+    for load in loads {
+        run.elapsed += load.elapsed;
+        run.times.add(&load.times)?;
+        run.accepted += count(load, 200) + count(load, 201);
+        run.refused += count(load, 409);
+    }
+    Ok(run)
+}

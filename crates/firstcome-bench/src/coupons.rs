@@ -1,0 +1,425 @@
+//! `firstcome-bench coupons`: how fast, and is it right.
+
+pub(crate) mod many;
+
+use super::conditions::{Conditions, micros};
+use super::report::{Latencies, Report, Row, Target, latencies};
+use super::{bare, http, redis_set};
+use crate::arguments::duration;
+use crate::database::Named;
+use crate::failure::{Failure, Outcome};
+use crate::output::{progress, wants_table};
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
+use firstcome::core::coupon::{Claim, CouponLimit, CouponSettings, Effect};
+use firstcome::core::id::{CouponName, UserId};
+use firstcome::edge::{Stopwatch, SystemClock};
+use firstcome::{CouponStore, Embedded, StoreError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+/// Coupons and claimants of a contest: half of them must go away with nothing.
+const CONTEST_LIMIT: u32 = 10_000;
+const CONTEST_USERS: u32 = 20_000;
+
+#[derive(Args)]
+pub(crate) struct CouponsArgs {
+    /// Directory on a disk, in which scratch directories are made and removed
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    data: PathBuf,
+    /// Also run the way of a Redis set on this local Redis
+    #[arg(long, value_name = "redis://…")]
+    store: Option<String>,
+    /// Measure coupons over Redis and this database instead, as many nodes have them: postgres or mariadb for a server that is
+    /// started, or the address of one on this machine
+    #[arg(long, value_name = "KIND|URL", conflicts_with = "store")]
+    sql: Vec<String>,
+    /// Time for each strategy
+    #[arg(long, value_parser = duration, default_value = "3s")]
+    time: Duration,
+    /// Time at half load, for latencies and stalls
+    #[arg(long, value_parser = duration, default_value = "10s")]
+    half_load: Duration,
+    /// Callers at once, in process
+    #[arg(long, default_value_t = 512)]
+    tasks: usize,
+    /// Connections over HTTP; 0 leaves HTTP out
+    #[arg(long, default_value_t = 64)]
+    connections: usize,
+    /// Claims for the figures of memory and restart; 0 leaves them out
+    #[arg(long, default_value_t = 1_000_000)]
+    claims: u32,
+    /// Print JSON also on a terminal
+    #[arg(long, conflicts_with = "table")]
+    json: bool,
+    /// Print tables also elsewhere
+    #[arg(long)]
+    table: bool,
+}
+
+/// A scratch directory that goes away with its benchmark.
+pub(crate) struct Scratch(pub(crate) PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(parent: &Path, name: &str) -> anyhow::Result<Self> {
+        let path = parent.join(format!("firstcome-bench-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A directory that stays is in the way of nobody: its name holds the process id.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(crate) fn name(text: &str) -> anyhow::Result<CouponName> {
+    CouponName::parse(text).map_err(|error| anyhow!("{error}"))
+}
+
+/// A store in a directory.
+pub(crate) fn disk(directory: &Path) -> anyhow::Result<Embedded> {
+    Ok(firstcome::sqlite::open(directory, Arc::new(SystemClock::default()))?)
+}
+
+pub(crate) async fn put(store: &impl CouponStore, coupon: &CouponName, limit: u32) -> anyhow::Result<()> {
+    let limit = CouponLimit::new(limit).context("limit")?;
+    let settings = CouponSettings::with_limit(limit);
+    match patiently(|| store.put_coupon(coupon, settings.clone())).await?.0 {
+        Ok(_) => Ok(()),
+        Err(refused) => bail!("{}", refused.rejection.code()),
+    }
+}
+
+pub(crate) fn claim_by(user: &str) -> anyhow::Result<Claim> {
+    let user = UserId::parse(user).map_err(|error| anyhow!("{error}"))?;
+    Ok(Claim { user, attributes: None, request: None })
+}
+
+/// The strategies over Redis and databases.
+fn run_many(args: &CouponsArgs) -> Outcome {
+    let named: Vec<Named> =
+        args.sql.iter().map(|sql| Named::parse(sql)).collect::<Result<_, _>>().map_err(Failure::Usage)?;
+    let conditions = Conditions::measure(&args.data).map_err(Failure::Usage)?;
+    let each = 5 + u64::from(0 < args.connections) + u64::from(0 < args.claims);
+    let bar = progress(each * named.len() as u64, "");
+    let mut report = Report { conditions, rows: Vec::new(), targets: Vec::new() };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    for named in &named {
+        let done = |doing| {
+            bar.set_message(doing);
+            bar.inc(1);
+        };
+        runtime.block_on(many::measure(args, named, &mut report, done))?;
+    }
+    bar.finish_and_clear();
+    report.print(args.table || wants_table(args.json))?;
+    if report.rows.iter().any(|row| row.correct == Some(false)) {
+        return Err(Failure::Refused(anyhow!("a strategy of ours was not exact")));
+    }
+    Ok(())
+}
+
+pub(crate) fn run(args: &CouponsArgs) -> Outcome {
+    if !args.sql.is_empty() {
+        return run_many(args);
+    }
+    let conditions = Conditions::measure(&args.data).map_err(Failure::Usage)?;
+    let steps = 6 + u64::from(args.store.is_some()) + u64::from(0 < args.connections) + u64::from(0 < args.claims);
+    let bar = progress(steps, "");
+    let mut report = Report { conditions, rows: Vec::new(), targets: Vec::new() };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    in_process(args, &runtime, &mut report, |doing| {
+        bar.set_message(doing);
+        bar.inc(1);
+    })?;
+    if let Some(url) = &args.store {
+        bar.set_message("Redis set");
+        report.rows.push(runtime.block_on(redis_set::run(url, args.tasks, args.time))?);
+        bar.inc(1);
+    }
+    if 0 < args.connections {
+        bar.set_message("HTTP");
+        http::measure(&args.data, args.connections, args.time, &mut report)?;
+        bar.inc(1);
+    }
+    if 0 < args.claims {
+        bar.set_message("memory and restart");
+        http::measure_size(&args.data, args.claims, &runtime, &mut report)?;
+        bar.inc(1);
+    }
+    let megabytes = report.conditions.binary_bytes as f64 / 1e6;
+    report.targets.push(Target::at_most("binary, MB", megabytes, 25.0));
+    bar.finish_and_clear();
+    report.print(args.table || wants_table(args.json))?;
+    let wrong = report.rows.iter().any(|row| row.correct == Some(false) && !row.strategy.contains("O5"));
+    if wrong { Err(Failure::Refused(anyhow!("a strategy of ours was not exact"))) } else { Ok(()) }
+}
+
+fn in_process(
+    args: &CouponsArgs,
+    runtime: &Runtime,
+    report: &mut Report,
+    done: impl Fn(&'static str),
+) -> anyhow::Result<()> {
+    let group = {
+        let scratch = Scratch::new(&args.data, "group")?;
+        let store = disk(&scratch.0)?;
+        let correct = runtime.block_on(contest(&store))?;
+        let before = (store.stats().batch_changes.sum(), store.stats().batch_changes.count());
+        let row = runtime.block_on(closed_loop(&store, "group commit", args.tasks, args.time))?;
+        let after = (store.stats().batch_changes.sum(), store.stats().batch_changes.count());
+        let per_commit = (after.0 - before.0) as f64 / (after.1 - before.1).max(1) as f64;
+        done("group commit");
+        let (half, refused) = runtime.block_on(open_loop(&store, row.per_second / 2.0, args.half_load))?;
+        done("half load");
+        report.targets.push(Target::at_most("half load: p99, ms", half.value_at_quantile(0.99) as f64 / 1e3, 10.0));
+        report.targets.push(Target::at_most("half load: longest stall, ms", half.max() as f64 / 1e3, 50.0));
+        let half_row =
+            Row::new("group commit, half load", half.len(), args.half_load).latencies(&half).refused(refused);
+        report.rows.push(row.per_commit(per_commit).correct(correct));
+        report.rows.push(half_row);
+        store.close();
+        (report.rows[0].per_second, per_commit)
+    };
+    let batch = (group.1.round() as usize).max(1);
+    let bare_row = bare_loop(&args.data, "bare insert loop, same batch", batch, args.time)?;
+    let single = bare_loop(&args.data, "one commit per claim", 1, args.time)?;
+    done("bare loops");
+    report.targets.push(Target::at_least("durable claims ÷ bare insert loop", group.0 / bare_row.per_second, 0.5));
+    report.targets.push(Target::at_least("durable claims per second", group.0, 120_000.0));
+    report.targets.push(Target::at_least("durable claims ÷ one commit per claim", group.0 / single.per_second, 10.0));
+    report.rows.extend([bare_row, single]);
+    {
+        let scratch = Scratch::new(&args.data, "lone")?;
+        let store = disk(&scratch.0)?;
+        runtime.block_on(put(&store, &name("lone")?, 100_000_000))?;
+        let row = runtime.block_on(closed_loop(&store, "lone", 1, args.time.min(Duration::from_secs(2))))?;
+        let over_ms = (row.p50_us.unwrap_or(0) as f64 - report.conditions.fsync_p50_us as f64) / 1e3;
+        report.targets.push(Target::at_most("lone claim − one fsync, ms", over_ms, 0.5));
+        report.rows.push(Row { strategy: "group commit, one caller".into(), ..row });
+        done("one caller");
+    }
+    let memory = Embedded::memory();
+    let correct = runtime.block_on(contest(&memory))?;
+    let row = runtime.block_on(closed_loop(&memory, "memory", args.tasks, args.time))?;
+    report.rows.push(row.correct(correct));
+    done("memory");
+    let row = sold_out(&args.data, args.time)?;
+    report.targets.push(Target::at_least("sold-out answers per second", row.per_second, 3_000_000.0));
+    report.rows.push(row);
+    done("sold out");
+    Ok(())
+}
+
+fn bare_loop(data: &Path, strategy: &str, batch: usize, time: Duration) -> anyhow::Result<Row> {
+    let scratch = Scratch::new(data, "bare")?;
+    disk(&scratch.0)?.close();
+    bare::insert(&scratch.0, strategy, batch, time)
+}
+
+/// How long something is asked again that is turned away, where a benchmark needs it done.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The pause after something was turned away.
+const REFUSED_PAUSE: Duration = Duration::from_millis(5);
+
+/// Whether nothing was done because the store has too much to do, or cannot write for a while. That is a figure, not a failure.
+pub(crate) const fn is_refused(error: &StoreError) -> bool {
+    matches!(error, StoreError::Overloaded { .. } | StoreError::NotYet { .. } | StoreError::Unavailable(_))
+}
+
+/// Asks until it is done, and says how often it was turned away.
+pub(crate) async fn patiently<T, F: Future<Output = Result<T, StoreError>>>(
+    ask: impl Fn() -> F,
+) -> Result<(T, u64), StoreError> {
+    let watch = Stopwatch::start();
+    let mut refused = 0;
+    loop {
+        match ask().await {
+            Ok(answer) => return Ok((answer, refused)),
+            Err(error) if is_refused(&error) && watch.elapsed() < PATIENCE => refused += 1,
+            Err(error) => return Err(error),
+        }
+        tokio::time::sleep(REFUSED_PAUSE).await;
+    }
+}
+
+/// Everybody asks twice, all at once: exactly N get one, each the same both times, serials 1..N.
+async fn contest(store: &(impl CouponStore + Clone + 'static)) -> anyhow::Result<bool> {
+    let coupon = name("contest")?;
+    put(store, &coupon, CONTEST_LIMIT).await?;
+    let ask = |user: u32| {
+        let (store, coupon) = (store.clone(), coupon.clone());
+        tokio::spawn(async move {
+            let claim = claim_by(&format!("user-{user}"))?;
+            let (first, _) = patiently(|| store.claim(&coupon, claim.clone())).await?;
+            let (second, _) = patiently(|| store.claim(&coupon, claim.clone())).await?;
+            let first = first.ok().map(Effect::into_inner);
+            let same = second.err().map(|refused| refused.claim) == Some(first.clone());
+            anyhow::Ok(if same { Ok(first.map(|claim| claim.issued.serial.get())) } else { Err(()) })
+        })
+    };
+    let asked: Vec<_> = (0..CONTEST_USERS).map(ask).collect();
+    let mut serials = Vec::new();
+    for answer in asked {
+        match answer.await?? {
+            Ok(serial) => serials.extend(serial),
+            Err(()) => return Ok(false),
+        }
+    }
+    serials.sort_unstable();
+    Ok(serials == (1..=CONTEST_LIMIT).collect::<Vec<_>>())
+}
+
+/// Every caller claims again as soon as it is answered.
+async fn closed_loop(
+    store: &(impl CouponStore + Clone + 'static),
+    strategy: &str,
+    tasks: usize,
+    time: Duration,
+) -> anyhow::Result<Row> {
+    let coupon = name("closed")?;
+    put(store, &coupon, 100_000_000).await?;
+    let watch = Stopwatch::start();
+    let callers = (0..tasks).map(|task| {
+        let (store, coupon) = (store.clone(), coupon.clone());
+        tokio::spawn(async move {
+            let (mut times, mut refused) = (latencies(), 0);
+            let mut sent = watch.elapsed();
+            for number in 0_u64.. {
+                if time <= sent {
+                    break;
+                }
+                match store.claim(&coupon, claim_by(&format!("user-{task:03}-{number:08}"))?).await {
+                    Ok(claimed) => {
+                        claimed.map_err(|refused| anyhow!("{}", refused.rejection.code()))?;
+                    }
+                    Err(error) if is_refused(&error) => {
+                        refused += 1;
+                        tokio::time::sleep(REFUSED_PAUSE).await;
+                        sent = watch.elapsed();
+                        continue;
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+                let answered = watch.elapsed();
+                times.saturating_record(micros(answered.saturating_sub(sent)));
+                sent = answered;
+            }
+            anyhow::Ok((times, refused))
+        })
+    });
+    let (mut times, mut refused) = (latencies(), 0);
+    for caller in callers.collect::<Vec<_>>() {
+        let (own, turned_away) = caller.await??;
+        times.add(own)?;
+        refused += turned_away;
+    }
+    let row = Row::new(strategy, times.len(), watch.elapsed()).latencies(&times).refused(refused);
+    let told = store.coupon(&coupon).await?.map_or(0, |view| u64::from(view.issued));
+    if told != times.len() {
+        bail!("{told} are issued, {} were acknowledged", times.len());
+    }
+    Ok(row)
+}
+
+/// Claims arrive at a fixed rate, whatever became of those before; each is timed from when it should have been sent. Also says
+/// how many were turned away.
+async fn open_loop(
+    store: &(impl CouponStore + Clone + 'static),
+    per_second: f64,
+    time: Duration,
+) -> anyhow::Result<(Latencies, u64)> {
+    let coupon = name("open")?;
+    put(store, &coupon, 100_000_000).await?;
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+    let watch = Stopwatch::start();
+    let mut ticks = tokio::time::interval(Duration::from_millis(1));
+    let mut sent: u64 = 0;
+    while watch.elapsed() < time {
+        ticks.tick().await;
+        let due = (watch.elapsed().as_secs_f64() * per_second) as u64;
+        for number in sent..due {
+            let (store, coupon, sender) = (store.clone(), coupon.clone(), sender.clone());
+            let intended = Duration::from_secs_f64(number as f64 / per_second);
+            tokio::spawn(async move {
+                let claim = claim_by(&format!("user-{number:012}"))?;
+                let answer = match store.claim(&coupon, claim).await {
+                    Ok(Ok(_)) => Ok(Some(micros(watch.elapsed().saturating_sub(intended)))),
+                    Ok(Err(refused)) => Err(anyhow!("{}", refused.rejection.code())),
+                    Err(error) if is_refused(&error) => Ok(None),
+                    Err(error) => Err(error.into()),
+                };
+                // The receiver lives until every sender is gone.
+                let _ = sender.send(answer);
+                anyhow::Ok(())
+            });
+        }
+        sent = due;
+    }
+    drop(sender);
+    let (mut times, mut refused) = (latencies(), 0);
+    while let Some(answer) = receiver.recv().await {
+        match answer? {
+            Some(time_us) => times.saturating_record(time_us),
+            None => refused += 1,
+        }
+    }
+    if times.len() + refused != sent {
+        bail!("{} of {sent} claims were answered", times.len() + refused);
+    }
+    Ok((times, refused))
+}
+
+/// What the crowd hears after the last coupon is gone: one thread per processor asks.
+fn sold_out(data: &Path, time: Duration) -> anyhow::Result<Row> {
+    let scratch = Scratch::new(data, "sold-out")?;
+    let store = disk(&scratch.0)?;
+    let coupon = name("gone")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    runtime.block_on(async {
+        put(&store, &coupon, 1).await?;
+        let claim = claim_by("first")?;
+        patiently(|| store.claim(&coupon, claim.clone()))
+            .await?
+            .0
+            .map_err(|refused| anyhow!("{}", refused.rejection.code()))
+    })?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let watch = Stopwatch::start();
+    let askers = (0..threads).map(|thread| {
+        let (store, coupon) = (store.clone(), coupon.clone());
+        std::thread::spawn(move || ask_in_vain(&store, &coupon, thread, time))
+    });
+    let mut answers = 0;
+    for asker in askers.collect::<Vec<_>>() {
+        answers += asker.join().map_err(|_| anyhow!("a thread panicked"))??;
+    }
+    let row = Row::new("sold out", answers, watch.elapsed());
+    store.close();
+    Ok(row)
+}
+
+fn ask_in_vain(store: &Embedded, coupon: &CouponName, thread: usize, time: Duration) -> anyhow::Result<u64> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let claims: Vec<Claim> =
+        (0..1_024).map(|user| claim_by(&format!("user-{thread:03}-{user:08}"))).collect::<Result<_, _>>()?;
+    let watch = Stopwatch::start();
+    runtime.block_on(async {
+        let mut answers = 0;
+        while watch.elapsed() < time {
+            for claim in &claims {
+                if store.claim(coupon, claim.clone()).await?.is_ok() {
+                    bail!("a sold-out coupon was issued");
+                }
+                answers += 1;
+            }
+        }
+        Ok(answers)
+    })
+}

@@ -1,0 +1,206 @@
+//! The ways to exclude each other that are compared.
+
+use super::traced::{Keep, Watched, patient, unreachable};
+use firstcome::lock::{Pauses, QuorumOptions, layout};
+use firstcome::redis::Redisson;
+use firstcome::{Guard, KeyGuard, KeyLocks, LockError, Locks, QuorumGuard, QuorumLocks, SpinGuard, SpinLocks};
+use firstcome_bench::crew::{LEASE, Traffic};
+use serde::{Deserialize, Serialize};
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::time::Duration;
+
+/// One way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Strategy {
+    /// No lock at all: shows that the counter does lose updates.
+    Control,
+    /// O2.
+    SpinConstant,
+    /// O1.
+    SpinShrinking,
+    SpinFull,
+    Fifo,
+    Cohort,
+    File,
+    Memory,
+    /// Over several servers: measured by itself.
+    Quorum,
+    /// The same, passed on within each process.
+    QuorumCohort,
+    /// The layout of Redisson; compared with that, and with nothing else.
+    Redisson,
+}
+
+/// How many tasks of a process one grant of the store serves.
+const COHORT: u32 = 32;
+
+/// Those that are compared, in the order of the table.
+pub(super) const ALL: [Strategy; 8] = [
+    Strategy::Control,
+    Strategy::SpinConstant,
+    Strategy::SpinShrinking,
+    Strategy::SpinFull,
+    Strategy::Fifo,
+    Strategy::Cohort,
+    Strategy::File,
+    Strategy::Memory,
+];
+
+const fn ms(ms: u32) -> NonZeroU32 {
+    NonZeroU32::new(ms).unwrap()
+}
+
+impl Strategy {
+    pub(super) const fn says(self) -> &'static str {
+        match self {
+            Self::Control => "no lock (control)",
+            Self::SpinConstant => "SET NX spin, 100 ms (O2)",
+            Self::SpinShrinking => "shrinking jitter, 100 ms (O1)",
+            Self::SpinFull => "full jitter, 1 to 128 ms",
+            Self::Fifo => "native FIFO",
+            Self::Cohort => "native cohort(32)",
+            Self::File => "locks.db",
+            Self::Memory => "memory, one process",
+            Self::Quorum => "quorum",
+            Self::QuorumCohort => "quorum, cohort(32)",
+            Self::Redisson => "Redisson's layout, ours",
+        }
+    }
+
+    /// Whether the server has anything to do with it.
+    pub(super) const fn is_on_redis(self) -> bool {
+        !matches!(self, Self::Control | Self::File | Self::Memory)
+    }
+
+    /// Whether several processes can exclude each other by it.
+    pub(super) const fn spans_processes(self) -> bool {
+        !matches!(self, Self::Memory)
+    }
+
+    const fn pauses(self) -> Option<Pauses> {
+        match self {
+            Self::SpinConstant => Some(Pauses::Constant { every_ms: ms(100) }),
+            Self::SpinShrinking => Some(Pauses::ShrinkingJitter { base_ms: ms(100) }),
+            Self::SpinFull => Some(Pauses::FullJitter { base_ms: ms(1), most_ms: ms(128) }),
+            Self::Control | Self::Fifo | Self::Cohort | Self::File | Self::Memory => None,
+            Self::Quorum | Self::QuorumCohort | Self::Redisson => None,
+        }
+    }
+}
+
+/// A strategy that is ready to be used.
+pub(super) enum Way {
+    Control,
+    Spin(SpinLocks, Pauses),
+    Redisson(KeyLocks<Redisson>),
+    /// With so many passes.
+    Native(Watched, u32),
+    Local(Locks),
+    /// With so many passes.
+    Quorum(QuorumLocks, NonZeroU32),
+}
+
+/// What is held.
+pub(super) enum Held {
+    Nothing,
+    Spin(SpinGuard),
+    Redisson(KeyGuard<Redisson>),
+    Ours(Guard),
+    Quorum(QuorumGuard),
+}
+
+impl Way {
+    pub(super) async fn open(strategy: Strategy, url: &str, directory: &Path) -> anyhow::Result<Self> {
+        if let Some(pauses) = strategy.pauses() {
+            return Ok(Self::Spin(
+                SpinLocks::redis_with(url, patient()).await.map_err(|error| unreachable(&error))?,
+                pauses,
+            ));
+        }
+        Ok(match strategy {
+            Strategy::Redisson => {
+                let open = Locks::redis(url).options(patient()).layout(layout::Redisson);
+                Self::Redisson(open.await.map_err(|error| unreachable(&error))?)
+            }
+            Strategy::Fifo => Self::Native(Watched::open(url, Keep::Places).await?, 1),
+            Strategy::Cohort => Self::Native(Watched::open(url, Keep::Counts).await?, COHORT),
+            Strategy::File => Self::Local(Locks::open(directory)?),
+            Strategy::Memory => Self::Local(Locks::memory()),
+            Strategy::Quorum | Strategy::QuorumCohort => {
+                let locks = Locks::quorum_with(url.split(','), QuorumOptions::default().new_set()).await;
+                let passes = if strategy == Strategy::Quorum { 1 } else { COHORT };
+                let passes = NonZeroU32::new(passes).unwrap_or(NonZeroU32::MIN);
+                Self::Quorum(locks.map_err(|error| unreachable(&error))?, passes)
+            }
+            _ => Self::Control,
+        })
+    }
+}
+
+impl firstcome_bench::crew::Way for Way {
+    type Held = Held;
+
+    async fn acquire(&self, name: &str, wait: Duration) -> anyhow::Result<Option<Held>> {
+        let got = match self {
+            Self::Control => Ok(Held::Nothing),
+            Self::Spin(locks, pauses) => {
+                locks.lock(name).policy(*pauses).wait(wait).lease(LEASE).acquire().await.map(Held::Spin)
+            }
+            Self::Redisson(locks) => locks.lock(name).wait(wait).lease(LEASE).acquire().await.map(Held::Redisson),
+            Self::Native(Watched { locks, .. }, passes) => {
+                locks.lock(name).wait(wait).lease(LEASE).cohort(*passes).acquire().await.map(Held::Ours)
+            }
+            Self::Local(locks) => locks.lock(name).wait(wait).lease(LEASE).acquire().await.map(Held::Ours),
+            Self::Quorum(locks, passes) => {
+                locks.lock(name).wait(wait).lease(LEASE).cohort(*passes).acquire().await.map(Held::Quorum)
+            }
+        };
+        match got {
+            Ok(held) => Ok(Some(held)),
+            Err(LockError::TimedOut { .. } | LockError::Contended { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn release(&self, held: Held) -> anyhow::Result<()> {
+        match held {
+            Held::Nothing => {}
+            Held::Spin(guard) => guard.release().await?,
+            Held::Redisson(guard) => guard.release().await?,
+            Held::Ours(guard) => guard.release().await?,
+            Held::Quorum(guard) => guard.release().await?,
+        }
+        Ok(())
+    }
+
+    fn traffic(&self) -> Traffic {
+        let counts = match self {
+            Self::Spin(locks, _) => locks.counts(),
+            Self::Redisson(locks) => locks.counts(),
+            Self::Native(watched, _) => watched.counts(),
+            Self::Quorum(locks, _) => {
+                let counts = locks.counts();
+                return Traffic { requests: Some(counts.requests), pushes: counts.pushes };
+            }
+            Self::Control | Self::Local(_) => return Traffic { requests: Some(0), pushes: 0 },
+        };
+        Traffic { requests: Some(counts.requests), pushes: counts.pushes }
+    }
+
+    fn fence(&self, held: &Held) -> u64 {
+        match held {
+            Held::Ours(guard) => guard.fence().get(),
+            Held::Quorum(guard) => guard.fence().get(),
+            Held::Nothing | Held::Spin(_) | Held::Redisson(_) => 0,
+        }
+    }
+
+    fn place_of(&self, fence: u64) -> Option<u64> {
+        match self {
+            Self::Native(watched, 1) => watched.place_of(fence),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! The program as a person meets it who measures: a child process, real stores, HTTP over loopback.
+
+mod bench;
+mod support;

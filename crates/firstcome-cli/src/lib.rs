@@ -1,0 +1,122 @@
+//! `firstcome`: queues people fairly, hands out exactly N. One binary: service, checks, data in and out, drills.
+//!
+//! Exit codes: 0 fine, 1 a check failed or something was refused, 2 usage, 3 the store cannot be reached, 75 a lock was not
+//! obtained in time, 76 a lock was lost; under `lock` that of the command.
+
+mod archive;
+mod descriptors;
+mod doctor;
+mod fleet;
+mod health;
+mod keys;
+mod lock;
+mod reconcile;
+pub mod serve;
+mod settings;
+mod verify;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use failure::{Outcome, end};
+// What the drill and the benchmarks need too.
+use firstcome_drill::{arguments, drill, failure, file_system, output, plan};
+use std::process::ExitCode;
+
+/// First come, first served, at scale: limited coupons handed out exactly once
+#[derive(Parser)]
+#[command(name = "firstcome", version, propagate_version = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the service
+    Serve(Box<serve::ServeArgs>),
+    /// Re-check every stored invariant, also beside a running service
+    Verify(verify::VerifyArgs),
+    /// Make the tables of a database, or bring them to this version
+    Migrate(fleet::MigrateArgs),
+    /// Compare what Redis has of a service over many nodes with its database, and repair what is safe
+    Reconcile(reconcile::ReconcileArgs),
+    /// Look whether what a service is to rest on keeps what it is told
+    Doctor(doctor::DoctorArgs),
+    /// Ask a running service whether it should get requests
+    Health(health::HealthArgs),
+    /// Write out everything: coupons and claims, waiting rooms, members and listings
+    Export(archive::ExportArgs),
+    /// Take in what was written out: all of it, or nothing
+    Import(archive::ImportArgs),
+    /// Say what admission rate a back end carries, and try it in a simulation
+    Plan(Box<plan::PlanArgs>),
+    /// Play an event against a real service, and audit every answer
+    #[command(subcommand)]
+    Drill(drill::DrillCommand),
+    /// Run a command under a lock
+    Lock(Box<lock::LockArgs>),
+    /// Show who holds locks, or take one away
+    #[command(subcommand)]
+    Locks(lock::LocksCommand),
+    /// Kills the command of a lock when its guardian dies
+    #[command(hide = true)]
+    LockKeeper(lock::GateArgs),
+    /// Ends the command of a lock before the lease can end
+    #[command(hide = true)]
+    LockGuardian(lock::GateArgs),
+    /// Becomes the command of a lock
+    #[command(hide = true)]
+    LockGate(lock::GateArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+}
+
+/// Runs the program `firstcome` with the arguments of this process, and makes its exit code.
+pub fn run() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let cli = Cli::try_parse_from(&arguments).unwrap_or_else(|error| lock::explain(error, &arguments).exit());
+    let outcome = match cli.command {
+        Command::Serve(args) => serve::run(*args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Migrate(args) => fleet::run_migrate(&args),
+        Command::Reconcile(args) => reconcile::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Health(args) => health::run(&args),
+        Command::Export(args) => archive::export(&args),
+        Command::Import(args) => archive::import(&args),
+        Command::Plan(args) => plan::run(&args),
+        Command::Drill(command) => drill::run(&command),
+        Command::Completions { shell } => completions(shell),
+        Command::Man => man(),
+        Command::Locks(command) => lock::look(&command),
+        Command::Lock(args) => return end(lock::run(*args)),
+        Command::LockKeeper(args) => return end(lock::keep(&args)),
+        Command::LockGuardian(args) => return end(lock::guard(&args)),
+        Command::LockGate(args) => return end(lock::become_command(&args)),
+    };
+    end(outcome.map(|()| ExitCode::SUCCESS))
+}
+
+fn completions(shell: clap_complete::Shell) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "firstcome", &mut script);
+    output::write_out(&script)?;
+    Ok(())
+}
+
+/// One page with every subcommand after the other.
+fn man() -> Outcome {
+    let mut page = Vec::new();
+    let mut command = Cli::command();
+    command.build();
+    clap_mangen::Man::new(command.clone()).render(&mut page)?;
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
+        clap_mangen::Man::new(sub.clone()).title(format!("firstcome-{}", sub.get_name())).render(&mut page)?;
+    }
+    output::write_out(&page)?;
+    Ok(())
+}

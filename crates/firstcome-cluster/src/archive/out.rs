@@ -1,0 +1,368 @@
+//! Data out of a deployment: one state of its database, page by page; and from Redis whatever of it stands nowhere else.
+
+use super::{TransferError, archived, session};
+use crate::truth::{Held, archive as rows, kind};
+use crate::{Fleet, Node};
+use firstcome_core::auction::{Bid, PlacedBid};
+use firstcome_core::coupon::Serial;
+use firstcome_core::id::{ListingName, MemberName, RequestId};
+use firstcome_sql::SqlError;
+use firstcome_sql::base::{ROLL_BACK, Session};
+use firstcome_sql::market::archive as market;
+use firstcome_sql::reader::{Reader, wrong};
+use firstcome_sql::snapshot::Snapshot;
+use firstcome_store::archive::{
+    ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedRecord, ArchivedSecret,
+};
+use firstcome_store::embedded::journal::PassSecret;
+use sqlx::{MySql, Postgres};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Rows that are asked for at once. Each page of rows with keys looks through those of one coupon, listing or member.
+pub(super) const PAGE: usize = 32_768;
+
+/// What a deployment holds, as it was when this began: what nodes do meanwhile is not in it.
+///
+/// Memory: names of coupons, members and listings, and a page of everything else; while a room goes out, its line.
+pub struct FleetArchive {
+    kind: Kind,
+}
+
+enum Kind {
+    Postgres(Box<Export<Postgres>>),
+    MySql(Box<Export<MySql>>),
+}
+
+/// The same on both kinds.
+macro_rules! on {
+    ($archive:expr, $export:ident => $what:expr) => {
+        match &mut $archive.kind {
+            Kind::Postgres($export) => $what,
+            Kind::MySql($export) => $what,
+        }
+    };
+}
+
+impl Fleet {
+    /// Begins to read one state of everything.
+    pub async fn archive(&self) -> Result<FleetArchive, TransferError> {
+        let kind = match &self.kind {
+            crate::Kind::Postgres(node) => Kind::Postgres(Box::new(Export::begin(Arc::clone(node)).await?)),
+            crate::Kind::MySql(node) => Kind::MySql(Box::new(Export::begin(Arc::clone(node)).await?)),
+        };
+        Ok(FleetArchive { kind })
+    }
+}
+
+impl FleetArchive {
+    /// What all nodes know and nobody else.
+    pub async fn secrets(&mut self) -> Result<Vec<ArchivedSecret>, TransferError> {
+        on!(self, export => Ok(export.secrets().await?))
+    }
+
+    /// All coupons in the order in which they were made, each with the number of its claims.
+    pub async fn coupons(&mut self) -> Result<Vec<(ArchivedCoupon, u64)>, TransferError> {
+        on!(self, export => Ok(export.coupons().await?))
+    }
+
+    /// Walks over all claims: coupons in the order of [`Self::coupons`], claims in serial order. Stops at the first error of the
+    /// visitor.
+    pub async fn for_each_claim<E: From<TransferError>>(
+        &mut self,
+        visit: impl FnMut(ArchivedClaim) -> Result<(), E>,
+    ) -> Result<(), E> {
+        on!(self, export => export.claims(visit).await)
+    }
+
+    /// The secrets that sign passes, the newest last.
+    pub async fn pass_secrets(&mut self) -> Result<Vec<PassSecret>, TransferError> {
+        on!(self, export => Ok(export.pass_secrets().await?))
+    }
+
+    /// Walks over all rooms, each followed by its tickets in the order of their numbers. Of tickets without user and key SQL
+    /// knows nothing but a ceiling: who of them is in line stands on Redis. Where that does not know it either they go out as
+    /// lost: all up to the ceiling if its server was another one, or has started anew, since the last call of a node. A Redis
+    /// that gives no answer is an error. Stops at the first error of the visitor.
+    pub async fn for_each_ticket<E: From<TransferError>>(
+        &mut self,
+        visit: impl FnMut(ArchivedLine) -> Result<(), E>,
+    ) -> Result<(), E> {
+        on!(self, export => export.tickets(visit).await)
+    }
+
+    /// All listings, in the order in which they were made.
+    pub async fn listings(&mut self) -> Result<Vec<ArchivedListing>, TransferError> {
+        on!(self, export => Ok(export.listings().await?))
+    }
+
+    /// Walks over all records, member by member in the order in which they came, after [`Self::listings`]. Stops at the first
+    /// error of the visitor.
+    pub async fn for_each_record<E: From<TransferError>>(
+        &mut self,
+        visit: impl FnMut(ArchivedRecord) -> Result<(), E>,
+    ) -> Result<(), E> {
+        on!(self, export => export.records(visit).await)
+    }
+
+    /// Walks over all bids, listing by listing, in their order, after [`Self::for_each_record`]. Stops at the first error of the
+    /// visitor.
+    pub async fn for_each_bid<E: From<TransferError>>(
+        &mut self,
+        visit: impl FnMut(ArchivedBid) -> Result<(), E>,
+    ) -> Result<(), E> {
+        on!(self, export => export.bids(visit).await)
+    }
+}
+
+/// One export from one kind of database.
+pub(super) struct Export<D: Held + Snapshot> {
+    pub(super) node: Arc<Node<D>>,
+    pub(super) session: Session<D>,
+    listings: BTreeMap<i64, ListingName>,
+    members: BTreeMap<i64, MemberName>,
+}
+
+fn request(cells: &mut Reader<'_, impl firstcome_sql::dialect::Cells>) -> Result<RequestId, SqlError> {
+    Ok(RequestId { key: cells.key()?, body: cells.integer()?.cast_unsigned() })
+}
+
+/// The page that begins after `before` and ends with `last`, as a condition on its two columns.
+fn within([one, two]: [&str; 2], first: [i64; 2], last: [i64; 2]) -> String {
+    if first[0] == last[0] {
+        return format!("{one}={} AND {two} BETWEEN {} AND {}", first[0], first[1], last[1]);
+    }
+    format!(
+        "(({one}={} AND {two}>={}) OR ({one}>{} AND {one}<{}) OR ({one}={} AND {two}<={}))",
+        first[0], first[1], first[0], last[0], last[0], last[1]
+    )
+}
+
+impl<D: Held + Snapshot> Export<D> {
+    async fn begin(node: Arc<Node<D>>) -> Result<Self, TransferError> {
+        node.market_is_ready().await?;
+        let mut session = session(&node).await?;
+        // In MySQL what was set for the next transaction must not be in one text with a rollback before it.
+        session.run(ROLL_BACK.to_owned()).await?;
+        session.run(D::READ_ONLY.to_owned()).await?;
+        Ok(Self { node, session, listings: BTreeMap::new(), members: BTreeMap::new() })
+    }
+
+    async fn secrets(&mut self) -> Result<Vec<ArchivedSecret>, SqlError> {
+        let text = "SELECT name,wrapped FROM firstcome_secret ORDER BY name;".to_owned();
+        let rows = self.session.ask(text).await?;
+        let secret = |row| self.node.truth.secret_of(row).map(|(name, bytes)| ArchivedSecret { name, bytes });
+        rows.iter().map(secret).collect()
+    }
+
+    async fn pass_secrets(&mut self) -> Result<Vec<PassSecret>, SqlError> {
+        let text = "SELECT id,secret,created_at FROM firstcome_pass_secret ORDER BY id;".to_owned();
+        let rows = self.session.ask(text).await?;
+        rows.iter().map(|row| self.node.truth.old_pass_secret(row)).collect()
+    }
+
+    async fn coupon_rows(&mut self) -> Result<Vec<crate::truth::CouponRow>, SqlError> {
+        let mut coupons = Vec::new();
+        let mut after = i64::MIN;
+        loop {
+            let text = crate::truth::Truth::<D>::coupons_after(after, PAGE);
+            let rows = self.session.ask(text).await?;
+            for row in &rows {
+                let coupon = self.node.truth.old_coupon(row)?;
+                after = coupon.id;
+                coupons.push(coupon);
+            }
+            if rows.len() < PAGE {
+                return Ok(coupons);
+            }
+        }
+    }
+
+    async fn coupons(&mut self) -> Result<Vec<(ArchivedCoupon, u64)>, SqlError> {
+        let rows = self.coupon_rows().await?;
+        Ok(rows.into_iter().map(|row| (row.issued.into(), row)).map(|(claims, row)| (archived(row), claims)).collect())
+    }
+
+    async fn claims<E: From<TransferError>>(
+        &mut self,
+        mut visit: impl FnMut(ArchivedClaim) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for coupon in self.coupon_rows().await.map_err(TransferError::from)? {
+            let mut after = 0;
+            while after < coupon.issued {
+                let page = self.page_of_claims(coupon.id, after).await.map_err(TransferError::from)?;
+                let Some((last, _, _)) = page.last() else {
+                    return Err(TransferError::from(wrong("fewer claims than are counted")).into());
+                };
+                after = last.issued.serial.get();
+                for (claim, made, redeemed) in page {
+                    visit(ArchivedClaim {
+                        coupon: coupon.name.clone(),
+                        code: coupon.voucher_key.code(claim.issued, claim.user.as_str()),
+                        issued: claim.issued,
+                        user: claim.user,
+                        attributes: claim.attributes,
+                        request: made,
+                        redeemed: claim.redeemed_at.map(|at| (at, redeemed)),
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims after a serial, each with its request and that of its redemption.
+    async fn page_of_claims(
+        &mut self,
+        coupon: i64,
+        after: u32,
+    ) -> Result<Vec<(rows::OldClaim, Option<RequestId>, Option<RequestId>)>, SqlError> {
+        let found = self.session.ask(rows::claims_after(coupon, after, PAGE)).await?;
+        let claims: Vec<rows::OldClaim> = found.iter().map(rows::claim_of).collect::<Result<_, _>>()?;
+        let serial = |claim: Option<&rows::OldClaim>| claim.map_or(0, |claim| claim.issued.serial.get());
+        let text = rows::requests_of(coupon, [serial(claims.first()), serial(claims.last())]);
+        let mut keys: [BTreeMap<Serial, RequestId>; 2] = Default::default();
+        for row in &self.session.ask(text).await? {
+            let mut cells = Reader::at(row, 0);
+            let kind = cells.integer()?;
+            let serial = Serial::new(cells.small()?).ok_or_else(|| wrong("a serial out of its range"))?;
+            keys[usize::from(kind == kind::REDEMPTION)].insert(serial, request(&mut cells)?);
+        }
+        let [mut made, mut redeemed] = keys;
+        let with_keys = claims.into_iter().map(|claim| {
+            let serial = claim.issued.serial;
+            (claim, made.remove(&serial), redeemed.remove(&serial))
+        });
+        Ok(with_keys.collect())
+    }
+
+    async fn listings(&mut self) -> Result<Vec<ArchivedListing>, SqlError> {
+        let mut sales = BTreeMap::new();
+        let text = "SELECT scope,request,body FROM firstcome_request WHERE kind=1 AND number=0;".to_owned();
+        for row in &self.session.ask(text).await? {
+            let mut cells = Reader::at(row, 0);
+            sales.insert(cells.integer()?, request(&mut cells)?);
+        }
+        let (mut listings, mut after) = (Vec::new(), i64::MIN);
+        loop {
+            let rows = self.session.ask(market::listings_after(after, PAGE)).await?;
+            for row in &rows {
+                let (id, mut standing) = market::listing_of(row)?;
+                after = id;
+                standing.highest = None;
+                self.listings.insert(id, standing.name.clone());
+                listings.push(ArchivedListing { standing, sale_request: sales.remove(&id) });
+            }
+            if rows.len() < PAGE {
+                return Ok(listings);
+            }
+        }
+    }
+
+    async fn members(&mut self) -> Result<(), SqlError> {
+        let mut after = i64::MIN;
+        loop {
+            let rows = self.session.ask(market::members_after(after, PAGE)).await?;
+            for row in &rows {
+                let (id, name) = market::number_and_name(row)?;
+                after = id;
+                self.members.insert(id, MemberName::parse(&name).map_err(|_| wrong("a name that is none"))?);
+            }
+            if rows.len() < PAGE {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A page of rows whose key is two numbers, after this one: the rows, and the requests that made them.
+    async fn paired(
+        &mut self,
+        [columns, table]: [&str; 2],
+        key: [&str; 2],
+        kind: i64,
+        after: [i64; 2],
+    ) -> Result<(Vec<D::Row>, BTreeMap<[i64; 2], RequestId>), SqlError> {
+        let [one, two] = key;
+        let text = format!(
+            "SELECT {one},{columns} FROM {table} WHERE {} ORDER BY {one},{two} LIMIT {PAGE};",
+            D::after(key, after[0], &after[1].to_string())
+        );
+        let rows = self.session.ask(text).await?;
+        let mut requests = BTreeMap::new();
+        let ends = |row: &D::Row| -> Result<[i64; 2], SqlError> {
+            let mut cells = Reader::at(row, 0);
+            Ok([cells.integer()?, cells.integer()?])
+        };
+        if let (Some(first), Some(last)) = (rows.first(), rows.last()) {
+            let within = within(["scope", "number"], ends(first)?, ends(last)?);
+            let text = format!(
+                "SELECT scope,number,request,body FROM firstcome_request WHERE kind={kind} AND number>0 AND {within};"
+            );
+            for row in &self.session.ask(text).await? {
+                let mut cells = Reader::at(row, 0);
+                requests.insert([cells.integer()?, cells.integer()?], request(&mut cells)?);
+            }
+        }
+        Ok((rows, requests))
+    }
+
+    async fn records<E: From<TransferError>>(
+        &mut self,
+        mut visit: impl FnMut(ArchivedRecord) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.members().await.map_err(TransferError::from)?;
+        let mut after = [i64::MIN; 2];
+        loop {
+            let what = [market::RECORD_COLUMNS, "firstcome_record"];
+            let page = self.paired(what, ["member", "number"], 2, after).await.map_err(TransferError::from)?;
+            let (rows, mut requests) = page;
+            for row in &rows {
+                let mut cells = Reader::at(row, 0);
+                let read = |cells: &mut Reader<'_, D::Row>| -> Result<_, SqlError> {
+                    let id = cells.integer()?;
+                    let member = self.members.get(&id).ok_or_else(|| wrong("a record of nobody"))?;
+                    Ok((id, market::record_of(cells, member, &self.listings)?))
+                };
+                let (id, record) = read(&mut cells).map_err(TransferError::from)?;
+                after = [id, record.number.cast_signed()];
+                visit(ArchivedRecord { record, request: requests.remove(&after) })?;
+            }
+            if rows.len() < PAGE {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn bids<E: From<TransferError>>(
+        &mut self,
+        mut visit: impl FnMut(ArchivedBid) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut after = [i64::MIN; 2];
+        loop {
+            let what = ["number,member,price,at,ends_at,fence", "firstcome_bid"];
+            let page = self.paired(what, ["listing", "number"], 1, after).await.map_err(TransferError::from)?;
+            let (rows, mut requests) = page;
+            for row in &rows {
+                let (id, listing, placed) = self.bid_of(row).map_err(TransferError::from)?;
+                after = [id, placed.bid.number.into()];
+                visit(ArchivedBid { listing, placed, request: requests.remove(&after) })?;
+            }
+            if rows.len() < PAGE {
+                return Ok(());
+            }
+        }
+    }
+
+    fn bid_of(&self, row: &D::Row) -> Result<(i64, ListingName, PlacedBid), SqlError> {
+        let mut cells = Reader::at(row, 0);
+        let id = cells.integer()?;
+        let listing = self.listings.get(&id).cloned().ok_or_else(|| wrong("a bid of a listing that is not there"))?;
+        let number = cells.small()?;
+        let member = cells.integer()?;
+        let bidder = self.members.get(&member).cloned().ok_or_else(|| wrong("a bid of nobody"))?;
+        let (price, at) = (cells.amount()?, cells.instant()?);
+        let (effective_ends_at, fence) = (cells.instant()?, cells.count()?);
+        let bid = Bid { number, bidder, price, at };
+        Ok((id, listing, PlacedBid { bid, effective_ends_at, fence }))
+    }
+}

@@ -1,0 +1,160 @@
+//! Notices that SQL went back: it lacks what it had acknowledged, as a restored backup or a copy that was behind does.
+//!
+//! Every row that a node reads is held against what the node knew before it began to read, and where the gate is looked at, against
+//! what the gate was told. A row that lacks something is read again before the node says so. From then on the node issues nothing of
+//! the coupon, refuses nothing for want of a row, leaves the gate as it is, and raises a fault.
+
+use super::Node;
+use super::cell::{Cell, Stop};
+use super::drain;
+use super::gate::Probe;
+use super::truth::{CouponRow, Held};
+use firstcome_core::coupon::stream::{GateMark, GoesOn, Known, Stream, judge};
+use firstcome_store::{Fault, FaultKind, StoreError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Between two looks at coupons that stand still.
+const STOPPED_EVERY: Duration = Duration::from_secs(1);
+/// Each so many of those looks take all coupons that this node remembers.
+const ALL_EVERY: u32 = 5;
+/// Coupons that are read at once.
+const COUPONS_AT_ONCE: usize = 256;
+
+/// A gate as it stands to SQL.
+pub(super) struct Judged {
+    /// Read after the gate if the two did not agree.
+    pub(super) row: CouponRow,
+    pub(super) probe: Probe,
+    pub(super) is_whole: bool,
+}
+
+/// What the rule needs to know of a gate that was looked at with this row.
+pub(super) fn mark(probe: &Probe, row: &CouponRow) -> GateMark {
+    let Probe { generation, ticket, position, .. } = *probe;
+    let is_of_settings = probe.version.is_some_and(|version| version <= row.version);
+    let has_anchor = probe.anchor.as_ref().is_some_and(|anchor| anchor.anchor == row.anchor);
+    let follows = match (&probe.next, ticket) {
+        // An entry after the last ticket stands in the way of the next one.
+        (Some(next), Some(ticket)) => {
+            next.last <= ticket && next.claims.as_ref().map_or(true, |claims| claims.first == row.position + 1)
+        }
+        (None, Some(ticket)) => ticket == row.position && !probe.is_strange,
+        (_, None) => false,
+    };
+    let goes_on = if is_of_settings && has_anchor && follows { GoesOn::Yes } else { GoesOn::No };
+    GateMark { generation, ticket, position, goes_on }
+}
+
+/// The name of a coupon in the list of faults.
+fn object(row: &CouponRow) -> String {
+    format!("coupon {}", row.name)
+}
+
+impl<D: Held> Node<D> {
+    /// How gate and SQL stand to each other. Two round trips, one more if they do not agree.
+    ///
+    /// [`FaultKind::WentBack`]: SQL lacks what it had acknowledged. The coupon stands still in this node from now on, until this
+    /// finds otherwise.
+    pub(super) async fn judged(&self, cell: &Cell) -> Result<Judged, StoreError> {
+        let known = cell.known();
+        let mut row = self.truth.coupon_again(cell.keys.coupon).await?;
+        let probe = self.gate.probe(cell.keys, row.generation, row.position).await?;
+        let mut verdict = judge(&known, &mark(&probe, &row), &row.at());
+        if verdict == Stream::WentBack {
+            // Nodes have written meanwhile, and told the gate before it was looked at. This row is read after it.
+            row = self.truth.coupon_again(cell.keys.coupon).await?;
+            verdict = judge(&known, &mark(&probe, &row), &row.at());
+        }
+        if verdict == Stream::WentBack {
+            return Err(self.stop(cell, &known, &probe, &row));
+        }
+        if cell.stop(Stop::GoesOn) {
+            // Nothing of what was known before counts where an operator accepted the loss.
+            cell.trusted.store(u64::MAX, Ordering::Relaxed);
+            self.faults.clear_kind(&object(&row), FaultKind::WentBack);
+        }
+        cell.learn(&row);
+        Ok(Judged { row, probe, is_whole: verdict == Stream::Whole })
+    }
+
+    fn stop(&self, cell: &Cell, known: &Known, probe: &Probe, row: &CouponRow) -> StoreError {
+        cell.stop(Stop::Stopped);
+        let gate = match (probe.generation, probe.position) {
+            (Some(generation), Some(position)) => format!("the gate generation {generation}, position {position}"),
+            _ => "no gate is open".to_owned(),
+        };
+        let says = format!(
+            "the database lacks claims that it acknowledged: it has generation {}, position {}, {} issued; this node knew \
+             generation {}, position {}, {} issued; {gate}",
+            row.generation, row.position, row.issued, known.generation, known.position, known.issued
+        );
+        StoreError::Unavailable(self.faults.raise(&object(row), Fault::new(FaultKind::WentBack, says)))
+    }
+
+    /// The error of a coupon that stands still.
+    pub(super) fn stopped(&self, cell: &Cell) -> Result<(), StoreError> {
+        if !cell.is_stopped() {
+            return Ok(());
+        }
+        let fault = self.faults.of(&object(&cell.row()));
+        let said = || Arc::new(Fault::new(FaultKind::WentBack, "the database lacks claims that it acknowledged"));
+        Err(StoreError::Unavailable(fault.unwrap_or_else(said)))
+    }
+
+    /// Takes in a row that was read after this was known, or finds that SQL went back.
+    pub(super) async fn take_in(&self, cell: &Cell, known: &Known, row: &CouponRow) -> Result<(), StoreError> {
+        if row.at().lacks(known) {
+            return self.judged(cell).await.map(drop);
+        }
+        cell.learn(row);
+        Ok(())
+    }
+
+    /// Before a client is told that SQL has no row of this user: the gate may have been told of one.
+    pub(super) async fn is_missing(&self, cell: &Cell, generation: i64, user: &str) -> Result<(), StoreError> {
+        self.stopped(cell)?;
+        // Where Redis does not answer, what this node knows has to do.
+        let Ok(probe) = self.gate.probe(cell.keys, generation, 0).await else { return Ok(()) };
+        let Some(of_gate) = probe.generation else { return Ok(()) };
+        let is_held =
+            self.gate.ticket_of(cell.keys, of_gate, user).await.is_ok_and(|ticket| {
+                ticket.is_some_and(|ticket| probe.position.is_some_and(|position| ticket <= position))
+            });
+        if is_held || generation < of_gate { self.judged(cell).await.map(drop) } else { Ok(()) }
+    }
+
+    /// Reads these coupons again.
+    async fn watch_page(self: &Arc<Self>, cells: &[Arc<Cell>]) -> Result<(), StoreError> {
+        let known: Vec<(Arc<Cell>, Known)> = cells.iter().map(|cell| (Arc::clone(cell), cell.known())).collect();
+        let ids: Vec<i64> = cells.iter().map(|cell| cell.keys.coupon).collect();
+        let rows = self.truth.coupons_again(&ids).await?;
+        for (cell, known) in known {
+            let Some(row) = rows.iter().find(|row| row.id == cell.keys.coupon) else { continue };
+            if !cell.is_stopped() {
+                // The fault says it.
+                let _ = self.take_in(&cell, &known, row).await;
+            } else if self.judged(&cell).await.is_ok() {
+                drain::look_after(self, &cell);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Looks at the coupons that this node remembers, while the node is there: a quiet node notices too, and goes on by itself when the
+/// newer data are back or an operator accepted the loss.
+pub(super) async fn watch<D: Held>(node: Weak<Node<D>>) {
+    for round in (0..ALL_EVERY).cycle() {
+        sleep(STOPPED_EVERY).await;
+        let Some(node) = node.upgrade() else { return };
+        let mut cells: Vec<Arc<Cell>> = node.by_name.lock().values().map(Arc::clone).collect();
+        cells.retain(|cell| round == 0 || cell.is_stopped());
+        for page in cells.chunks(COUPONS_AT_ONCE) {
+            // While SQL does not answer there is nothing to see.
+            let _ = node.watch_page(page).await;
+        }
+    }
+}

@@ -1,0 +1,522 @@
+//! The port for coupons over many nodes.
+
+use super::cell::{Asking, Cell, Seen};
+use super::gate::{Asked, Judged, Question, Stray, Word};
+use super::lane::Service;
+use super::looks::Serving;
+use super::outbox::{Entrant, Tag, Verdict};
+use super::truth::{ClaimRow, CouponRow, Held, Used};
+use super::{Fleet, Node, boxed_on, drain};
+use firstcome_core::coupon::{Acknowledge, Claim, CouponSettings, Effect, Issued, Redeem, Redeemed, Rejection, Serial};
+use firstcome_core::id::{CouponName, UserId};
+use firstcome_core::revision::Revision;
+use firstcome_core::time::Timestamp;
+use firstcome_redis::LinkError;
+use firstcome_store::ShownCode;
+use firstcome_store::StoreError;
+use firstcome_store::edge::draw_pause;
+use firstcome_store::{
+    Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Given, Page, Put, RedeemRequest, Refused,
+};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// Claims that go to the gate in one script.
+pub(super) const ASK_MAX: usize = 256;
+/// After so long without a verdict SQL is looked at: the message may be lost, or its sender dead.
+const VERDICT_WAIT: Duration = Duration::from_millis(500);
+/// After so long without the ticket in SQL the gate is asked again: it finds out whether anybody still writes.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// The first pause before the gate is asked again, or SQL looked at again, and the longest. A random part of it is taken.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+/// See [`PAUSE_MIN`].
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// How often a gate that is lost is made anew for one batch before its callers are told.
+const MENDS_MAX: u32 = 3;
+
+/// One claim under way.
+struct Attempt<'a, D: Held> {
+    node: &'a Arc<Node<D>>,
+    cell: &'a Arc<Cell>,
+    claim: &'a Claim,
+    tag: Tag,
+    until: Instant,
+    pause: Duration,
+    /// When whoever claims may be told at the earliest; the coupon may say later.
+    earliest: Acknowledge,
+    /// Whether a ticket may have been drawn for it: then nobody can say that nothing was done.
+    is_handed_over: bool,
+}
+
+/// What a claim comes to.
+enum Outcome {
+    Issued(Result<Effect<Issued>, Rejection>),
+    /// The same request has made a claim before, of this user.
+    Repeated(Issued, Box<str>),
+    /// It has a place since then, and SQL does not have it yet.
+    Placed(Timestamp),
+}
+
+/// What is known after one question.
+enum Step {
+    Told(Outcome),
+    /// Ask again.
+    Again,
+}
+
+fn no_claim(rejection: Rejection) -> Step {
+    Step::Told(Outcome::Issued(Err(rejection)))
+}
+
+impl<D: Held> Attempt<'_, D> {
+    async fn run(mut self) -> Result<Outcome, StoreError> {
+        loop {
+            let step = timeout_at(self.until, self.step()).await;
+            // What was handed over in the time may be done yet.
+            match step.unwrap_or(Err(StoreError::Unknown)) {
+                Ok(Step::Told(told)) => return Ok(told),
+                Ok(Step::Again) => {}
+                Err(StoreError::Unknown) => self.is_handed_over = true,
+                // Nothing was done by this question; but perhaps by one before it.
+                Err(error) if !self.is_handed_over => return Err(error),
+                // Its ticket waits, and no node writes it until an operator has decided.
+                Err(_) if self.cell.is_stopped() => return Err(StoreError::Unknown),
+                Err(_) => {}
+            }
+            if self.until <= Instant::now() + self.pause {
+                return Err(if self.is_handed_over { StoreError::Unknown } else { late() });
+            }
+            sleep(draw_pause(self.pause)).await;
+            self.pause = (self.pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Asks the gate once, and follows its word until SQL has confirmed it.
+    async fn step(&mut self) -> Result<Step, StoreError> {
+        let mut place = self.cell.wait(self.tag);
+        let entrant = Entrant { tag: self.tag, claim: self.claim.clone() };
+        let Spoken { word, version, generation, last } = self.node.ask(self.cell, entrant).await?;
+        self.is_handed_over |= matches!(word, Word::Drawn(_));
+        if version < self.cell.version() {
+            // The gate has not heard of settings that SQL has: whoever put them is about to tell it, or has died.
+            let row = self.cell.row();
+            Box::pin(self.node.gate.adjust(self.cell.keys, &row)).await?;
+            if !matches!(word, Word::Drawn(_)) {
+                return Ok(Step::Again);
+            }
+        }
+        match word {
+            Word::Drawn(ticket) => {
+                if self.earliest == Acknowledge::Placed && self.is_told_early(version).await? {
+                    drain::see_to(self.node, self.cell, generation, ticket);
+                    return Ok(Step::Told(Outcome::Placed(last)));
+                }
+                let until = self.until.min(Instant::now() + VERDICT_WAIT);
+                if let Ok(Ok(Verdict::Issued(issued))) = timeout_at(until, &mut place.verdict).await {
+                    return Ok(Step::Told(Outcome::Issued(Ok(Effect::New(issued)))));
+                }
+                Box::pin(self.confirm(generation, ticket, |seen| self.of_user(seen))).await
+            }
+            Word::Has(ticket) => Box::pin(self.confirm(generation, ticket, |seen| self.of_user(seen))).await,
+            Word::Again(ticket) | Word::Reused(ticket) => {
+                Box::pin(self.confirm(generation, ticket, |seen| self.of_request(seen))).await
+            }
+            Word::SoldOut(ticket) => Box::pin(self.confirm_sold_out(generation, ticket)).await,
+            Word::Deleted => Ok(no_claim(Rejection::Deleted)),
+            Word::NotOpen(at) => Ok(no_claim(Rejection::NotOpen(at))),
+            Word::Expired(at) => Ok(no_claim(Rejection::Expired(at))),
+            Word::Backlog => Err(behind()),
+        }
+    }
+
+    /// Whether a coupon whose gate judges by this version of its settings tells claims before SQL holds them. By
+    /// other settings than the newest it tells none: SQL may refuse what those let in. Nor does it while Redis may lose the place.
+    async fn is_told_early(&self, version: i64) -> Result<bool, StoreError> {
+        if !self.node.gate_keeps() {
+            return Ok(false);
+        }
+        if self.cell.version() < version {
+            self.node.look(self.cell, None, None).await?;
+        }
+        Ok(self.cell.tells_early(version))
+    }
+
+    /// Waits until SQL has come to a ticket, and says what it holds; [`Step::Again`] if it holds nothing then, or takes long.
+    async fn confirm(
+        &self,
+        generation: i64,
+        ticket: u64,
+        found: impl Fn(&Seen) -> Option<Step>,
+    ) -> Result<Step, StoreError> {
+        let (until, mut pause) = (Instant::now() + ASK_AGAIN, PAUSE_MIN);
+        loop {
+            let seen = self.node.look(self.cell, Some(self.claim.user.as_str()), self.claim.request).await?;
+            if let Some(step) = found(&seen) {
+                return Ok(step);
+            }
+            if seen.row.generation != generation {
+                return Ok(Step::Again);
+            }
+            if ticket <= seen.row.position {
+                // SQL has passed it over: whoever has it is to be let in anew.
+                let Claim { user, request, .. } = self.claim;
+                let stray = Stray { ticket, user: user.as_str().into(), request: *request };
+                self.node.gate.forget(self.cell.keys, generation, &stray).await?;
+                return Ok(Step::Again);
+            }
+            if self.until.min(until) <= Instant::now() + pause {
+                return Ok(Step::Again);
+            }
+            sleep(draw_pause(pause)).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Waits until SQL has come to the last ticket, and says whether all are issued.
+    async fn confirm_sold_out(&self, generation: i64, ticket: u64) -> Result<Step, StoreError> {
+        let (until, mut pause) = (Instant::now() + ASK_AGAIN, PAUSE_MIN);
+        loop {
+            let seen = self.node.look(self.cell, Some(self.claim.user.as_str()), self.claim.request).await?;
+            if let Some(step) = self.of_user(&seen) {
+                return Ok(step);
+            }
+            let row = &seen.row;
+            if row.settings.limit.get() <= row.issued && !row.is_deleted() {
+                return Ok(no_claim(Rejection::SoldOut));
+            }
+            if row.generation != generation || ticket <= row.position {
+                // A place has come back, or the limit was raised.
+                return Ok(Step::Again);
+            }
+            if self.until.min(until) <= Instant::now() + pause {
+                return Ok(Step::Again);
+            }
+            sleep(draw_pause(pause)).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// What the claim of the user means for this one.
+    fn of_user(&self, seen: &Seen) -> Option<Step> {
+        if let Some(step) = self.of_request(seen) {
+            return Some(step);
+        }
+        let claim = seen.claim.as_ref()?;
+        let told = if claim.tag == self.tag {
+            Ok(Effect::New(claim.issued))
+        } else {
+            Err(Rejection::AlreadyIssued(claim.issued))
+        };
+        Some(Step::Told(Outcome::Issued(told)))
+    }
+
+    /// What the claim of the request means for this one.
+    fn of_request(&self, seen: &Seen) -> Option<Step> {
+        let (request, (body, issued, user)) = self.claim.request.zip(seen.request.as_ref())?;
+        let is_own = seen.claim.as_ref().is_some_and(|claim| claim.tag == self.tag && claim.issued == *issued);
+        let told = match () {
+            () if is_own => Outcome::Issued(Ok(Effect::New(*issued))),
+            () if *body == request.body => Outcome::Repeated(*issued, user.clone()),
+            () => Outcome::Issued(Err(Rejection::KeyReused(issued.serial))),
+        };
+        Some(Step::Told(told))
+    }
+}
+
+/// What the gate said, and which gate.
+#[derive(Clone, Copy)]
+pub(super) struct Spoken {
+    pub(super) word: Word,
+    /// The instant of the last ticket that was drawn.
+    pub(super) last: Timestamp,
+    pub(super) version: i64,
+    pub(super) generation: i64,
+}
+
+/// How long claims are sent away while too many wait for the database.
+const BACKLOG_RETRY: Duration = Duration::from_secs(1);
+
+const fn behind() -> StoreError {
+    StoreError::Overloaded { retry_after: BACKLOG_RETRY }
+}
+
+const fn waits() -> StoreError {
+    StoreError::not_yet("the claim has its place and is not stored yet: the database is behind")
+}
+
+const fn late() -> StoreError {
+    StoreError::not_yet("nothing was done in the time there was: Redis or the database was slow")
+}
+
+impl<D: Held> Node<D> {
+    /// A coupon by its name, if there is one.
+    async fn cell(&self, name: &CouponName) -> Result<Option<Arc<Cell>>, StoreError> {
+        if let Some(cell) = self.kept(name) {
+            return Ok(Some(cell));
+        }
+        // What is done once for each coupon is not to be a part of each claim.
+        Ok(Box::pin(self.truth.coupon(name)).await?.map(|row| self.keep(row)))
+    }
+
+    /// Asks the gate about one claim. One round trip, shared with others.
+    async fn ask(self: &Arc<Self>, cell: &Arc<Cell>, entrant: Entrant) -> Result<Spoken, StoreError> {
+        let (tell, told) = oneshot::channel();
+        if cell.asking.push(Asking { entrant, tell })? == Service::Wanted {
+            tokio::spawn(serve(Arc::clone(self), Arc::clone(cell)));
+        }
+        told.await.unwrap_or(Err(StoreError::Unknown))
+    }
+
+    /// Asks the gate about several claims. It is looked at, and made anew, before it is asked, if it may be another one.
+    async fn ask_all(self: &Arc<Self>, cell: &Arc<Cell>, batch: &[Asking]) -> Result<(Judged, i64), StoreError> {
+        let entrants: Vec<&Entrant> = batch.iter().map(|asking| &asking.entrant).collect();
+        let mut is_begun = false;
+        for _ in 0..MENDS_MAX {
+            self.stopped(cell).map_err(|error| if is_begun { StoreError::Unknown } else { error })?;
+            if cell.trusted.load(Ordering::Relaxed) != self.doubts() {
+                self.mend(cell).await.map_err(|error| if is_begun { StoreError::Unknown } else { error })?;
+            }
+            let (generation, position) = cell.position();
+            let (now, backlog_max) = (self.truth.time.given(), self.options.backlog_max);
+            let may_write = cell.may_write();
+            let question = Question { generation, position, now, backlog_max, may_write, entrants: &entrants };
+            match self.gate.claim(cell.keys, &question).await {
+                Ok(Asked::Told(judged)) => {
+                    if judged.drains {
+                        drain::call(self, cell);
+                    }
+                    // Another connection meanwhile may be one to another server, whose gate nobody has looked at.
+                    if cell.trusted.load(Ordering::Relaxed) == self.doubts() {
+                        return Ok((judged, generation));
+                    }
+                    is_begun |= judged.words.iter().any(|word| matches!(word, Word::Drawn(_)));
+                }
+                Ok(Asked::Lost) => cell.trusted.store(u64::MAX, Ordering::Relaxed),
+                // A script that fails in the middle has met what is no gate of ours. Its entry may stand.
+                Err(LinkError::Refused { .. }) => {
+                    is_begun = true;
+                    cell.trusted.store(u64::MAX, Ordering::Relaxed);
+                }
+                Err(_) if is_begun => return Err(StoreError::Unknown),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if is_begun {
+            return Err(StoreError::Unknown);
+        }
+        Err(StoreError::not_yet("nothing was done: what Redis knows of the coupon was made anew several times"))
+    }
+
+    async fn put(&self, name: &CouponName, revision: &Revision<CouponSettings>) -> Answer<Put> {
+        if let Some(cell) = self.kept(name) {
+            self.stopped(&cell)?;
+        }
+        match self.truth.put_coupon(name, revision).await? {
+            Ok((put, row)) => self.enforce(row).await.map(|()| Ok(put)),
+            Err(rejection) => Ok(Err(rejection.into())),
+        }
+    }
+
+    async fn delete(&self, name: &CouponName) -> Answer<()> {
+        if let Some(cell) = self.kept(name) {
+            self.stopped(&cell)?;
+        }
+        match self.truth.delete_coupon(name).await? {
+            Some(row) => self.enforce(row).await.map(Ok),
+            None => Ok(Err(Rejection::UnknownCoupon.into())),
+        }
+    }
+
+    /// Puts in force at the gate what SQL holds already. If it fails nobody knows when it will be in force.
+    async fn enforce(&self, row: CouponRow) -> Result<(), StoreError> {
+        let cell = self.keep(row.clone());
+        let is_trusted = cell.trusted.load(Ordering::Relaxed) == self.doubts();
+        if is_trusted && self.gate.adjust(cell.keys, &row).await.is_ok_and(|done| done) {
+            return Ok(());
+        }
+        self.mend(&cell).await.map_err(|_| StoreError::Unknown)
+    }
+
+    /// Claims, and tells when it is stored; or, if it may and the coupon says so, when its place is certain.
+    async fn claim(self: &Arc<Self>, name: &CouponName, claim: Claim, earliest: Acknowledge) -> Answer<Effect<Given>> {
+        let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
+        let tag = Tag(self.tags.fetch_add(1, Ordering::Relaxed));
+        let until = Instant::now() + self.options.patience;
+        let (claim, cell) = (&claim, &cell);
+        let attempt =
+            Attempt { node: self, cell, claim, tag, until, pause: PAUSE_MIN, earliest, is_handed_over: false };
+        Ok(match attempt.run().await? {
+            Outcome::Placed(since) => Ok(Effect::New(Given::Placed(since))),
+            Outcome::Repeated(issued, user) => Ok(Effect::Again(Given::Stored(cell.claimed(issued, &user)))),
+            Outcome::Issued(Ok(effect)) => {
+                Ok(effect.map(|issued| Given::Stored(cell.claimed(issued, claim.user.as_str()))))
+            }
+            Outcome::Issued(Err(rejection)) => {
+                let held = if let Rejection::AlreadyIssued(issued) = rejection { Some(issued) } else { None };
+                let claim = held.map(|issued| cell.claimed(issued, claim.user.as_str()));
+                Err(Refused { rejection, claim })
+            }
+        })
+    }
+
+    async fn view(self: &Arc<Self>, name: &CouponName) -> Answer<CouponView> {
+        let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
+        let Seen { row, now, .. } = self.look(&cell, None, None).await?;
+        let state = row.standing().state(now);
+        Ok(Ok(CouponView { settings: row.settings, issued: row.issued, state }))
+    }
+
+    async fn claim_of(self: &Arc<Self>, name: &CouponName, user: &str) -> Answer<Option<ClaimRecord>> {
+        let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
+        // Nobody has a claim under what is no name.
+        if UserId::restore(user).is_err() {
+            return Ok(Ok(None));
+        }
+        let seen = self.look(&cell, Some(user), None).await?;
+        if seen.claim.is_none() && seen.row.settings.acknowledge == Acknowledge::Placed {
+            let (generation, position) = (seen.row.generation, seen.row.position);
+            let ticket = self.gate.ticket_of(cell.keys, generation, user).await?;
+            if ticket.is_some_and(|ticket| position < ticket) {
+                // It may be told already, by a node that has died since; and nobody knows serial and code yet.
+                drain::look_after(self, &cell);
+                return Err(waits());
+            }
+        }
+        if seen.claim.is_none() {
+            self.is_missing(&cell, seen.row.generation, user).await?;
+        }
+        Ok(Ok(seen.claim.map(|claim| record(&cell, claim))))
+    }
+
+    async fn claims(&self, name: &CouponName, after: Option<Serial>, count: usize) -> Answer<Page<ClaimRecord>> {
+        let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
+        // One more than is wanted, to see whether there are more.
+        let wanted = count.saturating_add(1).min(1 << 32) as u64;
+        let mut rows = self.truth.claims(cell.keys.coupon, after.map_or(0, Serial::get), wanted).await?;
+        let more = count < rows.len();
+        rows.truncate(count);
+        let next = if more { rows.last().map(|claim| claim.issued.serial) } else { None };
+        Ok(Ok(Page { items: rows.into_iter().map(|claim| record(&cell, claim)).collect(), next }))
+    }
+
+    async fn redeem(&self, name: &CouponName, redeem: RedeemRequest) -> Answer<Effect<ClaimRecord>> {
+        let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
+        let RedeemRequest { code, user, request } = redeem;
+        let shown = ShownCode::parse(&code);
+        let redeem = Redeem { serial: shown.map(|shown| shown.serial()), user, request };
+        // A code that is ours was issued: if SQL has no row of it, SQL may lack it.
+        self.stopped(&cell)?;
+        let used = self.truth.redeem(cell.keys.coupon, &redeem, shown).await?;
+        if matches!(used, Err(Rejection::UnknownCode)) && redeem.serial.is_some() {
+            self.judged(&cell).await?;
+        }
+        let record = |Used { user, issued, redeemed }| {
+            let claimed = cell.claimed(issued, &user);
+            ClaimRecord { user, claimed, attributes: None, redeemed: Some(redeemed) }
+        };
+        Ok(used.map(|effect| effect.map(record)).map_err(Refused::from))
+    }
+}
+
+fn record(cell: &Cell, claim: ClaimRow) -> ClaimRecord {
+    let ClaimRow { issued, user, attributes, redeemed_at, .. } = claim;
+    let redeemed = redeemed_at.map(|redeemed_at| Redeemed { serial: issued.serial, redeemed_at });
+    let claimed = cell.claimed(issued, &user);
+    ClaimRecord { user, claimed, attributes, redeemed }
+}
+
+async fn serve<D: Held>(node: Arc<Node<D>>, cell: Arc<Cell>) {
+    let mut serving = Serving { abandon: || cell.asking.abandon(), is_done: false };
+    loop {
+        let mut batch = cell.asking.take();
+        if batch.is_empty() {
+            break;
+        }
+        // Whoever has gone away finds nothing changed.
+        batch.retain(|asking| !asking.tell.is_closed());
+        if batch.is_empty() {
+            continue;
+        }
+        match node.ask_all(&cell, &batch).await {
+            Ok((judged, generation)) => {
+                let Judged { words, version, last, .. } = judged;
+                for (asking, word) in batch.into_iter().zip(words) {
+                    let _ = asking.tell.send(Ok(Spoken { word, version, generation, last }));
+                }
+            }
+            Err(error) => {
+                for asking in batch {
+                    let _ = asking.tell.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+    serving.is_done = true;
+}
+
+impl CouponStore for Fleet {
+    fn durability(&self) -> Durability {
+        Durability::Sql
+    }
+
+    fn put_coupon(
+        &self,
+        coupon: &CouponName,
+        revision: impl Into<Revision<CouponSettings>> + Send,
+    ) -> impl Future<Output = Answer<Put>> + Send {
+        let revision = revision.into();
+        boxed_on!(self, node => node.put(coupon, &revision).await)
+    }
+
+    fn delete_coupon(&self, coupon: &CouponName) -> impl Future<Output = Answer<()>> + Send {
+        boxed_on!(self, node => node.delete(coupon).await)
+    }
+
+    fn coupon(&self, coupon: &CouponName) -> impl Future<Output = Answer<CouponView>> + Send {
+        boxed_on!(self, node => node.view(coupon).await)
+    }
+
+    fn claim(&self, coupon: &CouponName, claim: Claim) -> impl Future<Output = Answer<Effect<Claimed>>> + Send {
+        boxed_on!(self, node => {
+            let told = node.claim(coupon, claim, Acknowledge::Stored).await?;
+            let stored = |given| match given {
+                Given::Stored(claimed) => Ok(claimed),
+                Given::Placed(_) => Err(StoreError::Unknown),
+            };
+            Ok(match told {
+                Ok(Effect::New(given)) => Ok(Effect::New(stored(given)?)),
+                Ok(Effect::Again(given)) => Ok(Effect::Again(stored(given)?)),
+                Err(refused) => Err(refused),
+            })
+        })
+    }
+
+    fn claim_early(&self, coupon: &CouponName, claim: Claim) -> impl Future<Output = Answer<Effect<Given>>> + Send {
+        boxed_on!(self, node => node.claim(coupon, claim, Acknowledge::Placed).await)
+    }
+
+    fn claim_of(&self, coupon: &CouponName, user: &str) -> impl Future<Output = Answer<Option<ClaimRecord>>> + Send {
+        let user = user.to_owned();
+        boxed_on!(self, node => node.claim_of(coupon, &user).await)
+    }
+
+    fn claims(
+        &self,
+        coupon: &CouponName,
+        after: Option<Serial>,
+        count: usize,
+    ) -> impl Future<Output = Answer<Page<ClaimRecord>>> + Send {
+        boxed_on!(self, node => node.claims(coupon, after, count).await)
+    }
+
+    fn redeem(
+        &self,
+        coupon: &CouponName,
+        redeem: RedeemRequest,
+    ) -> impl Future<Output = Answer<Effect<ClaimRecord>>> + Send {
+        boxed_on!(self, node => node.redeem(coupon, redeem).await)
+    }
+}

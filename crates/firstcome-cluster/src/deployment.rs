@@ -1,0 +1,163 @@
+//! What a deployment has beside coupons: secrets that all nodes know, its servers, and what nobody could read.
+
+use super::truth::{Held, dead_letter_counts, early_coupon};
+use super::{Fleet, FleetError, Node, on};
+use firstcome_core::coupon::Rejection;
+use firstcome_core::id::CouponName;
+use firstcome_core::time::Timestamp;
+use firstcome_redis::{Fsync, Link, LinkError, ServerFacts};
+use firstcome_sql::base::Base;
+use firstcome_sql::{Address, DatabaseOptions, Migrated, SqlError, migrate_market, schema};
+use firstcome_store::Numbered;
+use firstcome_store::edge::draw_secret;
+use firstcome_store::{Answer, Refused};
+use firstcome_store::{Fault, FaultKind, StoreError};
+use sqlx::{MySql, Postgres};
+use std::sync::Arc;
+
+/// An entry of a gate's stream that nobody could read. Whoever waited for it was let in anew; whoever was told
+/// early, at the gate, has lost it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct DeadLetter {
+    /// Of the gate that it is from.
+    pub generation: i64,
+    /// Its last ticket. Grows over all generations.
+    pub position: u64,
+    /// When it was put aside.
+    pub at: Timestamp,
+    /// Why.
+    pub reason: String,
+    /// The entry as it stood in the stream.
+    pub entry: Vec<u8>,
+}
+
+impl Fleet {
+    /// A secret of this name, the same at all nodes of the deployment: the first one that asks draws it. Names are of letters,
+    /// digits and `. _ : @ -`. One round trip.
+    pub async fn secret(&self, name: &str) -> Result<[u8; 32], FleetError> {
+        let drawn = draw_secret().map_err(FleetError::Chance)?;
+        let kept = self.keep(&[(name, drawn)]).await?;
+        kept.first().copied().ok_or_else(|| SqlError::broken("the secret is not there").into())
+    }
+
+    /// Keeps each of these values under its name, for all nodes and for as long as the deployment lives, unless there is one
+    /// under that name. Returns what is kept, in the same order: of several calls with the same new names at once, all find
+    /// the values of one. The database sees them only wrapped. One round trip; it is told once they are stored.
+    pub async fn keep(&self, values: &[(&str, [u8; 32])]) -> Result<Vec<[u8; 32]>, FleetError> {
+        Ok(on!(self, node => node.truth.keep(values).await)?)
+    }
+
+    /// Whether both servers answer, and are those of one deployment. One round trip to each.
+    pub async fn answers(&self) -> Result<(), StoreError> {
+        on!(self, node => node.answers().await)
+    }
+
+    /// Why the server that decides the order may lose claims that it has acknowledged; `None` if it syncs each write.
+    pub async fn gate_forgets(&self) -> Result<Option<String>, LinkError> {
+        gate_forgets(self.link()).await
+    }
+
+    /// Refuses a deployment with a coupon that acknowledges claims at the gate, on a server that may lose them.
+    pub async fn check_gates(&self) -> Result<(), FleetError> {
+        let Some(coupon) = on!(self, node => early_coupon(&node.truth.base).await)? else { return Ok(()) };
+        match self.gate_forgets().await? {
+            Some(why) => Err(FleetError::Forgets { coupon, why }),
+            None => Ok(()),
+        }
+    }
+
+    /// The entries of a coupon's gates that nobody could read, after this position, oldest first. Refused: `unknown_coupon`.
+    pub async fn dead_letters(
+        &self,
+        coupon: &CouponName,
+        after: Option<u64>,
+        count: usize,
+    ) -> Answer<Numbered<DeadLetter>> {
+        on!(self, node => node.dead_letters(coupon, after, count).await)
+    }
+
+    /// How many such entries there are of each coupon that has any.
+    pub async fn dead_letter_counts(&self) -> Result<Vec<(CouponName, u64)>, StoreError> {
+        Ok(on!(self, node => dead_letter_counts(&node.truth.base).await)?)
+    }
+}
+
+impl<D: Held> Node<D> {
+    async fn answers(&self) -> Result<(), StoreError> {
+        let (belongs, answers) = tokio::join!(self.gate.belongs(self.deployment), self.truth.answers());
+        answers?;
+        if belongs? == self.deployment {
+            return Ok(());
+        }
+        let says = "the keys on this Redis are those of another deployment now";
+        Err(StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unfit, says))))
+    }
+
+    async fn dead_letters(&self, name: &CouponName, after: Option<u64>, count: usize) -> Answer<Numbered<DeadLetter>> {
+        let Some(row) = self.truth.coupon(name).await? else {
+            return Ok(Err(Refused::from(Rejection::UnknownCoupon)));
+        };
+        // One more than is wanted, to see whether there are more.
+        let wanted = count.saturating_add(1) as u64;
+        let mut items = self.truth.dead_letters(row.id, after.unwrap_or(0), wanted).await?;
+        let more = count < items.len();
+        items.truncate(count);
+        let next = if more { items.last().map(|letter| letter.position) } else { None };
+        Ok(Ok(Numbered { items, next }))
+    }
+}
+
+/// Why a server may lose what it has acknowledged.
+pub(super) fn forgets(facts: &ServerFacts) -> Option<String> {
+    let address = &facts.address;
+    match facts.fsync {
+        _ if !facts.append_only => {
+            Some(format!("the Redis at {address} does not write to disk what it does (appendonly no)"))
+        }
+        Some(Fsync::Always) => None,
+        Some(Fsync::EverySecond) => Some(format!("the Redis at {address} syncs once a second (appendfsync everysec)")),
+        Some(Fsync::Never) => Some(format!("the Redis at {address} leaves syncing to the system (appendfsync no)")),
+        None => Some(format!("the Redis at {address} does not say when it syncs (CONFIG GET is not allowed)")),
+    }
+}
+
+async fn gate_forgets(link: &Link) -> Result<Option<String>, LinkError> {
+    Ok(link.servers().await?.iter().find_map(forgets))
+}
+
+/// Brings all tables of a database to this version: those of members and listings, and those of coupons over many nodes. A
+/// second time has no effect; several at once wait for each other. Needs the right to create tables.
+pub async fn migrate(sql: &str, options: DatabaseOptions) -> Result<Vec<Migrated>, SqlError> {
+    let market = migrate_market(sql, options.clone()).await?;
+    let coupons = match Address::parse(sql)? {
+        address @ Address::Postgres(_) => coupons::<Postgres>(address, options).await?,
+        address @ Address::MySql(_) => coupons::<MySql>(address, options).await?,
+    };
+    Ok(vec![market, coupons])
+}
+
+async fn coupons<D: Held>(address: Address, options: DatabaseOptions) -> Result<Migrated, SqlError> {
+    schema::migrate(&Base::<D>::open(address, options).await?, D::PART).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_server_that_syncs_each_write_keeps_what_it_acknowledged() {
+        let info = |aof: u8| format!("redis_version:7.0.15\r\nrole:master\r\naof_enabled:{aof}\r\n");
+        let why = |aof, sync| forgets(&ServerFacts::read("one:1".to_owned(), &info(aof), sync, None));
+        assert_eq!(why(1, Some("always")), None);
+        for (aof, sync, word) in [
+            (0, Some("always"), "appendonly no"),
+            (1, Some("everysec"), "appendfsync everysec"),
+            (1, Some("no"), "appendfsync no"),
+            (1, None, "CONFIG GET"),
+        ] {
+            let said = why(aof, sync).unwrap_or_default();
+            assert!(said.contains(word) && said.contains("one:1"), "{said}");
+        }
+    }
+}

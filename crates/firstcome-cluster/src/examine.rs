@@ -1,0 +1,70 @@
+//! What a database is, for whoever must judge whether a deployment may rest on it. Nothing is written.
+
+use super::truth::{Held, deployed};
+use super::wrap::DeploymentSecret;
+use firstcome_core::id::CouponName;
+use firstcome_core::time::Timestamp;
+use firstcome_sql::base::Base;
+use firstcome_sql::schema::{self, Part};
+use firstcome_sql::{Address, DatabaseOptions, Migrated, Replication, SqlError, market_part};
+use sqlx::{MySql, Postgres};
+
+/// What a database says of itself, and what it has of a deployment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Examined {
+    /// Its settings by which it is judged.
+    pub settings: Vec<(String, String)>,
+    /// Why nothing may rest on it.
+    pub unfit: Option<String>,
+    /// How servers that copy it are kept.
+    pub replication: Replication,
+    /// The time by its clock.
+    pub now: Timestamp,
+    /// Each part of the tables: the version there, and the one that this program needs.
+    pub tables: Vec<Migrated>,
+    /// What there is of a deployment; nothing if the tables are not those of this version.
+    pub deployment: Option<Deployment>,
+}
+
+/// What a database has of a deployment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Deployment {
+    /// Its number; none before the first node has started.
+    pub number: Option<i64>,
+    /// Whether the secret is its own; unknown without one.
+    pub is_secret_right: Option<bool>,
+    /// A coupon that tells claims before they are stored, if there is one.
+    pub early_coupon: Option<CouponName>,
+    /// Entries that nobody could read, of each coupon that has any.
+    pub dead_letters: Vec<(CouponName, u64)>,
+}
+
+/// Looks at a database. A handful of round trips. Fails if it cannot be reached, or gives no answer.
+pub async fn examine(sql: &str, secret: Option<DeploymentSecret>) -> Result<Examined, SqlError> {
+    match Address::parse(sql)? {
+        address @ Address::Postgres(_) => look::<Postgres>(address, secret).await,
+        address @ Address::MySql(_) => look::<MySql>(address, secret).await,
+    }
+}
+
+async fn look<D: Held>(address: Address, secret: Option<DeploymentSecret>) -> Result<Examined, SqlError> {
+    let market = market_part(&address);
+    let base = Base::<D>::unchecked(address, DatabaseOptions::default())?;
+    let settings = match schema::settings(&base).await {
+        Ok(settings) => settings,
+        Err(error) => return Err(base.explained(error).await),
+    };
+    let unfit = [D::judge(&settings, &base.options).err(), D::judge_texts(&settings).err()];
+    let unfit = unfit.into_iter().flatten().reduce(|all, one| format!("{all}; {one}"));
+    let replication = schema::replication(&base).await?;
+    let now = schema::now(&base).await?;
+    let (market, coupons) = (versions(&base, market).await?, versions(&base, D::PART).await?);
+    let deployment = if coupons.from == coupons.to { Some(deployed(&base, secret.as_ref()).await?) } else { None };
+    Ok(Examined { settings, unfit, replication, now, tables: vec![market, coupons], deployment })
+}
+
+async fn versions<D: Held>(base: &Base<D>, part: Part) -> Result<Migrated, SqlError> {
+    Ok(Migrated { part: part.name, from: schema::version(base, part.name).await?, to: part.steps.len() as i64 })
+}

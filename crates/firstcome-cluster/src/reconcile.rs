@@ -1,0 +1,344 @@
+//! Compares gate, outbox and truth of each coupon, and log and truth of each room; says how they stand, and repairs what is safe.
+//!
+//! # What a repair never does
+//! - It contradicts nothing that was told. What the database holds stays as it is: it is changed by draining, as nodes drain,
+//!   and by the number of the generation.
+//! - It takes nothing that nodes would not take themselves: gates and logs are made anew under the lease, as the next
+//!   generation; outboxes are drained; users are brought in and forgotten by the scripts of nodes.
+//! - Where a coupon tells claims before the database has them, what waits in a stream that cannot be written may have been
+//!   told: that is left, and named. Nor is such a gate made anew for a wrong count or other settings.
+//!
+//! - A database that lacks what it acknowledged is left as it is. Only [`accept_loss`] goes on without what is gone, by a generation
+//!   above all that the gate knows.
+//!
+//! Beside nodes at work nothing is broken: at most something is done that a node has just done.
+
+mod repair;
+
+use super::FleetError;
+use super::options::FleetOptions;
+use super::survey::{self, Found, GateSeen, Leftover, LogSeen, State, Survey, Users};
+use super::truth::{Held, Time};
+use super::verify::{is_ours, number};
+use super::wrap::DeploymentSecret;
+use firstcome_sql::reader::Reader;
+use firstcome_sql::snapshot::{Reading, Snapshot};
+use firstcome_sql::{Address, SqlError, SqlOptions, connect};
+use repair::Hands;
+use sqlx::{MySql, Postgres};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What was compared.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Object {
+    /// The gate of a coupon of this name, and its outbox.
+    Coupon(String),
+    /// The log of a room of this name.
+    Room(String),
+    /// Keys on Redis that begin so.
+    Keys(String),
+}
+
+impl fmt::Display for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Coupon(name) => write!(f, "coupon {name}"),
+            Self::Room(name) => write!(f, "room {name}"),
+            Self::Keys(tag) => write!(f, "keys {tag}"),
+        }
+    }
+}
+
+/// What became of something that was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Repair {
+    /// Nothing is to be done, or nothing was asked for.
+    None,
+    /// This was done, and all agrees now.
+    Done(String),
+    /// It is not safe to do by itself. What to do.
+    Advice(String),
+    /// It was tried. What stood against it.
+    Failed(String),
+}
+
+/// One thing that was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Finding {
+    /// Of what.
+    pub object: Object,
+    /// How it stands.
+    pub state: State,
+    /// Of how many users, entries or keys.
+    pub count: u64,
+    /// What was seen.
+    pub says: String,
+    /// What became of it.
+    pub repair: Repair,
+}
+
+impl Finding {
+    /// Whether something is still to be done about it.
+    pub const fn needs_repair(&self) -> bool {
+        self.state.needs_repair() && !matches!(self.repair, Repair::Done(_))
+    }
+
+    fn new(object: &Object, found: &Found, repair: Repair) -> Self {
+        let Found { state, count, says } = found.clone();
+        Self { object: object.clone(), state, count, says, repair }
+    }
+}
+
+/// How a deployment stands.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Reconciled {
+    /// At least one of each coupon and room, and those of keys that belong to none.
+    pub findings: Vec<Finding>,
+    /// What could not be looked at, and why.
+    pub not_looked: Vec<String>,
+}
+
+/// Looks how everything stands. Writes nothing.
+///
+/// [`SqlError::Broken`]: no address, no tables of a deployment, or tables of another version.
+/// [`FleetError::OtherDeployment`]: the keys on that Redis belong to another database.
+pub async fn reconcile(redis: &str, sql: &str) -> Result<Reconciled, FleetError> {
+    look(redis, sql, Work::Look).await
+}
+
+/// The same, and repairs what is safe, as a node of the deployment. Fails as [`super::Fleet::open`] does if there is something to
+/// repair and a node could not open.
+pub async fn repair(
+    redis: &str,
+    sql: &str,
+    secret: DeploymentSecret,
+    options: FleetOptions,
+) -> Result<Reconciled, FleetError> {
+    look(redis, sql, Work::Repair(secret, options)).await
+}
+
+/// Goes on without what a database that went back has lost: begins a new generation of each coupon and room of which the findings
+/// say so ([`State::WentBack`]). Repairs nothing else. Fails as [`repair`] does.
+pub async fn accept_loss(
+    redis: &str,
+    sql: &str,
+    secret: DeploymentSecret,
+    options: FleetOptions,
+) -> Result<Reconciled, FleetError> {
+    look(redis, sql, Work::AcceptLoss(secret, options)).await
+}
+
+/// What is done beside looking.
+enum Work {
+    Look,
+    Repair(DeploymentSecret, FleetOptions),
+    AcceptLoss(DeploymentSecret, FleetOptions),
+}
+
+/// What is done with a finding.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// What is safe is repaired.
+    Repair,
+    /// What went back goes on without what is gone; nothing else is touched.
+    AcceptLoss,
+}
+
+/// What an operator may do about a database that went back.
+const WENT_BACK: &str = "bring the newer data back, or go on without what is gone: `firstcome reconcile --accept-loss`";
+
+async fn look(redis: &str, sql: &str, work: Work) -> Result<Reconciled, FleetError> {
+    let (times, address) = (SqlOptions::default(), Address::parse(sql)?);
+    match &address {
+        Address::Postgres(options) => {
+            of::<Postgres>(connect(options, &times).await?, redis, address.clone(), work).await
+        }
+        Address::MySql(options) => of::<MySql>(connect(options, &times).await?, redis, address.clone(), work).await,
+    }
+}
+
+async fn of<D: Held + Snapshot>(
+    connection: D::Connection,
+    redis: &str,
+    address: Address,
+    work: Work,
+) -> Result<Reconciled, FleetError> {
+    let mut reading = Reading::<D>::new(connection);
+    is_ours(&mut reading).await?;
+    let deployment = number(&mut reading).await?;
+    let gate = survey::open(redis, deployment).await?.ok_or(FleetError::OtherDeployment)?;
+    let survey = Survey { reading, gate };
+    let mut all = Comparison { survey, hands: None, mode: Mode::Repair, findings: Vec::new(), not_looked: Vec::new() };
+    let letters = letters(&mut all.survey.reading).await?;
+    let seen = all.look().await?;
+    let with = match work {
+        Work::Look => None,
+        Work::Repair(secret, options) => seen.needs_repair().then_some((Mode::Repair, secret, options)),
+        Work::AcceptLoss(secret, options) => seen.lacks_something().then_some((Mode::AcceptLoss, secret, options)),
+    };
+    if let Some((mode, secret, options)) = with {
+        let (node, ears) = super::open_node::<D>(redis, address, secret, options, Time::Server).await?;
+        all.hands = Some(Hands { node, _ears: ears });
+        all.mode = mode;
+    }
+    all.coupons(seen.coupons, &letters).await?;
+    all.rooms(seen.rooms).await?;
+    match seen.leftovers {
+        Some(leftovers) => all.leftovers(&leftovers).await?,
+        None => all.not_looked.push("keys that belong to nothing: the user of Redis may not SCAN".to_owned()),
+    }
+    all.survey.reading.close().await;
+    Ok(Reconciled { findings: all.findings, not_looked: all.not_looked })
+}
+
+/// Throws away what is left of generations that are over, by the one that counts now: a repair may have begun another.
+async fn sweep<D: Held + Snapshot>(survey: &mut Survey<D>, leftover: &Leftover) -> Result<Repair, FleetError> {
+    let gone = match survey.generation(leftover).await? {
+        Some(generation) => survey.gate.sweep(leftover, generation, "UNLINK").await?,
+        None => 0,
+    };
+    Ok(if 0 < gone {
+        Repair::Done(format!("{gone} keys were deleted"))
+    } else if survey.gate.there(leftover).await? == 0 {
+        Repair::Done("a node has done it meanwhile".to_owned())
+    } else {
+        Repair::Failed("what they belong to is not open as the database names it: run it again".to_owned())
+    })
+}
+
+/// Entries that were put aside, by the number of their coupon.
+async fn letters<D: Held + Snapshot>(reading: &mut Reading<D>) -> Result<BTreeMap<i64, u64>, SqlError> {
+    let count = format!("CAST(COUNT(*) AS {})", D::WHOLE);
+    let rows = reading.ask(format!("SELECT coupon,{count} FROM firstcome_dead_letter GROUP BY coupon;")).await?;
+    let letter = |row| {
+        let mut cells = Reader::at(row, 0);
+        Ok((cells.integer()?, cells.count()?))
+    };
+    rows.iter().map(letter).collect()
+}
+
+/// Everything as it was found.
+struct Seen {
+    coupons: Vec<GateSeen>,
+    rooms: Vec<(i64, LogSeen)>,
+    leftovers: Option<Vec<Leftover>>,
+}
+
+impl Seen {
+    /// Whether the database lacks what it acknowledged.
+    fn lacks_something(&self) -> bool {
+        let gates = self.coupons.iter().flat_map(|seen| &seen.found);
+        let logs = self.rooms.iter().flat_map(|(_, seen)| &seen.found);
+        gates.chain(logs).any(|found| found.state == State::WentBack)
+    }
+
+    fn needs_repair(&self) -> bool {
+        let gates = self.coupons.iter().flat_map(|seen| &seen.found);
+        let logs = self.rooms.iter().flat_map(|(_, seen)| &seen.found);
+        gates.chain(logs).any(|found| found.state.needs_repair())
+            || self.leftovers.iter().flatten().any(|leftover| leftover.generation.is_some())
+    }
+}
+
+struct Comparison<D: Held + Snapshot> {
+    survey: Survey<D>,
+    /// What repairs, if it is wanted.
+    hands: Option<Hands<D>>,
+    mode: Mode,
+    findings: Vec<Finding>,
+    not_looked: Vec<String>,
+}
+
+impl<D: Held + Snapshot> Comparison<D> {
+    async fn look(&mut self) -> Result<Seen, FleetError> {
+        let (mut coupons, mut rooms) = (Vec::new(), Vec::new());
+        for (id, _) in survey::names(&mut self.survey.reading, "firstcome_coupon").await? {
+            coupons.extend(self.survey.gate(id, Users::OfBoth).await?);
+        }
+        for (id, _) in survey::names(&mut self.survey.reading, "firstcome_room").await? {
+            rooms.extend(self.survey.log(id).await?.map(|seen| (id, seen)));
+        }
+        Ok(Seen { coupons, rooms, leftovers: self.survey.leftovers().await? })
+    }
+
+    async fn coupons(&mut self, coupons: Vec<GateSeen>, letters: &BTreeMap<i64, u64>) -> Result<(), FleetError> {
+        for seen in coupons {
+            let object = Object::Coupon(seen.row.name.clone());
+            if let Some(&count) = letters.get(&seen.row.id) {
+                let says =
+                    "entries that nobody could read were put aside; their callers were told that nothing was done";
+                let found = Found { state: State::DeadLetters, count, says: says.to_owned() };
+                let advice = "something else writes to this Redis: GET /v1/coupons/{coupon}/dead-letters shows them";
+                self.findings.push(Finding::new(&object, &found, Repair::Advice(advice.to_owned())));
+            }
+            let found = seen.found.clone();
+            let went_back = seen.is(&[State::WentBack]);
+            let repair = match &self.hands {
+                Some(hands) if went_back && self.mode == Mode::AcceptLoss => hands.accept_loss(&seen).await,
+                _ if went_back => Repair::Advice(WENT_BACK.to_owned()),
+                Some(_) if self.mode == Mode::AcceptLoss => Repair::None,
+                Some(hands) if found.iter().any(|found| found.state.needs_repair()) => {
+                    hands.gate(&mut self.survey, seen.row.id).await?
+                }
+                _ => Repair::None,
+            };
+            self.tell(&object, &found, &repair);
+        }
+        Ok(())
+    }
+
+    async fn rooms(&mut self, rooms: Vec<(i64, LogSeen)>) -> Result<(), FleetError> {
+        for (id, seen) in rooms {
+            self.not_looked.extend(seen.not_compared.map(|why| format!("the room of the log of {}: {why}", seen.name)));
+            let object = Object::Room(seen.name.clone());
+            let found = seen.found.clone();
+            let went_back = seen.is(&[State::WentBack]);
+            let repair = match &self.hands {
+                Some(hands) if went_back && self.mode == Mode::AcceptLoss => hands.accept_room_loss(id, &seen).await,
+                _ if went_back => Repair::Advice(WENT_BACK.to_owned()),
+                Some(_) if self.mode == Mode::AcceptLoss => Repair::None,
+                Some(hands) if found.iter().any(|found| found.state.needs_repair()) => {
+                    hands.log(&mut self.survey, id).await?
+                }
+                _ => Repair::None,
+            };
+            self.tell(&object, &found, &repair);
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, object: &Object, found: &[Found], repair: &Repair) {
+        for found in found {
+            let repair = if found.state.needs_repair() { repair.clone() } else { Repair::None };
+            self.findings.push(Finding::new(object, found, repair));
+        }
+        if found.is_empty() {
+            self.findings.push(Finding::new(object, &Found::new(State::Fine, ""), Repair::None));
+        }
+    }
+
+    async fn leftovers(&mut self, leftovers: &[Leftover]) -> Result<(), FleetError> {
+        for leftover in leftovers {
+            let (object, count) = (Object::Keys(leftover.tag()), leftover.keys.len() as u64);
+            let names = leftover.keys.iter().take(8).map(String::as_str).collect::<Vec<_>>().join(", ");
+            let (state, repair) = match (leftover.generation, &self.hands) {
+                (None, _) => {
+                    let advice = "if that database is the right one, and not one that was put back to an earlier state, delete \
+                                  them";
+                    (State::UnknownObject, Repair::Advice(advice.to_owned()))
+                }
+                (Some(_), Some(_)) if self.mode == Mode::Repair => {
+                    (State::OldGeneration, sweep(&mut self.survey, leftover).await?)
+                }
+                (Some(_), _) => (State::OldGeneration, Repair::None),
+            };
+            self.findings.push(Finding::new(&object, &Found { state, count, says: names }, repair));
+        }
+        Ok(())
+    }
+}

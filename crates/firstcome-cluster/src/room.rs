@@ -1,0 +1,531 @@
+//! Rooms over many nodes: one log, a copy of the room in every node, and in SQL what has to outlive the log.
+//!
+//! Whatever somebody wants of a room is appended to its [`log`], together with what others in the same node want meanwhile;
+//! the answer to that call brings all that other nodes have appended, and this node applies all of it, in order, to its own
+//! [`Replica`](firstcome_core::room::replica::Replica). Polls are answered from there, without asking anybody: that they were
+//! there goes along with the next call. Time comes with the log, and whichever call finds that it is time lets people in.
+//!
+//! # Invariants
+//! - Copies are equal at the same position: the rules run on the log and on nothing else.
+//! - Nothing is told that rests on an entry which SQL does not hold, but for numbers without user and key: their ceiling is
+//!   in SQL before any of them is drawn, and their tickets alone bring their holders back.
+//!   Positions are the other exception: they count nobody who has just been let in, though Redis may be lost before SQL has it.
+//! - SQL is written by whoever finds generation, position and digest as they were read, and every copy compares the digest.
+//! - What is answered from a copy is at most [`FRESH_MAX`] old; one that cannot be made newer answers nothing, nor does one
+//!   that is an image alone, which may be of long ago.
+//! - A pass is refused only after the log was asked: whoever has it from another node may be ahead of this one.
+
+mod cell;
+mod figures;
+mod follow;
+pub(super) mod log;
+mod mend;
+mod orders;
+mod scribe;
+mod secrets;
+pub(super) mod voided;
+pub(super) mod went_back;
+
+pub(super) use cell::RoomCell;
+pub use figures::RoomFigures;
+pub(super) use follow::Followed;
+pub(super) use secrets::Secrets;
+pub(super) use went_back::Floor;
+
+use super::truth::{Held, RoomRow};
+use super::{Fleet, Node, boxed_on, on};
+use cell::{Ask, Copy, Found, Want};
+use firstcome_core::id::{RoomName, UserId};
+use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
+use firstcome_core::revision::Revision;
+use firstcome_core::room::replica::{Applied, Drawn, Entry, Outcome};
+use firstcome_core::room::{Join, Joined, Number, Poll, Rejection, RoomSettings, TicketState, TicketView};
+use firstcome_core::time::Now;
+use firstcome_store::Put;
+use firstcome_store::StoreError;
+use firstcome_store::edge::{draw_id, draw_pause};
+use firstcome_store::embedded::journal::PassSecret;
+use firstcome_store::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
+use orders::unavailable;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// What is answered from a copy is at most so old.
+pub(super) const FRESH_MAX: Duration = Duration::from_millis(250);
+/// How often a node asks a room in which there is anybody.
+const BEAT: Duration = Duration::from_millis(50);
+/// The shortest time between two, where a slow rate wants one sooner.
+const BEAT_MIN: Duration = Duration::from_millis(5);
+/// The first pause before something is asked again, and the longest. A random part of it is taken.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+/// See [`PAUSE_MIN`].
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// How long callers are sent away while too much waits for the database.
+const BACKLOG_RETRY: Duration = Duration::from_secs(1);
+
+fn tag() -> Result<u64, StoreError> {
+    draw_id().map_err(|fault| StoreError::Unavailable(Arc::new(fault)))
+}
+
+/// A ticket as its holder sees it, who has shown it or is given it.
+fn answer(cell: &RoomCell, copy: &Copy, view: TicketView, shown: Option<&str>, now: Now) -> TicketAnswer {
+    let user = copy.replica.room().user(view.number);
+    let until = match view.state {
+        TicketState::Admitted { until, .. } => Some(now.wall_at(until)),
+        _ => None,
+    };
+    TicketAnswer {
+        ticket: shown.map_or_else(|| cell.ticket_key.ticket(view.number, user).into(), Into::into),
+        number: view.number,
+        user: user.map(Into::into),
+        state: view.state,
+        until,
+        poll_after_ms: view.poll_after_ms,
+        as_of: now.wall,
+    }
+}
+
+impl<D: Held> Node<D> {
+    /// A room by its name, if there is one.
+    async fn room_cell(self: &Arc<Self>, name: &RoomName) -> Result<Option<Arc<RoomCell>>, StoreError> {
+        let kept = self.rooms.lock().get(name).map(Arc::clone);
+        if let Some(cell) = kept {
+            return Ok(Some(cell));
+        }
+        // Any client may ask for names that are none.
+        let ask = async { Ok(self.truth.room(name).await?) };
+        Ok(self.rooms_asked.get(name, ask).await?.map(|row| self.keep_room(row)))
+    }
+
+    pub(super) fn keep_room(&self, row: RoomRow) -> Arc<RoomCell> {
+        let mut rooms = self.rooms.lock();
+        let (id, name) = (row.id, row.name.clone());
+        let cell = rooms.entry(name).or_insert_with(|| Arc::new(RoomCell::new(row)));
+        self.rooms_by_id.lock().insert(id, Arc::downgrade(cell));
+        Arc::clone(cell)
+    }
+
+    /// Reads what another node has said of a room.
+    pub(super) fn news(self: &Arc<Self>, cell: &Arc<RoomCell>) {
+        let (node, cell) = (Arc::clone(self), Arc::clone(cell));
+        tokio::spawn(async move { node.order(&cell, Want::See).await });
+    }
+
+    /// Sees to it that time goes on in a room while there is anybody.
+    fn wake(self: &Arc<Self>, cell: &Arc<RoomCell>) {
+        if !cell.is_beating.swap(true, Ordering::SeqCst) {
+            tokio::spawn(beat(Arc::downgrade(self), Arc::clone(cell)));
+        }
+    }
+
+    /// Appends an entry until it is applied, and returns what it led to once that is durable. The same tag each time.
+    ///
+    /// If Redis loses the entry meanwhile, it is appended again to whatever follows. A log of another generation knows no tags of
+    /// before: a join that SQL holds is told there as [`Joining::SameUser`] or [`Joining::SameRequest`], though it was new.
+    async fn settled(self: &Arc<Self>, cell: &Arc<RoomCell>, entry: Entry) -> Result<Outcome, StoreError> {
+        let until = Instant::now() + self.options.patience;
+        let waiting = cell.copy.lock().as_ref().map_or(0, |copy| copy.replica.pending_count());
+        if self.options.rows_waiting_max < waiting {
+            return Err(StoreError::Overloaded { retry_after: BACKLOG_RETRY });
+        }
+        self.wake(cell);
+        let mut pause = PAUSE_MIN;
+        // What was applied once may be in SQL, whatever becomes of that log.
+        let mut is_applied = false;
+        let fault = loop {
+            if let Err(error) = cell.goes_on() {
+                break error;
+            }
+            let (log, Applied { outcome, rests_on }) = match self.append(cell, entry.clone()).await {
+                Ok(applied) => applied,
+                Err(error) => break error,
+            };
+            if outcome == Outcome::NoNumber {
+                // Nothing was done. To ask again helps nobody before there are numbers.
+                if timeout_at(until, cell.has_number(log)).await.is_err() {
+                    break unavailable("no number may be drawn before the database answers");
+                }
+            } else {
+                is_applied = true;
+                // Whoever saw to it that time goes on may have found nobody here just before this.
+                self.wake(cell);
+                let is_durable = rests_on == 0 || {
+                    let waited = timeout_at(until, cell.durable(log, rests_on)).await;
+                    waited.map_err(|_| StoreError::Unknown)?
+                };
+                // If the log or its end was lost, nobody knows whether this was in SQL: the new one tells.
+                if is_durable {
+                    return Ok(outcome);
+                }
+            }
+            if until <= Instant::now() + pause {
+                break StoreError::not_yet("nothing was done in the time there was: Redis or the database was slow");
+            }
+            sleep(draw_pause(pause)).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        };
+        Err(if is_applied { StoreError::Unknown } else { fault })
+    }
+
+    /// Makes sure that the copy is not older than it may be.
+    async fn fresh(self: &Arc<Self>, cell: &Arc<RoomCell>) -> Result<(), StoreError> {
+        let is_fresh = |copy: &Copy| copy.age() < FRESH_MAX && cell.trusted.load(Ordering::Relaxed) == self.doubts();
+        if cell.copy.lock().as_ref().is_some_and(is_fresh) {
+            return Ok(());
+        }
+        self.order(cell, Want::See).await.map(drop)
+    }
+
+    /// Waits until nothing about a ticket is on its way to SQL.
+    async fn settle(&self, cell: &RoomCell, number: Number, until: Instant) -> Result<(), StoreError> {
+        let mut progress = cell.progress.subscribe();
+        loop {
+            progress.mark_unchanged();
+            if !cell.copy.lock().as_ref().is_some_and(|copy| copy.replica.unsettled(number)) {
+                return Ok(());
+            }
+            cell.goes_on()?;
+            match timeout_at(until, progress.changed()).await {
+                Ok(Ok(())) => {}
+                _ => return Err(unavailable("the database does not answer")),
+            }
+        }
+    }
+
+    async fn put_room(self: &Arc<Self>, name: &RoomName, revision: Revision<RoomSettings>) -> RoomAnswer<Put> {
+        let is_known = self.rooms.lock().contains_key(name);
+        let may_create = revision.replaces.is_none();
+        if !is_known && may_create {
+            let (is_new, row) = self.truth.make_room(name, &revision.settings).await?;
+            let cell = self.keep_room(row);
+            if is_new {
+                // It came with the first secret of passes, perhaps; and it is there, whatever becomes of the rest.
+                self.refresh_secrets().await.map_err(|_| StoreError::Unknown)?;
+                self.order(&cell, Want::See).await.map_err(|_| StoreError::Unknown)?;
+                return Ok(Ok(Put::Created));
+            }
+        }
+        let Some(cell) = self.room_cell(name).await? else {
+            return if may_create { Err(StoreError::Unknown) } else { Ok(Err(Rejection::UnknownRoom)) };
+        };
+        match self.settled(&cell, Entry::Put { revision: Box::new(revision), tag: tag()? }).await? {
+            Outcome::SettingsChanged => Ok(Err(Rejection::SettingsChanged)),
+            _ => Ok(Ok(Put::Replaced)),
+        }
+    }
+
+    async fn close_room(self: &Arc<Self>, name: &RoomName) -> RoomAnswer<()> {
+        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        self.settled(&cell, Entry::Close { tag: tag()? }).await?;
+        Ok(Ok(()))
+    }
+
+    async fn room(self: &Arc<Self>, name: &RoomName) -> RoomAnswer<RoomSummary> {
+        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        loop {
+            self.order(&cell, Want::See).await?;
+            let copy = cell.copy.lock();
+            let Some(copy) = &*copy else {
+                return Err(StoreError::not_yet("what Redis knows of the room is made anew"));
+            };
+            // It may have been made anew just now.
+            if copy.is_read() {
+                let (now, room) = (copy.now(self.truth.time.both()), copy.replica.room());
+                return Ok(Ok(RoomSummary {
+                    settings: room.settings().clone(),
+                    view: room.view(now),
+                    as_of: now.wall,
+                }));
+            }
+        }
+    }
+
+    async fn join(self: &Arc<Self>, name: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {
+        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let (number, joining) = loop {
+            let outcome = self.settled(&cell, Entry::Join { join: join.clone(), tag: tag()? }).await?;
+            let copy = cell.copy.lock();
+            let Some(copy) = &*copy else { return Err(StoreError::Unknown) };
+            let now = copy.now(self.truth.time.both());
+            let (joining, view) = match outcome {
+                Outcome::Joined(Ok(Joined::New(view))) => (Joining::New, view),
+                Outcome::Joined(Ok(Joined::SameRequest(view))) => (Joining::SameRequest, view),
+                Outcome::Joined(Ok(Joined::SameUser(view))) => (Joining::SameUser, view),
+                Outcome::Joined(Err(rejection)) => return Ok(Err(rejection)),
+                Outcome::Repeated(Some(repeated)) => break repeated,
+                // An earlier copy of it was refused: it is asked anew.
+                _ => continue,
+            };
+            return Ok(Ok((joining, answer(&cell, copy, view, None, now))));
+        };
+        // The same entry stood in the log before: how its ticket stands now is told as to whoever asks.
+        let ticket = cell.ticket_key.ticket(number, join.user.as_ref().map(UserId::as_str));
+        let joining = match joining {
+            Drawn::New => Joining::New,
+            Drawn::SameRequest => Joining::SameRequest,
+            Drawn::SameUser => Joining::SameUser,
+        };
+        Ok(self.poll(name, &ticket).await?.map(|told| (joining, told)))
+    }
+
+    async fn poll(self: &Arc<Self>, name: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
+        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let Some((number, user)) = cell.ticket_key.open(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
+        let until = Instant::now() + self.options.patience;
+        self.wake(&cell);
+        let mut is_sure = false;
+        loop {
+            self.fresh(&cell).await?;
+            let found = {
+                let mut copy = cell.copy.lock();
+                let Some(copy) = &mut *copy else { return Err(unavailable("the log was lost")) };
+                // It may have been made anew just now.
+                if !copy.is_read() {
+                    continue;
+                }
+                let now = copy.now(self.truth.time.both());
+                match copy.poll(number, now) {
+                    Found::Told(view) => return Ok(Ok(answer(&cell, copy, view, Some(ticket), now))),
+                    found => found,
+                }
+            };
+            let entry = match found {
+                Found::Unsettled | Found::Told(_) => {
+                    self.settle(&cell, number, until).await?;
+                    continue;
+                }
+                // Whoever has it from another node may be ahead of this one.
+                Found::Ask(Ask::Unknown) if is_sure => return Ok(Err(Rejection::UnknownTicket)),
+                Found::Ask(Ask::Unknown) => {
+                    self.order(&cell, Want::See).await?;
+                    is_sure = true;
+                    continue;
+                }
+                Found::Ask(Ask::Look) => Entry::Look { number, tag: tag()? },
+                Found::Ask(Ask::Readmit) => Entry::Readmit { number, user: user.clone(), tag: tag()? },
+            };
+            if let Outcome::Ticket(Some(view)) = self.settled(&cell, entry).await? {
+                let copy = cell.copy.lock();
+                let Some(copy) = &*copy else { return Err(StoreError::Unknown) };
+                return Ok(Ok(answer(&cell, copy, view, Some(ticket), copy.now(self.truth.time.both()))));
+            }
+        }
+    }
+
+    fn poll_settled(&self, room: &str, ticket: &str) -> Option<Result<TicketAnswer, Rejection>> {
+        let cell = self.rooms.lock().get(room).map(Arc::clone)?;
+        let number = cell.ticket_key.number(ticket)?;
+        if cell.trusted.load(Ordering::Relaxed) != self.doubts() || !cell.is_beating.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut copy = cell.copy.lock();
+        let copy = copy.as_mut().filter(|copy| copy.age() < FRESH_MAX)?;
+        let now = copy.now(self.truth.time.both());
+        match copy.poll(number, now) {
+            Found::Told(view) => Some(Ok(answer(&cell, copy, view, Some(ticket), now))),
+            Found::Unsettled | Found::Ask(_) => None,
+        }
+    }
+
+    async fn leave(self: &Arc<Self>, name: &RoomName, ticket: &str) -> RoomAnswer<()> {
+        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let Some((number, _)) = cell.ticket_key.open(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
+        if self.is_gone(&cell, number).await? {
+            return Ok(Ok(()));
+        }
+        match self.settled(&cell, Entry::Leave { number, tag: tag()? }).await? {
+            Outcome::Left(left) => Ok(left),
+            _ => Err(StoreError::Unknown),
+        }
+    }
+
+    /// Whether a ticket is gone for good, by the copy alone: who is gone stays so. Appends nothing.
+    async fn is_gone(self: &Arc<Self>, cell: &Arc<RoomCell>, number: Number) -> Result<bool, StoreError> {
+        self.fresh(cell).await?;
+        let copy = cell.copy.lock();
+        Ok(copy.as_ref().filter(|copy| copy.is_read() && !copy.replica.unsettled(number)).is_some_and(|copy| {
+            let seen = copy.replica.room().peek(number, copy.now(self.truth.time.both()));
+            matches!(seen, Some(Poll::Told(TicketView { state: TicketState::Gone(_), .. })))
+        }))
+    }
+
+    async fn release(self: &Arc<Self>, name: &RoomName, number: Number, admission: u64) -> RoomAnswer<()> {
+        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        self.settled(&cell, Entry::Release { number, admission, tag: tag()? }).await?;
+        Ok(Ok(()))
+    }
+
+    async fn check_pass(
+        self: &Arc<Self>,
+        name: &RoomName,
+        number: Number,
+        admission: u64,
+    ) -> RoomAnswer<Option<PassCheck>> {
+        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let until = Instant::now() + self.options.patience;
+        self.wake(&cell);
+        let mut is_sure = false;
+        loop {
+            self.fresh(&cell).await?;
+            self.settle(&cell, number, until).await?;
+            let is_over = {
+                let mut copy = cell.copy.lock();
+                let Some(copy) = &mut *copy else { return Err(unavailable("the log was lost")) };
+                if !copy.is_read() {
+                    continue;
+                }
+                let now = copy.now(self.truth.time.both());
+                let is_over = copy.replica.room().is_over(number, now);
+                let check = copy.replica.room().peek_pass(number, admission, now);
+                if !is_over && !copy.replica.unsettled(number) && (check.is_some() || is_sure) {
+                    if check.is_some() {
+                        copy.note_slot(number, now);
+                    }
+                    // Whoever has it from another node may be ahead of this one.
+                    if check.is_some() || is_sure {
+                        let user = || copy.replica.room().user(number).map(Into::into);
+                        return Ok(Ok(check.map(|until| PassCheck { until: now.wall_at(until), user: user() })));
+                    }
+                }
+                is_over
+            };
+            // That a slot is over is told once it is kept.
+            if is_over {
+                self.settled(&cell, Entry::EndOver { number, tag: tag()? }).await?;
+            } else if !is_sure {
+                // Another node may have let them in after what is known here.
+                self.order(&cell, Want::See).await?;
+                is_sure = true;
+            }
+        }
+    }
+
+    /// Does what is due in all rooms, and returns when it is durable.
+    async fn tick(self: &Arc<Self>) -> Result<(), StoreError> {
+        let until = Instant::now() + self.options.patience;
+        let cells: Vec<Arc<RoomCell>> = self.rooms.lock().values().map(Arc::clone).collect();
+        for cell in cells {
+            while !self.ticked(&cell, until).await? {}
+        }
+        Ok(())
+    }
+
+    /// The same in one room. False if what was done may be lost: it is to be done again.
+    async fn ticked(self: &Arc<Self>, cell: &Arc<RoomCell>, until: Instant) -> Result<bool, StoreError> {
+        cell.goes_on()?;
+        self.order(cell, Want::Tick).await?;
+        let pending = cell.copy.lock().as_ref().and_then(|copy| {
+            let replica = &copy.replica;
+            let last = replica.pending_changes_after(replica.durable()).last();
+            last.map(|(position, _)| (copy.log, position))
+        });
+        let Some((log, position)) = pending else { return Ok(true) };
+        let is_durable = timeout_at(until, cell.durable(log, position)).await.map_err(|_| StoreError::Unknown)?;
+        if !is_durable && until <= Instant::now() {
+            return Err(StoreError::Unknown);
+        }
+        Ok(is_durable)
+    }
+}
+
+/// Whether nobody is there, and nothing waits for SQL: whoever was to write it may be gone.
+fn is_idle(copy: &Copy) -> bool {
+    copy.replica.room().is_idle() && !copy.is_pending()
+}
+
+/// Asks a room for what is new while there is anybody, so that time goes on in it.
+async fn beat<D: Held>(node: Weak<Node<D>>, cell: Arc<RoomCell>) {
+    // It ends with the node.
+    while let Some(node) = node.upgrade() {
+        // An error is told to whoever asks for something; time goes on when there is a log again.
+        let _ = node.order(&cell, Want::See).await;
+        let (is_idle, next_us) = {
+            let copy = cell.copy.lock();
+            let next_us = copy.as_ref().and_then(|copy| copy.replica.room().next_tick_us());
+            (copy.as_ref().is_some_and(is_idle), next_us)
+        };
+        if is_idle {
+            break;
+        }
+        drop(node);
+        sleep(next_us.map_or(BEAT, |us| Duration::from_micros(us).clamp(BEAT_MIN, BEAT))).await;
+    }
+    cell.is_beating.store(false, Ordering::SeqCst);
+    // Somebody may have come just before that.
+    let is_idle = cell.copy.lock().as_ref().is_none_or(is_idle);
+    if let Some(node) = node.upgrade().filter(|_| !is_idle) {
+        node.wake(&cell);
+    }
+}
+
+impl Fleet {
+    /// [`RoomStore::poll`], if this node can answer by itself: as nearly always. Without waiting.
+    pub fn poll_settled(&self, room: &str, ticket: &str) -> Option<Result<TicketAnswer, Rejection>> {
+        on!(self, node => node.poll_settled(room, ticket))
+    }
+}
+
+impl RoomStore for Fleet {
+    fn put_room(
+        &self,
+        room: &RoomName,
+        revision: impl Into<Revision<RoomSettings>> + Send,
+    ) -> impl Future<Output = RoomAnswer<Put>> + Send {
+        let revision = revision.into();
+        boxed_on!(self, node => node.put_room(room, revision).await)
+    }
+
+    fn close_room(&self, room: &RoomName) -> impl Future<Output = RoomAnswer<()>> + Send {
+        boxed_on!(self, node => node.close_room(room).await)
+    }
+
+    fn room(&self, room: &RoomName) -> impl Future<Output = RoomAnswer<RoomSummary>> + Send {
+        boxed_on!(self, node => node.room(room).await)
+    }
+
+    fn join(&self, room: &RoomName, join: Join) -> impl Future<Output = RoomAnswer<(Joining, TicketAnswer)>> + Send {
+        boxed_on!(self, node => node.join(room, join).await)
+    }
+
+    fn poll(&self, room: &RoomName, ticket: &str) -> impl Future<Output = RoomAnswer<TicketAnswer>> + Send {
+        let ticket = ticket.to_owned();
+        boxed_on!(self, node => node.poll(room, &ticket).await)
+    }
+
+    fn leave(&self, room: &RoomName, ticket: &str) -> impl Future<Output = RoomAnswer<()>> + Send {
+        let ticket = ticket.to_owned();
+        boxed_on!(self, node => node.leave(room, &ticket).await)
+    }
+
+    fn release(&self, room: &RoomName, number: Number, admission: u64) -> impl Future<Output = RoomAnswer<()>> + Send {
+        boxed_on!(self, node => node.release(room, number, admission).await)
+    }
+
+    fn check_pass(
+        &self,
+        room: &RoomName,
+        number: Number,
+        admission: u64,
+    ) -> impl Future<Output = RoomAnswer<Option<PassCheck>>> + Send {
+        boxed_on!(self, node => node.check_pass(room, number, admission).await)
+    }
+
+    fn tick(&self) -> impl Future<Output = Result<(), StoreError>> + Send {
+        boxed_on!(self, node => node.tick().await)
+    }
+
+    fn pass_secrets(&self) -> Vec<PassSecret> {
+        on!(self, node => node.secrets.known.read().clone())
+    }
+
+    async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
+        let alive_us = i64::try_from(ROOM_PERIOD_MS_MAX * 1_000).unwrap_or(i64::MAX);
+        on!(self, node => {
+            let fresh = node.truth.rotate_pass_secret(alive_us).await?;
+            node.refresh_secrets().await.map_err(|_| StoreError::Unknown)?;
+            Ok(fresh)
+        })
+    }
+}

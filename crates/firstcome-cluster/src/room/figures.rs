@@ -1,0 +1,40 @@
+//! Figures of rooms, as this node has them.
+
+use super::cell::RoomCell;
+use crate::truth::Held;
+use crate::{Fleet, Node, on};
+use std::sync::Arc;
+
+/// Rooms, and people in them, as one node knows them. Figures for metrics: no rule rests on them.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RoomFigures {
+    /// Rooms of which this node has a copy.
+    pub rooms: u64,
+    /// People in their lines.
+    pub waiting: u64,
+    /// Their slots that are offered or taken.
+    pub active: u64,
+}
+
+impl<D: Held> Node<D> {
+    fn room_figures(&self) -> RoomFigures {
+        let cells: Vec<Arc<RoomCell>> = self.rooms.lock().values().map(Arc::clone).collect();
+        let mut figures = RoomFigures::default();
+        for cell in cells {
+            let copy = cell.copy.lock();
+            let Some(copy) = &*copy else { continue };
+            let view = copy.replica.room().view(copy.now(self.truth.time.both()));
+            figures.rooms += 1;
+            figures.waiting += u64::from(view.waiting);
+            figures.active += u64::from(view.active);
+        }
+        figures
+    }
+}
+
+impl Fleet {
+    /// Rooms of which this node has a copy, and who is in them: the same people at every node that has the room.
+    pub fn room_figures(&self) -> RoomFigures {
+        on!(self, node => node.room_figures())
+    }
+}

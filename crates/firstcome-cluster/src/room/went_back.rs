@@ -1,0 +1,161 @@
+//! Notices that the database has gone back, and stops a room until that is mended.
+//!
+//! Each cell remembers the highest state of its room that the database has shown ([`Witness`]): by the rows that this node read
+//! and wrote, and by what the log on Redis says is durable. Every row that is read is compared with it. A row that lacks something
+//! is read again, so that no read that began too early is an alarm. Then the room stands still on this node: it appends no join,
+//! lets no ticket in, writes nothing and makes no log anew, so the log on Redis stays as evidence. Polls
+//! that rest on durable entries go on.
+//!
+//! The node looks each second whether the database has all of it again, or an operator has accepted the loss
+//! (`firstcome reconcile --accept-loss`). Then the room goes on by itself. A node without calls looks too, every few seconds.
+
+use super::cell::RoomCell;
+use crate::Node;
+use crate::truth::{Held, RoomRow};
+use firstcome_core::room::replica::{Lack, Stored, Witness};
+use firstcome_store::{Fault, FaultKind, StoreError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Between two looks at rooms that stand still.
+const STOPPED_EVERY: Duration = Duration::from_secs(1);
+/// One look of so many is at all rooms.
+const ALL_EVERY: u32 = 5;
+/// Rooms that are read at once.
+const ROOMS_AT_ONCE: usize = 256;
+
+/// What a new generation begins above when an operator accepts a loss.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Floor {
+    pub(crate) generation: i64,
+    pub(crate) ceiling: u32,
+    pub(crate) admissions: u64,
+    pub(crate) first: u32,
+    pub(crate) reached: u32,
+}
+
+impl RoomRow {
+    pub(crate) const fn stored(&self) -> Stored {
+        Stored {
+            generation: self.generation,
+            position: self.position,
+            digest: Some(self.digest),
+            ceiling: self.ceiling,
+            admissions: self.admissions,
+            loss_accepted: self.loss_accepted,
+        }
+    }
+}
+
+impl RoomCell {
+    /// The fault that stops this room on this node.
+    pub(super) fn stopped(&self) -> Option<Arc<Fault>> {
+        self.stopped.lock().clone()
+    }
+
+    /// The same as an error.
+    pub(super) fn goes_on(&self) -> Result<(), StoreError> {
+        self.stopped().map_or(Ok(()), |fault| Err(StoreError::Unavailable(fault)))
+    }
+
+    /// Remembers a row that was judged, or that this node has written.
+    pub(super) fn learn(&self, row: &RoomRow) {
+        self.witness.lock().learn(&row.stored());
+    }
+
+    fn judge(known: &Witness, row: Option<&RoomRow>) -> Result<(), Lack> {
+        row.map_or(Err(Lack::Room), |row| known.judge(&row.stored()))
+    }
+
+    /// The name under which its faults are listed.
+    fn object(&self) -> String {
+        format!("room {}", self.name)
+    }
+}
+
+impl<D: Held> Node<D> {
+    /// Reads the room again, and stops it if the database lacks what it had.
+    pub(super) async fn checked_row(&self, cell: &RoomCell) -> Result<RoomRow, StoreError> {
+        cell.goes_on()?;
+        match self.judged_row(cell).await? {
+            Ok(row) => Ok(row),
+            // A session to another server of the same name may have been opened before it was told of the loss of its role.
+            Err(_) => match self.judged_row(cell).await? {
+                Ok(row) => Ok(row),
+                Err(lack) => Err(self.stop_room(cell, lack)),
+            },
+        }
+    }
+
+    /// Reads the room, and compares it with what was known before that.
+    async fn judged_row(&self, cell: &RoomCell) -> Result<Result<RoomRow, Lack>, StoreError> {
+        let known = *cell.witness.lock();
+        let row = self.truth.room_by_id(cell.keys.room).await?;
+        Ok(match (RoomCell::judge(&known, row.as_ref()), row) {
+            (Ok(()), Some(row)) => {
+                cell.learn(&row);
+                Ok(row)
+            }
+            (judged, _) => Err(judged.err().unwrap_or(Lack::Room)),
+        })
+    }
+
+    /// Stops the room on this node.
+    pub(super) fn stop_room(&self, cell: &RoomCell, lack: Lack) -> StoreError {
+        let says = format!(
+            "{lack}: it was restored from a backup, or failed over to a copy that was behind; bring back the database that has it, \
+             or see with `firstcome reconcile` what is lost, and accept that with --accept-loss"
+        );
+        let fault = self.faults.raise(&cell.object(), Fault::new(FaultKind::WentBack, says));
+        *cell.stopped.lock() = Some(Arc::clone(&fault));
+        cell.is_drainer.store(false, Ordering::Relaxed);
+        cell.progress.send_modify(|progress| progress.is_stopped = true);
+        StoreError::Unavailable(fault)
+    }
+
+    /// Lets the room go on.
+    fn let_go_on(self: &Arc<Self>, cell: &Arc<RoomCell>) {
+        // The copy may hold what is lost now: it is looked at again before anything is appended.
+        cell.trusted.store(u64::MAX, Ordering::Relaxed);
+        *cell.stopped.lock() = None;
+        cell.progress.send_modify(|progress| progress.is_stopped = false);
+        self.faults.clear_kind(&cell.object(), FaultKind::WentBack);
+        self.wake(cell);
+    }
+
+    /// Reads these rooms again: stops those that lack something, and lets those go on that have all of it again.
+    async fn watch_rooms(self: &Arc<Self>, cells: &[Arc<RoomCell>]) -> Result<(), StoreError> {
+        let known: Vec<Witness> = cells.iter().map(|cell| *cell.witness.lock()).collect();
+        let ids: Vec<i64> = cells.iter().map(|cell| cell.keys.room).collect();
+        let rows = self.truth.rooms_again(&ids).await?;
+        for (cell, known) in cells.iter().zip(known) {
+            let row = rows.iter().find(|row| row.id == cell.keys.room);
+            match (RoomCell::judge(&known, row), cell.stopped()) {
+                (Ok(()), None) => row.into_iter().for_each(|row| cell.learn(row)),
+                // Read once more: the node may have learned more since.
+                (Ok(()), Some(_)) if self.judged_row(cell).await?.is_ok() => self.let_go_on(cell),
+                (Ok(()) | Err(_), Some(_)) => {}
+                // The fault says it.
+                (Err(_), None) => drop(self.checked_row(cell).await),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Looks at the rooms that this node remembers, while the node is there: a quiet node notices too, and a room that stands still goes
+/// on by itself.
+pub(crate) async fn watch<D: Held>(node: Weak<Node<D>>) {
+    for round in (0..ALL_EVERY).cycle() {
+        sleep(STOPPED_EVERY).await;
+        let Some(node) = node.upgrade() else { return };
+        let mut cells: Vec<Arc<RoomCell>> = node.rooms.lock().values().map(Arc::clone).collect();
+        cells.retain(|cell| round == 0 || cell.stopped().is_some());
+        for page in cells.chunks(ROOMS_AT_ONCE) {
+            // While the database does not answer there is nothing to see.
+            let _ = node.watch_rooms(page).await;
+        }
+    }
+}

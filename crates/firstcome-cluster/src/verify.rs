@@ -1,0 +1,202 @@
+//! Re-checks every stored invariant of a deployment from the rows alone, and that Redis agrees with them. Nothing is written.
+//!
+//! # Beside nodes at work
+//! - Coupons and rooms are read in one state of the database, members and listings in another.
+//! - Gates and logs are held against the database so that nothing is a breach because it is under way: see
+//!   [`super::survey`]. What was moving all the time is [named](Verified::not_checked), and not counted.
+//! - A gate or a log that is not there says nothing that could be wrong, and is no breach: the next call makes it from the
+//!   database.
+//!
+//! # Costs
+//! All is read page by page. Memory: some hundred bytes per coupon and room, what one room at a time takes in a node, and what
+//! members and listings take ([`firstcome_sql::verify_market`]).
+
+mod coupons;
+mod rooms;
+mod secrets;
+
+use super::FleetError;
+use super::survey::{self, State, Survey, Users};
+use super::truth::Held;
+use super::wrap::DeploymentSecret;
+use firstcome_sql::reader::Reader;
+use firstcome_sql::snapshot::{Reading, Snapshot};
+use firstcome_sql::{Address, SqlError, SqlOptions, connect, verify_market};
+use firstcome_store::check::Check;
+use sqlx::{MySql, Postgres};
+
+/// What a re-check has found.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Verified {
+    /// Each invariant, with what became of it.
+    pub checks: Vec<Check>,
+    /// What could not be checked, and why.
+    pub not_checked: Vec<String>,
+}
+
+/// Re-checks every invariant that a database holds: those of coupons and rooms over many nodes, and those of the market, as far as
+/// their tables are there. With Redis, whether it agrees; with the secret of the deployment, whether all secrets open.
+///
+/// [`SqlError::Broken`]: no address, no tables of firstcome, tables of another version, or a row that cannot be read at all.
+/// [`FleetError::OtherDeployment`]: the keys on that Redis belong to another database.
+pub async fn verify(sql: &str, redis: Option<&str>, secret: Option<DeploymentSecret>) -> Result<Verified, FleetError> {
+    let times = SqlOptions::default();
+    let (mut verified, has_market) = match Address::parse(sql)? {
+        Address::Postgres(options) => of::<Postgres>(connect(&options, &times).await?, redis, secret).await?,
+        Address::MySql(options) => of::<MySql>(connect(&options, &times).await?, redis, secret).await?,
+    };
+    // Whoever has neither hears what is missing.
+    if has_market || verified.checks.is_empty() {
+        verified.checks.extend(verify_market(sql).await?);
+    }
+    Ok(verified)
+}
+
+async fn of<D: Held + Snapshot>(
+    connection: D::Connection,
+    redis: Option<&str>,
+    secret: Option<DeploymentSecret>,
+) -> Result<(Verified, bool), FleetError> {
+    let mut reading = Reading::<D>::new(connection);
+    let mut verified = Verified { checks: Vec::new(), not_checked: Vec::new() };
+    let has_market = version(&mut reading, "market").await? != 0;
+    if version(&mut reading, D::PART.name).await? == 0 && redis.is_none() {
+        reading.close().await;
+        return Ok((verified, has_market));
+    }
+    is_ours(&mut reading).await?;
+    reading.begin().await?;
+    verified.checks.extend(coupons::check(&mut reading).await?);
+    verified.checks.extend(rooms::check(&mut reading).await?);
+    match secret {
+        Some(secret) => verified.checks.push(secrets::check(&mut reading, &secret).await?),
+        None => verified.not_checked.push(
+            "whether the secrets open: give that of the deployment in FIRSTCOME_SECRET or with --secret-file"
+                .to_owned(),
+        ),
+    }
+    reading.end().await?;
+    let Some(redis) = redis else {
+        reading.close().await;
+        return Ok((verified, has_market));
+    };
+    let deployment = number(&mut reading).await?;
+    let gate = survey::open(redis, deployment).await?.ok_or(FleetError::OtherDeployment)?;
+    let mut survey = Survey { reading, gate };
+    gates(&mut survey, &mut verified).await?;
+    logs(&mut survey, &mut verified).await?;
+    survey.reading.close().await;
+    Ok((verified, has_market))
+}
+
+/// The version of the tables of a part; 0 if there are none.
+async fn version<D: Snapshot>(reading: &mut Reading<D>, part: &str) -> Result<i64, SqlError> {
+    let rows = reading.ask(D::HAS_SCHEMA.to_owned()).await?;
+    if rows.first().map(|row| Reader::at(row, 0).integer()).transpose()? != Some(1) {
+        return Ok(0);
+    }
+    let rows = reading.ask(format!("SELECT version FROM firstcome_schema WHERE part='{part}';")).await?;
+    Ok(rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?.unwrap_or(0))
+}
+
+/// Refuses a database without the tables of a deployment, or with those of another version.
+pub(super) async fn is_ours<D: Held + Snapshot>(reading: &mut Reading<D>) -> Result<(), SqlError> {
+    let known = D::PART.steps.len() as i64;
+    let advice = match version(reading, D::PART.name).await? {
+        0 => return Err(SqlError::broken("this database has no tables of a deployment of firstcome")),
+        version if known < version => "use the version of firstcome that made them, or a later one",
+        version if version < known => "run `firstcome migrate --sql URL` once",
+        _ => return Ok(()),
+    };
+    let part = D::PART.name;
+    Err(SqlError::broken(format!(
+        "the tables of {part} are not of version {known}, which this program reads: {advice}"
+    )))
+}
+
+/// The number of the deployment, if a node has ever started.
+pub(super) async fn number<D: Snapshot>(reading: &mut Reading<D>) -> Result<Option<i64>, SqlError> {
+    let rows = reading.ask("SELECT number FROM firstcome_deployment WHERE id=1;".to_owned()).await?;
+    rows.first().map(|row| Reader::at(row, 0).integer()).transpose()
+}
+
+/// What was found of one thing, counted once: as a breach if it is in one of these states.
+fn count(check: &mut Check, states: &[State], of: &str, found: &[survey::Found]) {
+    let breach = found.iter().find(|found| states.contains(&found.state));
+    check.check(breach.is_none(), || format!("{of}: {}", breach.map_or("", |found| found.says.as_str())));
+}
+
+/// What is to be said first.
+fn says(found: &[survey::Found]) -> &str {
+    found.first().map_or("", |found| found.says.as_str())
+}
+
+async fn gates<D: Held + Snapshot>(survey: &mut Survey<D>, verified: &mut Verified) -> Result<(), FleetError> {
+    let mut generation = Check::new("an open gate is of the generation that the database names");
+    let mut stream =
+        Check::new("a gate goes on where the database is: its last entry, and after it one entry for each ticket");
+    let mut taken = Check::new("what a gate counts as taken is what the database holds and its outbox brings");
+    let mut settings = Check::new("a gate judges by the settings in the database");
+    let mut known = Check::new("a gate knows every user and every idempotency key with a claim");
+    for (id, name) in survey::names(&mut survey.reading, "firstcome_coupon").await? {
+        let Some(seen) = survey.gate(id, Users::OfSql).await? else { continue };
+        let (of, found) = (format!("coupon {name}"), &seen.found);
+        if seen.is_moving {
+            verified.not_checked.push(format!("the gate of {of}: {}", says(found)));
+            continue;
+        }
+        if seen.is(&[State::Missing]) {
+            continue;
+        }
+        count(&mut generation, &[State::OtherGeneration], &of, found);
+        if seen.is(&[State::OtherGeneration]) {
+            continue;
+        }
+        count(&mut stream, &[State::Behind, State::Torn, State::WentBack], &of, found);
+        if seen.is(&[State::Behind, State::Torn, State::WentBack]) {
+            continue;
+        }
+        count(&mut taken, &[State::Miscounted], &of, found);
+        count(&mut settings, &[State::OtherSettings], &of, found);
+        let unknown = found.iter().find(|found| found.state == State::UserNotInGate);
+        known.add(seen.looked_for, unknown.map_or(0, |found| found.count), || {
+            format!("{of}: {}", unknown.map_or("", |found| found.says.as_str()))
+        });
+    }
+    verified.checks.extend([generation, stream, taken, settings, known]);
+    Ok(())
+}
+
+async fn logs<D: Held + Snapshot>(survey: &mut Survey<D>, verified: &mut Verified) -> Result<(), FleetError> {
+    let mut generation = Check::new("an open log is of the generation that the database names, and not behind it");
+    let mut replayed = Check::new("the image of a log can be read, and its entries follow it without a gap");
+    let mut same = Check::new("a log leads to the room in the database: its digest, tickets, slots, and who is gone");
+    let mut cap = Check::new("nobody was let in above the cap");
+    for (id, name) in survey::names(&mut survey.reading, "firstcome_room").await? {
+        let Some(seen) = survey.log(id).await? else { continue };
+        let (of, found) = (format!("room {name}"), &seen.found);
+        if seen.is_moving {
+            verified.not_checked.push(format!("the log of {of}: {}", says(found)));
+            continue;
+        }
+        verified.not_checked.extend(seen.not_compared.map(|why| format!("the room of the log of {of}: {why}")));
+        if seen.is(&[State::Missing]) {
+            continue;
+        }
+        count(&mut generation, &[State::OtherGeneration, State::Behind], &of, found);
+        if seen.is(&[State::OtherGeneration, State::Behind]) {
+            continue;
+        }
+        count(&mut replayed, &[State::Torn], &of, found);
+        replayed.checked += seen.applied;
+        let differs = found.iter().find(|found| matches!(found.state, State::Differs | State::WentBack));
+        same.add(seen.compared, differs.map_or(0, |found| found.count), || {
+            format!("{of}: {}", differs.map_or("", |found| found.says.as_str()))
+        });
+        let (admitted, above) = seen.admitted;
+        cap.add(admitted, above, || format!("{of}: {above} of {admitted}"));
+    }
+    verified.checks.extend([generation, replayed, same, cap]);
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! Whether all secrets open with that of the deployment.
+
+use crate::truth::{Held, coupons, deployment, rooms, secrets};
+use crate::wrap::DeploymentSecret;
+use firstcome_sql::SqlError;
+use firstcome_sql::reader::Reader;
+use firstcome_sql::snapshot::{Reading, Snapshot};
+use firstcome_store::check::Check;
+
+pub(super) async fn check<D: Held + Snapshot>(
+    reading: &mut Reading<D>,
+    secret: &DeploymentSecret,
+) -> Result<Check, SqlError> {
+    let mut check = Check::new("every secret opens with that of the deployment");
+    let rows = reading.ask("SELECT probe FROM firstcome_deployment;".to_owned()).await?;
+    for row in &rows {
+        let probe = Reader::at(row, 0).maybe_blob()?.unwrap_or_default();
+        check.check(secret.unwrap(&probe, deployment::PLACE) == Some(deployment::PROBE), || {
+            "the deployment's own".into()
+        });
+    }
+    // A handful, by their names.
+    let rows = reading.ask("SELECT name,wrapped FROM firstcome_secret ORDER BY name;".to_owned()).await?;
+    for row in &rows {
+        let mut cells = Reader::at(row, 0);
+        let name = cells.maybe_text()?.unwrap_or_default();
+        let wrapped = cells.maybe_blob()?.unwrap_or_default();
+        check.check(secret.unwrap(&wrapped, &secrets::place(&name)).is_some(), || format!("secret {name}"));
+    }
+    reading
+        .numbered("SELECT id,name,code_key FROM firstcome_coupon", |_, row| {
+            let mut cells = Reader::at(row, 1);
+            let name = cells.maybe_text()?.unwrap_or_default();
+            let wrapped = cells.maybe_blob()?.unwrap_or_default();
+            let opens = secret.unwrap(&wrapped, &coupons::place(&name)).is_some();
+            check.check(opens, || format!("that of the codes of coupon {name}"));
+            Ok(())
+        })
+        .await?;
+    reading
+        .numbered("SELECT id,name,ticket_key FROM firstcome_room", |_, row| {
+            let mut cells = Reader::at(row, 1);
+            let name = cells.maybe_text()?.unwrap_or_default();
+            let wrapped = cells.maybe_blob()?.unwrap_or_default();
+            let opens = secret.unwrap(&wrapped, &rooms::place(&name)).is_some();
+            check.check(opens, || format!("that of the tickets of room {name}"));
+            Ok(())
+        })
+        .await?;
+    reading
+        .numbered("SELECT id,secret FROM firstcome_pass_secret", |id, row| {
+            let wrapped = Reader::at(row, 1).maybe_blob()?.unwrap_or_default();
+            check.check(secret.unwrap(&wrapped, &rooms::pass_place(id)).is_some(), || format!("number {id} of passes"));
+            Ok(())
+        })
+        .await?;
+    Ok(check)
+}

@@ -1,0 +1,115 @@
+//! An event of auctions: what is settled before it, and how it is played.
+
+mod bidders;
+mod event;
+mod outcome;
+mod plan;
+pub(crate) mod record;
+mod wire;
+
+use super::EventArgs;
+use super::chaos::Place;
+use super::facts::Facts;
+use super::nodes::{Backing, market_sound};
+use super::server::{KeyPair, Server, Stores};
+use super::{Scratch, draw_key};
+use crate::database::{Named, OwnDatabase};
+use crate::failure::Failure;
+use crate::stop::{unless_stopped, when_ended};
+use anyhow::anyhow;
+use plan::{OPENS, Size};
+use std::path::Path;
+use std::rc::Rc;
+
+/// Everything that is settled before the event.
+pub(crate) struct Setting {
+    pub(crate) size: Size,
+    pub(crate) kills: u32,
+    pub(crate) connections: usize,
+    pub(crate) keys: KeyPair,
+    /// The first part of every name.
+    pub(crate) prefix: String,
+    /// Where the service keeps members and listings.
+    pub(crate) store: String,
+}
+
+impl Setting {
+    /// When everybody has been charged.
+    pub(crate) fn opens_us(&self) -> u64 {
+        (self.size.seconds as f64 * OPENS * 1e6) as u64
+    }
+
+    pub(crate) const fn ends_us(&self) -> u64 {
+        self.size.seconds * 1_000_000
+    }
+}
+
+fn settle(args: &EventArgs) -> anyhow::Result<Setting> {
+    let drawn = |given: &Option<String>| given.clone().map_or_else(draw_key, Ok);
+    let bids = args.bids.unwrap_or(0);
+    Ok(Setting {
+        size: Size { seed: args.seed, people: args.people, stock: args.auctions(), bids, seconds: args.seconds() },
+        kills: args.kill,
+        connections: args.connections as usize,
+        keys: KeyPair { admin: drawn(&args.admin_key)?, service: drawn(&args.service_key)? },
+        prefix: format!("drill-{}", &draw_key()?[..8]),
+        store: if args.url.is_some() { "that of the service" } else { "embedded, on disk" }.to_owned(),
+    })
+}
+
+/// Plays the event and says what it came to.
+pub(crate) fn run(args: &EventArgs) -> Result<Facts, Failure> {
+    if args.rate.is_some() {
+        return Err(Failure::Usage(anyhow!("--rate is for drill concert: nobody is admitted to an auction")));
+    }
+    let mut setting = settle(args)?;
+    let named = args.sql.as_deref().map(Named::parse).transpose().map_err(Failure::Usage)?;
+    let scratch = Scratch::unless_elsewhere(args)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let local = tokio::task::LocalSet::new();
+    let Some(Scratch(directory)) = &scratch else {
+        let place = Rc::new(Place::at(args.address()?));
+        let played = local.block_on(&runtime, event::play(&setting, place))?;
+        return Ok(outcome::facts(&setting, &played, Vec::new()));
+    };
+    if args.nodes.is_some() {
+        return local.block_on(&runtime, on_nodes(args, &mut setting, directory));
+    }
+    if let Some(named) = &named {
+        return local.block_on(&runtime, on_database(&mut setting, named, directory));
+    }
+    let server = Server::start(directory, &setting.keys, false, &Stores::Directory)?;
+    let played = local.block_on(&runtime, event::play(&setting, Rc::new(Place::alone(server))))?;
+    let stored = firstcome::sqlite::verify(directory).map_err(Failure::Store)?;
+    Ok(outcome::facts(&setting, &played, stored))
+}
+
+/// The same with members and listings in a database, which lives on when the service is killed.
+async fn on_database(setting: &mut Setting, named: &Named, scratch: &Path) -> Result<Facts, Failure> {
+    let database = OwnDatabase::open(named, scratch).await.map_err(Failure::Unreachable)?;
+    let playing = async {
+        setting.store = database.version().await?;
+        let server = Server::start(scratch, &setting.keys, false, &Stores::Market(database.url.clone()))?;
+        let played = event::play(setting, Rc::new(Place::alone(server))).await?;
+        Ok(outcome::facts(setting, &played, market_sound(&database.url).await?))
+    };
+    let facts = unless_stopped(playing).await;
+    when_ended(facts, database.end()).await
+}
+
+/// The same over many nodes.
+async fn on_nodes(args: &EventArgs, setting: &mut Setting, scratch: &Path) -> Result<Facts, Failure> {
+    let mut backing = Backing::open(args, scratch).await?;
+    let playing = async {
+        setting.store = backing.store();
+        let place = Rc::new(backing.start_nodes(scratch, &setting.keys, false)?);
+        let played = event::play(setting, Rc::clone(&place)).await?;
+        let (stored, not_checked) = backing.sound().await?;
+        let mut facts = outcome::facts(setting, &played, stored);
+        facts.conditions.extend(not_checked);
+        facts.conditions.push(backing.nodes());
+        Ok(facts)
+    };
+    let facts = unless_stopped(playing).await;
+    when_ended(facts, backing.end()).await
+}

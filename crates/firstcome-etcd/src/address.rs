@@ -1,0 +1,93 @@
+//! Addresses of etcd.
+
+use super::error::EtcdError;
+use firstcome_store::address::{Authority, Host};
+
+/// The port at which clients are served.
+const PORT: u16 = 2_379;
+const WANTED: &str = "the address must be etcd://[user:password@]host[:port][,host[:port]…]";
+
+/// Which servers, all of one cluster, and who we are to them.
+pub(crate) struct Address {
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) login: Option<Login>,
+}
+
+/// A user. Not to be printed.
+pub(crate) struct Login {
+    pub(crate) user: String,
+    pub(crate) password: String,
+}
+
+impl Address {
+    /// Reads an address. What is wrong is told without user and password.
+    pub(crate) fn read(url: &str) -> Result<Self, EtcdError> {
+        let rest = match url.split_once("://") {
+            Some(("etcd", rest)) => rest,
+            Some(("etcds", _)) => {
+                return wrong("this program speaks no TLS; let something beside it do so, and name that");
+            }
+            _ => return wrong(WANTED),
+        };
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        if authority.contains(['/', '?']) {
+            return wrong("nothing follows its hosts");
+        }
+        let Authority { user, password, hosts } = Authority::read(authority, PORT).or_else(wrong)?;
+        let login = match (user, password) {
+            (Some(user), Some(password)) => Some(Login { user, password }),
+            (None, None) => None,
+            _ => return wrong("a user has a password, and a password a user: etcd://user:password@host:port"),
+        };
+        Ok(Self { hosts, login })
+    }
+}
+
+fn wrong<T>(says: &str) -> Result<T, EtcdError> {
+    Err(EtcdError::broken(says))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(url: &str) -> String {
+        match Address::read(url) {
+            Ok(Address { hosts, login }) => {
+                let hosts = hosts.iter().map(Host::to_string).collect::<Vec<_>>().join(" ");
+                login.map_or(hosts.clone(), |login| format!("{hosts} / {} {}", login.user, login.password))
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn addresses_are_read() {
+        for (url, expected) in [
+            ("etcd://one", "one:2379"),
+            ("etcd://one:1,two,[::1]:3/", "one:1 two:2379 [::1]:3"),
+            ("etcd://us%65r:p%40ss:w%2F@one:1", "one:1 / user p@ss:w/"),
+        ] {
+            assert_eq!(told(url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_address_is_said_without_its_password() {
+        for (url, expected) in [
+            ("", "must be etcd://"),
+            ("http://user:secret@one:2379", "must be etcd://"),
+            ("etcds://user:secret@one", "no TLS"),
+            ("etcd://", "parted by commas"),
+            ("etcd://user:secret@one:port", "parted by commas"),
+            ("etcd://user:secret%4@one", "percent sign"),
+            ("etcd://:secret@one", "a password a user"),
+            ("etcd://user@one", "a user has a password"),
+            ("etcd://user:secret@one/prefix", "nothing follows"),
+            ("etcd://user:secret@one?lease=1s", "nothing follows"),
+        ] {
+            let says = told(url);
+            assert!(says.contains(expected) && !says.contains("secret"), "{url}: {says}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What can go wrong between here and etcd, sorted by what a caller may conclude.
+
+use firstcome_store::{Fault, FaultKind, StoreError};
+use std::sync::Arc;
+use tonic::{Code, Status};
+
+/// Why etcd gave no answer.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EtcdError {
+    /// Surely not done. Safe to do again later.
+    #[error("etcd cannot be used now, and nothing was done: {says}")]
+    Unavailable {
+        /// [`FaultKind::Unreachable`] or [`FaultKind::Full`].
+        kind: FaultKind,
+        /// What happened, for the operator's log.
+        says: String,
+    },
+    /// The connection broke, or no answer came in time, after something was sent that may have been done, or may yet be.
+    #[error("the outcome is unknown ({says}); repeat the same request")]
+    Unknown {
+        /// What happened, for the operator's log.
+        says: String,
+    },
+    /// The address, the user, its rights or the server are not what is needed: it will not go better the next time. Nothing
+    /// was done.
+    #[error("etcd is not what is needed: {says}")]
+    Broken {
+        /// What is wanted.
+        says: String,
+    },
+    /// The lease of this process is over, and so are its holds and its places. Nothing was done.
+    #[error("the lease of this process has ended, and nothing was done")]
+    LeaseOver,
+}
+
+impl EtcdError {
+    pub(crate) fn unreachable(says: impl Into<String>) -> Self {
+        Self::Unavailable { kind: FaultKind::Unreachable, says: says.into() }
+    }
+
+    pub(crate) fn broken(says: impl Into<String>) -> Self {
+        Self::Broken { says: says.into() }
+    }
+
+    /// No answer in time.
+    pub(crate) fn late(sent: Sent) -> Self {
+        sent.broken_off("no answer in time")
+    }
+
+    /// Whether it may go better the next time.
+    pub(crate) const fn may_pass(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::Unknown { .. })
+    }
+}
+
+impl From<EtcdError> for StoreError {
+    fn from(error: EtcdError) -> Self {
+        let fault = |kind, says| Self::Unavailable(Arc::new(Fault::new(kind, says)));
+        match error {
+            EtcdError::Unavailable { kind, says } => fault(kind, says),
+            EtcdError::Unknown { .. } => Self::Unknown,
+            EtcdError::Broken { says } => fault(FaultKind::Unfit, says),
+            EtcdError::LeaseOver => fault(FaultKind::Unreachable, error.to_string()),
+        }
+    }
+}
+
+/// Whether what was sent can change anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sent {
+    Read,
+    Write,
+}
+
+impl Sent {
+    /// There is no answer, and there will be none.
+    fn broken_off(self, says: impl Into<String>) -> EtcdError {
+        let says = says.into();
+        match self {
+            Self::Read => EtcdError::unreachable(says),
+            Self::Write => EtcdError::Unknown { says },
+        }
+    }
+}
+
+/// What to do after an answer that is an error.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Judged {
+    /// The connection, and the server behind it, may well serve others.
+    Told(EtcdError),
+    /// Another server may do better.
+    Elsewhere(EtcdError),
+    /// The token is not good any more. Nothing was done.
+    TokenOver,
+}
+
+/// What an error means. The texts are part of etcd's interface: its own clients tell errors apart by them.
+pub(crate) fn judge(status: &Status, sent: Sent) -> Judged {
+    let says = status.message().strip_prefix("etcdserver: ").unwrap_or(status.message());
+    let begins = |starts: &[&str]| starts.iter().any(|start| says.starts_with(start));
+    if begins(&["requested lease not found"]) {
+        return Judged::Told(EtcdError::LeaseOver);
+    }
+    if begins(&["invalid auth token", "revision of auth store is old"]) {
+        return Judged::TokenOver;
+    }
+    if let Some(wanted) = unfit(status.code(), says) {
+        return Judged::Told(EtcdError::broken(wanted));
+    }
+    if begins(&["mvcc: database space exceeded", "no space"]) {
+        let says = "its database is full: compact and defragment it, then `etcdctl alarm disarm`".to_owned();
+        return Judged::Told(EtcdError::Unavailable { kind: FaultKind::Full, says });
+    }
+    // It looks whether it has a leader before it does anything, since we ask it to.
+    if begins(&["no leader", "too many requests", "not capable", "rpc not supported for learner"]) {
+        return Judged::Elsewhere(EtcdError::unreachable(says));
+    }
+    let says = format!("{:?}: {says}", status.code());
+    match status.code() {
+        Code::InvalidArgument | Code::OutOfRange | Code::Unimplemented => Judged::Told(EtcdError::broken(says)),
+        _ => Judged::Elsewhere(sent.broken_off(says)),
+    }
+}
+
+/// What must be changed before it can go better.
+fn unfit(code: Code, says: &str) -> Option<&'static str> {
+    let begins = |start: &str| says.starts_with(start);
+    if begins("authentication failed") {
+        return Some("it does not know this user with this password: correct etcd://user:password@host:port");
+    }
+    if begins("user name is empty") || begins("user name not found") {
+        return Some("it wants a user and a password: etcd://user:password@host:port");
+    }
+    (code == Code::PermissionDenied).then_some(
+        "this user may not read and write the keys of locks: \
+         `etcdctl role grant-permission ROLE readwrite --prefix=true firstcome/`, or the prefix that is set",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(judged: &Judged) -> &'static str {
+        let (place, error) = match judged {
+            Judged::TokenOver => return "token",
+            Judged::Told(error) => ("told", error),
+            Judged::Elsewhere(error) => ("elsewhere", error),
+        };
+        match (place, error) {
+            ("told", EtcdError::LeaseOver) => "lease",
+            ("told", EtcdError::Broken { .. }) => "broken",
+            ("told", EtcdError::Unavailable { kind: FaultKind::Full, .. }) => "full",
+            ("elsewhere", EtcdError::Unavailable { .. }) => "not done",
+            ("elsewhere", EtcdError::Unknown { .. }) => "unknown",
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_may_have_been_done_is_never_called_undone() {
+        for (code, says, read, write) in [
+            (Code::Unavailable, "etcdserver: request timed out", "not done", "unknown"),
+            (Code::Unavailable, "etcdserver: leader changed", "not done", "unknown"),
+            (Code::Unavailable, "etcdserver: no leader", "not done", "not done"),
+            (Code::Unavailable, "transport error", "not done", "unknown"),
+            (Code::Unknown, "h2 protocol error", "not done", "unknown"),
+            (Code::Cancelled, "", "not done", "unknown"),
+            (Code::DeadlineExceeded, "context deadline exceeded", "not done", "unknown"),
+            (Code::ResourceExhausted, "etcdserver: too many requests", "not done", "not done"),
+            (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", "full", "full"),
+            (Code::NotFound, "etcdserver: requested lease not found", "lease", "lease"),
+            (Code::Unauthenticated, "etcdserver: invalid auth token", "token", "token"),
+            (Code::InvalidArgument, "etcdserver: revision of auth store is old", "token", "token"),
+            (Code::InvalidArgument, "etcdserver: user name is empty", "broken", "broken"),
+            (Code::PermissionDenied, "etcdserver: permission denied", "broken", "broken"),
+            (Code::InvalidArgument, "etcdserver: request is too large", "broken", "broken"),
+            (Code::Unimplemented, "unknown service", "broken", "broken"),
+        ] {
+            let status = Status::new(code, says);
+            assert_eq!(word(&judge(&status, Sent::Read)), read, "{says}");
+            assert_eq!(word(&judge(&status, Sent::Write)), write, "{says}");
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! The link to etcd: one connection, to whichever of the servers answers, and made again whenever it is lost.
+
+use super::address::{Address, Login};
+use super::error::{EtcdError, Judged, Sent, judge};
+use super::wire::{
+    AuthenticateRequest, AuthenticateResponse, Compare, DeleteRangeRequest, Op, PutRequest, StatusRequest,
+    StatusResponse, TxnRequest, TxnResponse, WatchRequest, WatchResponse,
+};
+use super::{Counts, EtcdOptions};
+use firstcome_store::address::Host;
+use http::uri::PathAndQuery;
+use parking_lot::Mutex;
+use prost::Message;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::client::Grpc;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+pub(crate) const RANGE: &str = "/etcdserverpb.KV/Range";
+const TXN: &str = "/etcdserverpb.KV/Txn";
+pub(crate) const LEASE_GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
+pub(crate) const LEASE_REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
+/// A stream by its nature: one question, one answer, and its end are a call like any other. So it has no state that could be
+/// lost with a connection.
+pub(crate) const LEASE_KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
+const WATCH: &str = "/etcdserverpb.Watch/Watch";
+const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
+
+/// The first version in which watches have numbers of the client's choice.
+const VERSION_MIN: (u32, u32) = (3, 4);
+/// Between two pings of a connection on which something is awaited. A server throws out who asks more often than every 5 s.
+const PING: Duration = Duration::from_secs(10);
+
+/// A link to the servers of one cluster. Clones share it.
+#[derive(Clone)]
+pub struct EtcdLink {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    servers: Vec<(Host, Endpoint)>,
+    login: Option<Login>,
+    connect_timeout: Duration,
+    answer_timeout: Duration,
+    line: Mutex<Option<Line>>,
+    /// Held by whoever connects: the others wait for what comes of it.
+    connecting: tokio::sync::Mutex<()>,
+    /// Which server is tried first.
+    first: AtomicUsize,
+    /// The number of the last line that was given up.
+    given_up: watch::Sender<u64>,
+    requests: AtomicU64,
+    connects: AtomicU64,
+    pub(super) wakes: AtomicU64,
+}
+
+/// One connection.
+#[derive(Clone)]
+struct Line {
+    number: u64,
+    channel: Channel,
+    token: Option<MetadataValue<Ascii>>,
+}
+
+impl EtcdLink {
+    /// Reads the address. Nothing is sent.
+    pub(crate) fn new(url: &str, options: &EtcdOptions) -> Result<Self, EtcdError> {
+        let Address { hosts, login } = Address::read(url)?;
+        let servers = hosts.into_iter().map(|host| {
+            let endpoint = Endpoint::from_shared(format!("http://{host}"))
+                .map_err(|_| EtcdError::broken(format!("{host} is no host and port")))?;
+            let endpoint = endpoint.connect_timeout(options.connect_timeout).tcp_nodelay(true);
+            Ok((host, endpoint.http2_keep_alive_interval(PING).keep_alive_timeout(options.answer_timeout)))
+        });
+        let shared = Shared {
+            servers: servers.collect::<Result<_, EtcdError>>()?,
+            login,
+            connect_timeout: options.connect_timeout,
+            answer_timeout: options.answer_timeout,
+            line: Mutex::default(),
+            connecting: tokio::sync::Mutex::default(),
+            first: AtomicUsize::default(),
+            given_up: watch::Sender::new(0),
+            requests: AtomicU64::default(),
+            connects: AtomicU64::default(),
+            wakes: AtomicU64::default(),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Makes a key if it is absent, and says by which revision. One round trip. For benchmarks: what the half of a lock costs
+    /// that nobody can do without.
+    ///
+    /// Fails with [`EtcdError::Unknown`] if it may have been made.
+    pub async fn create(&self, key: &[u8], value: &[u8]) -> Result<Option<i64>, EtcdError> {
+        let put = Op::Put(PutRequest { key: key.to_vec(), value: value.to_vec(), lease: 0 });
+        let absent = Compare::created(key, 0);
+        let told =
+            self.transact(TxnRequest { compare: vec![absent], success: vec![put.into()], failure: vec![] }).await?;
+        Ok(told.succeeded.then(|| told.revision()))
+    }
+
+    /// Deletes a key if it was made by this revision; says whether it was. One round trip. The other half.
+    ///
+    /// Fails with [`EtcdError::Unknown`] if it may have been deleted.
+    pub async fn delete(&self, key: &[u8], created: i64) -> Result<bool, EtcdError> {
+        let delete = Op::Delete(DeleteRangeRequest { key: key.to_vec() });
+        let same = Compare::created(key, created);
+        let told =
+            self.transact(TxnRequest { compare: vec![same], success: vec![delete.into()], failure: vec![] }).await?;
+        Ok(told.succeeded)
+    }
+
+    /// What has been done so far.
+    pub fn counts(&self) -> Counts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Shared { requests, connects, wakes, .. } = &*self.shared;
+        Counts { requests: read(requests), wakes: read(wakes), connects: read(connects) }
+    }
+
+    pub(crate) fn count_wake(&self) {
+        self.shared.wakes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn answer_timeout(&self) -> Duration {
+        self.shared.answer_timeout
+    }
+
+    /// Told whenever a connection was given up.
+    pub(crate) fn given_up(&self) -> watch::Receiver<u64> {
+        self.shared.given_up.subscribe()
+    }
+
+    pub(crate) async fn transact(&self, transaction: TxnRequest) -> Result<TxnResponse, EtcdError> {
+        self.call(TXN, transaction, Sent::Write, self.shared.answer_timeout).await
+    }
+
+    /// Refuses a server that is too old. Asks one after the other until one answers.
+    pub(crate) async fn check_version(&self) -> Result<(), EtcdError> {
+        let mut left = self.shared.servers.len();
+        loop {
+            let told = self.call(STATUS, StatusRequest {}, Sent::Read, self.shared.answer_timeout).await;
+            left = left.saturating_sub(1);
+            match told {
+                Ok(StatusResponse { version }) if is_new_enough(&version) => return Ok(()),
+                Ok(StatusResponse { version }) => {
+                    return Err(EtcdError::broken(format!("it is version {version}, and 3.4 or later is needed")));
+                }
+                Err(error) if left == 0 || !error.may_pass() => return Err(error),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Asks once; once more with a new token if the old one is not good any more.
+    pub(crate) async fn call<Q, A>(
+        &self,
+        path: &'static str,
+        question: Q,
+        sent: Sent,
+        limit: Duration,
+    ) -> Result<A, EtcdError>
+    where
+        Q: Message + Clone + 'static,
+        A: Message + Default + 'static,
+    {
+        let mut renewed = false;
+        loop {
+            let line = self.line().await?;
+            self.shared.requests.fetch_add(1, Ordering::Relaxed);
+            let asked = timeout(limit, line.ask(path, question.clone())).await;
+            let judged = match asked {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(status)) => judge(&status, sent),
+                Err(_) => Judged::Elsewhere(EtcdError::late(sent)),
+            };
+            match judged {
+                Judged::Told(error) => return Err(error),
+                Judged::Elsewhere(error) => {
+                    self.give_up(line.number, Next::Another);
+                    return Err(error);
+                }
+                Judged::TokenOver if renewed => {
+                    return Err(EtcdError::broken("it refuses the token that it has given"));
+                }
+                Judged::TokenOver => {
+                    // A new connection comes with a new token.
+                    self.give_up(line.number, Next::Same);
+                    renewed = true;
+                }
+            }
+        }
+    }
+
+    /// Begins to watch. What is answered may take until something is ordered.
+    pub(crate) async fn watch(
+        &self,
+        orders: mpsc::UnboundedReceiver<WatchRequest>,
+    ) -> Result<Streaming<WatchResponse>, EtcdError> {
+        let line = self.line().await?;
+        let mut grpc = line.ready().await.map_err(|status| EtcdError::unreachable(status.message()))?;
+        let request = line.request(UnboundedReceiverStream::new(orders));
+        let path = PathAndQuery::from_static(WATCH);
+        match grpc.streaming(request, path, ProstCodec::default()).await {
+            Ok(answer) => Ok(answer.into_inner()),
+            Err(status) => {
+                self.give_up(line.number, Next::Another);
+                Err(EtcdError::unreachable(status.message()))
+            }
+        }
+    }
+
+    /// Leaves a connection to those who use it still.
+    fn give_up(&self, number: u64, next: Next) {
+        let mut current = self.shared.line.lock();
+        if current.as_ref().is_some_and(|line| line.number == number) {
+            *current = None;
+            if next == Next::Another {
+                self.shared.first.fetch_add(1, Ordering::Relaxed);
+            }
+            self.shared.given_up.send_replace(number);
+        }
+    }
+
+    async fn line(&self) -> Result<Line, EtcdError> {
+        if let Some(line) = self.shared.line.lock().clone() {
+            return Ok(line);
+        }
+        let _alone = self.shared.connecting.lock().await;
+        if let Some(line) = self.shared.line.lock().clone() {
+            return Ok(line);
+        }
+        let line = self.shared.connect().await?;
+        *self.shared.line.lock() = Some(line.clone());
+        Ok(line)
+    }
+}
+
+/// Which server to try next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Same,
+    Another,
+}
+
+impl Shared {
+    /// Connects to the first server that can be reached and lets us in.
+    async fn connect(&self) -> Result<Line, EtcdError> {
+        let first = self.first.load(Ordering::Relaxed);
+        let mut failed = EtcdError::broken("the address names no server");
+        for turn in 0..self.servers.len() {
+            let at = first.wrapping_add(turn);
+            let Some((host, endpoint)) = self.servers.get(at % self.servers.len()) else { continue };
+            match self.connect_to(host, endpoint).await {
+                Ok(line) => {
+                    self.first.store(at, Ordering::Relaxed);
+                    return Ok(line);
+                }
+                // Whatever one of them says of the user or of itself, it is one cluster.
+                Err(error @ EtcdError::Broken { .. }) => return Err(error),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    async fn connect_to(&self, host: &Host, endpoint: &Endpoint) -> Result<Line, EtcdError> {
+        let unreachable = |says: String| EtcdError::unreachable(format!("no etcd answers at {host}: {says}"));
+        let channel = match timeout(self.connect_timeout, endpoint.connect()).await {
+            Ok(Ok(channel)) => channel,
+            Ok(Err(error)) => return Err(unreachable(chain(&error))),
+            Err(_) => return Err(unreachable("no connection in time".to_owned())),
+        };
+        let number = self.connects.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut line = Line { number, channel, token: None };
+        let Some(Login { user, password }) = &self.login else { return Ok(line) };
+        let login = AuthenticateRequest { name: user.clone(), password: password.clone() };
+        let told = timeout(self.answer_timeout, line.ask::<_, AuthenticateResponse>(AUTHENTICATE, login)).await;
+        match told {
+            Ok(Ok(AuthenticateResponse { token })) => {
+                let unreadable = |_| EtcdError::broken("its tokens cannot be sent");
+                line.token = Some(MetadataValue::try_from(token).map_err(unreadable)?);
+            }
+            // It asks nobody who he is, as also etcd's own clients let pass.
+            Ok(Err(status)) if status.code() == Code::FailedPrecondition => {}
+            Ok(Err(status)) => match judge(&status, Sent::Read) {
+                Judged::Told(error) => return Err(error),
+                _ => return Err(unreachable(status.message().to_owned())),
+            },
+            Err(_) => return Err(unreachable("no answer in time".to_owned())),
+        }
+        Ok(line)
+    }
+}
+
+fn is_new_enough(version: &str) -> bool {
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().ok());
+    let version = numbers.next().flatten().zip(numbers.next().flatten());
+    version.is_some_and(|version| VERSION_MIN <= version)
+}
+
+/// An error and its causes: the last one mostly says it.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut says = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        says.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    says
+}
+
+impl Line {
+    async fn ready(&self) -> Result<Grpc<Channel>, Status> {
+        let mut grpc = Grpc::new(self.channel.clone());
+        grpc.ready().await.map_err(|error| Status::unavailable(chain(&error)))?;
+        Ok(grpc)
+    }
+
+    fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        let metadata = request.metadata_mut();
+        // A server that is cut off from the others then says so, and does not let us wait.
+        metadata.insert("hasleader", MetadataValue::from_static("true"));
+        if let Some(token) = &self.token {
+            metadata.insert("token", token.clone());
+        }
+        request
+    }
+
+    async fn ask<Q, A>(&self, path: &'static str, question: Q) -> Result<A, Status>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let mut grpc = self.ready().await?;
+        let path = PathAndQuery::from_static(path);
+        Ok(grpc.unary(self.request(question), path, ProstCodec::default()).await?.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        for (version, fits) in
+            [("3.4.23", true), ("3.10.0", true), ("4.0.0-rc.1", true), ("3.3.27", false), ("2.9", false), ("", false)]
+        {
+            assert_eq!(super::is_new_enough(version), fits, "{version}");
+        }
+    }
+}

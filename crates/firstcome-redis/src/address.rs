@@ -1,0 +1,176 @@
+//! Addresses: one server, the sentinels of one, the nodes of a cluster.
+
+use super::error::OpenError;
+pub(crate) use firstcome_store::address::Host;
+use firstcome_store::address::{self, Authority};
+
+/// The port of a server that is not told another.
+const SERVER_PORT: u16 = 6_379;
+/// The port of a sentinel that is not told another.
+const SENTINEL_PORT: u16 = 26_379;
+
+/// Reads what a node names in `MOVED` and `ASK`: also version 6 of the internet without brackets, and nothing, for the host of
+/// the node that says so.
+pub(crate) fn host_named(text: &str, by: &Host) -> Option<Host> {
+    let (name, port) = text.rsplit_once(':')?;
+    let name = if name.is_empty() || name == "?" { &by.name } else { name.trim_matches(['[', ']']) };
+    Some(Host::new(name, port.parse().ok()?))
+}
+
+/// Who we are to a server.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub(crate) struct Credentials {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) database: i64,
+}
+
+/// What an address stands for.
+pub(crate) enum Address {
+    /// One server; the text is read elsewhere.
+    Server(String),
+    /// Whichever server these sentinels name.
+    Primary { sentinels: Vec<Host>, name: String, to_sentinels: Credentials, to_servers: Credentials },
+    /// A cluster, of which these are some nodes.
+    Cluster { seeds: Vec<Host>, credentials: Credentials },
+}
+
+impl Address {
+    /// Reads an address. What is wrong is told without user and password.
+    pub(crate) fn read(url: &str) -> Result<Self, OpenError> {
+        let (scheme, rest) = url.split_once("://").unwrap_or_default();
+        match scheme {
+            "redis+sentinel" => primary(rest),
+            "redis+cluster" => cluster(rest),
+            _ if matches!(scheme.split('+').next(), Some("rediss" | "valkeys")) => {
+                wrong("this program speaks no TLS; let something beside it do so, and name that")
+            }
+            _ => Ok(Self::Server(url.to_owned())),
+        }
+    }
+}
+
+fn wrong<T>(says: impl Into<String>) -> Result<T, OpenError> {
+    Err(OpenError::Address { says: says.into() })
+}
+
+/// `[user:password@]host:port[,host:port…]/master-name[?db=N&sentinel_user=…&sentinel_password=…]`.
+fn primary(rest: &str) -> Result<Address, OpenError> {
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let Some((authority, name)) = rest.split_once('/').filter(|(_, name)| !name.is_empty()) else {
+        return wrong("it does not say by which name the sentinels know the primary");
+    };
+    let (sentinels, mut to_servers) = hosts(authority, SENTINEL_PORT)?;
+    let mut to_sentinels = Credentials::default();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let value = decoded(value)?;
+        match key {
+            "db" => match value.parse() {
+                Ok(database @ 0..) => to_servers.database = database,
+                _ => return wrong("db is the number of a database"),
+            },
+            "sentinel_user" => to_sentinels.user = Some(value),
+            "sentinel_password" => to_sentinels.password = Some(value),
+            _ => return wrong("after the question mark it may say db, sentinel_user and sentinel_password"),
+        }
+    }
+    Ok(Address::Primary { sentinels, name: decoded(name)?, to_sentinels, to_servers })
+}
+
+/// `[user:password@]host:port[,host:port…]`.
+fn cluster(rest: &str) -> Result<Address, OpenError> {
+    let (authority, rest) = rest.split_once(['/', '?']).unwrap_or((rest, ""));
+    if !matches!(rest, "" | "0") {
+        return wrong("a cluster has one database only, so nothing follows its hosts");
+    }
+    let (seeds, credentials) = hosts(authority, SERVER_PORT)?;
+    Ok(Address::Cluster { seeds, credentials })
+}
+
+fn hosts(authority: &str, port: u16) -> Result<(Vec<Host>, Credentials), OpenError> {
+    let Authority { user, password, hosts } = Authority::read(authority, port).or_else(wrong)?;
+    Ok((hosts, Credentials { user, password, database: 0 }))
+}
+
+/// Reads `%3A` as `:`.
+fn decoded(text: &str) -> Result<String, OpenError> {
+    address::decoded(text).or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(hosts: &[Host]) -> String {
+        hosts.iter().map(Host::to_string).collect::<Vec<_>>().join(" ")
+    }
+
+    fn told(url: &str) -> String {
+        match Address::read(url) {
+            Ok(Address::Server(url)) => url,
+            Ok(Address::Primary { sentinels, name, to_sentinels, to_servers }) => {
+                let [inner, outer] = [to_sentinels, to_servers]
+                    .map(|who| format!("{:?} {:?} {}", who.user, who.password, who.database).replace("Some", ""));
+                format!("{} / {name} / {inner} / {outer}", text(&sentinels))
+            }
+            Ok(Address::Cluster { seeds, credentials: Credentials { user, password, database } }) => {
+                format!("{} / {user:?} {password:?} {database}", text(&seeds))
+            }
+            Err(OpenError::Address { says }) => says,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn addresses_are_read() {
+        for (url, expected) in [
+            ("redis://user:secret@one:1/3", "redis://user:secret@one:1/3"),
+            (
+                "redis+sentinel://one,two:2,[::1]:3,[fe80::1]/main",
+                "one:26379 two:2 [::1]:3 [fe80::1]:26379 / main / None None 0 / None None 0",
+            ),
+            (
+                "redis+sentinel://us%65r:p%40ss:w%2F@one:1/the%20main?db=4&sentinel_user=watch&sentinel_password=a%26b",
+                r#"one:1 / the main / ("watch") ("a&b") 0 / ("user") ("p@ss:w/") 4"#,
+            ),
+            ("redis+cluster://one:1,two", "one:1 two:6379 / None None 0"),
+            ("redis+cluster://:secret@one:1/0", r#"one:1 / None Some("secret") 0"#),
+        ] {
+            assert_eq!(told(url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_address_is_said_without_its_password() {
+        for (url, expected) in [
+            ("redis+sentinel://one:1", "by which name"),
+            ("redis+sentinel://one:1/", "by which name"),
+            ("redis+sentinel://one:1/main?db=-1", "number of a database"),
+            ("redis+sentinel://one:1/main?dv=1", "sentinel_password"),
+            ("redis+sentinel://:secret@one:port/main", "parted by commas"),
+            ("redis+sentinel://one:1,/main", "parted by commas"),
+            ("redis+sentinel://:secret%4@one:1/main", "percent sign"),
+            ("redis+sentinel://:secret%ff@one:1/main", "UTF-8"),
+            ("redis+cluster://", "parted by commas"),
+            ("redis+cluster://[::1:1", "parted by commas"),
+            ("redis+cluster://:secret@one:1/2", "one database"),
+            ("rediss://:secret@one:1", "no TLS"),
+            ("rediss+sentinel://:secret@one:1/main", "no TLS"),
+        ] {
+            let says = told(url);
+            assert!(says.contains(expected) && !says.contains("secret"), "{url}: {says}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_named_without_a_host_has_that_of_who_names_it() {
+        let by = Host::new("one", 1);
+        for (text, expected) in
+            [("two:2", "two:2"), (":2", "one:2"), ("?:2", "one:2"), ("::1:2", "[::1]:2"), ("[::1]:2", "[::1]:2")]
+        {
+            assert_eq!(host_named(text, &by).map(|host| host.to_string()).as_deref(), Some(expected));
+        }
+        assert_eq!(host_named("two", &by), None);
+    }
+}

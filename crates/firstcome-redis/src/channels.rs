@@ -1,0 +1,338 @@
+//! Channels that are listened to as long as somebody waits: any number of them over one connection, which is made when it is
+//! first wanted, and made again when it is lost.
+
+use super::error::OpenError;
+use super::link::{Counters, LinkOptions};
+use super::route::Place;
+use super::wire::{Backoff, Door, Lost, Wire};
+use firstcome_store::edge::Stopwatch;
+use firstcome_store::key::Ear;
+use parking_lot::Mutex;
+use redis::{PushInfo, PushKind, RedisResult, Value};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+/// How long nobody listens before the connection is given up.
+const IDLE: Duration = Duration::from_secs(30);
+/// How long one waits for a message at most, whatever lasts longer: somebody may have died who was told in the place of others.
+const PATIENCE_MAX: Duration = Duration::from_secs(30);
+/// A server expires keys to the millisecond.
+const EXPIRY_GRAIN: Duration = Duration::from_millis(1);
+/// What tells one waiter of each client; anything else tells all.
+const TO_ONE: &[u8] = b"0";
+
+/// Whether a channel is heard.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hearing {
+    /// The server has confirmed it.
+    On,
+    /// Messages are missed.
+    Off,
+}
+
+/// How the channels are spoken in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Voice {
+    /// To all of a server or a cluster.
+    Plain,
+    /// To the node of a cluster that has the slot of the channel, and its replicas.
+    Sharded,
+}
+
+/// A channel, as those see it who listen to it.
+struct Channel {
+    /// One message is for one of them; if none waits at the moment, for the next.
+    message: Notify,
+    /// Whatever changes here may mean that messages were missed.
+    hearing: watch::Sender<Hearing>,
+}
+
+struct Entry {
+    channel: Arc<Channel>,
+    listeners: usize,
+    hearing: Hearing,
+}
+
+#[derive(Default)]
+struct Shared {
+    entries: Mutex<BTreeMap<Box<str>, Entry>>,
+    /// Somebody has come or gone.
+    changed: Notify,
+}
+
+/// The channels of one client.
+pub(crate) struct Channels {
+    shared: Arc<Shared>,
+    patience: Duration,
+    keeper: AbortHandle,
+}
+
+impl Channels {
+    /// Connects when somebody listens.
+    pub(crate) fn open(place: Place, voice: Voice, options: &LinkOptions, counters: Arc<Counters>) -> Self {
+        let shared = Arc::<Shared>::default();
+        let (ping_interval, answer_timeout) = (options.ping_interval, options.answer_timeout);
+        let keeper = Keeper { place, voice, shared: Arc::clone(&shared), counters, ping_interval, answer_timeout };
+        let keeper = tokio::spawn(keeper.keep()).abort_handle();
+        Self { shared, patience: options.connect_timeout + options.answer_timeout, keeper }
+    }
+
+    /// Listens to a channel. Returns when the server has confirmed it, or does not in time: what is heard from then on is
+    /// told nevertheless. Nothing is sent if somebody listens to it already. Cancel-safe.
+    pub(crate) async fn listen(&self, name: String) -> Listener {
+        let mut listener = self.enter(name.into());
+        let mut hearing = listener.hearing.clone();
+        let _ = timeout(self.patience, hearing.wait_for(|hearing| *hearing == Hearing::On)).await;
+        // Whoever listens asks now, so what was missed before is no news.
+        listener.hearing.mark_unchanged();
+        listener
+    }
+
+    fn enter(&self, name: Box<str>) -> Listener {
+        let mut entries = self.shared.entries.lock();
+        let entry = entries.entry(name.clone()).or_insert_with(|| {
+            let channel = Channel { message: Notify::new(), hearing: watch::Sender::new(Hearing::Off) };
+            Entry { channel: Arc::new(channel), listeners: 0, hearing: Hearing::Off }
+        });
+        entry.listeners += 1;
+        if entry.hearing == Hearing::Off {
+            self.shared.changed.notify_one();
+        }
+        let (channel, hearing) = (Arc::clone(&entry.channel), entry.channel.hearing.subscribe());
+        Listener { shared: Arc::clone(&self.shared), name, channel, hearing }
+    }
+}
+
+impl Drop for Channels {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+/// Hears when a lock is given back by somebody who says so. Of all who listen to one lock in one client one is told at a
+/// time, in the order in which they began to wait; all of them when messages may have been missed.
+pub struct Listener {
+    shared: Arc<Shared>,
+    name: Box<str>,
+    channel: Arc<Channel>,
+    hearing: watch::Receiver<Hearing>,
+}
+
+impl Ear for Listener {
+    async fn freed(&mut self) {
+        // A message that nobody takes because the other branch was first goes to the next.
+        tokio::select! {
+            () = self.channel.message.notified() => {}
+            _ = self.hearing.changed() => {}
+        }
+    }
+
+    /// As long as the lock lasts, at most 30 s; the usual pause while nothing is heard.
+    fn patience(&self, usual: Duration, lasts: Duration) -> Duration {
+        match *self.hearing.borrow() {
+            Hearing::On => lasts.saturating_add(EXPIRY_GRAIN).min(PATIENCE_MAX),
+            Hearing::Off => usual,
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut entries = self.shared.entries.lock();
+        if let Some(entry) = entries.get_mut(&self.name) {
+            entry.listeners -= 1;
+            // The task that has the connection forgets it: only there it is known what is under way.
+            if entry.listeners == 0 {
+                self.shared.changed.notify_one();
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Channels to subscribe to, and such to leave, which are forgotten.
+    fn changes(&self) -> [Vec<Box<str>>; 2] {
+        let mut changes = [Vec::new(), Vec::new()];
+        self.entries.lock().retain(|name, entry| {
+            match (entry.listeners, entry.hearing) {
+                (0, Hearing::On) => changes[1].push(name.clone()),
+                (0, Hearing::Off) | (_, Hearing::On) => {}
+                (_, Hearing::Off) => changes[0].push(name.clone()),
+            }
+            0 < entry.listeners
+        });
+        changes
+    }
+
+    /// Notes what the server has confirmed.
+    fn hears(&self, names: &[Box<str>]) {
+        let mut entries = self.entries.lock();
+        for name in names {
+            if let Some(entry) = entries.get_mut(name) {
+                entry.hearing = Hearing::On;
+                entry.channel.hearing.send_replace(Hearing::On);
+            }
+        }
+    }
+
+    /// Nothing is heard any more.
+    fn hears_nothing(&self) {
+        for entry in self.entries.lock().values_mut() {
+            entry.hearing = Hearing::Off;
+            entry.channel.hearing.send_replace(Hearing::Off);
+        }
+    }
+
+    /// The server says that a channel is not heard any more. If nobody has asked for that, its slot has moved away: what is
+    /// still under way cannot be told from that word, so all is asked for anew.
+    fn left(&self, push: &PushInfo, lost: &Lost) {
+        let Some(Value::BulkString(name)) = push.data.first() else { return };
+        let Ok(name) = std::str::from_utf8(name) else { return };
+        if self.entries.lock().get(name).is_some_and(|entry| entry.hearing == Hearing::On) {
+            lost.declare();
+        }
+    }
+
+    /// What comes unasked. Runs where the connection is read, so it never waits.
+    fn hear(&self, push: &PushInfo, lost: &Lost, counters: &Counters) {
+        match push.kind {
+            PushKind::Message | PushKind::SMessage => {}
+            PushKind::Disconnection => return lost.declare(),
+            PushKind::SUnsubscribe => return self.left(push, lost),
+            _ => return,
+        }
+        counters.pushes.fetch_add(1, Ordering::Relaxed);
+        let [Value::BulkString(name), Value::BulkString(message)] = push.data.as_slice() else { return };
+        let Ok(name) = std::str::from_utf8(name) else { return };
+        if let Some(entry) = self.entries.lock().get(name) {
+            if message == TO_ONE {
+                entry.channel.message.notify_one();
+            } else {
+                entry.channel.hearing.send_modify(|_| {});
+            }
+        }
+    }
+}
+
+/// The task that has the connection.
+struct Keeper {
+    place: Place,
+    voice: Voice,
+    shared: Arc<Shared>,
+    counters: Arc<Counters>,
+    ping_interval: Duration,
+    answer_timeout: Duration,
+}
+
+impl Keeper {
+    async fn keep(self) {
+        let mut backoff = Backoff::new();
+        let mut made_before = false;
+        loop {
+            while self.shared.changes()[0].is_empty() {
+                self.shared.changed.notified().await;
+            }
+            if let Ok((door, wire)) = self.connect().await {
+                if made_before {
+                    self.counters.resubscriptions.fetch_add(1, Ordering::Relaxed);
+                }
+                made_before = true;
+                let lasted = Stopwatch::start();
+                self.serve(&door, &wire).await;
+                backoff.lasted(lasted.elapsed());
+                wire.lost().declare();
+            }
+            self.shared.hears_nothing();
+            self.place.ask_again();
+            backoff.pause().await;
+        }
+    }
+
+    async fn connect(&self) -> Result<(Arc<Door>, Wire), OpenError> {
+        let (shared, counters) = (Arc::clone(&self.shared), Arc::clone(&self.counters));
+        let door = self.place.door()?;
+        let wire = door.connect(move |push, lost| shared.hear(&push, lost, &counters)).await?;
+        Ok((door, wire))
+    }
+
+    /// Listens to whatever is wanted, until the connection is lost, or nobody has wanted anything for long.
+    async fn serve(&self, door: &Door, wire: &Wire) {
+        let follow = async {
+            let mut idle = Stopwatch::start();
+            loop {
+                let [wanted, unwanted] = self.shared.changes();
+                if !self.follow(wire, &wanted, &unwanted).await {
+                    return;
+                }
+                if !self.shared.entries.lock().is_empty() {
+                    idle = Stopwatch::start();
+                }
+                if timeout(self.ping_interval, self.shared.changed.notified()).await.is_ok() {
+                    continue;
+                }
+                if IDLE < idle.elapsed() {
+                    return;
+                }
+                let mut connection = wire.connection();
+                if self.in_time(connection.send_packed_command(&redis::cmd("PING"))).await.is_none() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = follow => {}
+            () = wire.lost().wait() => {}
+            () = self.place.is_left(door) => {}
+        }
+    }
+
+    /// Says what is wanted and what is not. Whether the server has confirmed it.
+    async fn follow(&self, wire: &Wire, wanted: &[Box<str>], unwanted: &[Box<str>]) -> bool {
+        if self.voice == Voice::Sharded {
+            return self.follow_shards(wire, wanted, unwanted).await;
+        }
+        let mut connection = wire.connection();
+        // What was left and is wanted again comes in this order too: it was forgotten, and is new.
+        if !unwanted.is_empty() && self.in_time(connection.unsubscribe(names(unwanted))).await.is_none() {
+            return false;
+        }
+        if !wanted.is_empty() {
+            if self.in_time(connection.subscribe(names(wanted))).await.is_none() {
+                return false;
+            }
+            self.shared.hears(wanted);
+        }
+        true
+    }
+
+    /// The same of channels that may be at another node by now: then the server says so, and it is tried again later, while
+    /// those who listen ask as if they did not.
+    async fn follow_shards(&self, wire: &Wire, wanted: &[Box<str>], unwanted: &[Box<str>]) -> bool {
+        for (what, names) in [("SUNSUBSCRIBE", unwanted), ("SSUBSCRIBE", wanted)] {
+            for name in names {
+                let mut connection = wire.connection();
+                let mut command = redis::cmd(what);
+                command.arg(name.as_ref());
+                let Some(answer) = self.in_time(connection.send_packed_command(&command)).await else { return false };
+                if what == "SSUBSCRIBE" && answer.extract_error().is_ok() {
+                    self.shared.hears(std::slice::from_ref(name));
+                }
+            }
+        }
+        true
+    }
+
+    async fn in_time<T>(&self, answer: impl Future<Output = RedisResult<T>>) -> Option<T> {
+        timeout(self.answer_timeout, answer).await.ok()?.ok()
+    }
+}
+
+fn names(names: &[Box<str>]) -> Vec<&str> {
+    names.iter().map(AsRef::as_ref).collect()
+}

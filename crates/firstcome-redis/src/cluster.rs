@@ -1,0 +1,415 @@
+//! A cluster: which node has a key, and what to do when it no longer has it.
+//!
+//! Nodes that answer `MOVED`, `ASK`, `TRYAGAIN` or `CLUSTERDOWN` have surely not run what they were given, so that alone is
+//! sent again. The map is asked of several nodes at once, over connections of their own, and the newest counts of those
+//! that speak for the whole: a node that was cut off leads nobody back to a master of before.
+
+use super::address::{Credentials, Host, host_named};
+use super::error::{ASK, CLUSTER_DOWN, LinkError, MOVED, OpenError, READ_ONLY, TRY_AGAIN};
+use super::line::{CommandWire, Line, Put, text_of};
+use super::link::Counters;
+use super::preflight::Eviction;
+use super::route::Place;
+use super::slots::{SlotMap, slot_of};
+use super::wire::{Door, Times, Wire};
+use firstcome_store::edge::draw_pause;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+/// How often one command is sent on to another node. Two suffice, unless slots move at that moment.
+const REDIRECTS: usize = 6;
+/// How often a command is sent again that came at a bad moment, with pauses that double from this one: for as long as a
+/// key takes to move, not for as long as a master takes to be replaced.
+const RETRIES: usize = 6;
+/// The first of these pauses.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
+/// How many nodes are asked for the map at once.
+const ASKED: usize = 5;
+/// How long others are waited for when one has told the map.
+const OTHERS: Duration = Duration::from_millis(100);
+/// Between two questions for the map.
+const MAP_PAUSE: Duration = Duration::from_millis(100);
+
+/// What all connections to a cluster have in common.
+#[derive(Clone)]
+pub(crate) struct Terms {
+    pub(crate) credentials: Credentials,
+    pub(crate) times: Times,
+    pub(crate) eviction: Eviction,
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Purpose {
+    /// Commands.
+    Commands,
+    /// Those that replicas must acknowledge, which hold up whatever is behind them.
+    Acknowledged,
+}
+
+/// A cluster, with a connection for commands to each of its masters.
+pub(crate) struct Cluster {
+    map: watch::Receiver<Arc<SlotMap>>,
+    lines: Mutex<Lines>,
+    outdated: Arc<Notify>,
+    terms: Terms,
+}
+
+struct Lines {
+    of: BTreeMap<(Purpose, Host), Line>,
+    /// The map by which they were last cleared up.
+    map: Arc<SlotMap>,
+}
+
+impl Cluster {
+    /// Asks for the map, and connects to all masters. One that is away comes later; one that will not do is refused.
+    pub(crate) async fn open(seeds: Vec<Host>, terms: Terms) -> Result<(Self, Arc<AnyNode>), OpenError> {
+        let map = Arc::new(ask_for_map(&seeds, &terms, 0).await?);
+        let mut opening = JoinSet::new();
+        for host in map.masters() {
+            let (place, host) = (Place::Node(Arc::new(terms.door(host)?)), host.clone());
+            let (eviction, counters) = (terms.eviction, Arc::clone(&terms.counters));
+            opening.spawn(async move {
+                match Line::open(place.clone(), eviction, Arc::clone(&counters)).await {
+                    Err(error) if !error.is_verdict() => Ok(Line::start(place, eviction, counters)),
+                    opened => opened,
+                }
+                .map(|line| ((Purpose::Commands, host), line))
+            });
+        }
+        let of = opening.join_all().await.into_iter().collect::<Result<_, _>>()?;
+        let outdated = Arc::new(Notify::new());
+        let (sender, shown) = watch::channel(Arc::clone(&map));
+        tokio::spawn(keep_map(sender, seeds.clone(), Arc::clone(&outdated), terms.clone()));
+        let nodes = AnyNode::new(shown.clone(), seeds, Arc::clone(&outdated), terms.clone());
+        let lines = Mutex::new(Lines { of, map });
+        Ok((Self { map: shown, lines, outdated, terms }, Arc::new(nodes)))
+    }
+
+    /// Runs something where its key is, and again elsewhere if it was surely not run. `run` is told where, and how.
+    pub(crate) async fn at<T, F: Future<Output = Result<T, LinkError>>>(
+        &self,
+        key: Option<&[u8]>,
+        purpose: Purpose,
+        run: impl Fn(Arc<CommandWire>, Put) -> F,
+    ) -> Result<T, LinkError> {
+        let slot = key.map_or(0, slot_of);
+        let (mut redirects, mut retries) = (0, 0);
+        let mut sent_on: Option<(Host, Put)> = None;
+        loop {
+            let (host, up, put) = match sent_on.take() {
+                Some((host, put)) => {
+                    let line = self.line(purpose, &host)?;
+                    (host, line.wait(self.terms.times.connect).await?, put)
+                }
+                None => {
+                    let (host, up) = self.at_slot(purpose, slot).await?;
+                    (host, up, Put::Plain)
+                }
+            };
+            let error = match run(up, put).await {
+                Err(LinkError::Unavailable { code, says }) => (code, says),
+                answer => return answer,
+            };
+            let elsewhere = match error.0.as_str() {
+                MOVED => {
+                    self.outdated.notify_one();
+                    Some(Put::Plain)
+                }
+                ASK => Some(Put::Asking),
+                CLUSTER_DOWN | READ_ONLY => {
+                    self.outdated.notify_one();
+                    None
+                }
+                _ => None,
+            };
+            if let Some(put) = elsewhere {
+                // `SLOT HOST:PORT`.
+                sent_on = error.1.split(' ').nth(1).and_then(|there| host_named(there, &host)).map(|host| (host, put));
+                redirects += 1;
+            } else if matches!(error.0.as_str(), TRY_AGAIN | CLUSTER_DOWN) && retries < RETRIES {
+                sleep(draw_pause(RETRY_PAUSE * (1 << retries))).await;
+                retries += 1;
+                continue;
+            }
+            if sent_on.is_none() || REDIRECTS < redirects {
+                return Err(LinkError::Unavailable { code: error.0, says: error.1 });
+            }
+        }
+    }
+
+    /// Who has a slot, and the connection there. Nothing waits while there is one. Another map may name another.
+    async fn at_slot(&self, purpose: Purpose, slot: u16) -> Result<(Host, Arc<CommandWire>), LinkError> {
+        // The map is let go before a line is looked for: whoever looks at it twice at a time can lock himself out.
+        let now = || {
+            let map = Arc::clone(&self.map.borrow());
+            let host = map.master(slot).cloned()?;
+            let line = self.line(purpose, &host).ok()?;
+            Some((host, line))
+        };
+        let found = now();
+        if let Some((host, line)) = found
+            && let Some(up) = line.up()
+        {
+            return Ok((host, up));
+        }
+        let mut map = self.map.clone();
+        let found = async {
+            loop {
+                map.mark_unchanged();
+                let found = now();
+                self.outdated.notify_one();
+                // A pause at most: who asks for the map may ask before there is another.
+                let up = async {
+                    match found {
+                        Some((host, line)) => line.wait(MAP_PAUSE * 2).await.ok().map(|up| (host, up)),
+                        None => None,
+                    }
+                };
+                tokio::select! {
+                    Some(found) = up => return found,
+                    Ok(()) = map.changed() => {}
+                    () = sleep(MAP_PAUSE * 2) => {}
+                }
+            }
+        };
+        let found = timeout(self.terms.times.connect, found).await;
+        found.map_err(|_| match now() {
+            Some((_, line)) => line.why_down(),
+            None => {
+                let says = format!("no node of the cluster has slot {slot}");
+                LinkError::Unavailable { code: CLUSTER_DOWN.to_owned(), says }
+            }
+        })
+    }
+
+    /// The connection to a node, which is begun if there is none. Those to nodes that are no masters any more end.
+    fn line(&self, purpose: Purpose, host: &Host) -> Result<Line, LinkError> {
+        let mut lines = self.lines.lock();
+        let map = self.map.borrow();
+        if !Arc::ptr_eq(&lines.map, &map) {
+            lines.map = Arc::clone(&map);
+            lines.of.retain(|(_, host), _| map.masters().contains(host));
+        }
+        let key = (purpose, host.clone());
+        if let Some(line) = lines.of.get(&key) {
+            return Ok(line.clone());
+        }
+        let Terms { eviction, counters, .. } = &self.terms;
+        let door = self.terms.door(host).map_err(OpenError::into_unavailable)?;
+        let line = Line::start(Place::Node(Arc::new(door)), *eviction, Arc::clone(counters));
+        lines.of.insert(key, line.clone());
+        Ok(line)
+    }
+
+    /// The connection to whichever node has a key, if there is one at the moment.
+    pub(crate) fn up(&self, key: &[u8]) -> Option<Arc<CommandWire>> {
+        let host = self.map.borrow().master(slot_of(key)).cloned()?;
+        self.line(Purpose::Commands, &host).ok()?.up()
+    }
+
+    /// Which node has a key.
+    pub(crate) fn home_of(&self, key: &[u8]) -> Option<(Host, Place)> {
+        let host = self.map.borrow().master(slot_of(key)).cloned()?;
+        let door = self.terms.door(&host).ok()?;
+        Some((host, Place::Node(Arc::new(door))))
+    }
+
+    /// The lines to all masters.
+    pub(crate) fn masters(&self) -> Result<Vec<Line>, LinkError> {
+        let hosts = self.map.borrow().masters().to_vec();
+        hosts.iter().map(|host| self.line(Purpose::Commands, host)).collect()
+    }
+}
+
+impl Terms {
+    fn door(&self, host: &Host) -> Result<Door, OpenError> {
+        Door::to(host, &self.credentials, self.times)
+    }
+}
+
+/// The nodes of a cluster in turn, for one who wants any of them.
+pub(crate) struct AnyNode {
+    map: watch::Receiver<Arc<SlotMap>>,
+    seeds: Vec<Host>,
+    outdated: Arc<Notify>,
+    terms: Terms,
+    turn: AtomicUsize,
+}
+
+impl AnyNode {
+    fn new(map: watch::Receiver<Arc<SlotMap>>, seeds: Vec<Host>, outdated: Arc<Notify>, terms: Terms) -> Self {
+        Self { map, seeds, outdated, terms, turn: AtomicUsize::new(0) }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        candidates(&self.map.borrow(), &self.seeds).len()
+    }
+
+    /// The way to the next one.
+    pub(crate) fn door(&self) -> Result<Door, OpenError> {
+        let nodes = candidates(&self.map.borrow(), &self.seeds);
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % nodes.len().max(1);
+        let none = || OpenError::Unreachable { address: "the cluster".to_owned(), says: "it has no nodes".to_owned() };
+        self.terms.door(nodes.get(turn).ok_or_else(none)?)
+    }
+
+    /// Says that nodes have gone.
+    pub(crate) fn ask_again(&self) {
+        self.outdated.notify_one();
+    }
+}
+
+/// All nodes that are known, and the seeds: in another network nodes may call themselves by other names.
+fn candidates(map: &SlotMap, seeds: &[Host]) -> Vec<Host> {
+    let mut all: Vec<Host> = Vec::new();
+    for host in map.nodes().chain(seeds) {
+        if !all.contains(host) {
+            all.push(host.clone());
+        }
+    }
+    all
+}
+
+/// What a node says of its cluster.
+pub(crate) struct ClusterState {
+    is_well: bool,
+    epoch: u64,
+}
+
+impl ClusterState {
+    /// Refuses one that cannot speak for the whole.
+    pub(crate) fn well(&self) -> Result<(), OpenError> {
+        let says = || "the node says that the cluster is down, or it is cut off from the others".to_owned();
+        if self.is_well { Ok(()) } else { Err(OpenError::NotReady { code: CLUSTER_DOWN.to_owned(), says: says() }) }
+    }
+}
+
+/// Asks a node for the state of its cluster.
+pub(crate) async fn state_of(door: &Door, wire: &Wire) -> Result<ClusterState, OpenError> {
+    let told = door.ask(wire, redis::cmd("CLUSTER").arg("INFO")).await.map_err(|error| match error {
+        OpenError::NotReady { says, .. } if says.contains("cluster support disabled") => {
+            OpenError::NotCluster { address: door.address().to_owned() }
+        }
+        other => other,
+    })?;
+    let told = text_of(told).unwrap_or_default();
+    let says = |name: &str| told.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
+    let epoch = says("cluster_current_epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default();
+    Ok(ClusterState { is_well: says("cluster_state") == Some("ok"), epoch })
+}
+
+/// Asks one node for the map.
+async fn map_of(host: Host, door: Door) -> Result<SlotMap, OpenError> {
+    let wire = door.connect(|_, _| ()).await?;
+    let state = state_of(&door, &wire).await?;
+    state.well()?;
+    let told = door.ask(&wire, redis::cmd("CLUSTER").arg("SLOTS")).await?;
+    SlotMap::read(told, &host, state.epoch).ok_or_else(|| OpenError::NotRedis {
+        address: door.address().to_owned(),
+        says: "its answer to CLUSTER SLOTS cannot be read".to_owned(),
+    })
+}
+
+/// Asks these nodes for the map, all at once; the newest that is not older than this epoch.
+async fn ask_for_map(nodes: &[Host], terms: &Terms, epoch: u64) -> Result<SlotMap, OpenError> {
+    let mut asked = JoinSet::new();
+    for host in nodes {
+        asked.spawn(map_of(host.clone(), terms.door(host)?));
+    }
+    let (mut newest, mut failed) = (None::<SlotMap>, None::<OpenError>);
+    loop {
+        let patience = if newest.is_some() { OTHERS } else { terms.times.connect + terms.times.answer };
+        match timeout(patience, asked.join_next()).await {
+            Ok(Some(Ok(Ok(map)))) if is_newer(&map, newest.as_ref(), epoch) => newest = Some(map),
+            // What one of them found is worth more than that another does not answer.
+            Ok(Some(Ok(Err(error)))) => {
+                if failed.as_ref().is_none_or(|failed| rank(failed) < rank(&error)) {
+                    failed = Some(error);
+                }
+            }
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => break,
+        }
+    }
+    newest.ok_or_else(|| {
+        failed.unwrap_or(OpenError::Unreachable {
+            address: "the cluster".to_owned(),
+            says: "no node told which keys are where in time".to_owned(),
+        })
+    })
+}
+
+/// Whether a map is to be taken in the place of the newest so far, and is not older than what is known.
+fn is_newer(map: &SlotMap, than: Option<&SlotMap>, known_epoch: u64) -> bool {
+    known_epoch <= map.epoch && than.is_none_or(|than| than.epoch < map.epoch)
+}
+
+/// How much an error tells.
+const fn rank(error: &OpenError) -> u8 {
+    match error {
+        OpenError::Unreachable { .. } => 0,
+        error if error.is_verdict() => 2,
+        _ => 1,
+    }
+}
+
+/// Asks for the map whenever it is outdated, until nobody holds it.
+async fn keep_map(state: watch::Sender<Arc<SlotMap>>, seeds: Vec<Host>, outdated: Arc<Notify>, terms: Terms) {
+    let keep = async {
+        let mut turn = 0;
+        loop {
+            outdated.notified().await;
+            let known = Arc::clone(&state.borrow());
+            let mut nodes = candidates(&known, &seeds);
+            let count = nodes.len().max(1);
+            nodes.rotate_left(turn % count);
+            nodes.truncate(ASKED);
+            turn = (turn + ASKED) % count;
+            // Whatever went wrong: who needs another map says so again.
+            if let Ok(map) = ask_for_map(&nodes, &terms, known.epoch).await
+                && map != *known
+            {
+                state.send_replace(Arc::new(map));
+            }
+            sleep(draw_pause(MAP_PAUSE)).await;
+        }
+    };
+    tokio::select! {
+        () = state.closed() => {}
+        () = keep => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redis::Value;
+
+    #[test]
+    fn the_newest_map_is_taken_and_none_that_is_older_than_what_is_known() {
+        let map = |epoch| SlotMap::read(Value::Array(Vec::new()), &Host::new("one", 1), epoch).expect("it is empty");
+        for (epoch, than, known_epoch, taken) in [
+            (3, None, 3, true),
+            (2, None, 3, false),
+            (3, Some(2), 0, true),
+            (2, Some(2), 0, false),
+            (2, Some(3), 0, false),
+        ] {
+            assert_eq!(
+                is_newer(&map(epoch), than.map(map).as_ref(), known_epoch),
+                taken,
+                "{epoch} {than:?} {known_epoch}"
+            );
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! Locks on Redis or Valkey: one server, the primary that sentinels name, or a cluster.
+//!
+//! The scripts beside this file restate the rules of the core; the core is their oracle in the conformance suite. One
+//! step is one script on the keys of one bucket, which share a hash tag. Expiry is a value that scripts compare with the
+//! server's `TIME`; a key's time to live only clears away what the dead left.
+//!
+//! | key | what |
+//! |---|---|
+//! | `fc:{lXX}:n` | the highest number drawn in bucket XX (hexadecimal) |
+//! | `fc:{lXX}:c` | when each process that waits was heard of |
+//! | `fc:{lXX}:h:NAME` | who holds the lock; absent while it is free |
+//! | `fc:{lXX}:q:NAME`, `fc:{lXX}:w:NAME` | who waits, in order; absent while nobody does |
+//! | `fc:{lXX}:x` | what was given up before it arrived; gone after a minute |
+//! | `fc:inbox:PROCESS` | the channel of a process |
+
+mod bytes;
+mod standing;
+
+use super::fitness::Watch;
+use super::{Inbox, InboxEvent, Invocation, Link, LinkOptions, OpenError, Script};
+use firstcome_core::id::{LockName, OwnerName};
+use firstcome_core::limits::CLAIM_WINDOW_MS;
+use firstcome_core::lock::{
+    Acquired, Answer, ClientId, Copies, Fence, Grant, Head, LockView, Push, Released, Renewal, Request, Said, Seen,
+    Step, Taken, Wait, Waiter, bucket_of,
+};
+use firstcome_store::StoreError;
+use firstcome_store::{LockEvent, LockInbox, LockSeen, LockStore};
+use parking_lot::Mutex;
+use redis::Value;
+use std::fmt;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
+
+/// How much longer than its lease a hold's key stays: longer than its line does, for which it stands.
+const HOLD_MS: u64 = 7_260_000;
+
+macro_rules! script {
+    ($($part:literal),*) => {
+        Script::new(concat!(include_str!("lua/head.lua"), $(include_str!(concat!("lua/", $part, ".lua"))),*))
+    };
+}
+
+static ACQUIRE: Script = script!("acquire_free", "names", "acquire_line", "rules", "acquire");
+static RELEASE: Script = script!("release_alone", "names", "release_next", "rules", "release");
+static RENEW: Script = script!("names", "rules", "renew");
+static BEAT: Script = script!("names", "rules", "beat");
+static VIEW: Script = script!("names", "rules", "view");
+static STANDING: Script = script!("names", "rules", "standing");
+
+/// Locks on Redis or Valkey, as one process sees them: two connections for any number of locks and waiters, in a cluster one
+/// and one to each master.
+///
+/// A primary that is replaced may take grants with it that it has told: two may then hold one lock. Fences follow the server's
+/// clock, so the later fence is the higher one all the same, unless the clock of the new one is behind by more than that took.
+/// While a slot of a cluster moves, steps on its locks may end as [`StoreError::Unknown`].
+///
+/// With [`LinkOptions::replica_ack`] grants and renewals are told when replicas have them: an answer that stands for one comes
+/// then, or is [`StoreError::Unknown`]; what a push or a heartbeat shows is pushed then, for one command more. Each takes its
+/// share of a `WAIT`. Renewals go with acquires then, and not beside them.
+pub struct RedisLocks {
+    link: Link,
+    client: ClientId,
+    ears: Mutex<Ears>,
+    withheld: mpsc::Sender<Push>,
+    watch: Arc<Watch>,
+}
+
+/// Grants that wait to be confirmed; whatever is too much is shown again by the next heartbeat.
+const WITHHELD: usize = 4_096;
+
+enum Ears {
+    /// Nobody listens yet.
+    Idle(Heard),
+    Listening(JoinHandle<()>),
+    Closed,
+}
+
+impl RedisLocks {
+    /// Connects and looks whether the server will do. `client` must be unlike that of any other process.
+    pub async fn open(url: &str, client: ClientId, options: LinkOptions) -> Result<Self, OpenError> {
+        let (link, inbox) = Link::open(url, &format!("fc:inbox:{:016x}", client.0), options.clone()).await?;
+        let watch = Arc::new(Watch::over(&link, &options));
+        let (withheld, shown) = mpsc::channel(WITHHELD);
+        let heard = Heard { events: inbox, withheld: shown };
+        Ok(Self { link, client, ears: Mutex::new(Ears::Idle(heard)), withheld, watch })
+    }
+
+    /// Takes grants out of what a heartbeat says: who lives is told at once, and who has a lock when replicas know it.
+    fn withhold(&self, step: &Step, said: &mut Said) {
+        if let (Step::Beat { names, .. }, Said::Beaten { looked, .. }) = (step, said) {
+            for (name, (grant, _)) in names.iter().zip(looked) {
+                if let Some(grant) = grant.take() {
+                    // Full, or nobody listens.
+                    let _ = self.withheld.try_send(Push { name: name.clone(), grant });
+                }
+            }
+        }
+    }
+
+    /// The link to the server, for figures.
+    pub const fn link(&self) -> &Link {
+        &self.link
+    }
+}
+
+impl LockStore for RedisLocks {
+    async fn take(&self, step: Step) -> Result<Answer, StoreError> {
+        if matches!(step, Step::Acquire { .. }) {
+            self.watch.may_grant()?;
+        }
+        let run = run_of(&step);
+        let value = match &step {
+            Step::Acquire { .. } => self.link.invoke_acknowledged(&run, is_grant).await?,
+            Step::Release { .. } => self.link.invoke(&run).await?,
+            Step::Renew { .. } if self.link.needs_replicas() => self.link.invoke_acknowledged(&run, is_renewed).await?,
+            Step::Renew { .. } | Step::Beat { .. } => self.link.invoke_beside(&run).await?,
+        };
+        // An answer that cannot be read may still stand for a step that was taken.
+        let mut answer = answer(&step, value).ok_or(StoreError::Unknown)?;
+        if self.link.needs_replicas() || self.watch.may_grant().is_err() {
+            self.withhold(&step, &mut answer.said);
+        }
+        Ok(answer)
+    }
+
+    async fn view(&self, name: &LockName) -> Result<LockSeen, StoreError> {
+        let mut run = VIEW.with_keys(1);
+        let value = self.link.invoke(run.add(counter(bucket_of(name))).add(name)).await?;
+        seen_of(value).ok_or(StoreError::Unknown)
+    }
+
+    fn attach(&self, client: ClientId, inbox: LockInbox) {
+        assert_eq!(client, self.client, "a link is of one process");
+        let mut ears = self.ears.lock();
+        *ears = match std::mem::replace(&mut *ears, Ears::Closed) {
+            Ears::Idle(heard) => {
+                let (link, watch) = (self.link.clone(), Arc::clone(&self.watch));
+                Ears::Listening(tokio::spawn(listen(heard, client, inbox, (link, watch))))
+            }
+            other => other,
+        };
+    }
+
+    fn detach(&self, _client: ClientId) {
+        let ears = std::mem::replace(&mut *self.ears.lock(), Ears::Closed);
+        if let Ears::Listening(task) = ears {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for RedisLocks {
+    fn drop(&mut self) {
+        LockStore::detach(self, self.client);
+    }
+}
+
+/// Whether an acquire has the lock.
+fn is_grant(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => matches!(items.get(1), Some(Value::BulkString(said)) if said == b"G"),
+        _ => true,
+    }
+}
+
+/// Whether renewals have renewed anything.
+fn is_renewed(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => match items.get(1) {
+            Some(Value::Array(ends)) => ends.iter().any(|end| *end != Value::Int(0)),
+            _ => true,
+        },
+        _ => true,
+    }
+}
+
+/// Whoever gave the lock up made the grant, over another connection, and did not wait for replicas: that is for whoever has
+/// the lock now to do. A heartbeat shows whether the grant stands, and writes, so that replicas that have that have the grant.
+/// A grant that cannot be confirmed is shown by the next heartbeat, and ends after its claim window.
+async fn confirmed(link: Link, push: Push) -> Option<Push> {
+    let Push { name, grant } = push;
+    let (bucket, client) = (bucket_of(&name), grant.request.client);
+    let beat = Step::Beat { bucket, client, names: vec![name.clone()] };
+    let value = link.invoke_acknowledged(&run_of(&beat), |_| true).await.ok()?;
+    let Said::Beaten { looked, .. } = answer(&beat, value)?.said else { return None };
+    let stands = looked.into_iter().next()?.0.filter(|stands| stands.request == grant.request)?;
+    Some(Push { name, grant: stands })
+}
+
+/// What a store hears.
+struct Heard {
+    events: Inbox,
+    /// Grants that an answer showed, of which replicas may not know.
+    withheld: mpsc::Receiver<Push>,
+}
+
+/// Passes on what a store hears. No grant, while the server may evict it: its place in line is passed over after the claim window.
+async fn listen(heard: Heard, client: ClientId, inbox: LockInbox, (link, watch): (Link, Arc<Watch>)) {
+    let Heard { mut events, mut withheld } = heard;
+    let mut confirming = JoinSet::new();
+    loop {
+        tokio::select! {
+            event = events.next() => match event {
+                InboxEvent::Message(_) if watch.may_grant().is_err() => {}
+                InboxEvent::Message(message) => match push_of(&message, client) {
+                    Some(push) if link.needs_replicas() => drop(confirming.spawn(confirmed(link.clone(), push))),
+                    Some(push) => inbox(LockEvent::Push(push)),
+                    None => {}
+                },
+                InboxEvent::Connected => inbox(LockEvent::MayHaveMissed),
+                InboxEvent::Disconnected => {}
+            },
+            Some(push) = withheld.recv() => if watch.may_grant().is_ok() {
+                drop(confirming.spawn(confirmed(link.clone(), push)));
+            },
+            Some(done) = confirming.join_next() => if let Ok(Some(push)) = done {
+                inbox(LockEvent::Push(push));
+            },
+        }
+    }
+}
+
+fn read(text: &str) -> Option<Request> {
+    let (client, number) = text.split_once(':')?;
+    Some(Request { client: ClientId(u64::from_str_radix(client, 16).ok()?), number: number.parse().ok()? })
+}
+
+/// The counter of a bucket.
+fn counter(bucket: u8) -> impl fmt::Display {
+    fmt::from_fn(move |f| write!(f, "fc:{{l{bucket:02x}}}:n"))
+}
+
+/// The hold of a lock.
+fn hold(name: &LockName) -> impl fmt::Display {
+    fmt::from_fn(move |f| write!(f, "fc:{{l{:02x}}}:h:{name}", bucket_of(name)))
+}
+
+/// How a request is written.
+fn written(request: Request) -> impl fmt::Display {
+    fmt::from_fn(move |f| write!(f, "{:016x}:{}", request.client.0, request.number))
+}
+
+/// The script of a step, and what it is given. Other keys of the bucket are made up in the script.
+fn run_of(step: &Step) -> Invocation {
+    match step {
+        Step::Acquire { name, waiter: Waiter { request, owner, lease_ms, passes }, wait } => {
+            let mut run = ACQUIRE.with_keys(2);
+            run.add(counter(bucket_of(name))).add(hold(name));
+            run.add(format_args!("{} {lease_ms} {passes} {owner}", written(*request)));
+            run.add(u64::from(*lease_ms) + HOLD_MS);
+            match wait {
+                Wait::No => run.add(0),
+                Wait::Yes => run.add(1),
+                Wait::Again(place) => run.add(place),
+            };
+            if 1 < *passes {
+                run.add(passes);
+            }
+            run
+        }
+        Step::Release { name, request, copies } => {
+            let mut run = RELEASE.with_keys(1);
+            run.add(hold(name)).add(written(*request));
+            if *copies == Copies::Several {
+                run.add("again");
+            }
+            run
+        }
+        Step::Renew { bucket, renewals } => {
+            let mut run = RENEW.with_keys(1);
+            run.add(counter(*bucket));
+            for Renewal { name, request, lease_ms } in renewals {
+                run.add(written(*request)).add(lease_ms).add(name);
+            }
+            run
+        }
+        Step::Beat { bucket, client, names } => {
+            let mut run = BEAT.with_keys(1);
+            run.add(counter(*bucket)).add(format_args!("{:016x}", client.0));
+            for name in names {
+                run.add(name);
+            }
+            run
+        }
+    }
+}
+
+/// A script's answer, item by item.
+struct Items(std::vec::IntoIter<Value>);
+
+impl Items {
+    fn of(value: Value) -> Option<Self> {
+        match value {
+            Value::Array(items) => Some(Self(items.into_iter())),
+            _ => None,
+        }
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        match self.0.next()? {
+            Value::Int(number) => u64::try_from(number).ok(),
+            _ => None,
+        }
+    }
+
+    fn small(&mut self) -> Option<u32> {
+        u32::try_from(self.number()?).ok()
+    }
+
+    fn fence(&mut self) -> Option<Fence> {
+        Fence::new(self.number()?)
+    }
+
+    fn text(&mut self) -> Option<String> {
+        match self.0.next()? {
+            Value::BulkString(text) => String::from_utf8(text).ok(),
+            _ => None,
+        }
+    }
+
+    fn items(&mut self) -> Option<Self> {
+        Self::of(self.0.next()?)
+    }
+
+    fn taken(&mut self) -> Option<Taken> {
+        Some(if self.number()? == 1 { Taken::Yes } else { Taken::Open })
+    }
+
+    fn seen(&mut self) -> Option<Seen> {
+        let (expires_us, lease_ms) = (self.number()?, self.small()?);
+        let head = if self.number()? == 1 { Head::Mine } else { Head::Others };
+        Some(Seen { expires_us, lease_ms, head })
+    }
+}
+
+/// What an answer that is only a time stands for: that went the short way, then.
+fn short(step: &Step, now_us: u64) -> Option<Answer> {
+    let said = match step {
+        Step::Acquire { waiter: Waiter { request, lease_ms, .. }, .. } => {
+            let expires_us = now_us + u64::from(*lease_ms) * 1_000;
+            let (request, fence, taken) = (*request, Fence::new(now_us)?, Taken::Yes);
+            Said::Acquired(Acquired::Granted(Grant { request, fence, expires_us, taken }))
+        }
+        Step::Release { .. } => Said::Released(Released::Released),
+        Step::Renew { .. } | Step::Beat { .. } => return None,
+    };
+    Some(Answer { now_us, said })
+}
+
+fn answer(step: &Step, value: Value) -> Option<Answer> {
+    if let Value::BulkString(now_us) = value {
+        return short(step, std::str::from_utf8(&now_us).ok()?.parse().ok()?);
+    }
+    let mut items = Items::of(value)?;
+    let now_us = items.number()?;
+    let said = match step {
+        Step::Acquire { waiter, .. } => Said::Acquired(acquired(waiter.request, &mut items)?),
+        Step::Release { .. } => {
+            let (said, ahead) = (items.text()?, items.small()?);
+            Said::Released(match said.as_str() {
+                "R" => Released::Released,
+                "W" => Released::Withdrawn { ahead },
+                _ => Released::NotHeld,
+            })
+        }
+        Step::Renew { renewals, .. } => {
+            let mut ends = items.items()?;
+            let end = |_| ends.number().map(|end| (0 < end).then_some(end));
+            Said::Renewed(renewals.iter().map(end).collect::<Option<_>>()?)
+        }
+        Step::Beat { names, .. } => {
+            let life = items.number()?;
+            let mut looked = items.items()?;
+            let look = |_| looked.items().and_then(look_of);
+            Said::Beaten { life, looked: names.iter().map(look).collect::<Option<_>>()? }
+        }
+    };
+    Some(Answer { now_us, said })
+}
+
+fn acquired(request: Request, items: &mut Items) -> Option<Acquired> {
+    Some(match items.text()?.as_str() {
+        "G" => {
+            let (fence, expires_us, taken) = (items.fence()?, items.number()?, items.taken()?);
+            Acquired::Granted(Grant { request, fence, expires_us, taken })
+        }
+        "Q" => {
+            let (number, ahead, life) = (items.number()?, items.small()?, items.number()?);
+            Acquired::Queued { number, ahead, life, seen: items.seen()? }
+        }
+        "C" => {
+            let holder = OwnerName::parse(&items.text()?).ok()?;
+            Acquired::Contended { holder, waiters: items.small()?, expires_us: items.number()? }
+        }
+        _ => Acquired::Void,
+    })
+}
+
+/// What a heartbeat says of one lock: nothing, or what it waits for, or that and a grant.
+fn look_of(mut items: Items) -> Option<(Option<Grant>, Option<Seen>)> {
+    if items.0.len() == 0 {
+        return Some((None, None));
+    }
+    let seen = items.seen()?;
+    if items.0.len() == 0 {
+        return Some((None, Some(seen)));
+    }
+    let (request, fence, taken) = (read(&items.text()?)?, items.fence()?, items.taken()?);
+    Some((Some(Grant { request, fence, expires_us: seen.expires_us, taken }), Some(seen)))
+}
+
+fn seen_of(value: Value) -> Option<LockSeen> {
+    let mut items = Items::of(value)?;
+    let (now_us, waiters) = (items.number()?, items.small()?);
+    let held = match items.text() {
+        Some(owner) => Some((OwnerName::parse(&owner).ok()?, items.fence()?, items.number()?)),
+        None => None,
+    };
+    Some(LockSeen { view: LockView { held, waiters }, now_us })
+}
+
+/// `NAME REQUEST FENCE FROM_US LEASE_MS`.
+fn push_of(message: &[u8], client: ClientId) -> Option<Push> {
+    let mut words = std::str::from_utf8(message).ok()?.split(' ');
+    let name = LockName::parse(words.next()?).ok()?;
+    let request = read(words.next()?).filter(|request| request.client == client)?;
+    let fence = Fence::new(words.next()?.parse().ok()?)?;
+    let mut number = || words.next()?.parse::<u64>().ok();
+    let (from_us, lease_ms) = (number()?, number()?);
+    let expires_us = from_us.saturating_add(lease_ms.min(u64::from(CLAIM_WINDOW_MS)) * 1_000);
+    Some(Push { name, grant: Grant { request, fence, expires_us, taken: Taken::Open } })
+}

@@ -1,0 +1,252 @@
+//! One attempt at a lock: a word that is used once, a task per node, and what their answers come to.
+
+use super::scripts::{Keys, Taken, Tell, Unclear};
+use super::waiting::Waiting;
+use super::{Figures, Shared, elapsed_us, ending, joining, now, surely_over};
+use firstcome_core::lock::Fence;
+use firstcome_core::lock::quorum::{Answer, Lost, Nodes, Renewal, Step, Tally, Written};
+use firstcome_store::Fault;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// What became of an attempt.
+pub(super) enum Outcome {
+    Taken(Fence),
+    Lost(Lost),
+    /// A node is used with other settings.
+    Unfit(Fault),
+}
+
+/// One attempt.
+pub(super) struct Attempt {
+    /// The word of the acquisition that it belongs to.
+    pub(super) acquisition: Box<str>,
+    /// That of this attempt alone.
+    pub(super) word: Box<str>,
+    /// By which those who are told of its end know that several nodes mean the same.
+    pub(super) token: u64,
+    pub(super) keys: Keys,
+    pub(super) lease_ms: u32,
+    /// So many fences come with it.
+    pub(super) passes: NonZeroU32,
+    pub(super) begun: Instant,
+    /// Who is to be told when the lock becomes free.
+    pub(super) waiting: Option<Arc<Waiting>>,
+    pub(super) course: Mutex<Course>,
+}
+
+/// How it stands.
+pub(super) struct Course {
+    pub(super) tally: Tally,
+    told: Option<oneshot::Sender<Outcome>>,
+    /// Have been asked for the lock, and may yet answer.
+    in_flight: Nodes,
+    /// May have given the lock: all but those that have said, or of which it is known, that they did not.
+    pub(super) may_have: Nodes,
+    /// Lost by its answers: who is in flight is released once it has answered.
+    lost: bool,
+    /// Are being told of the release, and have not answered; have given the lock back; and those of the former of which it
+    /// was heard since that they had given it.
+    pub(super) releasing: Nodes,
+    pub(super) released: Nodes,
+    pub(super) late: Nodes,
+    pub(super) fence: Option<Fence>,
+    pub(super) until: Option<Instant>,
+    /// When no node can have anything of it any more.
+    pub(super) over_at: Instant,
+    pub(super) renewals: BTreeMap<u64, Renewal>,
+}
+
+impl Attempt {
+    /// How long it is certainly had.
+    pub(super) fn left(&self) -> Option<Duration> {
+        self.course.lock().until.map(|until| until.saturating_duration_since(now()))
+    }
+}
+
+impl Course {
+    /// Ends it; whom to release. The tally would name more: it does not know that a node was never reached.
+    pub(super) fn close(&mut self) -> Nodes {
+        (self.told, self.until, self.lost) = (None, None, false);
+        self.renewals.values_mut().for_each(Renewal::close);
+        let _ = self.tally.close();
+        self.may_have
+    }
+}
+
+/// A caller that waits for an attempt. Dropped before there is an answer, the attempt is given up.
+pub(super) struct Asking<'a> {
+    shared: &'a Arc<Shared>,
+    attempt: Option<Arc<Attempt>>,
+}
+
+impl<'a> Asking<'a> {
+    /// Asks all nodes at once.
+    pub(super) fn begin(
+        shared: &'a Arc<Shared>,
+        (key, acquisition): (&str, &str),
+        lease_ms: u32,
+        passes: NonZeroU32,
+        told: oneshot::Sender<Outcome>,
+    ) -> Self {
+        let number = shared.attempts.fetch_add(1, Ordering::Relaxed);
+        let course = Course {
+            tally: Tally::new(shared.quorum, lease_ms),
+            told: Some(told),
+            in_flight: shared.quorum.all(),
+            may_have: shared.quorum.all(),
+            lost: false,
+            releasing: Nodes::NONE,
+            released: Nodes::NONE,
+            late: Nodes::NONE,
+            fence: None,
+            until: None,
+            over_at: surely_over(lease_ms),
+            renewals: BTreeMap::new(),
+        };
+        let attempt = Arc::new(Attempt {
+            acquisition: acquisition.into(),
+            word: format!("{acquisition}.{:x}.{number:x}", shared.client).into(),
+            token: shared.client.wrapping_add(number),
+            keys: Keys::of(key),
+            lease_ms,
+            passes,
+            // Before the first message.
+            begun: now(),
+            waiting: shared.waiters.of(acquisition),
+            course: Mutex::new(course),
+        });
+        // A try of the same word before this one: what it may have had is not relied on.
+        if let Some(before) = shared.keep(acquisition, &attempt) {
+            ending::give_up(shared, &before, &mut before.course.lock());
+        }
+        for node in shared.quorum.all().iter() {
+            shared.runtime.spawn(take(Arc::clone(shared), Arc::clone(&attempt), node));
+        }
+        Self { shared, attempt: Some(attempt) }
+    }
+
+    /// The caller knows what became of it.
+    pub(super) fn is_answered(&mut self) {
+        self.attempt = None;
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if let Some(attempt) = self.attempt.take() {
+            ending::give_up(self.shared, &attempt, &mut attempt.course.lock());
+        }
+    }
+}
+
+/// Asks one node, and hears it: at first that it is silent if it takes too long.
+async fn take(shared: Arc<Shared>, attempt: Arc<Attempt>, node: usize) {
+    let mut asked = pin!(shared.take_on(node, &attempt));
+    let answer = match timeout(shared.node_timeout, &mut asked).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            hear(&shared, &attempt, &mut attempt.course.lock(), node, Answer::Silent);
+            asked.await
+        }
+    };
+    let mut course = attempt.course.lock();
+    course.in_flight = course.in_flight.without(Nodes::only(node));
+    match answer {
+        Ok(Taken::Answer(answer)) => {
+            if !matches!(answer, Answer::Granted(_)) {
+                course.may_have = course.may_have.without(Nodes::only(node));
+            }
+            hear(&shared, &attempt, &mut course, node, answer);
+            if let Some(waiting) = &attempt.waiting {
+                waiting.is_answered(&shared, node, answer);
+            }
+            if let Answer::Young { birth_us, ripe: true } = answer {
+                joining::introduce(&shared, node, birth_us);
+            }
+        }
+        Ok(Taken::Unfit(fault)) => {
+            course.may_have = course.may_have.without(Nodes::only(node));
+            match course.told.take() {
+                Some(told) => {
+                    let _ = told.send(Outcome::Unfit(fault));
+                    ending::give_up(&shared, &attempt, &mut course);
+                }
+                None => hear(&shared, &attempt, &mut course, node, Answer::Refused),
+            }
+        }
+        Err(Unclear) => {
+            // It may yet arrive, and nobody will tell.
+            if course.lost {
+                ending::undo(&shared, &attempt, node, Tell::Nobody);
+            }
+            hear(&shared, &attempt, &mut course, node, Answer::Silent);
+        }
+    }
+}
+
+/// Takes an answer into account.
+fn hear(shared: &Arc<Shared>, attempt: &Arc<Attempt>, course: &mut Course, node: usize, answer: Answer) {
+    let step = course.tally.hear(node, answer, elapsed_us(attempt.begun));
+    obey(shared, attempt, course, node, step);
+}
+
+async fn write_back(shared: Arc<Shared>, attempt: Arc<Attempt>, node: usize, fence: Fence) {
+    let hear = |written: Written| {
+        let mut course = attempt.course.lock();
+        let step = course.tally.written(node, written, elapsed_us(attempt.begun));
+        obey(&shared, &attempt, &mut course, node, step);
+    };
+    let mut asked = pin!(shared.write_back_on(node, &attempt, fence));
+    match timeout(shared.node_timeout, &mut asked).await {
+        Ok(written) => hear(written),
+        Err(_) => {
+            hear(Written::Silent);
+            hear(asked.await);
+        }
+    }
+}
+
+fn obey(shared: &Arc<Shared>, attempt: &Arc<Attempt>, course: &mut Course, node: usize, step: Step) {
+    match step {
+        Step::Wait => {}
+        Step::WriteBack { fence, nodes } => {
+            Figures::add(&shared.figures.written_back);
+            for node in nodes.iter() {
+                shared.runtime.spawn(write_back(Arc::clone(shared), Arc::clone(attempt), node, fence));
+            }
+        }
+        Step::Granted { fence, left_us } => {
+            Figures::add(&shared.figures.granted);
+            shared.seen.fetch_max(fence.get(), Ordering::Relaxed);
+            course.fence = Some(fence);
+            course.until = Some(now() + Duration::from_micros(left_us));
+            // Whoever is gone has given it up.
+            course.told.take().map(|told| told.send(Outcome::Taken(fence)));
+        }
+        Step::Lost { why, undo } => {
+            course.lost = true;
+            shared.forget(attempt);
+            course.told.take().map(|told| told.send(Outcome::Lost(why)));
+            // The others are seen to when they answer: most of them will say that somebody else has it.
+            let settled = undo.without(course.in_flight);
+            for node in settled.without(settled.without(course.may_have)).iter() {
+                ending::undo(shared, attempt, node, Tell::Nobody);
+            }
+        }
+        // The release is behind the take on the same connection, as a rule: what it says will tell.
+        Step::Undo if course.releasing.has(node) => course.late = course.late.and(Nodes::only(node)),
+        Step::Undo if course.released.has(node) => {}
+        Step::Undo => {
+            Figures::add(&shared.figures.undone_late);
+            ending::undo(shared, attempt, node, Tell::Nobody);
+        }
+    }
+}

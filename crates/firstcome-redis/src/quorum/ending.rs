@@ -1,0 +1,141 @@
+//! Giving back: what is held, and what an attempt in vain may have left.
+
+use super::attempt::{Attempt, Course};
+use super::scripts::Tell;
+use super::{Figures, Leaving, Shared, now};
+use firstcome_core::lock::quorum::{Ended, Ending, EndingStep, Nodes};
+use firstcome_store::StoreError;
+use parking_lot::Mutex;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+/// Between two tries to tell a node that has not answered, or that may yet get what it is to undo; it doubles each time.
+const REPEAT: Duration = Duration::from_millis(100);
+/// The longest of these pauses: what could not be undone is gone so long after the node is back.
+const REPEAT_MOST: Duration = Duration::from_secs(2);
+
+/// Tells a node until it has answered, or nothing can be left there. If it has nothing it is told once more: the take that is
+/// to be undone may have gone another way, and come later.
+pub(super) fn undo(shared: &Arc<Shared>, attempt: &Arc<Attempt>, node: usize, tell: Tell) {
+    let (leaving, attempt) = (Leaving::new(shared), Arc::clone(attempt));
+    shared.runtime.spawn(async move {
+        let (mut absent, mut pause) = (0, REPEAT);
+        loop {
+            match leaving.0.release_on(node, &attempt, tell).await {
+                Ended::Released => return,
+                Ended::Absent => absent += 1,
+                Ended::Silent => absent = 0,
+            }
+            if 1 < absent || attempt.course.lock().over_at <= now() {
+                return;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(REPEAT_MOST);
+        }
+    });
+}
+
+/// Gives an attempt up, whatever became of it.
+pub(super) fn give_up(shared: &Arc<Shared>, attempt: &Arc<Attempt>, course: &mut Course) {
+    shared.forget(attempt);
+    for node in course.close().iter() {
+        undo(shared, attempt, node, Tell::Next);
+    }
+}
+
+/// One release, and what was said to it.
+struct Release {
+    ending: Ending,
+    step: EndingStep,
+    /// How many nodes may yet say something in time.
+    open: usize,
+    released: usize,
+    absent: usize,
+    told: Option<oneshot::Sender<Result<bool, StoreError>>>,
+}
+
+impl Release {
+    fn hear(&mut self, shared: &Shared, attempt: &Attempt, node: usize, ended: Ended, was_had: bool) {
+        self.open = self.open.saturating_sub(1);
+        match ended {
+            Ended::Released => self.released += 1,
+            Ended::Absent => self.absent += 1,
+            Ended::Silent => {}
+        }
+        let step = self.ending.hear(node, ended);
+        if step != EndingStep::Wait {
+            self.step = step;
+        }
+        let answer = match self.step {
+            EndingStep::Wait => return,
+            EndingStep::Unsure { .. } => Err(StoreError::Unknown),
+            EndingStep::Gone if shared.quorum.majority() <= self.released => Ok(true),
+            // Whatever the others say, no majority had it.
+            EndingStep::Gone if shared.quorum.knowing() <= self.absent => Ok(false),
+            EndingStep::Gone if self.open == 0 => Ok(was_had),
+            EndingStep::Gone => return,
+        };
+        if answer.is_ok() {
+            shared.forget(attempt);
+        }
+        self.told.take().map(|told| told.send(answer));
+    }
+}
+
+/// Gives a hold back on all nodes. Whether a majority had it until now.
+pub(super) async fn release(shared: &Arc<Shared>, attempt: &Arc<Attempt>) -> Result<bool, StoreError> {
+    let was_had = attempt.left().is_some_and(|left| !left.is_zero());
+    let may_have = {
+        let mut course = attempt.course.lock();
+        course.releasing = course.close();
+        course.releasing
+    };
+    let (told, answer) = oneshot::channel();
+    let release = Arc::new(Mutex::new(Release {
+        ending: Ending::new(shared.quorum),
+        step: EndingStep::Wait,
+        open: shared.quorum.nodes(),
+        released: 0,
+        absent: 0,
+        told: Some(told),
+    }));
+    for node in shared.quorum.all().without(may_have).iter() {
+        release.lock().hear(shared, attempt, node, Ended::Absent, was_had);
+    }
+    for node in may_have.iter() {
+        let (shared, attempt, release) = (Arc::clone(shared), Arc::clone(attempt), Arc::clone(&release));
+        // Who asked is answered by the fastest of them, and may want to end: see `quiet`.
+        let leaving = Leaving::new(&shared);
+        tokio::spawn(async move {
+            let _leaving = leaving;
+            let mut asked = pin!(shared.release_on(node, &attempt, Tell::Next));
+            let hear = |ended| release.lock().hear(&shared, &attempt, node, ended, was_had);
+            let ended = match timeout(shared.node_timeout, &mut asked).await {
+                Ok(ended) => {
+                    hear(ended);
+                    ended
+                }
+                Err(_) => {
+                    hear(Ended::Silent);
+                    asked.await
+                }
+            };
+            let only = Nodes::only(node);
+            let mut course = attempt.course.lock();
+            course.releasing = course.releasing.without(only);
+            match ended {
+                Ended::Released => course.released = course.released.and(only),
+                Ended::Absent if course.late.has(node) => {
+                    Figures::add(&shared.figures.undone_late);
+                    undo(&shared, &attempt, node, Tell::Next);
+                }
+                Ended::Absent => {}
+                Ended::Silent => undo(&shared, &attempt, node, Tell::Next),
+            }
+        });
+    }
+    answer.await.unwrap_or(Err(StoreError::Unknown))
+}

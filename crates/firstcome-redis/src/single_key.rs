@@ -1,0 +1,101 @@
+//! The layout that most libraries share: one key per lock, its value a word that only its holder knows, its time to live
+//! the lease. `SET key word NX PX lease` takes it, a script that compares the word gives it back.
+
+use super::fitness::Watch;
+use super::{Link, LinkOptions, OpenError, Script};
+use firstcome_store::StoreError;
+use firstcome_store::key::{Deaf, KeyStore, Tried};
+use redis::Value;
+use std::time::Duration;
+
+/// A repeat after a lost answer finds its own word, and has the lock. The key may hold something that is no word, such as
+/// the hash of another layout: then somebody else has it.
+static TAKE: Script = Script::new(
+    "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return -3 end
+local held = redis.pcall('GET', KEYS[1])
+if held == ARGV[1] then redis.call('PEXPIRE', KEYS[1], ARGV[2]) return -3 end
+return redis.call('PTTL', KEYS[1])",
+);
+static RENEW: Script = Script::new(
+    "if redis.pcall('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+return 0",
+);
+static RELEASE: Script = Script::new(
+    "if redis.pcall('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0",
+);
+
+/// What [`TAKE`] answers for a lock that is taken, besides what `PTTL` can say.
+const TAKEN: i64 = -3;
+
+/// Locks of one key each on one server.
+pub struct SingleKey {
+    link: Link,
+    watch: Watch,
+}
+
+impl SingleKey {
+    /// Connects and looks whether the server will do.
+    pub async fn open(url: &str, options: LinkOptions) -> Result<Self, OpenError> {
+        // Nobody is told anything in this layout: without its owner the inbox closes its connection.
+        let (link, _) = Link::open(url, "fc:unused", options.clone()).await?;
+        let watch = Watch::over(&link, &options);
+        Ok(Self { link, watch })
+    }
+
+    /// The link to the server, for figures.
+    pub const fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// Runs a script. If replicas are to have what locks rest on, this answer counts only when they do. All go the same way, so
+    /// that nothing is given back before it is taken.
+    async fn ask(
+        &self,
+        script: &'static Script,
+        key: &str,
+        args: &[&[u8]],
+        yes: Option<i64>,
+    ) -> Result<i64, StoreError> {
+        let mut run = script.with_keys(1);
+        run.add_bytes(key.as_bytes());
+        for arg in args {
+            run.add_bytes(arg);
+        }
+        match self.link.invoke_acknowledged(&run, |value| yes.is_some_and(|yes| *value == Value::Int(yes))).await? {
+            Value::Int(number) => Ok(number),
+            // It cannot be read, and may still stand for something that was done.
+            _ => Err(StoreError::Unknown),
+        }
+    }
+}
+
+/// Each step is one command; one more, which others may share, if replicas are to acknowledge ([`LinkOptions::replica_ack`]).
+impl KeyStore for SingleKey {
+    type Grant = ();
+    type Ear = Deaf;
+
+    async fn take(&self, key: &str, word: &str, lease_ms: u32) -> Result<Tried<()>, StoreError> {
+        self.watch.may_grant()?;
+        let lease = lease_ms.to_string();
+        let answer = self.ask(&TAKE, key, &[word.as_bytes(), lease.as_bytes()], Some(TAKEN)).await?;
+        if answer == TAKEN {
+            return Ok(Tried::Taken(()));
+        }
+        // The key cannot be gone: the script has just found it. -1 is the server's word for one without an end.
+        Ok(Tried::Held { lasts: u64::try_from(answer).ok().map(Duration::from_millis) })
+    }
+
+    async fn renew(&self, key: &str, word: &str, lease_ms: u32) -> Result<bool, StoreError> {
+        let lease = lease_ms.to_string();
+        Ok(self.ask(&RENEW, key, &[word.as_bytes(), lease.as_bytes()], Some(1)).await? == 1)
+    }
+
+    async fn release(&self, key: &str, word: &str) -> Result<bool, StoreError> {
+        Ok(self.ask(&RELEASE, key, &[word.as_bytes()], None).await? == 1)
+    }
+
+    async fn listen(&self, _key: &str, _word: &str) -> Option<Deaf> {
+        None
+    }
+}

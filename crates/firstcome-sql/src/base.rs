@@ -1,0 +1,292 @@
+//! Connections to a database, and what is done with them whatever is kept there.
+
+use super::dialect::Dialect;
+use super::options::DatabaseOptions;
+use super::watch::{Shown, Watch};
+use super::{Address, SqlError, schema};
+use firstcome_store::FaultKind;
+use firstcome_store::edge::draw_pause;
+use sqlx::pool::PoolConnection;
+use sqlx::{ConnectOptions, Pool};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+/// The first pause before something is done again, and the longest. A random part of it is taken.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+/// See [`PAUSE_MIN`].
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// One database, and the connections to it.
+pub struct Base<D: Dialect> {
+    pool: Pool<D>,
+    /// How connections behave.
+    pub options: DatabaseOptions,
+    flushes: Flushes,
+    /// What the database has acknowledged to this process.
+    pub watch: Arc<Watch>,
+    /// Connections over which something is done.
+    in_use: Arc<AtomicUsize>,
+}
+
+/// Makes durable what was read, on servers that show a commit before it is on disk: a flush makes durable whatever was shown
+/// before it began. Those who wait at the same time share one.
+#[derive(Default)]
+pub struct Flushes {
+    /// How many have begun.
+    begun: AtomicU64,
+    /// The number of the last one that went well. Whoever has it locked may begin another.
+    ended: Mutex<u64>,
+}
+
+/// A connection while something is done over it. One that was left in the middle of a transaction is closed.
+pub struct Session<D: Dialect> {
+    connection: PoolConnection<D>,
+    until: Instant,
+    /// How long one answer may take, if not all the time that is left.
+    answer_max: Option<Duration>,
+    clean: bool,
+    /// [`Watch::looks`] when it was taken.
+    pub looks: u64,
+    in_use: Arc<AtomicUsize>,
+}
+
+impl<D: Dialect> Drop for Session<D> {
+    fn drop(&mut self) {
+        self.in_use.fetch_sub(1, Ordering::Relaxed);
+        if !self.clean {
+            self.connection.close_on_drop();
+        }
+    }
+}
+
+impl<D: Dialect> Session<D> {
+    /// Goes on until then, while no answer takes longer than `answer_max`.
+    pub const fn lasting(mut self, until: Instant, answer_max: Duration) -> Self {
+        (self.until, self.answer_max) = (until, Some(answer_max));
+        self
+    }
+
+    fn deadline(&self) -> Instant {
+        self.answer_max.map_or(self.until, |answer_max| self.until.min(Instant::now() + answer_max))
+    }
+
+    /// Holds what it shows against what was acknowledged.
+    async fn look(&mut self, watch: &Watch) -> Result<Shown, SqlError> {
+        self.clean = false;
+        match timeout_at(self.deadline(), watch.look::<D>(&mut self.connection)).await {
+            Ok(Ok(shown)) => {
+                self.clean = true;
+                Ok(shown)
+            }
+            Ok(Err(error)) => Err(SqlError::in_transaction(&error)),
+            Err(_) => Err(SqlError::late_in_transaction()),
+        }
+    }
+
+    /// Runs statements before a commit, and gives their rows.
+    pub async fn ask(&mut self, text: String) -> Result<Vec<D::Row>, SqlError> {
+        self.clean = false;
+        match timeout_at(self.deadline(), D::ask(&mut self.connection, text)).await {
+            Ok(rows) => rows.map_err(|error| conflict_or(&error)),
+            Err(_) => Err(SqlError::late_in_transaction()),
+        }
+    }
+
+    /// Runs statements before a commit, and says how many rows they have written.
+    pub async fn run(&mut self, text: String) -> Result<u64, SqlError> {
+        self.clean = false;
+        match timeout_at(self.deadline(), D::run(&mut self.connection, text)).await {
+            Ok(rows) => rows.map_err(|error| conflict_or(&error)),
+            Err(_) => Err(SqlError::late_in_transaction()),
+        }
+    }
+
+    /// Commits. After an error that is [`SqlError::Unknown`] it may stand.
+    pub async fn commit(mut self, patience: Duration) -> Result<(), SqlError> {
+        self.clean = false;
+        match timeout(patience, D::run(&mut self.connection, "COMMIT".to_owned())).await {
+            Ok(Ok(_)) => self.clean = true,
+            Ok(Err(error)) => return Err(SqlError::at_commit(&error)),
+            Err(_) => return Err(SqlError::late_at_commit()),
+        }
+        Ok(())
+    }
+
+    /// Says that no transaction is open.
+    pub const fn done(&mut self) {
+        self.clean = true;
+    }
+}
+
+/// A row that somebody else has made in the meantime is a conflict like others: whoever comes next sees it.
+fn conflict_or(error: &sqlx::Error) -> SqlError {
+    match error.as_database_error() {
+        Some(said) if said.is_unique_violation() => SqlError::Serialization { says: error.to_string() },
+        _ => SqlError::in_transaction(error),
+    }
+}
+
+/// A pause before something is done again, longer each time.
+pub struct Pause(Duration);
+
+impl Default for Pause {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Pause {
+    /// Starts with the shortest pause.
+    pub const fn new() -> Self {
+        Self(PAUSE_MIN)
+    }
+
+    /// Pauses; false, at once, if that would be too long.
+    pub async fn again(&mut self, until: Instant) -> bool {
+        let pause = draw_pause(self.0);
+        self.0 = (self.0 * 2).min(PAUSE_MAX);
+        if until <= Instant::now() + pause {
+            return false;
+        }
+        sleep(pause).await;
+        true
+    }
+}
+
+/// Ends a transaction, and nothing of it stays.
+pub const ROLL_BACK: &str = "ROLLBACK;";
+
+/// Whether it may go better the next time.
+pub const fn is_passing(error: &SqlError) -> bool {
+    matches!(
+        error,
+        SqlError::Serialization { .. }
+            | SqlError::Overloaded { .. }
+            | SqlError::Unavailable { kind: FaultKind::Unreachable, .. }
+    )
+}
+
+impl<D: Dialect> Base<D> {
+    /// Connects, and makes sure that the server keeps its promises.
+    pub async fn open(address: Address, options: DatabaseOptions) -> Result<Self, SqlError> {
+        let base = Self::unchecked(address, options)?;
+        match schema::check(&base).await {
+            Ok(()) => Ok(base),
+            Err(error) => Err(base.explained(error).await),
+        }
+    }
+
+    /// The error of a first use, with its first cause: a pool tries again until its time is over, and tells only that.
+    pub async fn explained(&self, error: SqlError) -> SqlError {
+        if !matches!(error, SqlError::Unavailable { kind: FaultKind::Unreachable, .. }) {
+            return error;
+        }
+        match timeout(self.options.connections.connect_timeout, self.pool.connect_options().connect()).await {
+            Ok(Err(cause)) => SqlError::in_transaction(&cause),
+            Ok(Ok(_)) | Err(_) => error,
+        }
+    }
+
+    /// The same whatever the server is. Nothing is sent yet.
+    pub fn unchecked(address: Address, options: DatabaseOptions) -> Result<Self, SqlError> {
+        let watch = Arc::new(Watch::default());
+        let pool = D::pool(address, &options, Arc::clone(&watch))?;
+        Ok(Self { pool, options, flushes: Flushes::default(), watch, in_use: Arc::default() })
+    }
+
+    /// Takes a connection. Without one nothing was sent: [`SqlError::Overloaded`] if others have theirs, so that the server
+    /// is there and too much is wanted of it; else it cannot be reached. Refused while the database lacks what it had acknowledged.
+    pub async fn session(&self, until: Instant) -> Result<Session<D>, SqlError> {
+        let mut session = self.any_session(until).await?;
+        if self.watch.takes_look() {
+            session.look(&self.watch).await?;
+        }
+        self.watch.allow().map(|()| session)
+    }
+
+    /// Holds what the database shows against what it had acknowledged, also while it lacks some of it.
+    pub async fn look_back(&self) -> Result<(), SqlError> {
+        let mut session = self.any_session(Instant::now() + self.options.connections.answer_timeout).await?;
+        if session.look(&self.watch).await? == Shown::Whole && self.watch.is_back() {
+            self.watch.is_whole();
+        }
+        Ok(())
+    }
+
+    async fn any_session(&self, until: Instant) -> Result<Session<D>, SqlError> {
+        let says = || "no connection in time".to_owned();
+        match timeout_at(until, self.pool.acquire()).await {
+            Ok(Ok(connection)) => {
+                self.in_use.fetch_add(1, Ordering::Relaxed);
+                let (looks, in_use) = (self.watch.looks(), Arc::clone(&self.in_use));
+                Ok(Session { connection, until, answer_max: None, clean: true, looks, in_use })
+            }
+            Err(_) | Ok(Err(sqlx::Error::PoolTimedOut)) if 0 < self.in_use.load(Ordering::Relaxed) => {
+                Err(SqlError::Overloaded { says: says() })
+            }
+            Ok(Err(error)) => Err(SqlError::in_transaction(&error)),
+            Err(_) => Err(SqlError::unreachable(says())),
+        }
+    }
+
+    /// Ends a transaction that has changed nothing. What it has read is durable then.
+    pub async fn end(&self, mut session: Session<D>, how: &str) -> Result<(), SqlError> {
+        session.run(how.to_owned()).await?;
+        session.done();
+        let until = session.until;
+        // Others are not to wait for it meanwhile.
+        drop(session);
+        self.flush(until).await
+    }
+
+    /// Runs a text that only reads, and tries again for [`DatabaseOptions::patience`] when the connection breaks, none is free or no
+    /// answer comes within [`SqlOptions::answer_timeout`](super::SqlOptions::answer_timeout). What it shows is durable.
+    ///
+    /// The time-out of one answer finds a dead connection. A server that stands still for a moment outlasts it, and a reader that
+    /// waits is better off than one that is told an error.
+    pub async fn read(&self, text: String) -> Result<Vec<D::Row>, SqlError> {
+        let until = Instant::now() + self.options.patience.max(self.options.connections.answer_timeout);
+        let mut pause = Pause::new();
+        loop {
+            match self.read_once(&text, until).await {
+                Err(error) if is_passing(&error) && pause.again(until).await => {}
+                read => return read,
+            }
+        }
+    }
+
+    async fn read_once(&self, text: &str, until: Instant) -> Result<Vec<D::Row>, SqlError> {
+        let session = self.session(until).await?;
+        let mut session = session.lasting(until, self.options.connections.answer_timeout);
+        let rows = session.ask(text.to_owned()).await?;
+        session.done();
+        drop(session);
+        self.flush(until).await?;
+        Ok(rows)
+    }
+
+    /// Returns when a flush has ended that began after this call. Nothing, on servers that need none.
+    ///
+    /// Whoever goes away in the middle leaves it to the next.
+    pub async fn flush(&self, until: Instant) -> Result<(), SqlError> {
+        if D::FLUSH.is_empty() {
+            return Ok(());
+        }
+        // One that has begun by now may be from before what was read.
+        let begun = self.flushes.begun.load(Ordering::SeqCst);
+        let ended = timeout_at(until, self.flushes.ended.lock()).await;
+        let mut ended = ended.map_err(|_| SqlError::late_in_transaction())?;
+        if begun < *ended {
+            return Ok(());
+        }
+        let number = self.flushes.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut session = self.session(until).await?;
+        session.run(D::FLUSH.to_owned()).await?;
+        session.done();
+        *ended = number;
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! Locks between processes as rows in PostgreSQL, with leases.
+//!
+//! # Promises
+//! - The rules of the core, step by step: a batch of steps is one transaction, which first locks the rows of their buckets,
+//!   then reads the server's clock, and is answered after its commit.
+//! - Cost: two round trips for a batch of a process's steps, however many: one that reads and locks, one that writes and commits. One
+//!   more for whatever is out of the ordinary: dead heads of a long line (one more for each eightfold), or a place that was
+//!   forgotten. To look at a lock is one round trip, and locks nothing.
+//! - Two connections per process, for any number of locks and waiters: one for the steps, one that listens.
+//! - A push is a `NOTIFY` in the transaction that grants, on a channel of the process that waits; within this process it is
+//!   told directly. Whenever listening begins again, the process is told that it may have missed something.
+//! - Works behind a pooler in transaction mode, but for the pushes: nothing is heard there, and a heartbeat finds each grant.
+//!
+//! # Not promised
+//! - Progress while a process stands still within a transaction: the server ends that after the answer's time-out, and others
+//!   who need the same buckets wait so long at most.
+//! - That a push is true: whoever may connect to the database may send one, and make a process believe in a grant until its
+//!   confirmation is answered. Let strangers have databases of their own.
+//! - That the notifications of very many grants cost nothing: PostgreSQL commits one transaction with a `NOTIFY` after the
+//!   other.
+//! - Anything after a failover to a replica that was behind: grants may be forgotten; fences grow on, as long as the clock was
+//!   not set back.
+
+mod page;
+mod post;
+mod rows;
+mod writer;
+
+use super::{Address, SqlError, SqlOptions};
+use firstcome_core::id::LockName;
+use firstcome_core::lock::{Answer, ClientId, Step};
+use firstcome_store::{Fault, FaultKind, StoreError};
+use firstcome_store::{LockInbox, LockSeen, LockStore};
+use post::Post;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, raw_sql};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{Sender, channel};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinHandle;
+use writer::{Job, Queued, Writer};
+
+/// Steps that wait for the writer at most; more are refused as overloaded.
+const QUEUE_LENGTH: usize = 4_096;
+
+/// Acquires and looks among them at most. Room is left for who holds a lock already: a lease does not wait, and what is
+/// given back makes room.
+const NEWCOMERS_MAX: usize = QUEUE_LENGTH / 4 * 3;
+
+/// Makes the tables.
+const SCHEMA: &str = include_str!("lock/0001_locks.sql");
+
+/// The version of the tables that this program writes.
+const VERSION: i64 = 1;
+
+/// Serialises those who make the tables: among all advisory locks of two numbers, this one.
+const MAKING: &str = "pg_advisory_xact_lock(1179861840, 1)";
+
+/// Locks in the tables of a PostgreSQL database, as one process sees them.
+///
+/// Dropped, it finishes in the background what was asked of it.
+pub struct PostgresLocks {
+    jobs: Sender<Queued>,
+    newcomers: Arc<Semaphore>,
+    post: Arc<Post>,
+    listens: JoinHandle<()>,
+}
+
+impl PostgresLocks {
+    /// Connects, and makes the tables if they are absent: `firstcome_lock_…`, in the first schema of the search path. Call
+    /// within a Tokio runtime, which then carries the steps and listens.
+    ///
+    /// Refused with [`SqlError::Broken`] if the tables cannot be made, or are of a later version.
+    pub async fn open(url: &str, times: SqlOptions) -> Result<Self, SqlError> {
+        let options = Address::postgres(url)?;
+        let mut connection = writer::open(&options, &times).await?;
+        let limit = times.connect_timeout + times.answer_timeout;
+        let prepared = tokio::time::timeout(limit, prepare(&mut connection)).await;
+        prepared.unwrap_or_else(|_| Err(SqlError::late_in_transaction()))?;
+        let post = Arc::new(Post::default());
+        let listens = tokio::spawn(Arc::clone(&post).listen(options.clone(), times.clone()));
+        let (jobs, queue) = channel(QUEUE_LENGTH);
+        let writer = Writer { options, times, post: Arc::clone(&post), connection: Some(connection) };
+        tokio::spawn(writer.run(queue));
+        Ok(Self { jobs, newcomers: Arc::new(Semaphore::new(NEWCOMERS_MAX)), post, listens })
+    }
+
+    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
+        const OVERLOADED: StoreError = StoreError::Overloaded { retry_after: Duration::from_millis(100) };
+        let (answer, told) = oneshot::channel();
+        let job = job(answer);
+        let place = match &job {
+            Job::Take(Step::Acquire { .. }, _) | Job::View(..) => {
+                Some(Arc::clone(&self.newcomers).try_acquire_owned().map_err(|_| OVERLOADED)?)
+            }
+            Job::Take(..) => None,
+        };
+        match self.jobs.try_send(Queued { job, _place: place }) {
+            Ok(()) => told.await.unwrap_or(Err(StoreError::Unknown)),
+            Err(TrySendError::Full(_)) => Err(OVERLOADED),
+            Err(TrySendError::Closed(_)) => {
+                let fault = Fault::new(FaultKind::Stopped, "the writer of locks has stopped");
+                Err(StoreError::Unavailable(Arc::new(fault)))
+            }
+        }
+    }
+}
+
+impl LockStore for PostgresLocks {
+    async fn take(&self, step: Step) -> Result<Answer, StoreError> {
+        self.ask(|answer| Job::Take(step, answer)).await
+    }
+
+    async fn view(&self, name: &LockName) -> Result<LockSeen, StoreError> {
+        let name = name.clone();
+        self.ask(|answer| Job::View(name, answer)).await
+    }
+
+    fn attach(&self, client: ClientId, inbox: LockInbox) {
+        self.post.attach(client, inbox);
+    }
+
+    fn detach(&self, client: ClientId) {
+        self.post.detach(client);
+    }
+}
+
+impl Drop for PostgresLocks {
+    fn drop(&mut self) {
+        self.listens.abort();
+    }
+}
+
+/// Makes the tables if they are absent, in one transaction.
+async fn prepare(connection: &mut PgConnection) -> Result<(), SqlError> {
+    let failed = |error: sqlx::Error| SqlError::in_transaction(&error);
+    if version(connection).await.map_err(failed)?.is_none() {
+        let mut making = connection.begin().await.map_err(failed)?;
+        raw_sql(AssertSqlSafe(format!("SELECT {MAKING}"))).execute(&mut *making).await.map_err(failed)?;
+        // Once more: somebody else may have made them meanwhile.
+        if version(&mut making).await.map_err(failed)?.is_none() {
+            raw_sql(SCHEMA).execute(&mut *making).await.map_err(failed)?;
+        }
+        // If that is not answered they are there or not: whoever opens next sees which.
+        making.commit().await.map_err(failed)?;
+    }
+    match version(connection).await.map_err(failed)? {
+        Some(VERSION) => Ok(()),
+        found => {
+            let found = found.unwrap_or_default();
+            Err(SqlError::broken(format!("the tables of locks have version {found}, this program knows {VERSION}")))
+        }
+    }
+}
+
+async fn version(connection: &mut PgConnection) -> sqlx::Result<Option<i64>> {
+    // Through a table: by itself the function may answer from before others have made it.
+    const THERE: &str = "SELECT FROM pg_class WHERE oid = to_regclass('firstcome_lock_version')";
+    if raw_sql(THERE).fetch_optional(&mut *connection).await?.is_none() {
+        return Ok(None);
+    }
+    raw_sql("SELECT max(version) FROM firstcome_lock_version").fetch_one(connection).await?.try_get(0)
+}

@@ -1,0 +1,188 @@
+//! The tables, their version, and what the server must promise.
+
+use super::SqlError;
+use super::base::Base;
+use super::dialect::{Cells, Dialect};
+use super::options::Tables;
+use super::reader::Reader;
+use super::replication::Replication;
+use firstcome_core::time::Timestamp;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long opening may take in all, others who look after the tables included.
+const OPENING_MAX: Duration = Duration::from_secs(30);
+
+/// Refuses a server that does not keep what it acknowledges, or whose sessions are not what was asked for.
+pub async fn check<D: Dialect>(base: &Base<D>) -> Result<(), SqlError> {
+    D::judge(&settings(base).await?, &base.options).map_err(SqlError::broken)
+}
+
+/// The settings by which a server is judged.
+pub async fn settings<D: Dialect>(base: &Base<D>) -> Result<Vec<(String, String)>, SqlError> {
+    pairs(base, D::settings()).await
+}
+
+/// How servers that copy this one are kept.
+pub async fn replication<D: Dialect>(base: &Base<D>) -> Result<Replication, SqlError> {
+    Ok(D::replication(&pairs(base, D::REPLICATION).await?))
+}
+
+/// Rows of a name and its value.
+async fn pairs<D: Dialect>(base: &Base<D>, text: &str) -> Result<Vec<(String, String)>, SqlError> {
+    let mut session = base.session(Instant::now() + OPENING_MAX).await?;
+    let rows = session.ask(text.to_owned()).await?;
+    session.done();
+    let mut pairs = Vec::new();
+    for row in &rows {
+        let mut cells = Reader::at(row, 0);
+        if let (Some(name), Some(value)) = (cells.maybe_text()?, cells.maybe_text()?) {
+            pairs.push((name, value));
+        }
+    }
+    Ok(pairs)
+}
+
+/// What became of the tables of one part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Migrated {
+    /// `market` or `coupons`.
+    pub part: &'static str,
+    /// The version before; 0 if there were none.
+    pub from: i64,
+    /// The version now.
+    pub to: i64,
+}
+
+/// A part of the tables, which has a version of its own.
+#[derive(Clone, Copy)]
+pub struct Part {
+    /// `market` or `coupons`.
+    pub name: &'static str,
+    /// Step N leads from version N to version N + 1. Steps are never changed once released, only added.
+    pub steps: &'static [&'static str],
+    /// Its tables that are written, each with a column that may be.
+    pub written: &'static [(&'static str, &'static str)],
+}
+
+impl Part {
+    const fn version(&self) -> i64 {
+        self.steps.len() as i64
+    }
+}
+
+fn too_late(part: &Part, version: i64) -> SqlError {
+    let known = part.version();
+    SqlError::broken(format!(
+        "the tables have version {version}, and this program knows up to {known}: use the version of firstcome that \
+         made them, or a later one"
+    ))
+}
+
+/// Brings the tables of a part to this version, or refuses others, as the options say.
+pub async fn prepare<D: Dialect>(base: &Base<D>, part: Part) -> Result<(), SqlError> {
+    match base.options.tables {
+        Tables::Migrate => migrate(base, part).await.map(drop),
+        Tables::Require => {
+            require(base, part).await?;
+            may_write(base, part).await
+        }
+    }
+}
+
+/// The version of the tables of a part; 0 if there are none. Writes nothing.
+pub async fn version<D: Dialect>(base: &Base<D>, part: &str) -> Result<i64, SqlError> {
+    let mut session = base.session(Instant::now() + OPENING_MAX).await?;
+    let there = session.ask(D::HAS_SCHEMA.to_owned()).await?;
+    session.done();
+    if there.first().map(|row| Reader::at(row, 0).integer()).transpose()? != Some(1) {
+        return Ok(0);
+    }
+    let text = format!("SELECT version FROM firstcome_schema WHERE part='{part}';");
+    let rows = session.ask(text).await.map_err(without_rights)?;
+    session.done();
+    Ok(rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?.unwrap_or(0))
+}
+
+/// The time by the server's clock.
+pub async fn now<D: Dialect>(base: &Base<D>) -> Result<Timestamp, SqlError> {
+    let mut session = base.session(Instant::now() + OPENING_MAX).await?;
+    let rows = session.ask(format!("SELECT {};", D::CLOCK)).await?;
+    session.done();
+    rows.first().map(|row| Reader::at(row, 0).instant()).transpose()?.ok_or_else(|| SqlError::broken("it has no clock"))
+}
+
+async fn require<D: Dialect>(base: &Base<D>, part: Part) -> Result<(), SqlError> {
+    let (version, known) = (version(base, part.name).await?, part.version());
+    if known < version {
+        return Err(too_late(&part, version));
+    }
+    if version < known {
+        let name = part.name;
+        return Err(SqlError::broken(format!(
+            "the tables of {name} have version {version}, and this program needs {known}: run `firstcome migrate --sql URL` \
+             once, as a user who may create tables"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a user who may not read and write all tables of a part. Says statements that find no row, and undoes them.
+async fn may_write<D: Dialect>(base: &Base<D>, part: Part) -> Result<(), SqlError> {
+    let mut text = D::BEGIN.to_owned();
+    for (table, column) in part.written {
+        text.push_str(&format!("UPDATE {table} SET {column}={column} WHERE 1=0;"));
+        text.push_str(&D::insert_nothing(table, column));
+        text.push_str(&format!("DELETE FROM {table} WHERE 1=0;"));
+    }
+    text.push_str(D::FLUSH);
+    let mut session = base.session(Instant::now() + OPENING_MAX).await?;
+    session.run(text).await.map_err(without_rights)?;
+    session.run(super::base::ROLL_BACK.to_owned()).await?;
+    session.done();
+    Ok(())
+}
+
+/// Adds what to do to the error of a server that turns a user away.
+fn without_rights(error: SqlError) -> SqlError {
+    match error {
+        SqlError::Broken { says } => SqlError::broken(format!(
+            "{says}; the user needs SELECT, INSERT, UPDATE and DELETE on the tables that begin with firstcome_"
+        )),
+        error => error,
+    }
+}
+
+/// Brings the tables of a part to this version. Whoever comes first does it, the others wait. A second time has no effect.
+/// Refuses tables of a later version.
+pub async fn migrate<D: Dialect>(base: &Base<D>, part: Part) -> Result<Migrated, SqlError> {
+    let (known, name) = (part.version(), part.name);
+    let mut session = base.session(Instant::now() + OPENING_MAX).await?;
+    let begin = format!("{}SELECT version FROM firstcome_schema WHERE part='{name}';", D::MIGRATION_BEGINS);
+    let rows = session.ask(begin).await.map_err(|error| match error {
+        SqlError::Broken { says } => {
+            SqlError::broken(format!("{says}; the user in the address must be able to create tables there"))
+        }
+        other => other,
+    })?;
+    if rows.first().map(|row| row.integer(0)).transpose().ok().flatten() != Some(1) {
+        return Err(SqlError::unreachable("another process looks after the tables, and takes too long"));
+    }
+    let version = rows.get(1).map(|row| Reader::at(row, 0).integer()).transpose()?.unwrap_or(0);
+    if known < version {
+        return Err(too_late(&part, version));
+    }
+    if version < known {
+        for step in &part.steps[usize::try_from(version).unwrap_or(0)..] {
+            session.run((*step).to_owned()).await?;
+        }
+        let version = format!(
+            "DELETE FROM firstcome_schema WHERE part='{name}'; \
+             INSERT INTO firstcome_schema (part,version) VALUES ('{name}',{known});"
+        );
+        session.run(version).await?;
+    }
+    session.run(D::MIGRATION_ENDS.to_owned()).await?;
+    session.done();
+    Ok(Migrated { part: name, from: version, to: known })
+}

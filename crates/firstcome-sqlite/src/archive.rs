@@ -1,0 +1,187 @@
+//! Data out of a directory and into another one, row by row, with nothing lost and every rule kept.
+
+use super::coupon::{coupons, for_each_claim, for_each_redemption};
+use super::faults::fault;
+use super::{DATABASE_FILE, connect, coupon, lock, market, open_reader, room, schema, verify_market};
+use firstcome_core::coupon::{Attributes, CouponSettings, Serial};
+use firstcome_core::id::{CouponName, RequestId, UserId};
+use firstcome_core::time::{Now, Steady, Timestamp};
+use firstcome_store::archive::{ArchivedClaim, ArchivedCoupon, Before, ImportError, Incoming, Intake, RoomsBefore};
+use firstcome_store::edge::draw_hasher;
+use firstcome_store::embedded::journal::CouponId;
+use firstcome_store::{Fault, FaultKind};
+use rusqlite::Connection;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::path::Path;
+
+/// Rows that are written with one call.
+const CHANGES_PER_WRITE: usize = 1_024;
+
+/// A consistent look at what is stored, also beside a running service.
+pub struct Archive {
+    pub(super) connection: Connection,
+}
+
+impl Archive {
+    /// Opens the directory for reading.
+    pub fn open(directory: &Path) -> Result<Self, Fault> {
+        let connection = open_reader(&directory.join(DATABASE_FILE), &schema::STORE)?;
+        connection.execute_batch("BEGIN").map_err(|error| fault(&error, "cannot read"))?;
+        Ok(Self { connection })
+    }
+
+    /// All coupons in the order in which they were made, each with the number of its claims.
+    pub fn coupons(&self) -> Result<Vec<(ArchivedCoupon, u64)>, Fault> {
+        let rows = coupons(&self.connection)?;
+        let count = |id: CouponId| {
+            let query = "SELECT count(*) FROM claim WHERE id BETWEEN ?1 AND ?2";
+            let range = coupon::range(id);
+            let count = self.connection.query_row(query, range, |row| row.get(0));
+            count.map(i64::cast_unsigned).map_err(|error| fault(&error, "cannot count the claims"))
+        };
+        rows.into_iter()
+            .map(|row| {
+                let claims = count(row.id)?;
+                let (name, settings, voucher_key) = (row.name, row.settings, row.voucher_key);
+                Ok((ArchivedCoupon { name, settings, voucher_key, deleted_at: row.deleted_at }, claims))
+            })
+            .collect()
+    }
+
+    /// Walks over all claims: coupons in the order of [`Self::coupons`], claims in serial order. Stops at the first
+    /// error of the visitor.
+    pub fn for_each_claim<E: From<Fault>>(
+        &self,
+        mut visit: impl FnMut(ArchivedClaim) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut redemptions: HashMap<(CouponId, Serial), (Timestamp, Option<RequestId>)> = HashMap::new();
+        for_each_redemption(&self.connection, |row| {
+            redemptions.insert((row.coupon, row.redeemed.serial), (row.redeemed.redeemed_at, row.request));
+            Ok(())
+        })?;
+        for row in coupons(&self.connection)? {
+            stoppable(&mut visit, |visit| {
+                for_each_claim(&self.connection, Some(row.id), |claim| {
+                    let user = UserId::restore(claim.user).map_err(|error| coupon::damaged(format!("user {error}")))?;
+                    visit(ArchivedClaim {
+                        coupon: row.name.clone(),
+                        issued: claim.issued,
+                        user,
+                        attributes: claim.attributes.and_then(Attributes::new),
+                        request: claim.request,
+                        redeemed: redemptions.get(&(row.id, claim.issued.serial)).copied(),
+                        code: row.voucher_key.code(claim.issued, claim.user),
+                    })
+                })
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Walks over rows for a visitor whose errors are its own, and stop the walk.
+pub(super) fn stoppable<T, E: From<Fault>>(
+    visit: &mut impl FnMut(T) -> Result<(), E>,
+    walk: impl FnOnce(&mut dyn FnMut(T) -> Result<(), Fault>) -> Result<(), Fault>,
+) -> Result<(), E> {
+    let mut stopped = None;
+    let walked = walk(&mut |row| {
+        visit(row).map_err(|error| {
+            stopped = Some(error);
+            coupon::damaged("stopped by the visitor")
+        })
+    });
+    match stopped {
+        Some(error) => Err(error),
+        None => Ok(walked?),
+    }
+}
+
+/// Takes data into a directory in one transaction: all of it, or nothing.
+pub struct Importer {
+    connection: Connection,
+    intake: Intake,
+    _lock: File,
+}
+
+impl Importer {
+    /// Opens the directory for writing; no service may have it open. `now` is the time of the import.
+    pub fn open(directory: &Path, now: Timestamp) -> Result<Self, Fault> {
+        let lock = lock(directory)?;
+        let connection = connect(directory)?;
+        let coupons = coupon::load(&connection, &draw_hasher())?;
+        let rooms = room::rooms(&connection)?;
+        let next = rooms.iter().map(|room| room.id.0 + 1).max().unwrap_or(1);
+        let names = rooms.into_iter().map(|room| room.name).collect();
+        let pass_secrets = room::secrets(&connection)?;
+        let query = "SELECT EXISTS (SELECT 1 FROM member) OR EXISTS (SELECT 1 FROM listing)";
+        let has_market = connection.query_row(query, [], |row| row.get::<_, bool>(0));
+        let has_market = has_market.map_err(|error| fault(&error, "cannot read"))?;
+        // Ends that come in are on the clock of the directory; a new one's begins at the wall's.
+        let clock =
+            room::clock(&connection)?.unwrap_or_else(|| Now { wall: now, steady: Steady::from_us(now.as_us()) });
+        connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| fault(&error, "cannot write"))?;
+        let rooms = RoomsBefore { names, has_rooms: false, next, pass_secrets, lost_wait: true };
+        let intake = Intake::new(Before { coupons, rooms, has_market }, clock);
+        Ok(Self { connection, intake, _lock: lock })
+    }
+
+    /// Takes a row. What it names must have come before, or be there.
+    pub fn take(&mut self, row: Incoming) -> Result<(), ImportError> {
+        self.intake.take(row)?;
+        if CHANGES_PER_WRITE <= self.intake.pending() { self.flush() } else { Ok(()) }
+    }
+
+    /// Makes a coupon with a secret of its own, for claims that come without one.
+    pub fn new_coupon(&mut self, name: CouponName, settings: CouponSettings) -> Result<(), ImportError> {
+        self.intake.new_coupon(name, settings)
+    }
+
+    /// The secrets of the service that came, by their names. They are kept elsewhere, by whoever imports.
+    pub const fn secrets(&self) -> &BTreeMap<String, [u8; 32]> {
+        self.intake.secrets()
+    }
+
+    /// Checks what can be said only of all of it, before it is kept: [`Self::finish`] makes it durable.
+    pub fn check(&mut self) -> Result<(), ImportError> {
+        self.intake.finish()?;
+        self.flush()?;
+        self.check_market()
+    }
+
+    /// Makes all of it durable, after [`Self::check`].
+    pub fn finish(self) -> Result<(), ImportError> {
+        self.connection.execute_batch("COMMIT").map_err(|error| fault(&error, "cannot commit the import"))?;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), ImportError> {
+        let changes = self.intake.changes();
+        coupon::write(&self.connection, &changes).map_err(|error| fault(&error, "cannot write the import"))?;
+        Ok(())
+    }
+
+    /// Checks the whole market, as a start does and as `verify` does.
+    fn check_market(&self) -> Result<(), ImportError> {
+        if self.intake.market().is_empty() {
+            return Ok(());
+        }
+        let end_of_time = Now { wall: Timestamp::MAX, steady: Steady::from_us(Timestamp::MAX.as_us()) };
+        // First, since what `verify` takes time for is only what a start lets through.
+        market::load(&self.connection, end_of_time).map_err(|fault| match fault.kind {
+            FaultKind::Damaged => {
+                ImportError::MarketBroken { invariant: "what comes in can be opened again", example: fault.detail }
+            }
+            _ => fault.into(),
+        })?;
+        let broken = verify_market::check(&self.connection)?.into_iter().find(|check| 0 < check.breaches);
+        match broken {
+            Some(check) => {
+                let example = check.examples.into_iter().next().unwrap_or_default();
+                Err(ImportError::MarketBroken { invariant: check.invariant, example })
+            }
+            None => Ok(()),
+        }
+    }
+}

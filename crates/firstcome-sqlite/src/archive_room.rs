@@ -1,0 +1,72 @@
+//! Rooms out of a directory.
+
+use super::archive::{Archive, stoppable};
+use super::room::{self, for_each_slot, for_each_ticket_of};
+use firstcome_core::id::UserId;
+use firstcome_core::room::{Hold, Join, Number, Slot, Standing};
+use firstcome_core::time::Now;
+use firstcome_store::Fault;
+use firstcome_store::archive::{ArchivedLine, ArchivedRoom, ArchivedSlot, ArchivedTicket, TicketState};
+use firstcome_store::embedded::journal::{PassSecret, RoomId};
+use std::collections::{BTreeMap, HashMap};
+
+impl Archive {
+    /// The secrets that sign passes, the newest last.
+    pub fn pass_secrets(&self) -> Result<Vec<PassSecret>, Fault> {
+        room::secrets(&self.connection)
+    }
+
+    /// Walks over all rooms in the order in which they were made, each followed by its tickets in the order of their numbers.
+    /// Stops at the first error of a visitor. Memory: what the slots take.
+    pub fn for_each_ticket<E: From<Fault>>(
+        &self,
+        mut visit: impl FnMut(ArchivedLine) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let clock = room::clock(&self.connection)?;
+        let mut slots: HashMap<RoomId, BTreeMap<Number, Slot>> = HashMap::new();
+        for_each_slot(&self.connection, |id, number, slot| {
+            slots.entry(id).or_default().insert(number, slot);
+            Ok(())
+        })?;
+        for row in room::rooms(&self.connection)? {
+            let slots = slots.remove(&row.id).unwrap_or_default();
+            let drawn = room::last_number(&self.connection, row.id)?.unwrap_or(row.first - 1);
+            let room = ArchivedRoom {
+                name: row.name.clone(),
+                settings: row.settings,
+                ticket_key: row.ticket_key,
+                is_closed: row.standing == Standing::Closed,
+                first: row.first,
+                reached: row.reached,
+                drawn,
+                admissions: slots.values().map(|slot| slot.admission).max().unwrap_or(0),
+            };
+            visit(ArchivedLine::Room(Box::new(room)))?;
+            stoppable(&mut visit, |visit| {
+                for_each_ticket_of(&self.connection, row.id, |ticket, joined_at| {
+                    let user = ticket.user.map(UserId::parse).transpose();
+                    let user = user.map_err(|error| super::coupon::damaged(format!("user {error}")))?;
+                    let state = match ticket.gone {
+                        Some(how) => TicketState::Gone(how),
+                        None => {
+                            let slot = slots.get(&ticket.number).map(|slot| archived(slot, clock));
+                            let join = Join { user, request: ticket.request };
+                            TicketState::Living { join, joined_at: Some(joined_at), slot }
+                        }
+                    };
+                    let ticket = ArchivedTicket { room: row.name.clone(), number: ticket.number, state };
+                    visit(ArchivedLine::Ticket(Box::new(ticket)))
+                })
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// A slot with its end by the wall clock.
+fn archived(slot: &Slot, clock: Option<Now>) -> ArchivedSlot {
+    let (Hold::Offered { until } | Hold::Taken { until }) = slot.hold;
+    let until = clock.map_or(slot.admitted_at, |clock| clock.wall_at(until));
+    let Slot { admission, admitted_at, hold } = *slot;
+    ArchivedSlot { admission, admitted_at, is_taken: matches!(hold, Hold::Taken { .. }), until }
+}

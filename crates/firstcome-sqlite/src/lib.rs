@@ -1,0 +1,333 @@
+//! The embedded store in one SQLite file.
+//!
+//! # Promises
+//! - Durable before told: WAL with `synchronous=FULL`, one transaction and so one sync per batch; an answer leaves
+//!   after `COMMIT` has returned. What was acknowledged survives `kill -9` and, as far as the disk keeps what it says
+//!   it has synced, a power cut.
+//! - One process: a lock on `firstcome.lock` for as long as the store is open. Reading beside it ([`verify`],
+//!   [`Archive`]) is allowed.
+//! - Goes on by itself after a fault before the commit that may pass: another process that holds the file, a full disk.
+//!   Nothing of that batch is stored, and none of it is kept in memory.
+//! - Fails closed: after any other error of the file nothing more is written. A sync that failed is never tried again,
+//!   since the kernel may have dropped the pages.
+//!
+//! # Not promised
+//! Nothing against a disk that lies about its sync, nor against somebody who edits the file (but [`verify`] and every
+//! start re-check the invariants).
+
+mod archive;
+mod archive_market;
+mod archive_room;
+mod coupon;
+mod faults;
+mod lock;
+mod market;
+mod room;
+mod schema;
+mod verify;
+mod verify_market;
+mod verify_room;
+
+pub use archive::{Archive, Importer};
+pub use lock::{
+    LOCKS_FILE, LockDurability, SqliteLocks, handle_secret, keep_handle_secret, standing_locks, verify_locks,
+};
+pub use verify::verify;
+
+use faults::{fault, io_fault};
+use firstcome_core::auction::Bid;
+use firstcome_core::coupon::{Attributes, Serial};
+use firstcome_core::points::Record;
+use firstcome_core::time::Now;
+use firstcome_store::Durability;
+use firstcome_store::edge::{Clock, Stopwatch, draw_hasher};
+use firstcome_store::embedded::journal::{
+    Change, CouponId, Journal, JournalError, ListingId, MemberId, Outcome, RoomId, Rows,
+};
+use firstcome_store::embedded::{Backing, Embedded, StoredRoom, Timeline};
+use firstcome_store::{Fault, FaultKind, StoreError};
+use parking_lot::Mutex;
+use rusqlite::{Connection, OpenFlags};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::hash::RandomState;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The store's file in its directory.
+pub const DATABASE_FILE: &str = "firstcome.db";
+/// Locked by the process that has the directory open.
+pub const LOCK_FILE: &str = "firstcome.lock";
+
+/// SQLite versions before this one can lose committed pages when a checkpoint meets a write.
+const SQLITE_VERSION_MIN: i32 = 3_051_003;
+
+/// Pages in the write-ahead log after which they are moved to the file: 4 MB, moved in a few milliseconds.
+const CHECKPOINT_PAGES: i64 = 1_000;
+
+/// How long opening and reading wait for another process that holds the file for a moment.
+const BUSY_MAX: Duration = Duration::from_secs(5);
+
+/// How long a batch waits for another process that writes. Its callers wait as long, and are then told that nothing was done.
+const WRITE_BUSY_MAX: Duration = Duration::from_secs(1);
+
+/// Opens the store in a directory, which is made if it is absent, and loads it.
+///
+/// Costs one pass over all claims (about half a second per million) and, for a new file, a few syncs. Refused with a
+/// [`Fault`] that says what to do: another process has it, the file is of a later version, of another program, damaged,
+/// or cannot be written.
+pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> {
+    let lock = lock(directory)?;
+    let connection = connect(directory)?;
+    let hasher = draw_hasher();
+    let coupons = coupon::load(&connection, &hasher)?;
+    let timeline = Timeline::after(room::clock(&connection)?, clock.as_ref());
+    let rooms = room::load(&connection, &hasher, timeline.now(clock.as_ref()))?;
+    let pass_secrets = room::secrets(&connection)?;
+    let market = market::load(&connection, timeline.now(clock.as_ref()))?;
+    let patient = connection.busy_timeout(WRITE_BUSY_MAX);
+    patient.map_err(|error| fault(&error, "cannot set the time to wait"))?;
+    let reader = open_reader(&directory.join(DATABASE_FILE), &schema::STORE)?;
+    let backing = Backing {
+        journal: Box::new(Sqlite { connection, pages: 0, _lock: lock }),
+        rows: Arc::new(Reader { connection: Mutex::new(reader) }),
+        durability: Durability::Disk,
+        coupons,
+        rooms,
+        pass_secrets,
+        market,
+        timeline,
+        hasher,
+    };
+    Embedded::start(backing, clock).map_err(|error| io_fault(&error, "cannot start the writer"))
+}
+
+/// So long a directory may stay taken by what is about to leave it: a process that ends, or a child that another thread of this
+/// process has just begun. A child has all files of its parent open until it becomes its own program.
+const LEAVES_WITHIN: Duration = Duration::from_secs(1);
+const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(10);
+
+/// Takes the directory for this process, until the file is dropped. Blocks for [`LEAVES_WITHIN`] at most.
+#[expect(clippy::disallowed_methods, reason = "no event tells that a lock of a file is left; there is a deadline")]
+fn lock(directory: &Path) -> Result<File, Fault> {
+    let shown = directory.display();
+    make_private(directory).map_err(|error| io_fault(&error, format!("cannot make {shown}")))?;
+    let path = directory.join(LOCK_FILE);
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(|error| io_fault(&error, format!("cannot open {}", path.display())))?;
+    let watch = Stopwatch::start();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(fs::TryLockError::WouldBlock) if watch.elapsed() < LEAVES_WITHIN => {
+                std::thread::sleep(LOOKS_AGAIN_AFTER);
+            }
+            Err(fs::TryLockError::WouldBlock) => {
+                return Err(Fault::new(FaultKind::InUse, format!("another process has {shown} open")));
+            }
+            Err(fs::TryLockError::Error(error)) => {
+                return Err(io_fault(&error, format!("cannot lock {}", path.display())));
+            }
+        }
+    }
+}
+
+/// Makes a directory that only its owner can read: what lies in it are secrets and other people's names.
+fn make_private(directory: &Path) -> std::io::Result<()> {
+    let absent = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let made: Vec<&Path> = directory.ancestors().take_while(absent).collect();
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory)?;
+    // The name of a new directory is durable only once the one above it is synced.
+    for above in made.iter().filter_map(|path| path.parent()) {
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        File::open(above)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Opens the file for writing and brings its schema up to date.
+fn connect(directory: &Path) -> Result<Connection, Fault> {
+    check_linked_version()?;
+    let path = directory.join(DATABASE_FILE);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    make_private_file(&path).map_err(|error| io_fault(&error, format!("cannot make {}", path.display())))?;
+    let open = || {
+        let mut connection = Connection::open_with_flags(&path, flags)?;
+        connection.busy_timeout(BUSY_MAX)?;
+        if connection.is_readonly("main")? {
+            return Ok(Err(Fault::new(FaultKind::ReadOnly, format!("{} cannot be written", path.display()))));
+        }
+        // Before anything is set: a file that is not ours stays as it is.
+        if let Err(fault) = schema::STORE.admit(&connection)? {
+            return Ok(Err(fault));
+        }
+        configure(&connection)?;
+        if let Err(fault) = schema::STORE.prepare(&mut connection)? {
+            return Ok(Err(fault));
+        }
+        settle(&connection)?;
+        Ok(Ok(connection))
+    };
+    let connection = open().map_err(|error| fault(&error, format!("cannot open {}", path.display())))??;
+    sync_directory(directory)?;
+    Ok(connection)
+}
+
+fn check_linked_version() -> Result<(), Fault> {
+    if rusqlite::version_number() < SQLITE_VERSION_MIN {
+        let version = rusqlite::version();
+        let detail = format!("SQLite {version} is linked, which can lose committed data; 3.51.3 or later is needed");
+        return Err(Fault::new(FaultKind::Foreign, detail));
+    }
+    Ok(())
+}
+
+/// Makes the file if it is absent, readable by its owner only; what SQLite puts beside it gets the same mode.
+fn make_private_file(path: &Path) -> std::io::Result<()> {
+    let mut options = File::options();
+    // An existing file is not opened: closing it would drop the locks that SQLite may hold on it in this process.
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Moves what an earlier process left in the log into the file, and syncs it. After a sync that failed the kernel may
+/// hold the log's pages as clean though they never reached the disk; copied they are written again, and nobody is told
+/// anything that rests on them before.
+fn settle(connection: &Connection) -> rusqlite::Result<()> {
+    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+}
+
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(32);
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    // The writer moves pages itself, between two batches: see `Sqlite::checkpoint`.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")
+}
+
+/// Makes the names of new files durable; their contents are SQLite's business.
+fn sync_directory(directory: &Path) -> Result<(), Fault> {
+    let sync = || File::open(directory)?.sync_all();
+    sync().map_err(|error| io_fault(&error, format!("cannot sync {}", directory.display())))
+}
+
+/// Opens a file for reading beside a writer.
+fn open_reader(path: &Path, schema: &schema::Schema) -> Result<Connection, Fault> {
+    let open = || {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(BUSY_MAX)?;
+        schema.check(connection)
+    };
+    open().map_err(|error| fault(&error, format!("cannot read {}", path.display())))?
+}
+
+/// The writing side. Owned by the writer thread.
+struct Sqlite {
+    connection: Connection,
+    /// Pages that the log holds, by the last count.
+    pages: i64,
+    _lock: File,
+}
+
+impl Sqlite {
+    fn write(&self, changes: &[Change]) -> rusqlite::Result<()> {
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        coupon::write(&self.connection, changes)
+    }
+
+    /// Moves the log's pages into the file, so that the log can begin anew.
+    fn checkpoint(&mut self) -> rusqlite::Result<()> {
+        // Busy only means that a reader still needs the log: the rest is moved next time.
+        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+        self.pages = 0;
+        Ok(())
+    }
+
+    /// Ends the transaction of which this became.
+    fn rolled_back(&self, error: &rusqlite::Error, doing: &str, is_before_commit: bool) -> JournalError {
+        if !self.connection.is_autocommit() {
+            // If this fails too the transaction dies with the connection: nothing more is written.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        let fault = fault(error, doing);
+        let may_pass = matches!(fault.kind, FaultKind::Busy | FaultKind::Full);
+        let outcome = match (is_before_commit, may_pass && self.connection.is_autocommit()) {
+            (true, true) => Outcome::Passing,
+            (true, false) => Outcome::Nothing,
+            (false, _) => Outcome::Unknown,
+        };
+        JournalError { outcome, fault }
+    }
+}
+
+impl Journal for Sqlite {
+    fn commit(&mut self, changes: &[Change]) -> Result<(), JournalError> {
+        if CHECKPOINT_PAGES <= self.pages {
+            self.checkpoint().map_err(|error| self.rolled_back(&error, "checkpoint failed", true))?;
+        }
+        self.write(changes).map_err(|error| self.rolled_back(&error, "write failed", true))?;
+        self.connection.execute_batch("COMMIT").map_err(|error| {
+            // A full disk shows before the frame that seals the transaction; a failed sync shows after it.
+            let is_full = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull);
+            self.rolled_back(&error, "commit failed", is_full)
+        })?;
+        // Rows lie densely, 40 to 100 to a page, and each commit rewrites the last page of each tree.
+        self.pages += 3 + changes.len() as i64 / 40;
+        Ok(())
+    }
+
+    fn room(&mut self, id: RoomId, hasher: &RandomState, now: Now) -> Result<StoredRoom, Fault> {
+        room::load_one(&self.connection, id, hasher, now)
+    }
+
+    fn close(&mut self) {
+        // Only saves the next start some work: what is in the log is durable already.
+        let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    }
+}
+
+/// The reading side, for pages of claims, bids and records.
+struct Reader {
+    connection: Mutex<Connection>,
+}
+
+impl Rows for Reader {
+    fn attributes(
+        &self,
+        coupon: CouponId,
+        first: Serial,
+        last: Serial,
+    ) -> Result<BTreeMap<Serial, Attributes>, StoreError> {
+        coupon::attributes(&self.connection.lock(), coupon, first, last)
+            .map_err(|error| StoreError::Unavailable(Arc::new(fault(&error, "cannot read attributes"))))
+    }
+
+    fn bids(&self, listing: ListingId, after: u32, count: usize) -> Result<Vec<Bid>, StoreError> {
+        let bids = market::bids(&self.connection.lock(), listing, after, count);
+        bids.map_err(|fault| StoreError::Unavailable(Arc::new(fault)))
+    }
+
+    fn records(&self, member: MemberId, after: u64, count: usize) -> Result<Vec<Record>, StoreError> {
+        let records = market::records(&self.connection.lock(), member, after, count);
+        records.map_err(|fault| StoreError::Unavailable(Arc::new(fault)))
+    }
+}
+
+/// Where the store's file is.
+pub fn database_path(directory: &Path) -> PathBuf {
+    directory.join(DATABASE_FILE)
+}

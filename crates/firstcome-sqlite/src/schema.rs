@@ -1,0 +1,97 @@
+//! The file's schema, its version, and the steps from each version to the next.
+
+use firstcome_store::{Fault, FaultKind};
+use rusqlite::{Connection, TransactionBehavior};
+
+/// What a kind of file is recognised by, and how it came to be.
+pub(super) struct Schema {
+    /// Marks the file as ours.
+    application_id: i32,
+    /// Step N brings a file of version N to version N + 1. Steps are never changed once released, only added.
+    steps: &'static [&'static str],
+}
+
+/// The file of coupons, rooms and the market: "FCOM".
+pub(super) const STORE: Schema = Schema {
+    application_id: 0x4643_4f4d,
+    steps: &[
+        include_str!("0001_coupons.sql"),
+        include_str!("0002_rooms.sql"),
+        include_str!("0003_market.sql"),
+        include_str!("0004_bound_codes.sql"),
+    ],
+};
+
+/// The file of locks: "FCLK".
+pub(super) const LOCKS: Schema = Schema { application_id: 0x4643_4c4b, steps: &[include_str!("lock/0001_locks.sql")] };
+
+type Checked<T> = rusqlite::Result<Result<T, Fault>>;
+
+fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i32> {
+    connection.pragma_query_value(None, pragma, |row| row.get(0))
+}
+
+impl Schema {
+    /// The version that this program writes.
+    const fn version(&self) -> i32 {
+        self.steps.len() as i32
+    }
+
+    /// Lets a file through that is empty, or ours and not of a later version. Changes nothing.
+    pub(super) fn admit(&self, connection: &Connection) -> Checked<()> {
+        let version = number(connection, "user_version")?;
+        let application = number(connection, "application_id")?;
+        let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        let fresh = version == 0 && application == 0 && tables == 0;
+        Ok(if fresh { Ok(()) } else { self.judge(application, version) })
+    }
+
+    /// Brings the file to this version, in one transaction.
+    pub(super) fn prepare(&self, connection: &mut Connection) -> Checked<()> {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Once more: it may have changed before the transaction began.
+        if let Err(fault) = self.admit(&transaction)? {
+            return Ok(Err(fault));
+        }
+        let version = number(&transaction, "user_version")?;
+        if version == self.version() {
+            return Ok(Ok(()));
+        }
+        for step in &self.steps[usize::try_from(version).unwrap_or(0)..] {
+            transaction.execute_batch(step)?;
+        }
+        transaction.pragma_update(None, "application_id", self.application_id)?;
+        transaction.pragma_update(None, "user_version", self.version())?;
+        transaction.commit()?;
+        Ok(Ok(()))
+    }
+
+    /// Lets a connection through whose file has exactly this version.
+    pub(super) fn check(&self, connection: Connection) -> Checked<Connection> {
+        let look = connection.unchecked_transaction()?;
+        let (version, application) = (number(&look, "user_version")?, number(&look, "application_id")?);
+        look.finish()?;
+        if let Err(fault) = self.judge(application, version) {
+            return Ok(Err(fault));
+        }
+        let known = self.version();
+        if version < known {
+            let detail =
+                format!("the file has schema version {version}; start the service once to bring it to {known}");
+            return Ok(Err(Fault::new(FaultKind::Foreign, detail)));
+        }
+        Ok(Ok(connection))
+    }
+
+    fn judge(&self, application: i32, version: i32) -> Result<(), Fault> {
+        if application != self.application_id {
+            return Err(Fault::new(FaultKind::Foreign, "the file belongs to another program"));
+        }
+        let known = self.version();
+        if known < version {
+            let detail = format!("the file has schema version {version}, this program knows up to {known}");
+            return Err(Fault::new(FaultKind::Newer, detail));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! Re-checks every stored invariant of rooms from the rows alone.
+
+use super::room::{RoomRow, for_each_slot, for_each_ticket, rooms};
+use firstcome_core::id::UserId;
+use firstcome_core::room::Number;
+use firstcome_store::Fault;
+use firstcome_store::check::Check;
+use firstcome_store::embedded::journal::RoomId;
+use rusqlite::Connection;
+use std::collections::{HashMap, HashSet};
+
+/// What is known of a room while its tickets go by.
+struct Seen {
+    name: String,
+    reached: u32,
+    /// The number that the next ticket must have.
+    next: u32,
+    alive: HashSet<Number>,
+    users: HashSet<Box<str>>,
+    keys: HashSet<u128>,
+    admissions: HashSet<u64>,
+}
+
+impl Seen {
+    fn new(row: &RoomRow) -> (RoomId, Self) {
+        let (name, reached, next) = (row.name.to_string(), row.reached, row.first);
+        let (alive, users, keys, admissions) = Default::default();
+        (row.id, Self { name, reached, next, alive, users, keys, admissions })
+    }
+}
+
+/// Checks all rooms of one snapshot. Memory: about 100 bytes per living ticket.
+pub(super) fn check(snapshot: &Connection) -> Result<[Check; 7], Fault> {
+    let mut seen: HashMap<RoomId, Seen> = rooms(snapshot)?.iter().map(Seen::new).collect();
+    let mut owned = Check::new("every ticket and slot belongs to a room");
+    let mut once = Check::new("a number is drawn once, and none is left out");
+    let mut valid = Check::new("users of tickets are names");
+    let mut one_place = Check::new("one living place: of a user, and of an idempotency key");
+    let mut exclusive = Check::new("in line, in a slot or gone: only a living ticket has a slot");
+    let mut admitted = Check::new("an admission stands once");
+    let mut reached = Check::new("the line has reached every slot, and no more than was drawn");
+    for_each_ticket(snapshot, |row| {
+        let known = seen.get_mut(&row.room);
+        owned.check(known.is_some(), || format!("ticket {} of room number {}", row.number.get(), row.room.0));
+        let Some(room) = known else { return Ok(()) };
+        let name = room.name.clone();
+        let here = || format!("room {name}, number {}", row.number.get());
+        once.check(row.number.get() == room.next, here);
+        room.next = row.number.get() + 1;
+        valid.check(row.user.is_none_or(|user| UserId::parse(user).is_ok()), here);
+        if row.gone.is_none() {
+            room.alive.insert(row.number);
+            let alone = row.user.is_none_or(|user| room.users.insert(user.into()));
+            one_place.check(alone && row.request.is_none_or(|request| room.keys.insert(request.key)), here);
+        }
+        Ok(())
+    })?;
+    for_each_slot(snapshot, |id, number, slot| {
+        let known = seen.get_mut(&id);
+        owned.check(known.is_some(), || format!("slot {} of room number {}", number.get(), id.0));
+        let Some(room) = known else { return Ok(()) };
+        let name = room.name.clone();
+        let here = || format!("room {name}, number {}", number.get());
+        exclusive.check(room.alive.contains(&number), here);
+        admitted.check(room.admissions.insert(slot.admission), here);
+        reached.check(number.get() < room.reached, here);
+        Ok(())
+    })?;
+    for room in seen.values() {
+        reached.check(room.reached <= room.next, || format!("room {}: {} of {}", room.name, room.reached, room.next));
+    }
+    Ok([owned, once, valid, one_place, exclusive, admitted, reached])
+}

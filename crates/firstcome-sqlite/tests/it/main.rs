@@ -1,0 +1,17 @@
+//! The embedded store and locks in files of SQLite.
+
+#[cfg(unix)]
+mod lock_files;
+mod locks;
+mod market;
+mod old_codes;
+mod restarts;
+mod sqlite;
+
+use std::future::Future;
+use std::time::Duration;
+
+/// Stops a test that hangs. Far above what any test needs, so that a slow machine does not fail it.
+async fn in_time<T>(test: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(300), test).await.expect("the test hangs")
+}
