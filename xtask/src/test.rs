@@ -39,7 +39,7 @@ pub(crate) fn run() -> Outcome {
     Ok(())
 }
 
-/// As in `firstcome_servers`: the variable that names the file to which each skipped test appends a line.
+/// As in `firstcome_test_servers`: the variable that names the file to which each skipped test appends a line.
 const SKIPPED_FILE: &str = "FIRSTCOME_SKIPPED";
 
 /// An empty file for tests that are skipped.

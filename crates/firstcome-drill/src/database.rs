@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use firstcome::sql::Address;
-use firstcome_servers::{Durability, Kind, Options, Server};
+use firstcome_test_servers::{Durability, Kind, Options, Server};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
 use std::path::Path;
 

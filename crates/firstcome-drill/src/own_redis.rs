@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use anyhow::{Context, anyhow};
-use firstcome_servers::{Durability, Kind, Options, Server};
+use firstcome_test_servers::{Durability, Kind, Options, Server};
 use redis::aio::MultiplexedConnection;
 use std::path::Path;
 

@@ -10,7 +10,7 @@ use crate::report::Target;
 use anyhow::{Context, bail};
 use firstcome::sql::{Address, SqlMarket};
 use firstcome::{Locks, SpinLocks};
-use firstcome_servers::{Durability, Kind, Options, Server, ServerError};
+use firstcome_test_servers::{Durability, Kind, Options, Server, ServerError};
 use std::sync::Arc;
 
 /// Refuses what is neither a database nor a Redis, or is not on this machine: it would be loaded.

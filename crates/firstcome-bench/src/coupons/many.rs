@@ -15,7 +15,7 @@ use firstcome::core::coupon::{Acknowledge, CouponLimit, CouponSettings};
 use firstcome::edge::Stopwatch;
 use firstcome::fleet::{DeploymentSecret, Fleet, FleetOptions, migrate};
 use firstcome::sql::DatabaseOptions;
-use firstcome_servers::{Durability, Kind, Options, Server};
+use firstcome_test_servers::{Durability, Kind, Options, Server};
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{MySqlPool, PgPool};

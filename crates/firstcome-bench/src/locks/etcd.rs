@@ -10,7 +10,7 @@ use crate::output::{progress, table, wants_table, write_out};
 use anyhow::{Context, ensure};
 use firstcome::edge::Stopwatch;
 use firstcome::{EtcdLocks, Locks};
-use firstcome_servers::{Durability, Kind, Options, Server};
+use firstcome_test_servers::{Durability, Kind, Options, Server};
 use serde::Serialize;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Benchmarks: their figures are for people, but that they run, and that every strategy of ours is exact, is a fact.
 
 use crate::support::{PROGRAM, bench, command, is_installed, run, run_for, wait_for};
-use firstcome_servers::{Durability, Kind, Options, Server, machine_has};
+use firstcome_test_servers::{Durability, Kind, Options, Server, machine_has};
 use serde_json::Value;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;

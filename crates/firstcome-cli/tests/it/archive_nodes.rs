@@ -11,7 +11,7 @@ use crate::support::server::Server;
 use crate::support::world::{SECRET, World};
 use crate::{archive_market, support};
 use firstcome::edge::Stopwatch;
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;

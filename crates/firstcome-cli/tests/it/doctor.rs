@@ -5,7 +5,7 @@ use crate::support::program::{Ended, PROGRAM, command, firstcome, run};
 use crate::support::server::Server;
 use crate::support::world::{SECRET, World};
 use crate::support::{machine_has, wait_for};
-use firstcome_servers::{Durability, Kind, Options, Server as Database};
+use firstcome_test_servers::{Durability, Kind, Options, Server as Database};
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection};
 use std::fs::{self, Permissions};
@@ -183,7 +183,7 @@ fn a_standby_that_may_lack_commits_is_seen_on_postgres() {
     let Some(sql) = started(&runtime, Kind::Postgres, &[]) else { return };
     is(&replication_of(sql.url()), "none is seen", "fine");
     let directory = tempfile::tempdir().expect("a directory");
-    let mut receive = Command::new(firstcome_servers::postgres_program("pg_receivewal").expect("it is there"));
+    let mut receive = Command::new(firstcome_test_servers::postgres_program("pg_receivewal").expect("it is there"));
     receive.arg("--directory").arg(directory.path()).args(["--synchronous", "--no-loop", "--dbname", sql.url()]);
     let _standby = Standby(receive.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs"));
     let seen = wait_for("the standby", || Some(replication_of(sql.url())).filter(|seen| seen.0 != "none is seen"));

@@ -2,7 +2,7 @@
 
 use crate::support::program::{Ended, PROGRAM, command, firstcome, run_for, signal, wait};
 use crate::support::{machine_has, wait_for};
-use firstcome_servers::{Durability, Kind, Options};
+use firstcome_test_servers::{Durability, Kind, Options};
 use serde_json::Value;
 use sqlx::Connection;
 use std::fs::Permissions;
@@ -113,7 +113,7 @@ fn random_bids_on(sql: &str, name: &str, kind: Kind) {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     // Root runs PostgreSQL as somebody else, who must be able to get there.
     std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("it is ours");
-    if !machine_has(name, firstcome_servers::Server::is_installed(kind)) {
+    if !machine_has(name, firstcome_test_servers::Server::is_installed(kind)) {
         return;
     }
     let size = ["--people", "40", "--stock", "60", "--bids", "2000", "--seconds", "10", "--kill", "1"];
@@ -130,7 +130,7 @@ fn random_bids_on(sql: &str, name: &str, kind: Kind) {
 /// A directory where a server may run, if this machine has those that many nodes need.
 fn room_for_nodes(sql: Kind) -> Option<tempfile::TempDir> {
     for kind in [Kind::Redis, sql] {
-        if !machine_has(&kind.to_string(), firstcome_servers::Server::is_installed(kind)) {
+        if !machine_has(&kind.to_string(), firstcome_test_servers::Server::is_installed(kind)) {
             return None;
         }
     }
@@ -179,7 +179,7 @@ fn auctions_on_many_nodes_hold_every_promise_on_a_redis_that_runs() {
     let Some(directory) = room_for_nodes(Kind::Postgres) else { return };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let options = Options::new(Durability::Quick).within(directory.path());
-    let redis = runtime.block_on(firstcome_servers::Server::start(Kind::Redis, &options)).expect("it starts");
+    let redis = runtime.block_on(firstcome_test_servers::Server::start(Kind::Redis, &options)).expect("it starts");
     let client = redis::Client::open(redis.url()).expect("an address");
     let mut keeper = client.get_connection().expect("it answers");
     redis::cmd("SET").arg("mine").arg(7).exec(&mut keeper).expect("it is set");
@@ -203,9 +203,9 @@ fn a_drill_that_is_stopped_leaves_nothing_on_servers_that_run() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     // Nodes refuse a database that may forget.
     let mut options = Options::new(Durability::Durable).within(directory.path());
-    let redis = runtime.block_on(firstcome_servers::Server::start(Kind::Redis, &options)).expect("it starts");
+    let redis = runtime.block_on(firstcome_test_servers::Server::start(Kind::Redis, &options)).expect("it starts");
     options.settings.push("max_connections=300".into());
-    let sql = runtime.block_on(firstcome_servers::Server::start(Kind::Postgres, &options)).expect("it starts");
+    let sql = runtime.block_on(firstcome_test_servers::Server::start(Kind::Postgres, &options)).expect("it starts");
     let client = redis::Client::open(redis.url()).expect("an address");
     let mut keeper = client.get_connection().expect("it answers");
     let mut keys = || -> String { redis::cmd("INFO").arg("keyspace").query(&mut keeper).expect("it says") };

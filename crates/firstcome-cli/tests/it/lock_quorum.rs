@@ -3,7 +3,7 @@
 use crate::support::program::{PROGRAM, command, firstcome, is_installed, run, signal, wait};
 use crate::support::{machine_has, wait_for};
 use firstcome::edge::Stopwatch;
-use firstcome_servers::{Durability, Kind, Options, Server};
+use firstcome_test_servers::{Durability, Kind, Options, Server};
 use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;

@@ -5,7 +5,7 @@ use crate::support::program::{Ended, PROGRAM, command, firstcome, run};
 use crate::support::server::Server;
 use crate::support::wait_for;
 use crate::support::world::{SECRET, World};
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use serde_json::{Value, json};
 
 /// A key that a node has shown.

@@ -5,7 +5,7 @@ use crate::support::program::{Ended, PATH, PROGRAM, command, run, run_for, signa
 use crate::support::server::Server;
 use crate::support::world::World;
 use crate::support::{machine_has, wait_for};
-use firstcome_servers::{Durability, Kind, Options, Server as Database};
+use firstcome_test_servers::{Durability, Kind, Options, Server as Database};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

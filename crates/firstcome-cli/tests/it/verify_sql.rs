@@ -3,7 +3,7 @@
 use crate::support::machine_has;
 use crate::support::program::{PROGRAM, command, firstcome, run};
 use crate::support::server::Server;
-use firstcome_servers::{Durability, Kind, Options, Server as Database};
+use firstcome_test_servers::{Durability, Kind, Options, Server as Database};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
 

@@ -10,7 +10,7 @@ use firstcome_cluster::{
     DeploymentSecret, Fleet, FleetError, Object, Reconciled, Repair, Verified, accept_loss, migrate, reconcile, repair,
     verify,
 };
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use firstcome_store::core::coupon::{Acknowledge, CouponSettings};
 use firstcome_store::core::id::{RoomName, UserId};
 use firstcome_store::core::room::{Join, RoomSettings, TicketState};

@@ -3,7 +3,7 @@
 use crate::in_time;
 use crate::told::{self, COUPON, Told, claim, coupon, limit, new, put};
 use crate::world::{World, wait_for};
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use firstcome_store::CouponStore;
 use firstcome_store::core::coupon::{CouponSettings, Rejection};
 use firstcome_store::core::time::Timestamp;

@@ -2,7 +2,7 @@
 
 use crate::in_time;
 use crate::world::World;
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use firstcome_store::conformance;
 
 async fn holds(sql: Kind) {

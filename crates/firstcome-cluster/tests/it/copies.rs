@@ -6,7 +6,7 @@ use crate::rooms::{join, of, poll, position, put, room, until};
 use crate::scripts::{APPEND, LOG_OPEN};
 use crate::world::{Place, World, options};
 use firstcome_cluster::Fleet;
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use firstcome_store::RoomStore;
 use firstcome_store::core::room::{RoomSettings, TicketState};
 use std::time::Duration;

@@ -6,7 +6,7 @@
 use crate::in_time;
 use crate::told::{self, COUPON, Told, by, claim, coupon, keyed, limit, new, put};
 use crate::world::World;
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use firstcome_store::CouponStore;
 use firstcome_store::core::coupon::{Attributes, Claim, Effect, Rejection};
 use firstcome_store::core::id::UserId;

@@ -3,7 +3,7 @@
 use crate::world::{Foreign, SECRET, World, options, secret};
 use crate::{in_time, rooms, told};
 use firstcome_cluster::{DeploymentSecret, Fleet, FleetError, FleetOptions, migrate};
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use firstcome_sql::{SqlMarket, Tables};
 use firstcome_store::core::coupon::{CouponLimit, CouponSettings};
 use firstcome_store::core::id::CouponName;

@@ -6,7 +6,7 @@ use crate::scripts::SETTLE;
 use crate::told::{self, COUPON, Told, claim, claim_early, limit, new, put};
 use crate::world::{World, options, secret, wait_for};
 use firstcome_cluster::{Fleet, repair};
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use firstcome_store::core::coupon::{Acknowledge, CouponSettings};
 use std::time::Duration;
 use tokio::task::JoinSet;

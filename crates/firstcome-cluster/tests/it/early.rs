@@ -5,7 +5,7 @@ use crate::line::{Point, What};
 use crate::scripts::{ADJUST, SETTLE};
 use crate::told::{self, COUPON, claim_early, coupon, limit, put};
 use crate::world::{World, wait_for};
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use firstcome_store::core::coupon::{Acknowledge, CouponSettings, Effect};
 use firstcome_store::{Answer, CouponStore, Given, StoreError};
 use std::time::Duration;

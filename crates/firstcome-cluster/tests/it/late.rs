@@ -5,7 +5,7 @@ use crate::line::{Point, What};
 use crate::scripts::{ADJUST, FILL};
 use crate::told::{self, COUPON, Told, claim, coupon, limit, new, put};
 use crate::world::{World, options, wait_for};
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use firstcome_store::{CouponStore, StoreError};
 use std::time::Duration;
 use tokio::task::JoinSet;

@@ -7,7 +7,7 @@ use crate::scripts::{FILL, OPEN};
 use crate::told::{self, COUPON, Told, claim, coupon, keyed, limit, new, put};
 use crate::world::{Keeper, Place, World, options, wait_for};
 use firstcome_cluster::Fleet;
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use firstcome_store::CouponStore;
 use firstcome_store::core::coupon::{CouponSettings, Effect, Rejection};
 use firstcome_store::core::time::Timestamp;

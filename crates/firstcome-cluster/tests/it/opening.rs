@@ -4,7 +4,7 @@ use crate::told::{limit, put};
 use crate::world::{Place, World, options};
 use firstcome_cluster::{DeploymentSecret, Fleet, FleetError, examine};
 use firstcome_redis::OpenError;
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use firstcome_sql::SqlError;
 
 async fn refused(place: &Place) -> FleetError {

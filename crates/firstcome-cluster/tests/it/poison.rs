@@ -4,7 +4,7 @@ use crate::in_time;
 use crate::told::{self, COUPON, Told, claim, coupon, limit, new, put};
 use crate::world::{Keeper, Place, World, options, wait_for};
 use firstcome_cluster::Fleet;
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use firstcome_store::core::coupon::Rejection;
 use firstcome_store::{CouponStore, StoreError};
 use std::time::Duration;

@@ -6,7 +6,7 @@ use crate::scripts::{ADJUST, CLAIM, CLEAR, FILL, OPEN, SEIZE, SETTLE};
 use crate::told::{self, COUPON, claim, coupon, keyed, limit, new, put};
 use crate::world::{Place, World, wait_for};
 use firstcome_cluster::Fleet;
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use firstcome_store::core::coupon::{Claim, Effect, Rejection};
 use firstcome_store::{Answer, Claimed, CouponStore};
 use std::future::Future;

@@ -12,7 +12,7 @@ mod written;
 use crate::in_time;
 use crate::world::{Place, World};
 use firstcome_cluster::Fleet;
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use firstcome_store::core::id::{RoomName, UserId};
 use firstcome_store::core::room::replica::Entry;
 use firstcome_store::core::room::{Departure, Join, RoomSettings, TicketState};

@@ -6,7 +6,7 @@ use crate::scripts::ADJUST;
 use crate::told::{self, COUPON, claim, coupon, limit, new, put, refusal};
 use crate::world::{Keeper, Place, World, wait_for};
 use firstcome_cluster::Fleet;
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use firstcome_store::core::coupon::{CouponSettings, Rejection};
 use firstcome_store::core::time::Timestamp;
 use firstcome_store::{CouponStore, StoreError};

@@ -5,7 +5,7 @@ use crate::line::{Point, What};
 use crate::told::{self, COUPON, Told, claim, limit, new, put, refusal};
 use crate::world::{Keeper, World, options, wait_for};
 use firstcome_cluster::{Fleet, FleetOptions};
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use firstcome_store::core::coupon::Rejection;
 use firstcome_store::{CouponStore, StoreError};
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use crate::in_time;
 use crate::told::{Told, limit, put};
 use crate::world::{Keeper, PATIENCE, Place, World, wait_for};
-use firstcome_servers::{Cluster, Durability, GONE_SOON, Kind, Options, SLOTS, Sentinels, Server};
+use firstcome_test_servers::{Cluster, Durability, GONE_SOON, Kind, Options, SLOTS, Sentinels, Server};
 use firstcome_store::conformance;
 
 /// A place that is empty on all of these servers.

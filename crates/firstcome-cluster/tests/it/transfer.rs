@@ -5,7 +5,7 @@ use crate::rooms::{join, of, poll, put, room};
 use crate::told::{self, COUPON, coupon, limit};
 use crate::world::{Place, World, options, secret};
 use firstcome_cluster::{Fleet, FleetError, TransferError, migrate};
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use firstcome_sql::SqlError;
 use firstcome_store::TicketAnswer;
 use firstcome_store::archive::{

@@ -4,7 +4,7 @@ use crate::in_time;
 use crate::told::{claim_early, limit, put};
 use crate::world::{World, options, wait_for};
 use firstcome_cluster::Fleet;
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use firstcome_store::core::coupon::{Acknowledge, CouponSettings, Effect};
 use firstcome_store::{FaultKind, Given};
 

@@ -6,7 +6,7 @@ use crate::losses::{Snapshot, rebuilt};
 use crate::told::{self, COUPON, Told, claim, coupon, keyed, limit, new, put};
 use crate::world::{Foreign, Place, World, options, secret, wait_for};
 use firstcome_cluster::{Fleet, Reconciled, Repair, State, accept_loss, reconcile};
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use firstcome_store::core::coupon::Effect;
 use firstcome_store::{CouponStore, FaultKind, RedeemRequest, StoreError};
 

@@ -3,7 +3,7 @@
 use crate::line::Line;
 use crate::scripts;
 use firstcome_cluster::{DeploymentSecret, Fleet, FleetError, FleetOptions};
-use firstcome_servers::{Durability, Kind, Options, Server, machine_has};
+use firstcome_test_servers::{Durability, Kind, Options, Server, machine_has};
 use firstcome_store::edge::ManualClock;
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;

@@ -5,7 +5,7 @@ use super::record::{Restart, Target};
 use super::server::{Server, wait_ready};
 use crate::rng::Rng;
 use anyhow::{Context, anyhow};
-use firstcome_servers::Server as StoreServer;
+use firstcome_test_servers::Server as StoreServer;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};

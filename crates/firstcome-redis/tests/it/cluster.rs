@@ -3,7 +3,7 @@
 use super::several::*;
 use super::*;
 use firstcome_redis::{OpenError, Role};
-use firstcome_servers::{Cluster, Durability};
+use firstcome_test_servers::{Cluster, Durability};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::task::JoinSet;

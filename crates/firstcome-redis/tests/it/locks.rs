@@ -3,7 +3,7 @@
 use super::server::{PATIENCE, Server, wait_for};
 use super::{in_time, patient, several};
 use firstcome_redis::{RedisLocks, Script};
-use firstcome_servers::Durability;
+use firstcome_test_servers::Durability;
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::lock::{
     Acquired, Answer, ClientId, Copies, MemoryShelf, Push, Released, Renewal, Request, Said, Shelf, Step, Wait, Waiter,

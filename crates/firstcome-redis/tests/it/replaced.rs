@@ -4,7 +4,7 @@ use super::replicas::{acquire, granted, name, one_within, open_locks, release, r
 use super::several::*;
 use super::*;
 use firstcome_redis::RedisLocks;
-use firstcome_servers::{Durability, GONE_SOON, Kind, Options, PRIMARY_NAME, Sentinels, Server as Node};
+use firstcome_test_servers::{Durability, GONE_SOON, Kind, Options, PRIMARY_NAME, Sentinels, Server as Node};
 use firstcome_store::core::lock::{Acquired, Copies, Released, Said, Step, Wait, bucket_of};
 use firstcome_store::{LockStore, StoreError};
 

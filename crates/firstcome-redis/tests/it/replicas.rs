@@ -3,7 +3,7 @@
 use super::several::{cluster, home};
 use super::*;
 use firstcome_redis::{RedisLocks, Redisson, ReplicaAck, SingleKey};
-use firstcome_servers::Durability;
+use firstcome_test_servers::Durability;
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::lock::{
     Acquired, ClientId, Copies, Fence, Push, Released, Renewal, Request, Said, Step, Taken, Wait, Waiter, bucket_of,

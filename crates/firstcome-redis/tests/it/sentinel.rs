@@ -3,7 +3,7 @@
 use super::several::*;
 use super::*;
 use firstcome_redis::{Fsync, OpenError, Role};
-use firstcome_servers::{Durability, GONE_SOON, Kind, Options, PRIMARY_NAME, Sentinels, Server as Node};
+use firstcome_test_servers::{Durability, GONE_SOON, Kind, Options, PRIMARY_NAME, Sentinels, Server as Node};
 
 /// What is said of an address that does not lead anywhere.
 async fn refusal(url: &str) -> OpenError {

@@ -183,5 +183,5 @@ pub(crate) fn free_port() -> u16 {
 #[track_caller]
 pub(crate) fn is_installed() -> bool {
     let mut command = Command::new("redis-server");
-    firstcome_servers::machine_has("redis-server", command.arg("--version").stdout(Stdio::null()).status().is_ok())
+    firstcome_test_servers::machine_has("redis-server", command.arg("--version").stdout(Stdio::null()).status().is_ok())
 }

@@ -1,7 +1,7 @@
 //! Servers that belong together, for tests of links to them.
 
 use super::*;
-use firstcome_servers::{Cluster, Durability, Options, SLOTS, Sentinels, Server as Node};
+use firstcome_test_servers::{Cluster, Durability, Options, SLOTS, Sentinels, Server as Node};
 use redis::FromRedisValue;
 
 /// Sends one command over a connection of its own.

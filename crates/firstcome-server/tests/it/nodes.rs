@@ -10,7 +10,7 @@ use firstcome::fleet::{DeploymentSecret, Fleet, FleetOptions};
 use firstcome::sql::SqlMarket;
 use firstcome::{HandleKey, Locks};
 use firstcome_server::{App, api};
-use firstcome_servers::{Durability, Kind, Options, Server, machine_has};
+use firstcome_test_servers::{Durability, Kind, Options, Server, machine_has};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::time::{Duration, Instant, sleep};

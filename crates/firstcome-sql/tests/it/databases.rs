@@ -1,6 +1,6 @@
 //! Database servers of a test's own: PostgreSQL, and MariaDB.
 
-use firstcome_servers::{Copy, Durability, Kind, Options, Server, machine_has};
+use firstcome_test_servers::{Copy, Durability, Kind, Options, Server, machine_has};
 use sqlx::{MySqlPool, PgPool};
 
 /// A server with a directory and a port of its own; ended when it is dropped.

@@ -2,7 +2,7 @@
 
 use firstcome::EtcdLocks;
 use firstcome::etcd::EtcdOptions;
-use firstcome_servers::{Durability, EtcdCluster, Kind, Options, Server, machine_has};
+use firstcome_test_servers::{Durability, EtcdCluster, Kind, Options, Server, machine_has};
 use std::future::Future;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;

@@ -9,7 +9,7 @@ mod redisson;
 mod single_key;
 
 use firstcome::lock::LinkOptions;
-use firstcome_servers::{Durability, Kind, Options, Server, machine_has};
+use firstcome_test_servers::{Durability, Kind, Options, Server, machine_has};
 use redis::Value;
 use std::future::Future;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! A program around somebody else's lock, in conversation: a line is a command, answered by a line.
 
 use super::PATIENCE;
-use firstcome_servers::machine_has;
+use firstcome_test_servers::machine_has;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::process::Stdio;

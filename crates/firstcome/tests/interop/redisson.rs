@@ -5,7 +5,7 @@ use super::{Counter, ask, assert_waits, count_up, in_time, patient, start, wait_
 use firstcome::lock::layout;
 use firstcome::redis::Redisson;
 use firstcome::{KeyLocks, LockError, Locks};
-use firstcome_servers::{Cluster, Durability, Options, SLOTS, Server};
+use firstcome_test_servers::{Cluster, Durability, Options, SLOTS, Server};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 

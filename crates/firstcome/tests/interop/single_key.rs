@@ -4,7 +4,7 @@ use super::peer::Peer;
 use super::{Counter, PATIENCE, assert_waits, count_up, in_time, patient, start};
 use firstcome::lock::{Pauses, layout};
 use firstcome::{LockError, Locks, SpinLocks};
-use firstcome_servers::Server;
+use firstcome_test_servers::Server;
 use std::num::NonZeroU32;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};

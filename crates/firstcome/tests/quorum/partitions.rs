@@ -184,7 +184,7 @@ async fn can_partition() -> bool {
     let rules = "unshare --net sh -c 'ip link set lo up && nft list ruleset && nsenter --version'";
     let tried = Command::new("sh").args(["-c", rules]).stdout(Stdio::null()).stderr(Stdio::null()).status().await;
     let can = tried.is_ok_and(|status| status.success());
-    firstcome_servers::machine_has("the right to make networks (root, util-linux, iproute2, nftables)", can)
+    firstcome_test_servers::machine_has("the right to make networks (root, util-linux, iproute2, nftables)", can)
 }
 
 #[tokio::test]

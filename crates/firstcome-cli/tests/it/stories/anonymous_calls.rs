@@ -9,7 +9,7 @@ use crate::support::http::Client;
 use crate::support::server::Server;
 use crate::support::world::World;
 use firstcome::edge::Stopwatch;
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use serde_json::json;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

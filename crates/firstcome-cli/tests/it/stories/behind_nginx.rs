@@ -8,7 +8,7 @@ use crate::archive_rooms::{serve, shown};
 use crate::support::http::{Answer, Client, read_answer};
 use crate::support::program::{command, run};
 use crate::support::{machine_has, wait_for};
-use firstcome_servers::free_port;
+use firstcome_test_servers::free_port;
 use serde_json::json;
 use std::fs;
 use std::io::{Read, Write};

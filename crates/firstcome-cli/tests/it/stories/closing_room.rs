@@ -8,7 +8,7 @@
 use crate::support::server::Server;
 use crate::support::wait_for;
 use crate::support::world::World;
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::runtime::Runtime;

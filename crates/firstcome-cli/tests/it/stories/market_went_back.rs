@@ -8,7 +8,7 @@ use crate::support::http::Client;
 use crate::support::program::{PROGRAM, command, firstcome};
 use crate::support::server::Server;
 use crate::support::{machine_has, wait_for};
-use firstcome_servers::{Durability, Kind, Options, Server as Database};
+use firstcome_test_servers::{Durability, Kind, Options, Server as Database};
 use serde_json::json;
 
 const KEY: &str = "admin-0123456789-0123456789";

@@ -9,7 +9,7 @@ use crate::support::http::{Answer, Client};
 use crate::support::server::Server;
 use crate::support::wait_for;
 use crate::support::world::World;
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use serde_json::json;
 
 /// Claims as a new user, who must get a place.

@@ -12,7 +12,7 @@ use crate::support::program::{PROGRAM, command, run};
 use crate::support::server::Server;
 use crate::support::wait_for;
 use crate::support::world::{SECRET, World};
-use firstcome_servers::Kind;
+use firstcome_test_servers::Kind;
 use serde_json::{Value, json};
 
 /// Runs `firstcome reconcile`: the code, and what it found of the room.

@@ -2,7 +2,7 @@
 
 use super::machine_has;
 use super::program::{PROGRAM, command, firstcome};
-use firstcome_servers::{Durability, Kind, Options, Server as Database};
+use firstcome_test_servers::{Durability, Kind, Options, Server as Database};
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use std::path::Path;
@@ -55,14 +55,14 @@ impl World {
     }
 
     /// Stops the database, copies its files and starts it again.
-    pub(crate) fn keep_sql(&mut self) -> firstcome_servers::Copy {
+    pub(crate) fn keep_sql(&mut self) -> firstcome_test_servers::Copy {
         let kept = self.runtime.block_on(self.sql.keep_copy()).expect("a copy");
         self.runtime.block_on(self.sql.restart()).expect("it starts again");
         kept
     }
 
     /// Ends the database at once, puts a copy in the place of its files and starts it again.
-    pub(crate) fn restore_sql(&mut self, kept: &firstcome_servers::Copy) {
+    pub(crate) fn restore_sql(&mut self, kept: &firstcome_test_servers::Copy) {
         self.runtime.block_on(self.sql.restore(kept)).expect("it starts again");
     }
 

@@ -18,7 +18,7 @@ use utoipa::Modify;
 use utoipa::openapi::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 
-const STYLE: &str = include_str!("../../assets/firstcome.css");
+const STYLE: &str = include_str!("../assets/firstcome.css");
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; \
     frame-ancestors 'none'; base-uri 'none'";
 

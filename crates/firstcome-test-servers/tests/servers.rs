@@ -1,6 +1,6 @@
 //! Each kind of server: it starts, it keeps what it must keep, and it ends.
 
-use firstcome_servers::{
+use firstcome_test_servers::{
     Cluster, Durability, EtcdCluster, GONE_SOON, Kind, Options, SLOTS, Sentinels, Server, ServerError, machine_has,
 };
 use rustix::process::{Pid, test_kill_process};

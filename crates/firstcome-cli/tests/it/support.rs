@@ -6,7 +6,7 @@ pub(crate) mod server;
 pub(crate) mod trace;
 pub(crate) mod world;
 
-pub(crate) use firstcome_servers::machine_has;
+pub(crate) use firstcome_test_servers::machine_has;
 use std::time::Duration;
 
 /// Longer than anything here takes on a slow machine; a test that waits so long has found a fault.
