@@ -4,9 +4,9 @@ mod audit;
 mod by_hand;
 mod database;
 mod embedded;
+mod engine;
 mod hot;
 mod http;
-mod market;
 mod plot;
 
 use super::conditions::Conditions;
@@ -65,7 +65,7 @@ pub(crate) struct AuctionsArgs {
 
 /// One strategy under load.
 #[derive(Serialize)]
-struct Row {
+struct AuctionRow {
     store: String,
     strategy: &'static str,
     /// Whether it is ours: then it must be exact.
@@ -91,7 +91,7 @@ struct Row {
     bids_per_commit: Option<f64>,
 }
 
-impl Row {
+impl AuctionRow {
     fn new(store: &str, strategy: &'static str, ours: bool, run: &Run) -> Self {
         Self {
             store: store.to_owned(),
@@ -128,7 +128,7 @@ struct Bench<'a> {
     args: &'a AuctionsArgs,
     scratch: PathBuf,
     bar: ProgressBar,
-    rows: Vec<Row>,
+    rows: Vec<AuctionRow>,
     targets: Vec<Target>,
     /// What could not be measured, and why.
     notes: Vec<String>,
@@ -147,7 +147,7 @@ struct Report<'a> {
     tasks: u32,
     bidders: u32,
     connections: u32,
-    rows: &'a [Row],
+    rows: &'a [AuctionRow],
     targets: &'a [Target],
     notes: &'a [String],
 }

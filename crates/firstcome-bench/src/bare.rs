@@ -1,7 +1,7 @@
 //! SQLite without us: the same rows into the same schema with the same settings, in a bare loop.
 
 use super::conditions::micros;
-use super::report::{Row, latencies};
+use super::report::{ReportRow, latencies};
 use anyhow::Context;
 use firstcome::edge::Stopwatch;
 use firstcome::sqlite::DATABASE_FILE;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Inserts batches of `batch` rows for `time`, each in one synced transaction. The directory holds an empty store.
-pub(crate) fn insert(directory: &Path, name: &str, batch: usize, time: Duration) -> anyhow::Result<Row> {
+pub(crate) fn insert(directory: &Path, name: &str, batch: usize, time: Duration) -> anyhow::Result<ReportRow> {
     let connection = Connection::open(directory.join(DATABASE_FILE)).context("cannot open the bare file")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -31,6 +31,6 @@ pub(crate) fn insert(directory: &Path, name: &str, batch: usize, time: Duration)
         connection.execute_batch("COMMIT")?;
         times.saturating_record(micros(commit.elapsed()));
     }
-    let row = Row::new(name, rows.unsigned_abs(), watch.elapsed()).per_commit(batch as f64);
+    let row = ReportRow::new(name, rows.unsigned_abs(), watch.elapsed()).per_commit(batch as f64);
     Ok(row.latencies(&times))
 }

@@ -1,9 +1,9 @@
 //! `firstcome-bench coupons`: how fast, and is it right.
 
-pub(crate) mod many;
+pub(crate) mod cluster;
 
 use super::conditions::{Conditions, micros};
-use super::report::{Latencies, Report, Row, Target, latencies};
+use super::report::{Latencies, Report, ReportRow, Target, latencies};
 use super::{bare, http, redis_set};
 use crate::arguments::duration;
 use crate::database::Named;
@@ -114,7 +114,7 @@ fn run_many(args: &CouponsArgs) -> Outcome {
             bar.set_message(doing);
             bar.inc(1);
         };
-        runtime.block_on(many::measure(args, named, &mut report, done))?;
+        runtime.block_on(cluster::measure(args, named, &mut report, done))?;
     }
     bar.finish_and_clear();
     report.print(args.table || wants_table(args.json))?;
@@ -180,7 +180,7 @@ fn in_process(
         report.targets.push(Target::at_most("half load: p99, ms", half.value_at_quantile(0.99) as f64 / 1e3, 10.0));
         report.targets.push(Target::at_most("half load: longest stall, ms", half.max() as f64 / 1e3, 50.0));
         let half_row =
-            Row::new("group commit, half load", half.len(), args.half_load).latencies(&half).refused(refused);
+            ReportRow::new("group commit, half load", half.len(), args.half_load).latencies(&half).refused(refused);
         report.rows.push(row.per_commit(per_commit).correct(correct));
         report.rows.push(half_row);
         store.close();
@@ -201,7 +201,7 @@ fn in_process(
         let row = runtime.block_on(closed_loop(&store, "lone", 1, args.time.min(Duration::from_secs(2))))?;
         let over_ms = (row.p50_us.unwrap_or(0) as f64 - report.conditions.fsync_p50_us as f64) / 1e3;
         report.targets.push(Target::at_most("lone claim − one fsync, ms", over_ms, 0.5));
-        report.rows.push(Row { strategy: "group commit, one caller".into(), ..row });
+        report.rows.push(ReportRow { strategy: "group commit, one caller".into(), ..row });
         done("one caller");
     }
     let memory = Embedded::memory();
@@ -216,7 +216,7 @@ fn in_process(
     Ok(())
 }
 
-fn bare_loop(data: &Path, strategy: &str, batch: usize, time: Duration) -> anyhow::Result<Row> {
+fn bare_loop(data: &Path, strategy: &str, batch: usize, time: Duration) -> anyhow::Result<ReportRow> {
     let scratch = Scratch::new(data, "bare")?;
     disk(&scratch.0)?.close();
     bare::insert(&scratch.0, strategy, batch, time)
@@ -282,7 +282,7 @@ async fn closed_loop(
     strategy: &str,
     tasks: usize,
     time: Duration,
-) -> anyhow::Result<Row> {
+) -> anyhow::Result<ReportRow> {
     let coupon = name("closed")?;
     put(store, &coupon, 100_000_000).await?;
     let watch = Stopwatch::start();
@@ -320,7 +320,7 @@ async fn closed_loop(
         times.add(own)?;
         refused += turned_away;
     }
-    let row = Row::new(strategy, times.len(), watch.elapsed()).latencies(&times).refused(refused);
+    let row = ReportRow::new(strategy, times.len(), watch.elapsed()).latencies(&times).refused(refused);
     let told = store.coupon(&coupon).await?.map_or(0, |view| u64::from(view.issued));
     if told != times.len() {
         bail!("{told} are issued, {} were acknowledged", times.len());
@@ -377,7 +377,7 @@ async fn open_loop(
 }
 
 /// What the crowd hears after the last coupon is gone: one thread per processor asks.
-fn sold_out(data: &Path, time: Duration) -> anyhow::Result<Row> {
+fn sold_out(data: &Path, time: Duration) -> anyhow::Result<ReportRow> {
     let scratch = Scratch::new(data, "sold-out")?;
     let store = disk(&scratch.0)?;
     let coupon = name("gone")?;
@@ -400,7 +400,7 @@ fn sold_out(data: &Path, time: Duration) -> anyhow::Result<Row> {
     for asker in askers.collect::<Vec<_>>() {
         answers += asker.join().map_err(|_| anyhow!("a thread panicked"))??;
     }
-    let row = Row::new("sold out", answers, watch.elapsed());
+    let row = ReportRow::new("sold out", answers, watch.elapsed());
     store.close();
     Ok(row)
 }

@@ -5,12 +5,12 @@
 //! line, and answers with a line of JSON. It ends when its input does.
 
 mod clock;
+mod critical_section;
 mod pass;
-mod section;
 
 pub use clock::MachineClock;
+pub use critical_section::CriticalSection;
 pub use pass::Pass;
-pub use section::Section;
 
 use anyhow::Context;
 use serde::de::DeserializeOwned;
@@ -62,7 +62,7 @@ pub struct Done {
 }
 
 /// A kind of lock, ready to be used by all tasks of a process.
-pub trait Way: Send + Sync + 'static {
+pub trait LockStrategy: Send + Sync + 'static {
     /// What is held.
     type Held: Send;
 
@@ -87,9 +87,9 @@ pub trait Way: Send + Sync + 'static {
 }
 
 /// Lines from standard input. When they end, so does the process: whoever started it is gone.
-pub struct Orders(UnboundedReceiver<String>);
+pub struct WorkerOrders(UnboundedReceiver<String>);
 
-impl Orders {
+impl WorkerOrders {
     /// Begins to read.
     pub fn listen() -> Self {
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
@@ -122,11 +122,11 @@ pub fn say(line: &str) -> anyhow::Result<()> {
 }
 
 /// All of a peer's `main`: contends with what `open` makes of the address of the Redis, and says what it is.
-pub fn run_peer<W: Way>(what: &str, open: impl FnOnce(&str) -> anyhow::Result<W>) -> anyhow::Result<()> {
+pub fn run_peer<W: LockStrategy>(what: &str, open: impl FnOnce(&str) -> anyhow::Result<W>) -> anyhow::Result<()> {
     // One thread, as our own processes have.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut orders = Orders::listen();
+        let mut orders = WorkerOrders::listen();
         let job: Contend = orders.job().await?;
         let way = open(&job.url)?;
         contend(job, way, orders, &format!("ready {what}")).await
@@ -134,9 +134,14 @@ pub fn run_peer<W: Way>(what: &str, open: impl FnOnce(&str) -> anyhow::Result<W>
 }
 
 /// Runs the critical section again and again, from the word to begin on.
-pub async fn contend<W: Way>(job: Contend, way: W, mut orders: Orders, ready: &str) -> anyhow::Result<()> {
+pub async fn contend<W: LockStrategy>(
+    job: Contend,
+    way: W,
+    mut orders: WorkerOrders,
+    ready: &str,
+) -> anyhow::Result<()> {
     let clock = MachineClock::start();
-    let (way, section) = (Arc::new(way), Arc::new(Section::open(&job.counter)?));
+    let (way, section) = (Arc::new(way), Arc::new(CriticalSection::open(&job.counter)?));
     // The scripts are made known before anything is measured.
     let elsewhere = format!("{}-{}", job.name, std::process::id());
     if let Some(held) = way.acquire(&elsewhere, Duration::from_secs(10)).await? {
@@ -166,10 +171,10 @@ pub async fn contend<W: Way>(job: Contend, way: W, mut orders: Orders, ready: &s
     say(&serde_json::to_string(&done)?)
 }
 
-async fn contend_once_and_again<W: Way>(
+async fn contend_once_and_again<W: LockStrategy>(
     job: Arc<Contend>,
     way: Arc<W>,
-    section: Arc<Section>,
+    section: Arc<CriticalSection>,
     clock: MachineClock,
 ) -> anyhow::Result<Vec<Pass>> {
     let end_ns = clock.now_ns() + job.time_ms * 1_000_000;

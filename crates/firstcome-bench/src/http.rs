@@ -2,7 +2,7 @@
 
 use super::coupons::{Scratch, claim_by, disk, name, patiently, put};
 use super::load::{Aim, Load, Shot, fire, once};
-use super::report::{Report, Row, Target};
+use super::report::{Report, ReportRow, Target};
 use crate::failure::Outcome;
 use crate::redis_set;
 use anyhow::{Context, anyhow, bail};
@@ -182,11 +182,11 @@ pub(super) fn median_ratio(above: &[Load], below: &[Load]) -> f64 {
 }
 
 /// The row of the round in the middle.
-pub(super) fn middle_row(name: &str, mut loads: Vec<Load>) -> Row {
+pub(super) fn middle_row(name: &str, mut loads: Vec<Load>) -> ReportRow {
     loads.sort_by(|a, b| a.per_second().total_cmp(&b.per_second()));
     let refused = loads.iter().map(Load::refused).sum();
     let load = loads.swap_remove(loads.len() / 2);
-    Row::new(name, load.times.len(), load.elapsed).latencies(&load.times).refused(refused)
+    ReportRow::new(name, load.times.len(), load.elapsed).latencies(&load.times).refused(refused)
 }
 
 /// Measures memory per claim and how fast a full store starts. Users have 16 bytes; every claim has a key.

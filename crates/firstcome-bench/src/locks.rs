@@ -1,7 +1,6 @@
 //! `firstcome-bench locks`: the same critical section under every strategy, by real processes, and what waiting costs.
 
 mod alone;
-mod crew;
 mod crowd;
 mod dead;
 #[cfg(feature = "etcd")]
@@ -11,6 +10,7 @@ mod layout;
 mod order;
 mod peer;
 mod picture;
+mod processes;
 mod quorum;
 mod server;
 mod strategy;
@@ -111,7 +111,7 @@ fn seconds(text: &str) -> anyhow::Result<f64> {
 
 /// One strategy under load.
 #[derive(Serialize)]
-struct Row {
+struct LockRow {
     strategy: String,
     /// What a peer says that it is.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,7 +171,7 @@ struct Bench {
     locks: u32,
     dead: u32,
     peers: Vec<Peer>,
-    rows: Vec<Row>,
+    rows: Vec<LockRow>,
     figures: Vec<Figure>,
     targets: Vec<Target>,
 }
@@ -192,7 +192,7 @@ impl Bench {
         Ok(sum)
     }
 
-    fn row(&self, strategy: &str) -> Option<&Row> {
+    fn row(&self, strategy: &str) -> Option<&LockRow> {
         self.rows.iter().find(|row| row.strategy == strategy)
     }
 }
@@ -201,7 +201,7 @@ impl Bench {
 struct Report<'a> {
     conditions: &'a Conditions,
     redis: &'a str,
-    rows: &'a [Row],
+    rows: &'a [LockRow],
     figures: &'a [Figure],
     targets: &'a [Target],
 }
@@ -290,8 +290,8 @@ fn step(bar: &ProgressBar, doing: &str) {
 }
 
 /// A lock that loses updates is none, and a control that loses none shows nothing.
-fn judge(rows: &[Row]) -> Outcome {
-    let (control, locks): (Vec<&Row>, Vec<&Row>) =
+fn judge(rows: &[LockRow]) -> Outcome {
+    let (control, locks): (Vec<&LockRow>, Vec<&LockRow>) =
         rows.iter().partition(|row| row.strategy == Strategy::Control.says());
     if control.iter().all(|row| row.lost_updates == 0) {
         return Err(Failure::Refused(anyhow!("the run is void: the counter loses nothing even without a lock")));

@@ -2,7 +2,7 @@
 //! one script that counts and adds. The insert into SQL that follows it there is left out, to its advantage.
 
 use super::conditions::micros;
-use super::report::{Latencies, Row, latencies};
+use super::report::{Latencies, ReportRow, latencies};
 use anyhow::{Context, bail};
 use firstcome::edge::Stopwatch;
 use redis::aio::MultiplexedConnection;
@@ -75,7 +75,7 @@ impl Bare {
 }
 
 /// That script for `time` by `tasks` callers on one connection.
-pub(crate) async fn bare(url: &str, tasks: usize, time: Duration) -> anyhow::Result<Row> {
+pub(crate) async fn bare(url: &str, tasks: usize, time: Duration) -> anyhow::Result<ReportRow> {
     let key = "firstcome:bench:bare";
     let mut connection = connect(url).await?;
     let watch = Stopwatch::start();
@@ -86,11 +86,11 @@ pub(crate) async fn bare(url: &str, tasks: usize, time: Duration) -> anyhow::Res
     }
     let elapsed = watch.elapsed();
     let _: () = connection.del(key).await?;
-    Ok(Row::new("Redis: bare script, set if below limit", times.len(), elapsed).latencies(&times))
+    Ok(ReportRow::new("Redis: bare script, set if below limit", times.len(), elapsed).latencies(&times))
 }
 
 /// A contest for `limit` coupons, then claims for `time` by `tasks` callers on one connection.
-pub(crate) async fn run(url: &str, tasks: usize, time: Duration) -> anyhow::Result<Row> {
+pub(crate) async fn run(url: &str, tasks: usize, time: Duration) -> anyhow::Result<ReportRow> {
     let mut connection = connect(url).await?;
     let key = format!("firstcome:bench:{}", std::process::id());
     let correct = contest(&mut connection, &key, 1_000).await;
@@ -102,7 +102,7 @@ pub(crate) async fn run(url: &str, tasks: usize, time: Duration) -> anyhow::Resu
     }
     let elapsed = watch.elapsed();
     let _: () = connection.del(&key).await?;
-    Ok(Row::new("Redis set, no SQL (O5)", times.len(), elapsed).latencies(&times).correct(correct?))
+    Ok(ReportRow::new("Redis set, no SQL (O5)", times.len(), elapsed).latencies(&times).correct(correct?))
 }
 
 /// Whether `limit` are issued while the dummy is there, and still after it is gone, as after a reload without it.

@@ -19,7 +19,7 @@ pub(crate) fn latencies() -> Latencies {
 
 /// One strategy under load.
 #[derive(Serialize)]
-pub(crate) struct Row {
+pub(crate) struct ReportRow {
     pub(crate) strategy: String,
     /// Whether a contest issued exactly N, one each, without a gap. `None` where there is no rule to keep.
     pub(crate) correct: Option<bool>,
@@ -33,7 +33,7 @@ pub(crate) struct Row {
     pub(crate) refused: u64,
 }
 
-impl Row {
+impl ReportRow {
     pub(crate) fn new(strategy: impl Into<String>, operations: u64, elapsed: Duration) -> Self {
         Self {
             strategy: strategy.into(),
@@ -112,7 +112,7 @@ pub(crate) fn figure(value: f64) -> String {
 #[derive(Serialize)]
 pub(crate) struct Report {
     pub(crate) conditions: Conditions,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<ReportRow>,
     pub(crate) targets: Vec<Target>,
 }
 

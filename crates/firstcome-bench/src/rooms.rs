@@ -1,14 +1,14 @@
 //! `firstcome-bench rooms`: what waiting costs, and how exactly people are admitted.
 
+mod cluster;
 mod flow;
-mod many;
 mod minute;
 
 use super::conditions::Conditions;
 use super::coupons::{Scratch, disk, patiently};
 use super::http::{KEY, ROUNDS, Service, fresh_body, get, median_ratio, middle_row, no_body};
 use super::load::{Aim, Load, Shot, fire};
-use super::report::{Report, Row, Target};
+use super::report::{Report, ReportRow, Target};
 use crate::arguments::duration;
 use crate::database::Named;
 use crate::failure::{Failure, Outcome};
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &RoomsArgs) -> Outcome {
     let conditions = Conditions::measure(&args.data).map_err(Failure::Usage)?;
     let mut report = Report { conditions, rows: Vec::new(), targets: Vec::new() };
     if let Some(named) = named {
-        many::measure(args, &named, &mut report)?;
+        cluster::measure(args, &named, &mut report)?;
         return finish(args, &report);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -144,7 +144,7 @@ fn fill(directory: &Path, people: u32, runtime: &Runtime, report: &mut Report) -
     for joiner in joiners.collect::<Vec<_>>() {
         tickets.extend(runtime.block_on(joiner)??);
     }
-    let row = Row::new("durable joins, in process", u64::from(people), watch.elapsed());
+    let row = ReportRow::new("durable joins, in process", u64::from(people), watch.elapsed());
     let view = runtime.block_on(store.room(&room))?.map_err(|refused| anyhow!("{}", refused.code()))?.view;
     report.rows.push(row.correct(view.waiting == people));
     store.close();

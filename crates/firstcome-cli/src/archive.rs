@@ -6,9 +6,9 @@
 //! imported into a coupon of a directory, or into one that `--coupon` makes, it takes over winners from elsewhere. Into a coupon
 //! that a deployment has nothing comes in: its gate would not know of it.
 
+mod auction_lines;
 mod csv_rows;
 mod json_lines;
-mod market_lines;
 mod room_lines;
 mod secrecy;
 mod source;
@@ -58,7 +58,7 @@ impl Format {
 
 /// Where the data lies.
 #[derive(Args)]
-struct Place {
+struct ArchiveStoreArgs {
     /// Directory of the embedded store
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR", default_value = "./firstcome-data")]
     data: PathBuf,
@@ -74,7 +74,7 @@ struct Place {
     secret_file: Option<PathBuf>,
 }
 
-impl Place {
+impl ArchiveStoreArgs {
     /// The servers if it is these, and how secrets stand in the data.
     fn read(&self) -> Result<(Option<Servers>, Secrecy), Failure> {
         let Some((redis, sql)) = self.redis.as_ref().zip(self.sql.as_ref()) else {
@@ -89,7 +89,7 @@ impl Place {
 #[derive(Args)]
 pub(crate) struct ExportArgs {
     #[command(flatten)]
-    place: Place,
+    place: ArchiveStoreArgs,
     /// Only this coupon, and nothing else
     #[arg(long, value_parser = coupon_name)]
     coupon: Option<CouponName>,
@@ -105,7 +105,7 @@ pub(crate) struct ExportArgs {
 pub(crate) struct ImportArgs {
     /// No service may be using the directory; a deployment may serve
     #[command(flatten)]
-    place: Place,
+    place: ArchiveStoreArgs,
     /// Make this coupon first, for claims that come without their coupon
     #[arg(long, value_name = "NAME=LIMIT", value_parser = settings::coupon)]
     coupon: Option<(CouponName, CouponLimit)>,

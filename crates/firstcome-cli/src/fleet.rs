@@ -6,8 +6,8 @@ use crate::output::{table, wants_table, write_out};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use comfy_table::Cell;
-use firstcome::fleet::{DeploymentSecret, Fleet, FleetOptions, HANDLES, SECRET_BYTES_MIN, migrate};
-use firstcome::sql::{Address, DatabaseOptions, SqlMarket, Tables};
+use firstcome::fleet::{Cluster, ClusterOptions, DeploymentSecret, HANDLES, SECRET_BYTES_MIN, migrate};
+use firstcome::sql::{Address, DatabaseOptions, SqlAuctions, Tables};
 use firstcome::{HandleKey, Locks};
 use firstcome_server::auth::Keys;
 use firstcome_server::{App, Config};
@@ -32,12 +32,12 @@ pub(crate) struct Servers {
 
 impl Servers {
     /// Opens a deployment for data that goes in or out as a whole, on tables that are there already.
-    pub(crate) fn open_for_transfer(&self, runtime: &Runtime) -> Result<Fleet, Failure> {
-        let mut options = FleetOptions::default();
+    pub(crate) fn open_for_transfer(&self, runtime: &Runtime) -> Result<Cluster, Failure> {
+        let mut options = ClusterOptions::default();
         options.database.tables = Tables::Require;
         // Whoever gives or takes the data may be slow.
         options.database.idle_timeout = TRANSFER_IDLE;
-        let fleet = runtime.block_on(Fleet::open(&self.redis, &self.sql, self.secret.clone(), options));
+        let fleet = runtime.block_on(Cluster::open(&self.redis, &self.sql, self.secret.clone(), options));
         fleet.map_err(Failure::of_fleet)
     }
 }
@@ -75,8 +75,8 @@ fn checked(text: &str) -> Result<DeploymentSecret, Failure> {
 
 /// A node that is open: what an [`App`] is made of.
 pub(crate) struct Node {
-    pub(crate) fleet: Fleet,
-    market: SqlMarket,
+    pub(crate) fleet: Cluster,
+    market: SqlAuctions,
     locks: Locks,
     handle_key: HandleKey,
     /// Where everything is kept, without passwords.
@@ -87,12 +87,12 @@ impl Node {
     /// Opens a node on tables that are there already.
     pub(crate) async fn open(servers: &Servers) -> Result<Self, Failure> {
         let Servers { redis, sql, secret } = servers;
-        let mut options = FleetOptions::default();
+        let mut options = ClusterOptions::default();
         options.database.tables = Tables::Require;
         let database = options.database.clone();
-        let fleet = Fleet::open(redis, sql, secret.clone(), options).await.map_err(Failure::of_fleet)?;
+        let fleet = Cluster::open(redis, sql, secret.clone(), options).await.map_err(Failure::of_fleet)?;
         fleet.check_gates().await.map_err(Failure::of_fleet)?;
-        let market = SqlMarket::open_with(sql, database).await.map_err(|error| Failure::Unreachable(error.into()))?;
+        let market = SqlAuctions::open_with(sql, database).await.map_err(|error| Failure::Unreachable(error.into()))?;
         let locks = Locks::redis(redis).await.map_err(|error| Failure::Unreachable(error.into()))?;
         let handle_key = HandleKey::new(fleet.secret(HANDLES).await.map_err(Failure::of_fleet)?);
         // Only to be printed: one of them may be away, and the others serve.

@@ -14,23 +14,23 @@
 //! | all three | the system the command; what it has started runs on |
 
 mod family;
-mod gate;
 mod group;
 mod guardian;
 mod hint;
 mod holder;
+mod inspect;
 mod keeper;
-mod looks;
 mod place;
+mod process_gate;
 mod signals;
 mod store;
 mod wire;
 
-pub(crate) use gate::{GateArgs, run as become_command};
 pub(crate) use guardian::run as guard;
 pub(crate) use hint::explain;
+pub(crate) use inspect::{LocksCommand, look};
 pub(crate) use keeper::run as keep;
-pub(crate) use looks::{LocksCommand, look};
+pub(crate) use process_gate::{GateArgs, run as become_command};
 
 use crate::arguments::duration;
 use crate::failure::Failure;

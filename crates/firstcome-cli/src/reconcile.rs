@@ -1,6 +1,6 @@
 //! `firstcome reconcile`: how gates, outboxes and logs stand to the database, and what was repaired.
 
-mod market;
+mod auction;
 
 use crate::failure::{Failure, Outcome};
 use crate::fleet;
@@ -8,7 +8,7 @@ use crate::output::{grouped, table, wants_table, write_out};
 use anyhow::anyhow;
 use clap::Args;
 use comfy_table::{Cell, Color};
-use firstcome::fleet::{Finding, FleetOptions, Object, Reconciled, Repair, accept_loss, reconcile, repair};
+use firstcome::fleet::{ClusterOptions, Finding, Object, Reconciled, Repair, accept_loss, reconcile, repair};
 use firstcome::sql::{Address, Tables};
 use serde_json::json;
 use std::path::PathBuf;
@@ -47,13 +47,13 @@ pub(crate) struct ReconcileArgs {
 pub(crate) fn run(args: &ReconcileArgs) -> Outcome {
     let ReconcileArgs { redis, sql, .. } = args;
     Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
-    let Some(redis) = redis else { return market::run(sql, args.json) };
+    let Some(redis) = redis else { return auction::run(sql, args.json) };
     let secret =
         if args.fix || args.accept_loss { Some(fleet::secret(args.secret_file.as_deref(), None)?) } else { None };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let reconciled = match secret {
         Some(secret) => {
-            let mut options = FleetOptions::default();
+            let mut options = ClusterOptions::default();
             options.database.tables = Tables::Require;
             if args.accept_loss {
                 runtime.block_on(accept_loss(redis, sql, secret, options))
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &ReconcileArgs) -> Outcome {
     };
     let reconciled = reconciled.map_err(Failure::of_fleet)?;
     // In the same database; whether anything of them is gone the nodes know alone.
-    let market = if args.accept_loss { Some(market::accept(sql)?) } else { None };
+    let market = if args.accept_loss { Some(auction::accept(sql)?) } else { None };
     let left = reconciled.findings.iter().filter(|finding| finding.needs_repair()).count();
     if wants_table(args.json) {
         print_table(&reconciled, market)?;
@@ -128,7 +128,7 @@ fn print_table(reconciled: &Reconciled, market: Option<i64>) -> Outcome {
     }
     let mut text = format!("{table}\n");
     if let Some(generation) = market {
-        text.push_str(&format!("\n{}", market::says(generation)));
+        text.push_str(&format!("\n{}", auction::says(generation)));
     }
     for what in &reconciled.not_looked {
         text.push_str(&format!("\nnot looked at: {what}\n"));

@@ -14,7 +14,7 @@ use firstcome::core::coupon::{CouponLimit, CouponSettings};
 use firstcome::core::id::CouponName;
 use firstcome::edge::SystemClock;
 use firstcome::fleet::DeploymentSecret;
-use firstcome::sql::{Address, SqlMarket};
+use firstcome::sql::{Address, SqlAuctions};
 use firstcome::sqlite::DATABASE_FILE;
 use firstcome::{CouponStore, Embedded, Locks};
 use firstcome_server::address::{Block, Proxies};
@@ -328,7 +328,7 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
             Ok(Opened { app: node.app(config(keys)), fresh, place })
         }
         (Stores::Market(url), _) => {
-            let market = SqlMarket::open(url).await.map_err(|error| Failure::Unreachable(error.into()))?;
+            let market = SqlAuctions::open(url).await.map_err(|error| Failure::Unreachable(error.into()))?;
             let (keys, fresh) = of_directory()?;
             let place = format!("members and listings on {:?}", Address::parse(url)?);
             Ok(Opened { app: App::of_market(market, config(keys)), fresh, place })

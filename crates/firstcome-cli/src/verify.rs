@@ -16,10 +16,10 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// [`Given`], of which one place is left.
-pub(crate) struct VerifyArgs(Given);
+pub(crate) struct VerifyArgs(VerifyStoreArgs);
 
 #[derive(Args)]
-struct Given {
+struct VerifyStoreArgs {
     /// Directory of the embedded store
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR", default_value = "./firstcome-data")]
     data: PathBuf,
@@ -40,7 +40,7 @@ struct Given {
 impl FromArgMatches for VerifyArgs {
     /// What stands in the command decides where the environment names both places: the same environment serves all commands.
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut given = Given::from_arg_matches(matches)?;
+        let mut given = VerifyStoreArgs::from_arg_matches(matches)?;
         let is_said = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
         match (is_said("data"), is_said("sql")) {
             (true, true) => {
@@ -61,11 +61,11 @@ impl FromArgMatches for VerifyArgs {
 
 impl Args for VerifyArgs {
     fn augment_args(command: Command) -> Command {
-        Given::augment_args(command)
+        VerifyStoreArgs::augment_args(command)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        Given::augment_args_for_update(command)
+        VerifyStoreArgs::augment_args_for_update(command)
     }
 }
 
@@ -111,7 +111,7 @@ fn of_directory(data: &Path) -> Result<Vec<Check>, Failure> {
 }
 
 /// The checks, and what could not be checked.
-fn of_servers(args: &Given, sql: &str) -> Result<(Vec<Check>, Vec<String>), Failure> {
+fn of_servers(args: &VerifyStoreArgs, sql: &str) -> Result<(Vec<Check>, Vec<String>), Failure> {
     Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
     let secret = fleet::maybe_secret(args.secret_file.as_deref())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -3,20 +3,21 @@
 //! Only SQL is written. Redis then holds nothing of what came in, which is the same as after a loss: whichever node is asked
 //! first makes the gate of a coupon or the log of a room anew.
 
-mod market;
+mod auction;
 mod out;
-mod rooms;
+mod room;
 
-pub use out::FleetArchive;
+pub use out::ClusterArchive;
 
 use super::outbox::Tag;
 use super::truth::archive as rows;
 use super::truth::inserts::{NewClaim, NewRequest, write_claims, write_requests};
-use super::truth::{CouponRow, Held, kind};
-use super::{Fleet, FleetError, Kind, Node};
+use super::truth::{ClaimDatabase, CouponRow, kind};
+use super::{Cluster, ClusterError, Kind, Node};
+use auction::IncomingAuctions;
 use firstcome_core::coupon::{Claim, CouponSettings, Issued};
 use firstcome_core::id::{CouponName, RequestId};
-use firstcome_core::room::{self, Departure, Number};
+use firstcome_core::room::{self as core_room, Departure, Number};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_sql::SqlError;
 use firstcome_sql::base::Session;
@@ -24,7 +25,6 @@ use firstcome_sql::reader::{Reader, wrong};
 use firstcome_sql::schema;
 use firstcome_store::archive::{ArchivedRoom, ArchivedSecret, Before, ImportError, Incoming, Intake, RoomsBefore};
 use firstcome_store::embedded::journal::{Change, CouponPut};
-use market::IncomingMarket;
 use sqlx::{MySql, Postgres};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,14 +57,14 @@ pub enum TransferError {
     Sql(#[from] SqlError),
     /// The deployment cannot be used.
     #[error(transparent)]
-    Fleet(#[from] FleetError),
+    Fleet(#[from] ClusterError),
 }
 
 /// Takes data into a deployment in one transaction of its database: all of it, or nothing.
 ///
 /// It may go in beside nodes that serve: names that are there are refused, and what comes in is seen at once when it is
 /// committed. Memory: about 50 bytes a claim or ticket and 200 a record or bid.
-pub struct FleetImporter {
+pub struct ClusterImporter {
     kind: Filling,
 }
 
@@ -83,18 +83,18 @@ macro_rules! on {
     };
 }
 
-impl Fleet {
+impl Cluster {
     /// Begins an import. The tables of all parts must be there, and of this version.
-    pub async fn import(&self) -> Result<FleetImporter, TransferError> {
+    pub async fn import(&self) -> Result<ClusterImporter, TransferError> {
         let kind = match &self.kind {
             Kind::Postgres(node) => Filling::Postgres(Box::new(Import::begin(Arc::clone(node)).await?)),
             Kind::MySql(node) => Filling::MySql(Box::new(Import::begin(Arc::clone(node)).await?)),
         };
-        Ok(FleetImporter { kind })
+        Ok(ClusterImporter { kind })
     }
 }
 
-impl FleetImporter {
+impl ClusterImporter {
     /// Takes a row. What it names must have come before. After an error nothing comes in.
     pub async fn take(&mut self, row: Incoming) -> Result<(), TransferError> {
         on!(&mut self.kind, import => import.take(row).await)
@@ -112,7 +112,7 @@ impl FleetImporter {
     }
 }
 
-impl<D: Held> Node<D> {
+impl<D: ClaimDatabase> Node<D> {
     /// Refuses tables of members and listings that are not there, or not of this version.
     async fn market_is_ready(&self) -> Result<(), SqlError> {
         schema::prepare(&self.truth.base, D::MARKET).await
@@ -121,21 +121,21 @@ impl<D: Held> Node<D> {
 
 /// A connection for all of an import or an export. A server that no longer answers ends it much sooner than the longest may
 /// take.
-async fn session<D: Held>(node: &Node<D>) -> Result<Session<D>, SqlError> {
+async fn session<D: ClaimDatabase>(node: &Node<D>) -> Result<Session<D>, SqlError> {
     let (now, answer_max) = (Instant::now(), node.truth.base.options.connections.answer_timeout * ANSWER_TIMES);
     let session = node.truth.base.session(now + answer_max).await?;
     Ok(session.lasting(now + LASTS_MAX, answer_max))
 }
 
 /// One import on one kind of database.
-struct Import<D: Held> {
+struct Import<D: ClaimDatabase> {
     node: Arc<Node<D>>,
     session: Session<D>,
     intake: Intake,
     /// By the numbers of the import, those of the database.
     coupons: BTreeMap<u32, i64>,
     rooms: BTreeMap<u32, i64>,
-    market: IncomingMarket,
+    market: IncomingAuctions,
 }
 
 /// Rows that wait to be written.
@@ -144,12 +144,12 @@ struct Rows {
     claims: Vec<(i64, Issued, Claim)>,
     redemptions: Vec<rows::NewRedemption>,
     tickets: Vec<rows::NewTicket>,
-    slots: Vec<(i64, Number, room::Slot)>,
+    slots: Vec<(i64, Number, core_room::Slot)>,
     gone: Vec<(i64, Number, Departure)>,
     market: Vec<Change>,
 }
 
-impl<D: Held> Import<D> {
+impl<D: ClaimDatabase> Import<D> {
     async fn begin(node: Arc<Node<D>>) -> Result<Self, TransferError> {
         node.market_is_ready().await?;
         let mut session = session(&node).await?;
@@ -167,7 +167,7 @@ impl<D: Held> Import<D> {
         // Ends by the steady clock of a room that comes in are those by the wall's.
         let now = Now { wall, steady: Steady::from_us(wall.as_us()) };
         let intake = Intake::new(Before { rooms, has_market, coupons: Vec::new() }, now);
-        let market = IncomingMarket::new()?;
+        let market = IncomingAuctions::new()?;
         Ok(Self { node, session, intake, coupons: BTreeMap::new(), rooms: BTreeMap::new(), market })
     }
 
@@ -318,15 +318,15 @@ impl<D: Held> Import<D> {
             Change::Room { id, change } => {
                 let room = self.rooms.get(&id.0).copied().ok_or_else(unknown)?;
                 match change {
-                    room::Change::Joined { number, join, joined_at } => {
+                    core_room::Change::Joined { number, join, joined_at } => {
                         waiting.tickets.push((room, number, join, joined_at));
                     }
-                    room::Change::Gone { number, how } => {
+                    core_room::Change::Gone { number, how } => {
                         // It came just before that.
                         waiting.tickets.pop_if(|(_, last, ..)| *last == number);
                         waiting.gone.push((room, number, how));
                     }
-                    room::Change::Admitted { number, slot } => waiting.slots.push((room, number, slot)),
+                    core_room::Change::Admitted { number, slot } => waiting.slots.push((room, number, slot)),
                     _ => {}
                 }
             }

@@ -5,11 +5,11 @@
 //! the coupon, refuses nothing for want of a row, leaves the gate as it is, and raises a fault.
 
 use super::Node;
-use super::cell::{Cell, Stop};
-use super::drain;
+use super::coupon_state::{CouponState, Stop};
 use super::gate::Probe;
-use super::truth::{CouponRow, Held};
-use firstcome_core::coupon::stream::{GateMark, GoesOn, Known, Stream, judge};
+use super::outbox_writer;
+use super::truth::{ClaimDatabase, CouponRow};
+use firstcome_core::coupon::stream::{GoesOn, Known, SequencerMark, Stream, judge};
 use firstcome_store::{Fault, FaultKind, StoreError};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -32,7 +32,7 @@ pub(super) struct Judged {
 }
 
 /// What the rule needs to know of a gate that was looked at with this row.
-pub(super) fn mark(probe: &Probe, row: &CouponRow) -> GateMark {
+pub(super) fn mark(probe: &Probe, row: &CouponRow) -> SequencerMark {
     let Probe { generation, ticket, position, .. } = *probe;
     let is_of_settings = probe.version.is_some_and(|version| version <= row.version);
     let has_anchor = probe.anchor.as_ref().is_some_and(|anchor| anchor.anchor == row.anchor);
@@ -45,7 +45,7 @@ pub(super) fn mark(probe: &Probe, row: &CouponRow) -> GateMark {
         (_, None) => false,
     };
     let goes_on = if is_of_settings && has_anchor && follows { GoesOn::Yes } else { GoesOn::No };
-    GateMark { generation, ticket, position, goes_on }
+    SequencerMark { generation, ticket, position, goes_on }
 }
 
 /// The name of a coupon in the list of faults.
@@ -53,12 +53,12 @@ fn object(row: &CouponRow) -> String {
     format!("coupon {}", row.name)
 }
 
-impl<D: Held> Node<D> {
+impl<D: ClaimDatabase> Node<D> {
     /// How gate and SQL stand to each other. Two round trips, one more if they do not agree.
     ///
     /// [`FaultKind::WentBack`]: SQL lacks what it had acknowledged. The coupon stands still in this node from now on, until this
     /// finds otherwise.
-    pub(super) async fn judged(&self, cell: &Cell) -> Result<Judged, StoreError> {
+    pub(super) async fn judged(&self, cell: &CouponState) -> Result<Judged, StoreError> {
         let known = cell.known();
         let mut row = self.truth.coupon_again(cell.keys.coupon).await?;
         let probe = self.gate.probe(cell.keys, row.generation, row.position).await?;
@@ -80,7 +80,7 @@ impl<D: Held> Node<D> {
         Ok(Judged { row, probe, is_whole: verdict == Stream::Whole })
     }
 
-    fn stop(&self, cell: &Cell, known: &Known, probe: &Probe, row: &CouponRow) -> StoreError {
+    fn stop(&self, cell: &CouponState, known: &Known, probe: &Probe, row: &CouponRow) -> StoreError {
         cell.stop(Stop::Stopped);
         let gate = match (probe.generation, probe.position) {
             (Some(generation), Some(position)) => format!("the gate generation {generation}, position {position}"),
@@ -95,7 +95,7 @@ impl<D: Held> Node<D> {
     }
 
     /// The error of a coupon that stands still.
-    pub(super) fn stopped(&self, cell: &Cell) -> Result<(), StoreError> {
+    pub(super) fn stopped(&self, cell: &CouponState) -> Result<(), StoreError> {
         if !cell.is_stopped() {
             return Ok(());
         }
@@ -105,7 +105,7 @@ impl<D: Held> Node<D> {
     }
 
     /// Takes in a row that was read after this was known, or finds that SQL went back.
-    pub(super) async fn take_in(&self, cell: &Cell, known: &Known, row: &CouponRow) -> Result<(), StoreError> {
+    pub(super) async fn take_in(&self, cell: &CouponState, known: &Known, row: &CouponRow) -> Result<(), StoreError> {
         if row.at().lacks(known) {
             return self.judged(cell).await.map(drop);
         }
@@ -114,7 +114,7 @@ impl<D: Held> Node<D> {
     }
 
     /// Before a client is told that SQL has no row of this user: the gate may have been told of one.
-    pub(super) async fn is_missing(&self, cell: &Cell, generation: i64, user: &str) -> Result<(), StoreError> {
+    pub(super) async fn is_missing(&self, cell: &CouponState, generation: i64, user: &str) -> Result<(), StoreError> {
         self.stopped(cell)?;
         // Where Redis does not answer, what this node knows has to do.
         let Ok(probe) = self.gate.probe(cell.keys, generation, 0).await else { return Ok(()) };
@@ -127,8 +127,8 @@ impl<D: Held> Node<D> {
     }
 
     /// Reads these coupons again.
-    async fn watch_page(self: &Arc<Self>, cells: &[Arc<Cell>]) -> Result<(), StoreError> {
-        let known: Vec<(Arc<Cell>, Known)> = cells.iter().map(|cell| (Arc::clone(cell), cell.known())).collect();
+    async fn watch_page(self: &Arc<Self>, cells: &[Arc<CouponState>]) -> Result<(), StoreError> {
+        let known: Vec<(Arc<CouponState>, Known)> = cells.iter().map(|cell| (Arc::clone(cell), cell.known())).collect();
         let ids: Vec<i64> = cells.iter().map(|cell| cell.keys.coupon).collect();
         let rows = self.truth.coupons_again(&ids).await?;
         for (cell, known) in known {
@@ -137,7 +137,7 @@ impl<D: Held> Node<D> {
                 // The fault says it.
                 let _ = self.take_in(&cell, &known, row).await;
             } else if self.judged(&cell).await.is_ok() {
-                drain::look_after(self, &cell);
+                outbox_writer::look_after(self, &cell);
             }
         }
         Ok(())
@@ -146,11 +146,11 @@ impl<D: Held> Node<D> {
 
 /// Looks at the coupons that this node remembers, while the node is there: a quiet node notices too, and goes on by itself when the
 /// newer data are back or an operator accepted the loss.
-pub(super) async fn watch<D: Held>(node: Weak<Node<D>>) {
+pub(super) async fn watch<D: ClaimDatabase>(node: Weak<Node<D>>) {
     for round in (0..ALL_EVERY).cycle() {
         sleep(STOPPED_EVERY).await;
         let Some(node) = node.upgrade() else { return };
-        let mut cells: Vec<Arc<Cell>> = node.by_name.lock().values().map(Arc::clone).collect();
+        let mut cells: Vec<Arc<CouponState>> = node.by_name.lock().values().map(Arc::clone).collect();
         cells.retain(|cell| round == 0 || cell.is_stopped());
         for page in cells.chunks(COUPONS_AT_ONCE) {
             // While SQL does not answer there is nothing to see.

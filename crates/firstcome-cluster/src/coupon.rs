@@ -1,12 +1,12 @@
 //! The port for coupons over many nodes.
 
-use super::cell::{Asking, Cell, Seen};
-use super::gate::{Asked, Judged, Question, Stray, Word};
-use super::lane::Service;
-use super::looks::Serving;
+use super::batcher::Service;
+use super::coupon_state::{Asking, CouponState, StoredCoupon};
+use super::gate::{GenerationReply, Judged, Question, SequencerReply, Stray};
 use super::outbox::{Entrant, Tag, Verdict};
-use super::truth::{ClaimRow, CouponRow, Held, Used};
-use super::{Fleet, Node, boxed_on, drain};
+use super::read_batch::BatchGuard;
+use super::truth::{ClaimDatabase, ClaimRow, CouponRow, Used};
+use super::{Cluster, Node, boxed_on, outbox_writer};
 use firstcome_core::coupon::{Acknowledge, Claim, CouponSettings, Effect, Issued, Redeem, Redeemed, Rejection, Serial};
 use firstcome_core::id::{CouponName, UserId};
 use firstcome_core::revision::Revision;
@@ -16,7 +16,7 @@ use firstcome_store::ShownCode;
 use firstcome_store::StoreError;
 use firstcome_store::edge::draw_pause;
 use firstcome_store::{
-    Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Given, Page, Put, RedeemRequest, Refused,
+    Answer, ClaimRecord, ClaimReply, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest, Refused,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,9 +38,9 @@ const PAUSE_MAX: Duration = Duration::from_millis(50);
 const MENDS_MAX: u32 = 3;
 
 /// One claim under way.
-struct Attempt<'a, D: Held> {
+struct Attempt<'a, D: ClaimDatabase> {
     node: &'a Arc<Node<D>>,
-    cell: &'a Arc<Cell>,
+    cell: &'a Arc<CouponState>,
     claim: &'a Claim,
     tag: Tag,
     until: Instant,
@@ -71,7 +71,7 @@ fn no_claim(rejection: Rejection) -> Step {
     Step::Told(Outcome::Issued(Err(rejection)))
 }
 
-impl<D: Held> Attempt<'_, D> {
+impl<D: ClaimDatabase> Attempt<'_, D> {
     async fn run(mut self) -> Result<Outcome, StoreError> {
         loop {
             let step = timeout_at(self.until, self.step()).await;
@@ -99,19 +99,19 @@ impl<D: Held> Attempt<'_, D> {
         let mut place = self.cell.wait(self.tag);
         let entrant = Entrant { tag: self.tag, claim: self.claim.clone() };
         let Spoken { word, version, generation, last } = self.node.ask(self.cell, entrant).await?;
-        self.is_handed_over |= matches!(word, Word::Drawn(_));
+        self.is_handed_over |= matches!(word, SequencerReply::Drawn(_));
         if version < self.cell.version() {
             // The gate has not heard of settings that SQL has: whoever put them is about to tell it, or has died.
             let row = self.cell.row();
             Box::pin(self.node.gate.adjust(self.cell.keys, &row)).await?;
-            if !matches!(word, Word::Drawn(_)) {
+            if !matches!(word, SequencerReply::Drawn(_)) {
                 return Ok(Step::Again);
             }
         }
         match word {
-            Word::Drawn(ticket) => {
+            SequencerReply::Drawn(ticket) => {
                 if self.earliest == Acknowledge::Placed && self.is_told_early(version).await? {
-                    drain::see_to(self.node, self.cell, generation, ticket);
+                    outbox_writer::see_to(self.node, self.cell, generation, ticket);
                     return Ok(Step::Told(Outcome::Placed(last)));
                 }
                 let until = self.until.min(Instant::now() + VERDICT_WAIT);
@@ -120,15 +120,15 @@ impl<D: Held> Attempt<'_, D> {
                 }
                 Box::pin(self.confirm(generation, ticket, |seen| self.of_user(seen))).await
             }
-            Word::Has(ticket) => Box::pin(self.confirm(generation, ticket, |seen| self.of_user(seen))).await,
-            Word::Again(ticket) | Word::Reused(ticket) => {
+            SequencerReply::Has(ticket) => Box::pin(self.confirm(generation, ticket, |seen| self.of_user(seen))).await,
+            SequencerReply::Again(ticket) | SequencerReply::Reused(ticket) => {
                 Box::pin(self.confirm(generation, ticket, |seen| self.of_request(seen))).await
             }
-            Word::SoldOut(ticket) => Box::pin(self.confirm_sold_out(generation, ticket)).await,
-            Word::Deleted => Ok(no_claim(Rejection::Deleted)),
-            Word::NotOpen(at) => Ok(no_claim(Rejection::NotOpen(at))),
-            Word::Expired(at) => Ok(no_claim(Rejection::Expired(at))),
-            Word::Backlog => Err(behind()),
+            SequencerReply::SoldOut(ticket) => Box::pin(self.confirm_sold_out(generation, ticket)).await,
+            SequencerReply::Deleted => Ok(no_claim(Rejection::Deleted)),
+            SequencerReply::NotOpen(at) => Ok(no_claim(Rejection::NotOpen(at))),
+            SequencerReply::Expired(at) => Ok(no_claim(Rejection::Expired(at))),
+            SequencerReply::Backlog => Err(behind()),
         }
     }
 
@@ -149,7 +149,7 @@ impl<D: Held> Attempt<'_, D> {
         &self,
         generation: i64,
         ticket: u64,
-        found: impl Fn(&Seen) -> Option<Step>,
+        found: impl Fn(&StoredCoupon) -> Option<Step>,
     ) -> Result<Step, StoreError> {
         let (until, mut pause) = (Instant::now() + ASK_AGAIN, PAUSE_MIN);
         loop {
@@ -200,7 +200,7 @@ impl<D: Held> Attempt<'_, D> {
     }
 
     /// What the claim of the user means for this one.
-    fn of_user(&self, seen: &Seen) -> Option<Step> {
+    fn of_user(&self, seen: &StoredCoupon) -> Option<Step> {
         if let Some(step) = self.of_request(seen) {
             return Some(step);
         }
@@ -214,7 +214,7 @@ impl<D: Held> Attempt<'_, D> {
     }
 
     /// What the claim of the request means for this one.
-    fn of_request(&self, seen: &Seen) -> Option<Step> {
+    fn of_request(&self, seen: &StoredCoupon) -> Option<Step> {
         let (request, (body, issued, user)) = self.claim.request.zip(seen.request.as_ref())?;
         let is_own = seen.claim.as_ref().is_some_and(|claim| claim.tag == self.tag && claim.issued == *issued);
         let told = match () {
@@ -229,7 +229,7 @@ impl<D: Held> Attempt<'_, D> {
 /// What the gate said, and which gate.
 #[derive(Clone, Copy)]
 pub(super) struct Spoken {
-    pub(super) word: Word,
+    pub(super) word: SequencerReply,
     /// The instant of the last ticket that was drawn.
     pub(super) last: Timestamp,
     pub(super) version: i64,
@@ -251,9 +251,9 @@ const fn late() -> StoreError {
     StoreError::not_yet("nothing was done in the time there was: Redis or the database was slow")
 }
 
-impl<D: Held> Node<D> {
+impl<D: ClaimDatabase> Node<D> {
     /// A coupon by its name, if there is one.
-    async fn cell(&self, name: &CouponName) -> Result<Option<Arc<Cell>>, StoreError> {
+    async fn cell(&self, name: &CouponName) -> Result<Option<Arc<CouponState>>, StoreError> {
         if let Some(cell) = self.kept(name) {
             return Ok(Some(cell));
         }
@@ -262,7 +262,7 @@ impl<D: Held> Node<D> {
     }
 
     /// Asks the gate about one claim. One round trip, shared with others.
-    async fn ask(self: &Arc<Self>, cell: &Arc<Cell>, entrant: Entrant) -> Result<Spoken, StoreError> {
+    async fn ask(self: &Arc<Self>, cell: &Arc<CouponState>, entrant: Entrant) -> Result<Spoken, StoreError> {
         let (tell, told) = oneshot::channel();
         if cell.asking.push(Asking { entrant, tell })? == Service::Wanted {
             tokio::spawn(serve(Arc::clone(self), Arc::clone(cell)));
@@ -271,7 +271,7 @@ impl<D: Held> Node<D> {
     }
 
     /// Asks the gate about several claims. It is looked at, and made anew, before it is asked, if it may be another one.
-    async fn ask_all(self: &Arc<Self>, cell: &Arc<Cell>, batch: &[Asking]) -> Result<(Judged, i64), StoreError> {
+    async fn ask_all(self: &Arc<Self>, cell: &Arc<CouponState>, batch: &[Asking]) -> Result<(Judged, i64), StoreError> {
         let entrants: Vec<&Entrant> = batch.iter().map(|asking| &asking.entrant).collect();
         let mut is_begun = false;
         for _ in 0..MENDS_MAX {
@@ -284,17 +284,17 @@ impl<D: Held> Node<D> {
             let may_write = cell.may_write();
             let question = Question { generation, position, now, backlog_max, may_write, entrants: &entrants };
             match self.gate.claim(cell.keys, &question).await {
-                Ok(Asked::Told(judged)) => {
+                Ok(GenerationReply::Told(judged)) => {
                     if judged.drains {
-                        drain::call(self, cell);
+                        outbox_writer::call(self, cell);
                     }
                     // Another connection meanwhile may be one to another server, whose gate nobody has looked at.
                     if cell.trusted.load(Ordering::Relaxed) == self.doubts() {
                         return Ok((judged, generation));
                     }
-                    is_begun |= judged.words.iter().any(|word| matches!(word, Word::Drawn(_)));
+                    is_begun |= judged.words.iter().any(|word| matches!(word, SequencerReply::Drawn(_)));
                 }
-                Ok(Asked::Lost) => cell.trusted.store(u64::MAX, Ordering::Relaxed),
+                Ok(GenerationReply::Lost) => cell.trusted.store(u64::MAX, Ordering::Relaxed),
                 // A script that fails in the middle has met what is no gate of ours. Its entry may stand.
                 Err(LinkError::Refused { .. }) => {
                     is_begun = true;
@@ -341,7 +341,12 @@ impl<D: Held> Node<D> {
     }
 
     /// Claims, and tells when it is stored; or, if it may and the coupon says so, when its place is certain.
-    async fn claim(self: &Arc<Self>, name: &CouponName, claim: Claim, earliest: Acknowledge) -> Answer<Effect<Given>> {
+    async fn claim(
+        self: &Arc<Self>,
+        name: &CouponName,
+        claim: Claim,
+        earliest: Acknowledge,
+    ) -> Answer<Effect<ClaimReply>> {
         let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
         let tag = Tag(self.tags.fetch_add(1, Ordering::Relaxed));
         let until = Instant::now() + self.options.patience;
@@ -349,10 +354,10 @@ impl<D: Held> Node<D> {
         let attempt =
             Attempt { node: self, cell, claim, tag, until, pause: PAUSE_MIN, earliest, is_handed_over: false };
         Ok(match attempt.run().await? {
-            Outcome::Placed(since) => Ok(Effect::New(Given::Placed(since))),
-            Outcome::Repeated(issued, user) => Ok(Effect::Again(Given::Stored(cell.claimed(issued, &user)))),
+            Outcome::Placed(since) => Ok(Effect::New(ClaimReply::Placed(since))),
+            Outcome::Repeated(issued, user) => Ok(Effect::Again(ClaimReply::Stored(cell.claimed(issued, &user)))),
             Outcome::Issued(Ok(effect)) => {
-                Ok(effect.map(|issued| Given::Stored(cell.claimed(issued, claim.user.as_str()))))
+                Ok(effect.map(|issued| ClaimReply::Stored(cell.claimed(issued, claim.user.as_str()))))
             }
             Outcome::Issued(Err(rejection)) => {
                 let held = if let Rejection::AlreadyIssued(issued) = rejection { Some(issued) } else { None };
@@ -364,7 +369,7 @@ impl<D: Held> Node<D> {
 
     async fn view(self: &Arc<Self>, name: &CouponName) -> Answer<CouponView> {
         let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
-        let Seen { row, now, .. } = self.look(&cell, None, None).await?;
+        let StoredCoupon { row, now, .. } = self.look(&cell, None, None).await?;
         let state = row.standing().state(now);
         Ok(Ok(CouponView { settings: row.settings, issued: row.issued, state }))
     }
@@ -381,7 +386,7 @@ impl<D: Held> Node<D> {
             let ticket = self.gate.ticket_of(cell.keys, generation, user).await?;
             if ticket.is_some_and(|ticket| position < ticket) {
                 // It may be told already, by a node that has died since; and nobody knows serial and code yet.
-                drain::look_after(self, &cell);
+                outbox_writer::look_after(self, &cell);
                 return Err(waits());
             }
         }
@@ -421,15 +426,15 @@ impl<D: Held> Node<D> {
     }
 }
 
-fn record(cell: &Cell, claim: ClaimRow) -> ClaimRecord {
+fn record(cell: &CouponState, claim: ClaimRow) -> ClaimRecord {
     let ClaimRow { issued, user, attributes, redeemed_at, .. } = claim;
     let redeemed = redeemed_at.map(|redeemed_at| Redeemed { serial: issued.serial, redeemed_at });
     let claimed = cell.claimed(issued, &user);
     ClaimRecord { user, claimed, attributes, redeemed }
 }
 
-async fn serve<D: Held>(node: Arc<Node<D>>, cell: Arc<Cell>) {
-    let mut serving = Serving { abandon: || cell.asking.abandon(), is_done: false };
+async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<CouponState>) {
+    let mut serving = BatchGuard { abandon: || cell.asking.abandon(), is_done: false };
     loop {
         let mut batch = cell.asking.take();
         if batch.is_empty() {
@@ -457,7 +462,7 @@ async fn serve<D: Held>(node: Arc<Node<D>>, cell: Arc<Cell>) {
     serving.is_done = true;
 }
 
-impl CouponStore for Fleet {
+impl CouponStore for Cluster {
     fn durability(&self) -> Durability {
         Durability::Sql
     }
@@ -483,8 +488,8 @@ impl CouponStore for Fleet {
         boxed_on!(self, node => {
             let told = node.claim(coupon, claim, Acknowledge::Stored).await?;
             let stored = |given| match given {
-                Given::Stored(claimed) => Ok(claimed),
-                Given::Placed(_) => Err(StoreError::Unknown),
+                ClaimReply::Stored(claimed) => Ok(claimed),
+                ClaimReply::Placed(_) => Err(StoreError::Unknown),
             };
             Ok(match told {
                 Ok(Effect::New(given)) => Ok(Effect::New(stored(given)?)),
@@ -494,7 +499,11 @@ impl CouponStore for Fleet {
         })
     }
 
-    fn claim_early(&self, coupon: &CouponName, claim: Claim) -> impl Future<Output = Answer<Effect<Given>>> + Send {
+    fn claim_early(
+        &self,
+        coupon: &CouponName,
+        claim: Claim,
+    ) -> impl Future<Output = Answer<Effect<ClaimReply>>> + Send {
         boxed_on!(self, node => node.claim(coupon, claim, Acknowledge::Placed).await)
     }
 

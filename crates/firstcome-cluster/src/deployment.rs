@@ -1,7 +1,7 @@
 //! What a deployment has beside coupons: secrets that all nodes know, its servers, and what nobody could read.
 
-use super::truth::{Held, dead_letter_counts, early_coupon};
-use super::{Fleet, FleetError, Node, on};
+use super::truth::{ClaimDatabase, dead_letter_counts, early_coupon};
+use super::{Cluster, ClusterError, Node, on};
 use firstcome_core::coupon::Rejection;
 use firstcome_core::id::CouponName;
 use firstcome_core::time::Timestamp;
@@ -32,11 +32,11 @@ pub struct DeadLetter {
     pub entry: Vec<u8>,
 }
 
-impl Fleet {
+impl Cluster {
     /// A secret of this name, the same at all nodes of the deployment: the first one that asks draws it. Names are of letters,
     /// digits and `. _ : @ -`. One round trip.
-    pub async fn secret(&self, name: &str) -> Result<[u8; 32], FleetError> {
-        let drawn = draw_secret().map_err(FleetError::Chance)?;
+    pub async fn secret(&self, name: &str) -> Result<[u8; 32], ClusterError> {
+        let drawn = draw_secret().map_err(ClusterError::Chance)?;
         let kept = self.keep(&[(name, drawn)]).await?;
         kept.first().copied().ok_or_else(|| SqlError::broken("the secret is not there").into())
     }
@@ -44,7 +44,7 @@ impl Fleet {
     /// Keeps each of these values under its name, for all nodes and for as long as the deployment lives, unless there is one
     /// under that name. Returns what is kept, in the same order: of several calls with the same new names at once, all find
     /// the values of one. The database sees them only wrapped. One round trip; it is told once they are stored.
-    pub async fn keep(&self, values: &[(&str, [u8; 32])]) -> Result<Vec<[u8; 32]>, FleetError> {
+    pub async fn keep(&self, values: &[(&str, [u8; 32])]) -> Result<Vec<[u8; 32]>, ClusterError> {
         Ok(on!(self, node => node.truth.keep(values).await)?)
     }
 
@@ -59,10 +59,10 @@ impl Fleet {
     }
 
     /// Refuses a deployment with a coupon that acknowledges claims at the gate, on a server that may lose them.
-    pub async fn check_gates(&self) -> Result<(), FleetError> {
+    pub async fn check_gates(&self) -> Result<(), ClusterError> {
         let Some(coupon) = on!(self, node => early_coupon(&node.truth.base).await)? else { return Ok(()) };
         match self.gate_forgets().await? {
-            Some(why) => Err(FleetError::Forgets { coupon, why }),
+            Some(why) => Err(ClusterError::Forgets { coupon, why }),
             None => Ok(()),
         }
     }
@@ -83,7 +83,7 @@ impl Fleet {
     }
 }
 
-impl<D: Held> Node<D> {
+impl<D: ClaimDatabase> Node<D> {
     async fn answers(&self) -> Result<(), StoreError> {
         let (belongs, answers) = tokio::join!(self.gate.belongs(self.deployment), self.truth.answers());
         answers?;
@@ -137,7 +137,7 @@ pub async fn migrate(sql: &str, options: DatabaseOptions) -> Result<Vec<Migrated
     Ok(vec![market, coupons])
 }
 
-async fn coupons<D: Held>(address: Address, options: DatabaseOptions) -> Result<Migrated, SqlError> {
+async fn coupons<D: ClaimDatabase>(address: Address, options: DatabaseOptions) -> Result<Migrated, SqlError> {
     schema::migrate(&Base::<D>::open(address, options).await?, D::PART).await
 }
 

@@ -1,6 +1,6 @@
 //! What a database is, for whoever must judge whether a deployment may rest on it. Nothing is written.
 
-use super::truth::{Held, deployed};
+use super::truth::{ClaimDatabase, deployed};
 use super::wrap::DeploymentSecret;
 use firstcome_core::id::CouponName;
 use firstcome_core::time::Timestamp;
@@ -49,7 +49,7 @@ pub async fn examine(sql: &str, secret: Option<DeploymentSecret>) -> Result<Exam
     }
 }
 
-async fn look<D: Held>(address: Address, secret: Option<DeploymentSecret>) -> Result<Examined, SqlError> {
+async fn look<D: ClaimDatabase>(address: Address, secret: Option<DeploymentSecret>) -> Result<Examined, SqlError> {
     let market = market_part(&address);
     let base = Base::<D>::unchecked(address, DatabaseOptions::default())?;
     let settings = match schema::settings(&base).await {
@@ -65,6 +65,6 @@ async fn look<D: Held>(address: Address, secret: Option<DeploymentSecret>) -> Re
     Ok(Examined { settings, unfit, replication, now, tables: vec![market, coupons], deployment })
 }
 
-async fn versions<D: Held>(base: &Base<D>, part: Part) -> Result<Migrated, SqlError> {
+async fn versions<D: ClaimDatabase>(base: &Base<D>, part: Part) -> Result<Migrated, SqlError> {
     Ok(Migrated { part: part.name, from: schema::version(base, part.name).await?, to: part.steps.len() as i64 })
 }

@@ -13,7 +13,7 @@
 
 use super::Node;
 use super::deployment::forgets;
-use super::truth::{Held, early_coupon};
+use super::truth::{ClaimDatabase, early_coupon};
 use firstcome_core::coupon::stream::{Keeps, may_acknowledge_early};
 use firstcome_redis::{CHECK_EVERY, Eviction, ServerFacts, evicts};
 use firstcome_store::{Fault, FaultKind};
@@ -86,7 +86,7 @@ impl Fitness {
     }
 }
 
-impl<D: Held> Node<D> {
+impl<D: ClaimDatabase> Node<D> {
     /// Whether a claim may be told before SQL has it: Redis keeps what it acknowledges. Does no I/O.
     pub(super) fn gate_keeps(&self) -> bool {
         let is_kept = self.options.allow_forgetful || self.fitness.keeps(self.doubts());
@@ -125,7 +125,7 @@ impl<D: Held> Node<D> {
 }
 
 /// Checks while the node is there.
-pub(super) async fn watch<D: Held>(node: Weak<Node<D>>) {
+pub(super) async fn watch<D: ClaimDatabase>(node: Weak<Node<D>>) {
     loop {
         sleep(LOOK_EVERY).await;
         let Some(node) = node.upgrade() else { return };

@@ -14,7 +14,7 @@
 //!
 //! A gate is never more than SQL knows of: whatever is lost of it is made again from SQL, under the next generation.
 
-use super::FleetError;
+use super::ClusterError;
 use super::outbox::{Entrant, Entry, bytes_of};
 use super::truth::CouponRow;
 use firstcome_core::coupon::CouponSettings;
@@ -63,7 +63,7 @@ impl Keys {
 
 /// What the gate says to one claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Word {
+pub(super) enum SequencerReply {
     /// This ticket was drawn for it.
     Drawn(u64),
     /// The user has this ticket; 0 for one from before this generation.
@@ -96,7 +96,7 @@ pub(super) struct Question<'a> {
 }
 
 /// An answer of the gate, if it is the gate of the generation that was asked.
-pub(super) enum Asked<T> {
+pub(super) enum GenerationReply<T> {
     Told(T),
     /// There is no such gate, or it is behind SQL.
     Lost,
@@ -110,7 +110,7 @@ pub(super) struct Judged {
     pub(super) version: i64,
     /// The instant of the last ticket that was drawn.
     pub(super) last: Timestamp,
-    pub(super) words: Vec<Word>,
+    pub(super) words: Vec<SequencerReply>,
 }
 
 /// What is to be written next.
@@ -174,7 +174,7 @@ pub(super) struct Report<'a> {
 }
 
 /// The gates of a deployment, as one node reaches them.
-pub(super) struct Gate {
+pub(super) struct Sequencer {
     pub(super) link: Link,
     /// The name of this node, in hexadecimal digits.
     pub(super) node: String,
@@ -185,9 +185,13 @@ pub(super) fn channel(node: &str) -> String {
     format!("fc:node:{node}")
 }
 
-impl Gate {
+impl Sequencer {
     /// Judges claims. One round trip; a repeat with the same tags is answered by the first one's tickets.
-    pub(super) async fn claim(&self, keys: Keys, question: &Question<'_>) -> Result<Asked<Judged>, LinkError> {
+    pub(super) async fn claim(
+        &self,
+        keys: Keys,
+        question: &Question<'_>,
+    ) -> Result<GenerationReply<Judged>, LinkError> {
         let Question { generation, position, now, backlog_max, may_write, entrants } = *question;
         let mut run = CLAIM.with_keys(4);
         run.add(keys.key("gate")).add(keys.of("users", generation));
@@ -209,23 +213,24 @@ impl Gate {
             }
         }
         let Some(parts) = parts_of(self.link.invoke(&run).await?) else { return Err(unreadable()) };
-        let Some([drains, version, last, words]) = told(parts) else { return Ok(Asked::Lost) };
+        let Some([drains, version, last, words]) = told(parts) else { return Ok(GenerationReply::Lost) };
         let read = || {
             let words = bytes_of(words)?;
-            let words: Vec<Word> = std::str::from_utf8(&words).ok()?.split(' ').map(word).collect::<Option<_>>()?;
+            let words: Vec<SequencerReply> =
+                std::str::from_utf8(&words).ok()?.split(' ').map(word).collect::<Option<_>>()?;
             let judged = Judged {
                 drains: number(drains)? == 1,
                 version: number(version)?,
                 last: Timestamp::from_us(number(last)?)?,
                 words,
             };
-            (judged.words.len() == entrants.len()).then_some(Asked::Told(judged))
+            (judged.words.len() == entrants.len()).then_some(GenerationReply::Told(judged))
         };
         read().ok_or_else(unreadable)
     }
 
     /// Says how far SQL is, and asks what is next. A second time has no effect, but that notices are sent again.
-    pub(super) async fn settle(&self, keys: Keys, report: &Report<'_>) -> Result<Asked<Settled>, LinkError> {
+    pub(super) async fn settle(&self, keys: Keys, report: &Report<'_>) -> Result<GenerationReply<Settled>, LinkError> {
         let Report { generation, position, issued, may_write, forget, notices } = *report;
         let mut run = SETTLE.with_keys(4);
         run.add(keys.key("gate")).add(keys.of("users", generation));
@@ -247,7 +252,7 @@ impl Gate {
         let mut parts = parts_of(self.link.invoke(&run).await?).ok_or_else(unreadable)?;
         let rest = if parts.is_empty() { Vec::new() } else { parts.split_off(1) };
         let word = parts.pop().and_then(bytes_of).ok_or_else(unreadable)?;
-        Ok(Asked::Told(match word.as_slice() {
+        Ok(GenerationReply::Told(match word.as_slice() {
             b"done" => Settled::Done,
             b"behind" => Settled::Behind,
             b"other" => Settled::Other,
@@ -263,7 +268,7 @@ impl Gate {
                 let anchor = if is_anchored { Some(entries.remove(0)) } else { None };
                 Settled::Next { anchor, entries, ticket }
             }
-            _ => return Ok(Asked::Lost),
+            _ => return Ok(GenerationReply::Lost),
         }))
     }
 
@@ -382,7 +387,7 @@ impl Gate {
     }
 
     /// Makes sure that the user may do whatever the scripts do, before anything rests on it.
-    pub(super) async fn rights(&self) -> Result<(), FleetError> {
+    pub(super) async fn rights(&self) -> Result<(), ClusterError> {
         let (mut run, node) = (RIGHTS.with_keys(2), &self.node);
         run.add(format_args!("fc:{{{node}}}:hash")).add(format_args!("fc:{{{node}}}:stream")).add(channel(node));
         self.link.invoke(&run).await.map(drop).map_err(denied)
@@ -397,7 +402,7 @@ impl Gate {
 }
 
 /// What it means at the opening that a script was not run, or not to its end.
-pub(super) fn denied(error: LinkError) -> FleetError {
+pub(super) fn denied(error: LinkError) -> ClusterError {
     match error {
         LinkError::Refused { code, says } => OpenError::Denied { code, says }.into(),
         LinkError::Unavailable { code, says } if code == "NOPERM" => OpenError::Denied { code, says }.into(),
@@ -440,20 +445,20 @@ pub(super) fn number(value: Value) -> Option<i64> {
     }
 }
 
-fn word(text: &str) -> Option<Word> {
+fn word(text: &str) -> Option<SequencerReply> {
     let (kind, rest) = text.split_at_checked(1)?;
     let ticket = || rest.parse::<u64>().ok();
     let instant = || rest.parse().ok().and_then(Timestamp::from_us);
     Some(match kind {
-        "n" => Word::Drawn(ticket()?),
-        "a" => Word::Has(ticket()?),
-        "r" => Word::Again(ticket()?),
-        "k" => Word::Reused(ticket()?),
-        "d" => Word::Deleted,
-        "o" => Word::NotOpen(instant()?),
-        "x" => Word::Expired(instant()?),
-        "s" => Word::SoldOut(ticket()?),
-        "b" => Word::Backlog,
+        "n" => SequencerReply::Drawn(ticket()?),
+        "a" => SequencerReply::Has(ticket()?),
+        "r" => SequencerReply::Again(ticket()?),
+        "k" => SequencerReply::Reused(ticket()?),
+        "d" => SequencerReply::Deleted,
+        "o" => SequencerReply::NotOpen(instant()?),
+        "x" => SequencerReply::Expired(instant()?),
+        "s" => SequencerReply::SoldOut(ticket()?),
+        "b" => SequencerReply::Backlog,
         _ => return None,
     })
 }

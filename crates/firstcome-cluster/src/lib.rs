@@ -25,38 +25,38 @@
 
 mod archive;
 mod back;
-mod cell;
+mod batcher;
 mod coupon;
+mod coupon_state;
 mod deployment;
-mod drain;
 mod examine;
 mod fitness;
 mod gate;
-mod lane;
-mod looks;
-mod mend;
+mod inspect;
 mod options;
+mod orphan_scan;
 mod outbox;
+mod outbox_writer;
+mod read_batch;
+mod rebuild;
 mod reconcile;
 mod room;
-mod survey;
-mod sweep;
 mod truth;
-mod turn;
 mod verify;
 mod wrap;
+mod writer_lease;
 
-pub use archive::{FleetArchive, FleetImporter, TransferError};
+pub use archive::{ClusterArchive, ClusterImporter, TransferError};
 pub use deployment::{DeadLetter, migrate};
 pub use examine::{Deployment, Examined, examine};
-pub use options::{FleetError, FleetOptions};
+pub use inspect::State;
+pub use options::{ClusterError, ClusterOptions};
 pub use reconcile::{Finding, Object, Reconciled, Repair, accept_loss, reconcile, repair};
 pub use room::RoomFigures;
-pub use survey::State;
 pub use verify::{Verified, verify};
 pub use wrap::{DeploymentSecret, SECRET_BYTES_MIN};
 
-use cell::Cell;
+use coupon_state::CouponState;
 use firstcome_core::id::{CouponName, RoomName};
 use firstcome_redis::{Inbox, InboxEvent, Link};
 use firstcome_sql::Address;
@@ -67,17 +67,17 @@ use firstcome_store::Shared;
 use firstcome_store::edge::Clock;
 use firstcome_store::edge::{draw_hasher, draw_id};
 use fitness::Fitness;
-use gate::Gate;
+use gate::Sequencer;
 use outbox::Notice;
 use parking_lot::Mutex;
-use room::{RoomCell, Secrets};
+use room::{RoomNode, Secrets};
 use sqlx::{MySql, Postgres};
 use std::collections::HashMap;
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use tokio::task::JoinHandle;
-use truth::{Held, Time, Truth};
+use truth::{ClaimDatabase, Database, Time};
 
 /// Coupons kept in memory at once. Beyond it all are forgotten, and asked for again.
 const COUPONS_MAX: usize = 65_536;
@@ -90,10 +90,10 @@ pub const HANDLES: &str = "lock_handles";
 
 /// A node of many. Cheap to clone.
 #[derive(Clone)]
-pub struct Fleet {
+pub struct Cluster {
     kind: Kind,
     /// Hears what other nodes have written; ends with the last clone.
-    _ears: Arc<Ears>,
+    _ears: Arc<EventListener>,
 }
 
 #[derive(Clone)]
@@ -102,9 +102,9 @@ enum Kind {
     MySql(Arc<Node<MySql>>),
 }
 
-struct Ears(JoinHandle<()>);
+struct EventListener(JoinHandle<()>);
 
-impl Drop for Ears {
+impl Drop for EventListener {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -150,7 +150,7 @@ struct Counters {
 
 /// What a node has done since it started. Figures for benchmarks and metrics: no rule rests on them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct FleetCounts {
+pub struct ClusterCounts {
     /// Claims that this node has written to SQL, for whichever node.
     pub written: u64,
     /// Transactions in which it did so.
@@ -164,16 +164,16 @@ pub struct FleetCounts {
 }
 
 /// One node over one kind of database.
-struct Node<D: Held> {
-    gate: Gate,
-    truth: Truth<D>,
-    options: FleetOptions,
+struct Node<D: ClaimDatabase> {
+    gate: Sequencer,
+    truth: Database<D>,
+    options: ClusterOptions,
     /// The number of the deployment.
     deployment: i64,
-    by_name: Mutex<HashMap<CouponName, Arc<Cell>, RandomState>>,
-    by_id: Mutex<HashMap<i64, Weak<Cell>, RandomState>>,
-    rooms: Mutex<HashMap<RoomName, Arc<RoomCell>, RandomState>>,
-    rooms_by_id: Mutex<HashMap<i64, Weak<RoomCell>, RandomState>>,
+    by_name: Mutex<HashMap<CouponName, Arc<CouponState>, RandomState>>,
+    by_id: Mutex<HashMap<i64, Weak<CouponState>, RandomState>>,
+    rooms: Mutex<HashMap<RoomName, Arc<RoomNode>, RandomState>>,
+    rooms_by_id: Mutex<HashMap<i64, Weak<RoomNode>, RandomState>>,
     /// What SQL said of names of rooms that this node did not know, for as long as a copy of a room may be old.
     rooms_asked: Shared<RoomName, Option<truth::RoomRow>>,
     secrets: Secrets,
@@ -190,15 +190,15 @@ struct Node<D: Held> {
     sweeping: room::voided::Rooms,
 }
 
-impl Fleet {
+impl Cluster {
     /// Connects to both, makes sure that they keep what they acknowledge, brings the tables to this version or refuses others
     /// ([`firstcome_sql::Tables`]), and makes sure that both belong to the same deployment. Must be called in a runtime with IO and time.
     pub async fn open(
         redis: &str,
         sql: &str,
         secret: DeploymentSecret,
-        options: FleetOptions,
-    ) -> Result<Self, FleetError> {
+        options: ClusterOptions,
+    ) -> Result<Self, ClusterError> {
         Self::open_at(redis, sql, secret, options, Time::Server).await
     }
 
@@ -208,9 +208,9 @@ impl Fleet {
         redis: &str,
         sql: &str,
         secret: DeploymentSecret,
-        options: FleetOptions,
+        options: ClusterOptions,
         clock: Arc<dyn Clock>,
-    ) -> Result<Self, FleetError> {
+    ) -> Result<Self, ClusterError> {
         Self::open_at(redis, sql, secret, options, Time::Given(clock)).await
     }
 
@@ -218,14 +218,14 @@ impl Fleet {
         redis: &'a str,
         sql: &'a str,
         secret: DeploymentSecret,
-        options: FleetOptions,
+        options: ClusterOptions,
         time: Time,
-    ) -> impl Future<Output = Result<Self, FleetError>> + Send + use<'a> {
+    ) -> impl Future<Output = Result<Self, ClusterError>> + Send + use<'a> {
         boxed(async move {
             let (kind, ears) = match Address::parse(sql)? {
                 address @ Address::Postgres(_) => {
                     let (node, ears) = open_node(redis, address, secret, options, time).await?;
-                    tokio::spawn(sweep::sweep(Arc::downgrade(&node)));
+                    tokio::spawn(orphan_scan::sweep(Arc::downgrade(&node)));
                     tokio::spawn(room::voided::look(Arc::downgrade(&node)));
                     tokio::spawn(back::watch(Arc::downgrade(&node)));
                     tokio::spawn(room::went_back::watch(Arc::downgrade(&node)));
@@ -233,7 +233,7 @@ impl Fleet {
                 }
                 address @ Address::MySql(_) => {
                     let (node, ears) = open_node(redis, address, secret, options, time).await?;
-                    tokio::spawn(sweep::sweep(Arc::downgrade(&node)));
+                    tokio::spawn(orphan_scan::sweep(Arc::downgrade(&node)));
                     tokio::spawn(room::voided::look(Arc::downgrade(&node)));
                     tokio::spawn(back::watch(Arc::downgrade(&node)));
                     tokio::spawn(room::went_back::watch(Arc::downgrade(&node)));
@@ -245,7 +245,7 @@ impl Fleet {
     }
 
     /// What this node has done since it started.
-    pub fn counts(&self) -> FleetCounts {
+    pub fn counts(&self) -> ClusterCounts {
         on!(self, node => node.counts())
     }
 
@@ -261,29 +261,29 @@ impl Fleet {
 }
 
 /// A node over one kind of database, and what hears for it.
-async fn open_node<D: Held>(
+async fn open_node<D: ClaimDatabase>(
     redis: &str,
     address: Address,
     secret: DeploymentSecret,
-    options: FleetOptions,
+    options: ClusterOptions,
     time: Time,
-) -> Result<(Arc<Node<D>>, Ears), FleetError> {
-    let number = draw_id().map_err(FleetError::Chance)?;
+) -> Result<(Arc<Node<D>>, EventListener), ClusterError> {
+    let number = draw_id().map_err(ClusterError::Chance)?;
     let name = format!("{number:016x}");
     let (link, inbox) = Link::open(redis, &gate::channel(&name), options.link.clone()).await?;
-    let truth = Truth::open(address, options.database.clone(), secret, time).await?;
-    let node = Node::new(Gate { link, node: name }, truth, options).await?;
+    let truth = Database::open(address, options.database.clone(), secret, time).await?;
+    let node = Node::new(Sequencer { link, node: name }, truth, options).await?;
     let ears = tokio::spawn(listen(inbox, Arc::downgrade(&node)));
-    Ok((node, Ears(ears)))
+    Ok((node, EventListener(ears)))
 }
 
-impl<D: Held> Node<D> {
-    async fn new(gate: Gate, truth: Truth<D>, options: FleetOptions) -> Result<Arc<Self>, FleetError> {
+impl<D: ClaimDatabase> Node<D> {
+    async fn new(gate: Sequencer, truth: Database<D>, options: ClusterOptions) -> Result<Arc<Self>, ClusterError> {
         gate.rights().await?;
         let number = truth.deployment().await?;
         let belongs = gate.belongs(number).await.map_err(gate::denied)?;
         if belongs != number {
-            return Err(FleetError::OtherDeployment);
+            return Err(ClusterError::OtherDeployment);
         }
         let node = Arc::new(Self {
             gate,
@@ -297,7 +297,7 @@ impl<D: Held> Node<D> {
             rooms_asked: Shared::new(room::FRESH_MAX, NAMES_MAX),
             secrets: Secrets::default(),
             doubts: AtomicU64::new(0),
-            tags: AtomicU64::new(draw_id().map_err(FleetError::Chance)?),
+            tags: AtomicU64::new(draw_id().map_err(ClusterError::Chance)?),
             counters: Counters::default(),
             fitness: Fitness::default(),
             faults: Faults::default(),
@@ -311,11 +311,11 @@ impl<D: Held> Node<D> {
         Ok(node)
     }
 
-    fn counts(&self) -> FleetCounts {
+    fn counts(&self) -> ClusterCounts {
         let Counters { written, transactions, dead_letters, rebuilt, resumed } = &self.counters;
         let [written, transactions, dead_letters, rebuilt, resumed] =
             [written, transactions, dead_letters, rebuilt, resumed].map(|count| count.load(Ordering::Relaxed));
-        FleetCounts { written, transactions, dead_letters, rebuilt, resumed }
+        ClusterCounts { written, transactions, dead_letters, rebuilt, resumed }
     }
 
     /// How many times the server may have been another one: a gate that was seen to be whole before is looked at again.
@@ -324,12 +324,12 @@ impl<D: Held> Node<D> {
     }
 
     /// A coupon of this name that was seen before.
-    fn kept(&self, name: &CouponName) -> Option<Arc<Cell>> {
+    fn kept(&self, name: &CouponName) -> Option<Arc<CouponState>> {
         self.by_name.lock().get(name).map(Arc::clone)
     }
 
     /// The cell of a coupon that was read.
-    fn keep(&self, row: truth::CouponRow) -> Arc<Cell> {
+    fn keep(&self, row: truth::CouponRow) -> Arc<CouponState> {
         let mut by_name = self.by_name.lock();
         if let Some(cell) = by_name.get(&row.name) {
             cell.learn(&row);
@@ -342,7 +342,7 @@ impl<D: Held> Node<D> {
         }
         let (id, name) = (row.id, row.name.clone());
         // One that is forgotten and still in use goes on: its waiters are known by it.
-        let cell = by_id.get(&id).and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(Cell::new(row)));
+        let cell = by_id.get(&id).and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(CouponState::new(row)));
         by_id.insert(id, Arc::downgrade(&cell));
         by_name.insert(name, Arc::clone(&cell));
         cell
@@ -350,7 +350,7 @@ impl<D: Held> Node<D> {
 }
 
 /// Hears what other nodes have written, while the node is there.
-async fn listen<D: Held>(mut inbox: Inbox, node: Weak<Node<D>>) {
+async fn listen<D: ClaimDatabase>(mut inbox: Inbox, node: Weak<Node<D>>) {
     loop {
         let event = inbox.next().await;
         let Some(node) = node.upgrade() else { return };

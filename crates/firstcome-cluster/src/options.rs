@@ -9,7 +9,7 @@ use std::time::Duration;
 /// How a node of many behaves.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct FleetOptions {
+pub struct ClusterOptions {
     /// Its connections to Redis.
     pub link: LinkOptions,
     /// Its connections to the database.
@@ -28,7 +28,7 @@ pub struct FleetOptions {
     pub image_bytes_min: usize,
 }
 
-impl Default for FleetOptions {
+impl Default for ClusterOptions {
     /// 8 s of patience, 65 536 tickets that wait, and as many rows of a room, 4 096 at once; images after a MiB.
     fn default() -> Self {
         Self {
@@ -47,7 +47,7 @@ impl Default for FleetOptions {
 /// Why a node does not open.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum FleetError {
+pub enum ClusterError {
     /// Redis cannot be used.
     #[error(transparent)]
     Redis(#[from] OpenError),

@@ -15,16 +15,16 @@
 
 mod repair;
 
-use super::FleetError;
-use super::options::FleetOptions;
-use super::survey::{self, Found, GateSeen, Leftover, LogSeen, State, Survey, Users};
-use super::truth::{Held, Time};
+use super::ClusterError;
+use super::inspect::{self, Found, Inspection, Leftover, LogSnapshot, SequencerSnapshot, State, Users};
+use super::options::ClusterOptions;
+use super::truth::{ClaimDatabase, Time};
 use super::verify::{is_ours, number};
 use super::wrap::DeploymentSecret;
 use firstcome_sql::reader::Reader;
 use firstcome_sql::snapshot::{Reading, Snapshot};
 use firstcome_sql::{Address, SqlError, SqlOptions, connect};
-use repair::Hands;
+use repair::RepairNode;
 use sqlx::{MySql, Postgres};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -107,7 +107,7 @@ pub struct Reconciled {
 ///
 /// [`SqlError::Broken`]: no address, no tables of a deployment, or tables of another version.
 /// [`FleetError::OtherDeployment`]: the keys on that Redis belong to another database.
-pub async fn reconcile(redis: &str, sql: &str) -> Result<Reconciled, FleetError> {
+pub async fn reconcile(redis: &str, sql: &str) -> Result<Reconciled, ClusterError> {
     look(redis, sql, Work::Look).await
 }
 
@@ -117,8 +117,8 @@ pub async fn repair(
     redis: &str,
     sql: &str,
     secret: DeploymentSecret,
-    options: FleetOptions,
-) -> Result<Reconciled, FleetError> {
+    options: ClusterOptions,
+) -> Result<Reconciled, ClusterError> {
     look(redis, sql, Work::Repair(secret, options)).await
 }
 
@@ -128,16 +128,16 @@ pub async fn accept_loss(
     redis: &str,
     sql: &str,
     secret: DeploymentSecret,
-    options: FleetOptions,
-) -> Result<Reconciled, FleetError> {
+    options: ClusterOptions,
+) -> Result<Reconciled, ClusterError> {
     look(redis, sql, Work::AcceptLoss(secret, options)).await
 }
 
 /// What is done beside looking.
 enum Work {
     Look,
-    Repair(DeploymentSecret, FleetOptions),
-    AcceptLoss(DeploymentSecret, FleetOptions),
+    Repair(DeploymentSecret, ClusterOptions),
+    AcceptLoss(DeploymentSecret, ClusterOptions),
 }
 
 /// What is done with a finding.
@@ -152,7 +152,7 @@ enum Mode {
 /// What an operator may do about a database that went back.
 const WENT_BACK: &str = "bring the newer data back, or go on without what is gone: `firstcome reconcile --accept-loss`";
 
-async fn look(redis: &str, sql: &str, work: Work) -> Result<Reconciled, FleetError> {
+async fn look(redis: &str, sql: &str, work: Work) -> Result<Reconciled, ClusterError> {
     let (times, address) = (SqlOptions::default(), Address::parse(sql)?);
     match &address {
         Address::Postgres(options) => {
@@ -162,17 +162,17 @@ async fn look(redis: &str, sql: &str, work: Work) -> Result<Reconciled, FleetErr
     }
 }
 
-async fn of<D: Held + Snapshot>(
+async fn of<D: ClaimDatabase + Snapshot>(
     connection: D::Connection,
     redis: &str,
     address: Address,
     work: Work,
-) -> Result<Reconciled, FleetError> {
+) -> Result<Reconciled, ClusterError> {
     let mut reading = Reading::<D>::new(connection);
     is_ours(&mut reading).await?;
     let deployment = number(&mut reading).await?;
-    let gate = survey::open(redis, deployment).await?.ok_or(FleetError::OtherDeployment)?;
-    let survey = Survey { reading, gate };
+    let gate = inspect::open(redis, deployment).await?.ok_or(ClusterError::OtherDeployment)?;
+    let survey = Inspection { reading, gate };
     let mut all = Comparison { survey, hands: None, mode: Mode::Repair, findings: Vec::new(), not_looked: Vec::new() };
     let letters = letters(&mut all.survey.reading).await?;
     let seen = all.look().await?;
@@ -183,7 +183,7 @@ async fn of<D: Held + Snapshot>(
     };
     if let Some((mode, secret, options)) = with {
         let (node, ears) = super::open_node::<D>(redis, address, secret, options, Time::Server).await?;
-        all.hands = Some(Hands { node, _ears: ears });
+        all.hands = Some(RepairNode { node, _ears: ears });
         all.mode = mode;
     }
     all.coupons(seen.coupons, &letters).await?;
@@ -197,7 +197,10 @@ async fn of<D: Held + Snapshot>(
 }
 
 /// Throws away what is left of generations that are over, by the one that counts now: a repair may have begun another.
-async fn sweep<D: Held + Snapshot>(survey: &mut Survey<D>, leftover: &Leftover) -> Result<Repair, FleetError> {
+async fn sweep<D: ClaimDatabase + Snapshot>(
+    survey: &mut Inspection<D>,
+    leftover: &Leftover,
+) -> Result<Repair, ClusterError> {
     let gone = match survey.generation(leftover).await? {
         Some(generation) => survey.gate.sweep(leftover, generation, "UNLINK").await?,
         None => 0,
@@ -212,7 +215,7 @@ async fn sweep<D: Held + Snapshot>(survey: &mut Survey<D>, leftover: &Leftover) 
 }
 
 /// Entries that were put aside, by the number of their coupon.
-async fn letters<D: Held + Snapshot>(reading: &mut Reading<D>) -> Result<BTreeMap<i64, u64>, SqlError> {
+async fn letters<D: ClaimDatabase + Snapshot>(reading: &mut Reading<D>) -> Result<BTreeMap<i64, u64>, SqlError> {
     let count = format!("CAST(COUNT(*) AS {})", D::WHOLE);
     let rows = reading.ask(format!("SELECT coupon,{count} FROM firstcome_dead_letter GROUP BY coupon;")).await?;
     let letter = |row| {
@@ -223,13 +226,13 @@ async fn letters<D: Held + Snapshot>(reading: &mut Reading<D>) -> Result<BTreeMa
 }
 
 /// Everything as it was found.
-struct Seen {
-    coupons: Vec<GateSeen>,
-    rooms: Vec<(i64, LogSeen)>,
+struct Findings {
+    coupons: Vec<SequencerSnapshot>,
+    rooms: Vec<(i64, LogSnapshot)>,
     leftovers: Option<Vec<Leftover>>,
 }
 
-impl Seen {
+impl Findings {
     /// Whether the database lacks what it acknowledged.
     fn lacks_something(&self) -> bool {
         let gates = self.coupons.iter().flat_map(|seen| &seen.found);
@@ -245,28 +248,32 @@ impl Seen {
     }
 }
 
-struct Comparison<D: Held + Snapshot> {
-    survey: Survey<D>,
+struct Comparison<D: ClaimDatabase + Snapshot> {
+    survey: Inspection<D>,
     /// What repairs, if it is wanted.
-    hands: Option<Hands<D>>,
+    hands: Option<RepairNode<D>>,
     mode: Mode,
     findings: Vec<Finding>,
     not_looked: Vec<String>,
 }
 
-impl<D: Held + Snapshot> Comparison<D> {
-    async fn look(&mut self) -> Result<Seen, FleetError> {
+impl<D: ClaimDatabase + Snapshot> Comparison<D> {
+    async fn look(&mut self) -> Result<Findings, ClusterError> {
         let (mut coupons, mut rooms) = (Vec::new(), Vec::new());
-        for (id, _) in survey::names(&mut self.survey.reading, "firstcome_coupon").await? {
+        for (id, _) in inspect::names(&mut self.survey.reading, "firstcome_coupon").await? {
             coupons.extend(self.survey.gate(id, Users::OfBoth).await?);
         }
-        for (id, _) in survey::names(&mut self.survey.reading, "firstcome_room").await? {
+        for (id, _) in inspect::names(&mut self.survey.reading, "firstcome_room").await? {
             rooms.extend(self.survey.log(id).await?.map(|seen| (id, seen)));
         }
-        Ok(Seen { coupons, rooms, leftovers: self.survey.leftovers().await? })
+        Ok(Findings { coupons, rooms, leftovers: self.survey.leftovers().await? })
     }
 
-    async fn coupons(&mut self, coupons: Vec<GateSeen>, letters: &BTreeMap<i64, u64>) -> Result<(), FleetError> {
+    async fn coupons(
+        &mut self,
+        coupons: Vec<SequencerSnapshot>,
+        letters: &BTreeMap<i64, u64>,
+    ) -> Result<(), ClusterError> {
         for seen in coupons {
             let object = Object::Coupon(seen.row.name.clone());
             if let Some(&count) = letters.get(&seen.row.id) {
@@ -292,7 +299,7 @@ impl<D: Held + Snapshot> Comparison<D> {
         Ok(())
     }
 
-    async fn rooms(&mut self, rooms: Vec<(i64, LogSeen)>) -> Result<(), FleetError> {
+    async fn rooms(&mut self, rooms: Vec<(i64, LogSnapshot)>) -> Result<(), ClusterError> {
         for (id, seen) in rooms {
             self.not_looked.extend(seen.not_compared.map(|why| format!("the room of the log of {}: {why}", seen.name)));
             let object = Object::Room(seen.name.clone());
@@ -322,7 +329,7 @@ impl<D: Held + Snapshot> Comparison<D> {
         }
     }
 
-    async fn leftovers(&mut self, leftovers: &[Leftover]) -> Result<(), FleetError> {
+    async fn leftovers(&mut self, leftovers: &[Leftover]) -> Result<(), ClusterError> {
         for leftover in leftovers {
             let (object, count) = (Object::Keys(leftover.tag()), leftover.keys.len() as u64);
             let names = leftover.keys.iter().take(8).map(String::as_str).collect::<Vec<_>>().join(", ");

@@ -15,26 +15,25 @@
 //!   that is an image alone, which may be of long ago.
 //! - A pass is refused only after the log was asked: whoever has it from another node may be ahead of this one.
 
-mod cell;
 mod figures;
 mod follow;
 pub(super) mod log;
-mod mend;
-mod orders;
-mod scribe;
+mod log_batch;
+mod log_writer;
+mod rebuild;
+mod replica;
 mod secrets;
 pub(super) mod voided;
 pub(super) mod went_back;
 
-pub(super) use cell::RoomCell;
 pub use figures::RoomFigures;
 pub(super) use follow::Followed;
+pub(super) use replica::RoomNode;
 pub(super) use secrets::Secrets;
 pub(super) use went_back::Floor;
 
-use super::truth::{Held, RoomRow};
-use super::{Fleet, Node, boxed_on, on};
-use cell::{Ask, Copy, Found, Want};
+use super::truth::{ClaimDatabase, RoomRow};
+use super::{Cluster, Node, boxed_on, on};
 use firstcome_core::id::{RoomName, UserId};
 use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
 use firstcome_core::revision::Revision;
@@ -46,7 +45,8 @@ use firstcome_store::StoreError;
 use firstcome_store::edge::{draw_id, draw_pause};
 use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
-use orders::unavailable;
+use log_batch::unavailable;
+use replica::{Ask, Found, RoomReplica, Want};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -70,7 +70,7 @@ fn tag() -> Result<u64, StoreError> {
 }
 
 /// A ticket as its holder sees it, who has shown it or is given it.
-fn answer(cell: &RoomCell, copy: &Copy, view: TicketView, shown: Option<&str>, now: Now) -> TicketAnswer {
+fn answer(cell: &RoomNode, copy: &RoomReplica, view: TicketView, shown: Option<&str>, now: Now) -> TicketAnswer {
     let user = copy.replica.room().user(view.number);
     let until = match view.state {
         TicketState::Admitted { until, .. } => Some(now.wall_at(until)),
@@ -87,9 +87,9 @@ fn answer(cell: &RoomCell, copy: &Copy, view: TicketView, shown: Option<&str>, n
     }
 }
 
-impl<D: Held> Node<D> {
+impl<D: ClaimDatabase> Node<D> {
     /// A room by its name, if there is one.
-    async fn room_cell(self: &Arc<Self>, name: &RoomName) -> Result<Option<Arc<RoomCell>>, StoreError> {
+    async fn room_cell(self: &Arc<Self>, name: &RoomName) -> Result<Option<Arc<RoomNode>>, StoreError> {
         let kept = self.rooms.lock().get(name).map(Arc::clone);
         if let Some(cell) = kept {
             return Ok(Some(cell));
@@ -99,22 +99,22 @@ impl<D: Held> Node<D> {
         Ok(self.rooms_asked.get(name, ask).await?.map(|row| self.keep_room(row)))
     }
 
-    pub(super) fn keep_room(&self, row: RoomRow) -> Arc<RoomCell> {
+    pub(super) fn keep_room(&self, row: RoomRow) -> Arc<RoomNode> {
         let mut rooms = self.rooms.lock();
         let (id, name) = (row.id, row.name.clone());
-        let cell = rooms.entry(name).or_insert_with(|| Arc::new(RoomCell::new(row)));
+        let cell = rooms.entry(name).or_insert_with(|| Arc::new(RoomNode::new(row)));
         self.rooms_by_id.lock().insert(id, Arc::downgrade(cell));
         Arc::clone(cell)
     }
 
     /// Reads what another node has said of a room.
-    pub(super) fn news(self: &Arc<Self>, cell: &Arc<RoomCell>) {
+    pub(super) fn news(self: &Arc<Self>, cell: &Arc<RoomNode>) {
         let (node, cell) = (Arc::clone(self), Arc::clone(cell));
         tokio::spawn(async move { node.order(&cell, Want::See).await });
     }
 
     /// Sees to it that time goes on in a room while there is anybody.
-    fn wake(self: &Arc<Self>, cell: &Arc<RoomCell>) {
+    fn wake(self: &Arc<Self>, cell: &Arc<RoomNode>) {
         if !cell.is_beating.swap(true, Ordering::SeqCst) {
             tokio::spawn(beat(Arc::downgrade(self), Arc::clone(cell)));
         }
@@ -124,7 +124,7 @@ impl<D: Held> Node<D> {
     ///
     /// If Redis loses the entry meanwhile, it is appended again to whatever follows. A log of another generation knows no tags of
     /// before: a join that SQL holds is told there as [`Joining::SameUser`] or [`Joining::SameRequest`], though it was new.
-    async fn settled(self: &Arc<Self>, cell: &Arc<RoomCell>, entry: Entry) -> Result<Outcome, StoreError> {
+    async fn settled(self: &Arc<Self>, cell: &Arc<RoomNode>, entry: Entry) -> Result<Outcome, StoreError> {
         let until = Instant::now() + self.options.patience;
         let waiting = cell.copy.lock().as_ref().map_or(0, |copy| copy.replica.pending_count());
         if self.options.rows_waiting_max < waiting {
@@ -170,8 +170,9 @@ impl<D: Held> Node<D> {
     }
 
     /// Makes sure that the copy is not older than it may be.
-    async fn fresh(self: &Arc<Self>, cell: &Arc<RoomCell>) -> Result<(), StoreError> {
-        let is_fresh = |copy: &Copy| copy.age() < FRESH_MAX && cell.trusted.load(Ordering::Relaxed) == self.doubts();
+    async fn fresh(self: &Arc<Self>, cell: &Arc<RoomNode>) -> Result<(), StoreError> {
+        let is_fresh =
+            |copy: &RoomReplica| copy.age() < FRESH_MAX && cell.trusted.load(Ordering::Relaxed) == self.doubts();
         if cell.copy.lock().as_ref().is_some_and(is_fresh) {
             return Ok(());
         }
@@ -179,7 +180,7 @@ impl<D: Held> Node<D> {
     }
 
     /// Waits until nothing about a ticket is on its way to SQL.
-    async fn settle(&self, cell: &RoomCell, number: Number, until: Instant) -> Result<(), StoreError> {
+    async fn settle(&self, cell: &RoomNode, number: Number, until: Instant) -> Result<(), StoreError> {
         let mut progress = cell.progress.subscribe();
         loop {
             progress.mark_unchanged();
@@ -342,7 +343,7 @@ impl<D: Held> Node<D> {
     }
 
     /// Whether a ticket is gone for good, by the copy alone: who is gone stays so. Appends nothing.
-    async fn is_gone(self: &Arc<Self>, cell: &Arc<RoomCell>, number: Number) -> Result<bool, StoreError> {
+    async fn is_gone(self: &Arc<Self>, cell: &Arc<RoomNode>, number: Number) -> Result<bool, StoreError> {
         self.fresh(cell).await?;
         let copy = cell.copy.lock();
         Ok(copy.as_ref().filter(|copy| copy.is_read() && !copy.replica.unsettled(number)).is_some_and(|copy| {
@@ -405,7 +406,7 @@ impl<D: Held> Node<D> {
     /// Does what is due in all rooms, and returns when it is durable.
     async fn tick(self: &Arc<Self>) -> Result<(), StoreError> {
         let until = Instant::now() + self.options.patience;
-        let cells: Vec<Arc<RoomCell>> = self.rooms.lock().values().map(Arc::clone).collect();
+        let cells: Vec<Arc<RoomNode>> = self.rooms.lock().values().map(Arc::clone).collect();
         for cell in cells {
             while !self.ticked(&cell, until).await? {}
         }
@@ -413,7 +414,7 @@ impl<D: Held> Node<D> {
     }
 
     /// The same in one room. False if what was done may be lost: it is to be done again.
-    async fn ticked(self: &Arc<Self>, cell: &Arc<RoomCell>, until: Instant) -> Result<bool, StoreError> {
+    async fn ticked(self: &Arc<Self>, cell: &Arc<RoomNode>, until: Instant) -> Result<bool, StoreError> {
         cell.goes_on()?;
         self.order(cell, Want::Tick).await?;
         let pending = cell.copy.lock().as_ref().and_then(|copy| {
@@ -431,12 +432,12 @@ impl<D: Held> Node<D> {
 }
 
 /// Whether nobody is there, and nothing waits for SQL: whoever was to write it may be gone.
-fn is_idle(copy: &Copy) -> bool {
+fn is_idle(copy: &RoomReplica) -> bool {
     copy.replica.room().is_idle() && !copy.is_pending()
 }
 
 /// Asks a room for what is new while there is anybody, so that time goes on in it.
-async fn beat<D: Held>(node: Weak<Node<D>>, cell: Arc<RoomCell>) {
+async fn beat<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<RoomNode>) {
     // It ends with the node.
     while let Some(node) = node.upgrade() {
         // An error is told to whoever asks for something; time goes on when there is a log again.
@@ -460,14 +461,14 @@ async fn beat<D: Held>(node: Weak<Node<D>>, cell: Arc<RoomCell>) {
     }
 }
 
-impl Fleet {
+impl Cluster {
     /// [`RoomStore::poll`], if this node can answer by itself: as nearly always. Without waiting.
     pub fn poll_settled(&self, room: &str, ticket: &str) -> Option<Result<TicketAnswer, Rejection>> {
         on!(self, node => node.poll_settled(room, ticket))
     }
 }
 
-impl RoomStore for Fleet {
+impl RoomStore for Cluster {
     fn put_room(
         &self,
         room: &RoomName,

@@ -5,23 +5,23 @@
 //! anchor as they were read. So SQL always holds a prefix of one stream, and each entry of it once.
 
 pub(super) mod archive;
-mod claims;
-pub(super) mod coupons;
+mod claim;
+pub(super) mod coupon;
 mod dead_letters;
 pub(super) mod deployment;
 pub(super) mod inserts;
 pub(super) mod known;
-mod redemptions;
-pub(super) mod rooms;
+mod redemption;
+pub(super) mod room;
 pub(super) mod secrets;
 mod voided;
 
-pub(super) use claims::{Batch, ClaimRow, Fresh, TEXT_BYTES_MAX, Written};
-pub(super) use coupons::CouponRow;
+pub(super) use claim::{Batch, ClaimRow, Fresh, TEXT_BYTES_MAX, Written};
+pub(super) use coupon::CouponRow;
 pub(super) use dead_letters::{dead_letter_counts, early_coupon};
 pub(super) use deployment::deployed;
-pub(super) use redemptions::Used;
-pub(super) use rooms::{CEILING_BLOCK, Page, RoomRow, settings_columns, settings_of};
+pub(super) use redemption::Used;
+pub(super) use room::{CEILING_BLOCK, Page, RoomRow, settings_columns, settings_of};
 pub(super) use voided::Voided;
 
 use super::wrap::DeploymentSecret;
@@ -29,7 +29,7 @@ use firstcome_core::time::{Now, Timestamp};
 use firstcome_sql::SqlError;
 use firstcome_sql::base::{Base, Pause, Session, is_passing};
 use firstcome_sql::dialect::Dialect as _;
-use firstcome_sql::market::archive::HasMarket;
+use firstcome_sql::market::archive::HasAuctions;
 use firstcome_sql::schema::Part;
 use firstcome_sql::{Address, DatabaseOptions, schema};
 #[cfg(feature = "conformance")]
@@ -76,7 +76,7 @@ const fn part(steps: &'static [&'static str]) -> Part {
 }
 
 /// A kind of database that can hold it.
-pub(super) trait Held: HasMarket {
+pub(super) trait ClaimDatabase: HasAuctions {
     /// Its tables.
     const PART: Part;
     /// The type of a whole number of eight bytes, to cast to.
@@ -88,7 +88,7 @@ pub(super) trait Held: HasMarket {
     fn judge_texts(settings: &[(String, String)]) -> Result<(), String>;
 }
 
-impl Held for Postgres {
+impl ClaimDatabase for Postgres {
     const PART: Part = part(&[include_str!("truth/postgres_0001.sql"), include_str!("truth/postgres_0002.sql")]);
     const WHOLE: &'static str = "bigint";
     const SECRET_UNLESS_THERE: &'static str = Self::UNLESS_THERE;
@@ -98,7 +98,7 @@ impl Held for Postgres {
     }
 }
 
-impl Held for MySql {
+impl ClaimDatabase for MySql {
     const PART: Part = part(&[include_str!("truth/mysql_0001.sql"), include_str!("truth/mysql_0002.sql")]);
     const WHOLE: &'static str = "SIGNED";
     const SECRET_UNLESS_THERE: &'static str = "ON DUPLICATE KEY UPDATE name=name";
@@ -145,13 +145,13 @@ impl Time {
 }
 
 /// The tables of a deployment.
-pub(super) struct Truth<D: Held> {
+pub(super) struct Database<D: ClaimDatabase> {
     pub(super) base: Base<D>,
     secret: DeploymentSecret,
     pub(super) time: Time,
 }
 
-impl<D: Held> Truth<D> {
+impl<D: ClaimDatabase> Database<D> {
     /// Connects, makes sure that the server keeps its promises, and brings the tables to this version or refuses others, as
     /// the options say.
     pub(super) async fn open(

@@ -11,13 +11,13 @@
 //! All is read page by page. Memory: some hundred bytes per coupon and room, what one room at a time takes in a node, and what
 //! members and listings take ([`firstcome_sql::verify_market`]).
 
-mod coupons;
-mod rooms;
+mod coupon;
+mod room;
 mod secrets;
 
-use super::FleetError;
-use super::survey::{self, State, Survey, Users};
-use super::truth::Held;
+use super::ClusterError;
+use super::inspect::{self, Inspection, State, Users};
+use super::truth::ClaimDatabase;
 use super::wrap::DeploymentSecret;
 use firstcome_sql::reader::Reader;
 use firstcome_sql::snapshot::{Reading, Snapshot};
@@ -40,7 +40,11 @@ pub struct Verified {
 ///
 /// [`SqlError::Broken`]: no address, no tables of firstcome, tables of another version, or a row that cannot be read at all.
 /// [`FleetError::OtherDeployment`]: the keys on that Redis belong to another database.
-pub async fn verify(sql: &str, redis: Option<&str>, secret: Option<DeploymentSecret>) -> Result<Verified, FleetError> {
+pub async fn verify(
+    sql: &str,
+    redis: Option<&str>,
+    secret: Option<DeploymentSecret>,
+) -> Result<Verified, ClusterError> {
     let times = SqlOptions::default();
     let (mut verified, has_market) = match Address::parse(sql)? {
         Address::Postgres(options) => of::<Postgres>(connect(&options, &times).await?, redis, secret).await?,
@@ -53,11 +57,11 @@ pub async fn verify(sql: &str, redis: Option<&str>, secret: Option<DeploymentSec
     Ok(verified)
 }
 
-async fn of<D: Held + Snapshot>(
+async fn of<D: ClaimDatabase + Snapshot>(
     connection: D::Connection,
     redis: Option<&str>,
     secret: Option<DeploymentSecret>,
-) -> Result<(Verified, bool), FleetError> {
+) -> Result<(Verified, bool), ClusterError> {
     let mut reading = Reading::<D>::new(connection);
     let mut verified = Verified { checks: Vec::new(), not_checked: Vec::new() };
     let has_market = version(&mut reading, "market").await? != 0;
@@ -67,8 +71,8 @@ async fn of<D: Held + Snapshot>(
     }
     is_ours(&mut reading).await?;
     reading.begin().await?;
-    verified.checks.extend(coupons::check(&mut reading).await?);
-    verified.checks.extend(rooms::check(&mut reading).await?);
+    verified.checks.extend(coupon::check(&mut reading).await?);
+    verified.checks.extend(room::check(&mut reading).await?);
     match secret {
         Some(secret) => verified.checks.push(secrets::check(&mut reading, &secret).await?),
         None => verified.not_checked.push(
@@ -82,8 +86,8 @@ async fn of<D: Held + Snapshot>(
         return Ok((verified, has_market));
     };
     let deployment = number(&mut reading).await?;
-    let gate = survey::open(redis, deployment).await?.ok_or(FleetError::OtherDeployment)?;
-    let mut survey = Survey { reading, gate };
+    let gate = inspect::open(redis, deployment).await?.ok_or(ClusterError::OtherDeployment)?;
+    let mut survey = Inspection { reading, gate };
     gates(&mut survey, &mut verified).await?;
     logs(&mut survey, &mut verified).await?;
     survey.reading.close().await;
@@ -101,7 +105,7 @@ async fn version<D: Snapshot>(reading: &mut Reading<D>, part: &str) -> Result<i6
 }
 
 /// Refuses a database without the tables of a deployment, or with those of another version.
-pub(super) async fn is_ours<D: Held + Snapshot>(reading: &mut Reading<D>) -> Result<(), SqlError> {
+pub(super) async fn is_ours<D: ClaimDatabase + Snapshot>(reading: &mut Reading<D>) -> Result<(), SqlError> {
     let known = D::PART.steps.len() as i64;
     let advice = match version(reading, D::PART.name).await? {
         0 => return Err(SqlError::broken("this database has no tables of a deployment of firstcome")),
@@ -122,24 +126,27 @@ pub(super) async fn number<D: Snapshot>(reading: &mut Reading<D>) -> Result<Opti
 }
 
 /// What was found of one thing, counted once: as a breach if it is in one of these states.
-fn count(check: &mut Check, states: &[State], of: &str, found: &[survey::Found]) {
+fn count(check: &mut Check, states: &[State], of: &str, found: &[inspect::Found]) {
     let breach = found.iter().find(|found| states.contains(&found.state));
     check.check(breach.is_none(), || format!("{of}: {}", breach.map_or("", |found| found.says.as_str())));
 }
 
 /// What is to be said first.
-fn says(found: &[survey::Found]) -> &str {
+fn says(found: &[inspect::Found]) -> &str {
     found.first().map_or("", |found| found.says.as_str())
 }
 
-async fn gates<D: Held + Snapshot>(survey: &mut Survey<D>, verified: &mut Verified) -> Result<(), FleetError> {
+async fn gates<D: ClaimDatabase + Snapshot>(
+    survey: &mut Inspection<D>,
+    verified: &mut Verified,
+) -> Result<(), ClusterError> {
     let mut generation = Check::new("an open gate is of the generation that the database names");
     let mut stream =
         Check::new("a gate goes on where the database is: its last entry, and after it one entry for each ticket");
     let mut taken = Check::new("what a gate counts as taken is what the database holds and its outbox brings");
     let mut settings = Check::new("a gate judges by the settings in the database");
     let mut known = Check::new("a gate knows every user and every idempotency key with a claim");
-    for (id, name) in survey::names(&mut survey.reading, "firstcome_coupon").await? {
+    for (id, name) in inspect::names(&mut survey.reading, "firstcome_coupon").await? {
         let Some(seen) = survey.gate(id, Users::OfSql).await? else { continue };
         let (of, found) = (format!("coupon {name}"), &seen.found);
         if seen.is_moving {
@@ -168,12 +175,15 @@ async fn gates<D: Held + Snapshot>(survey: &mut Survey<D>, verified: &mut Verifi
     Ok(())
 }
 
-async fn logs<D: Held + Snapshot>(survey: &mut Survey<D>, verified: &mut Verified) -> Result<(), FleetError> {
+async fn logs<D: ClaimDatabase + Snapshot>(
+    survey: &mut Inspection<D>,
+    verified: &mut Verified,
+) -> Result<(), ClusterError> {
     let mut generation = Check::new("an open log is of the generation that the database names, and not behind it");
     let mut replayed = Check::new("the image of a log can be read, and its entries follow it without a gap");
     let mut same = Check::new("a log leads to the room in the database: its digest, tickets, slots, and who is gone");
     let mut cap = Check::new("nobody was let in above the cap");
-    for (id, name) in survey::names(&mut survey.reading, "firstcome_room").await? {
+    for (id, name) in inspect::names(&mut survey.reading, "firstcome_room").await? {
         let Some(seen) = survey.log(id).await? else { continue };
         let (of, found) = (format!("room {name}"), &seen.found);
         if seen.is_moving {

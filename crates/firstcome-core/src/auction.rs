@@ -52,7 +52,7 @@ pub enum Phase {
 
 /// All that is known of a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Standing {
+pub struct ListingStanding {
     /// Which.
     pub name: ListingName,
     /// Who sells, and is paid.
@@ -93,10 +93,10 @@ pub enum Advance {
 /// One thing that is sold once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listing {
-    standing: Standing,
+    standing: ListingStanding,
 }
 
-impl Standing {
+impl ListingStanding {
     /// What only an auction has, if it is one.
     pub const fn auction_terms(&self) -> Option<&AuctionTerms> {
         match &self.terms {
@@ -198,7 +198,7 @@ impl Listing {
         }
         let (extensions, bids, highest) = (0, 0, None);
         let (phase, version, last_at) = (Phase::Open, 1, now);
-        let standing = Standing {
+        let standing = ListingStanding {
             name,
             owner,
             price,
@@ -216,7 +216,7 @@ impl Listing {
     }
 
     /// Takes back what was stored, or says what cannot be true of it.
-    pub fn restore(standing: Standing) -> Result<Self, Damage> {
+    pub fn restore(standing: ListingStanding) -> Result<Self, Damage> {
         // A count of changes that no listing lives to see, and that would wrap.
         if !standing.has_sound_bids() || !(1..=BALANCE_MAX).contains(&standing.version) {
             return Err(Damage::Bids);
@@ -228,7 +228,7 @@ impl Listing {
     }
 
     /// All that is known of it.
-    pub const fn standing(&self) -> &Standing {
+    pub const fn standing(&self) -> &ListingStanding {
         &self.standing
     }
 
@@ -251,9 +251,9 @@ impl Listing {
         if state == ListingState::Scheduled {
             let fresh = Self::new(self.standing.name.clone(), settings, now)?.standing;
             let version = self.standing.version;
-            let differs = Standing { version, last_at: self.standing.last_at, ..fresh.clone() } != self.standing;
+            let differs = ListingStanding { version, last_at: self.standing.last_at, ..fresh.clone() } != self.standing;
             if differs {
-                self.standing = Standing { version: version + 1, ..fresh };
+                self.standing = ListingStanding { version: version + 1, ..fresh };
             }
             return Ok(differs);
         }
@@ -484,7 +484,7 @@ impl Listing {
         }
     }
 
-    fn change(&mut self, now: Timestamp, change: impl FnOnce(&mut Standing)) {
+    fn change(&mut self, now: Timestamp, change: impl FnOnce(&mut ListingStanding)) {
         change(&mut self.standing);
         self.standing.version += 1;
         self.standing.last_at = now;

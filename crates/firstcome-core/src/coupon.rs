@@ -23,7 +23,7 @@ use crate::revision::Revision;
 use crate::time::Timestamp;
 use book::{Book, Keys};
 use hashbrown::HashMap;
-pub use standing::Standing;
+pub use standing::CouponStanding;
 use std::hash::RandomState;
 
 /// The place of a claim: 1 for the first one, without gaps.
@@ -356,11 +356,11 @@ impl Coupon {
 
     /// Where the coupon stands when `issued` of its claims count.
     pub fn state(&self, issued: u32, now: Timestamp) -> CouponState {
-        Standing { issued, ..self.standing() }.state(now)
+        CouponStanding { issued, ..self.standing() }.state(now)
     }
 
-    const fn standing(&self) -> Standing<'_> {
-        Standing { settings: &self.settings, deleted: self.deleted, issued: self.book.issued() }
+    const fn standing(&self) -> CouponStanding<'_> {
+        CouponStanding { settings: &self.settings, deleted: self.deleted, issued: self.book.issued() }
     }
 
     /// Whether the time matters to a refusal: else a reader need not look at the clock.

@@ -47,7 +47,7 @@ impl<T> Sharded<T> {
 
 /// A number in the index.
 #[derive(Clone, Copy)]
-struct Place {
+struct IndexSlot {
     tag: u32,
     number: u32,
 }
@@ -58,24 +58,24 @@ const fn spread(tag: u32) -> u64 {
 }
 
 /// Numbers by the tag of what they stand for: 9 bytes each at 7/16 to 7/8 load.
-pub(crate) struct Places {
-    places: Sharded<Place>,
+pub(crate) struct NumberIndex {
+    places: Sharded<IndexSlot>,
 }
 
-impl Places {
+impl NumberIndex {
     pub(crate) const fn new() -> Self {
         Self { places: Sharded::new() }
     }
 
     /// The number with this tag that `is` recognises.
     pub(crate) fn find(&self, tag: u32, is: impl Fn(u32) -> bool) -> Option<u32> {
-        let same = |place: &Place| place.tag == tag && is(place.number);
+        let same = |place: &IndexSlot| place.tag == tag && is(place.number);
         self.places.find(spread(tag), same).map(|place| place.number)
     }
 
     /// Adds a number that is not in the index.
     pub(crate) fn insert(&mut self, tag: u32, number: u32) {
-        self.places.insert(spread(tag), Place { tag, number }, |place| spread(place.tag));
+        self.places.insert(spread(tag), IndexSlot { tag, number }, |place| spread(place.tag));
     }
 
     /// Takes a number out; nothing happens if it is not there.
@@ -85,11 +85,12 @@ impl Places {
 }
 
 #[cfg(test)]
-impl Places {
+impl NumberIndex {
     /// Bytes on the heap.
     pub(crate) fn bytes(&self) -> usize {
         let shards = &self.places.shards;
-        shards.capacity() * size_of::<HashTable<Place>>() + shards.iter().map(HashTable::allocation_size).sum::<usize>()
+        shards.capacity() * size_of::<HashTable<IndexSlot>>()
+            + shards.iter().map(HashTable::allocation_size).sum::<usize>()
     }
 }
 
@@ -114,7 +115,7 @@ mod tests {
 
     #[test]
     fn places_spread_over_all_shards_and_can_be_taken_out() {
-        let mut places = Places::new();
+        let mut places = NumberIndex::new();
         for number in 0..25_600_u32 {
             places.insert(number.wrapping_mul(0x85eb_ca6b), number);
         }

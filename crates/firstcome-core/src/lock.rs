@@ -23,17 +23,20 @@ mod answers;
 mod client;
 mod cohort;
 pub mod quorum;
-mod shelf;
 pub mod spin;
+mod table;
 #[cfg(test)]
 mod tests;
 
 pub use answers::{
-    Acquired, ClientId, Copies, Fence, Grant, Head, Hold, LockView, Push, Released, Request, Seen, Taken, Wait, Waiter,
+    Acquired, ClientId, Copies, Fence, Grant, Head, Hold, LockView, Push, Released, Request, Taken, Wait, Waiter,
+    WaiterView,
 };
-pub use client::{Answer, Ask, Call, Client, Failed, RENEWALS_MAX, Renewal, Said, Settings, Step, Told, Watch};
+pub use client::{
+    Answer, Ask, Call, Client, Failed, LockAnswer, LockReply, RENEWALS_MAX, Renewal, Settings, Step, Watch,
+};
 pub use cohort::Party;
-pub use shelf::{Life, MemoryShelf, Shelf};
+pub use table::{LockTable, MemoryLockTable, Session};
 
 use crate::id::LockName;
 use crate::limits::CLAIM_WINDOW_MS;
@@ -67,7 +70,7 @@ pub fn bucket_of(name: &LockName) -> u8 {
 /// says. Asking again with the same request answers where it stands.
 ///
 /// Order: given up before → overdue hold ended → held by this request → free → in line → no wait.
-pub fn acquire<S: Shelf>(
+pub fn acquire<S: LockTable>(
     shelf: &mut S,
     name: &LockName,
     waiter: Waiter,
@@ -78,7 +81,7 @@ pub fn acquire<S: Shelf>(
     if shelf.is_void(request, now_us) {
         return (Acquired::Void, None);
     }
-    let Standing { hold, push } = advance(shelf, name, now_us);
+    let LockStanding { hold, push } = advance(shelf, name, now_us);
     let Some(hold) = hold else {
         assert!(shelf.first(name).is_none(), "{name}: free, and somebody waits");
         let hold = give(shelf, waiter, Taken::Yes, now_us);
@@ -107,14 +110,14 @@ pub fn acquire<S: Shelf>(
 
 /// Gives up a request, whether it holds the lock or waits for it. If it held, the oldest living waiter has the lock when
 /// this returns. `copies`: if another copy of the acquire may arrive later, it will be void.
-pub fn release<S: Shelf>(
+pub fn release<S: LockTable>(
     shelf: &mut S,
     name: &LockName,
     request: Request,
     copies: Copies,
     now_us: u64,
 ) -> (Released, Option<Push>) {
-    let Standing { hold, push } = advance(shelf, name, now_us);
+    let LockStanding { hold, push } = advance(shelf, name, now_us);
     let holds = hold.is_some_and(|hold| hold.waiter.request == request || anybody_releases());
     let (released, push) = if holds {
         // If this very request was granted just now, nobody needs to hear of it.
@@ -134,14 +137,14 @@ pub fn release<S: Shelf>(
 
 /// Renews a hold: it lasts `lease_ms` from now, and no shorter than before. `None` if this request has it no more.
 /// Confirms a grant.
-pub fn renew<S: Shelf>(
+pub fn renew<S: LockTable>(
     shelf: &mut S,
     name: &LockName,
     request: Request,
     lease_ms: u32,
     now_us: u64,
 ) -> (Option<u64>, Option<Push>) {
-    let Standing { hold, push } = advance(shelf, name, now_us);
+    let LockStanding { hold, push } = advance(shelf, name, now_us);
     let Some(mut hold) = hold.filter(|hold| hold.waiter.request == request || gone_are_renewed()) else {
         return (None, push);
     };
@@ -159,33 +162,33 @@ pub fn renew<S: Shelf>(
 
 /// A process says that it lives, once per bucket in which it waits. Returns its life: if that is another one than it was
 /// told before, the store may have forgotten its waiters, and it asks again for each of them.
-pub fn beat<S: Shelf>(shelf: &mut S, client: ClientId, now_us: u64) -> u64 {
+pub fn beat<S: LockTable>(shelf: &mut S, client: ClientId, now_us: u64) -> u64 {
     touch(shelf, client, now_us)
 }
 
 /// What a process that waits for a lock learns of it: a grant to one of its requests that it may have missed, and when to
 /// look again. Goes with [`beat`], in the same transaction and after it.
-pub fn look_after<S: Shelf>(
+pub fn look_after<S: LockTable>(
     shelf: &mut S,
     name: &LockName,
     client: ClientId,
     now_us: u64,
-) -> (Option<Grant>, Option<Seen>, Option<Push>) {
-    let Standing { hold, push } = advance(shelf, name, now_us);
+) -> (Option<Grant>, Option<WaiterView>, Option<Push>) {
+    let LockStanding { hold, push } = advance(shelf, name, now_us);
     let Some(hold) = hold else { return (None, None, push) };
     let mine = (hold.waiter.request.client == client).then(|| hold.grant());
     (mine, Some(seen(shelf, name, &hold, client, now_us)), push)
 }
 
 /// Shows a lock; changes nothing.
-pub fn view<S: Shelf>(shelf: &S, name: &LockName, now_us: u64) -> LockView {
+pub fn view<S: LockTable>(shelf: &S, name: &LockName, now_us: u64) -> LockView {
     let held = shelf.hold(name).filter(|hold| !is_over(hold, now_us));
     let held = held.map(|hold| (hold.waiter.owner, hold.fence, hold.expires_us));
     LockView { held, waiters: shelf.waiters(name) }
 }
 
 /// Who has a lock after a step, and whom to tell if that is new.
-struct Standing {
+struct LockStanding {
     hold: Option<Hold>,
     push: Option<Push>,
 }
@@ -198,7 +201,7 @@ enum Before {
 }
 
 /// Ends a hold whose time is over, and gives the lock to the next one.
-fn advance<S: Shelf>(shelf: &mut S, name: &LockName, now_us: u64) -> Standing {
+fn advance<S: LockTable>(shelf: &mut S, name: &LockName, now_us: u64) -> LockStanding {
     let Some(mut hold) = shelf.hold(name) else { return grant_next(shelf, name, Before::Free, now_us) };
     if is_over(&hold, now_us) {
         if hold.taken == Taken::Open {
@@ -212,7 +215,7 @@ fn advance<S: Shelf>(shelf: &mut S, name: &LockName, now_us: u64) -> Standing {
         hold.expires_us = longest_us;
         shelf.put_hold(name, hold.clone());
     }
-    Standing { hold: Some(hold), push: None }
+    LockStanding { hold: Some(hold), push: None }
 }
 
 const fn is_over(hold: &Hold, now_us: u64) -> bool {
@@ -220,7 +223,7 @@ const fn is_over(hold: &Hold, now_us: u64) -> bool {
 }
 
 /// Takes the lock from whoever has it, and gives it to the oldest living waiter, if there is one.
-fn grant_next<S: Shelf>(shelf: &mut S, name: &LockName, before: Before, now_us: u64) -> Standing {
+fn grant_next<S: LockTable>(shelf: &mut S, name: &LockName, before: Before, now_us: u64) -> LockStanding {
     while let Some((number, waiter)) = shelf.first(name) {
         shelf.remove(name, number);
         if is_dead(shelf, waiter.request.client, now_us) && !dead_are_served() {
@@ -230,16 +233,16 @@ fn grant_next<S: Shelf>(shelf: &mut S, name: &LockName, before: Before, now_us: 
         let hold = give(shelf, waiter, Taken::Open, now_us);
         let push = Push { name: name.clone(), grant: hold.grant() };
         shelf.put_hold(name, hold.clone());
-        return Standing { hold: Some(hold), push: Some(push) };
+        return LockStanding { hold: Some(hold), push: Some(push) };
     }
     if before == Before::Held {
         shelf.remove_hold(name);
     }
-    Standing { hold: None, push: None }
+    LockStanding { hold: None, push: None }
 }
 
 /// A new hold, with the next fence.
-fn give<S: Shelf>(shelf: &mut S, waiter: Waiter, taken: Taken, now_us: u64) -> Hold {
+fn give<S: LockTable>(shelf: &mut S, waiter: Waiter, taken: Taken, now_us: u64) -> Hold {
     let before = shelf.last();
     let number = if fence_stands() { before } else { draw(shelf, now_us) };
     assert!(before < number || fence_stands(), "the fence {number} is not above {before}");
@@ -251,14 +254,14 @@ fn give<S: Shelf>(shelf: &mut S, waiter: Waiter, taken: Taken, now_us: u64) -> H
 }
 
 /// The next number of the bucket.
-fn draw<S: Shelf>(shelf: &mut S, now_us: u64) -> u64 {
+fn draw<S: LockTable>(shelf: &mut S, now_us: u64) -> u64 {
     let number = now_us.max(shelf.last() + 1);
     assert!(number < NUMBER_END, "numbers are used up");
     shelf.set_last(number);
     number
 }
 
-fn push_as<S: Shelf>(shelf: &mut S, name: &LockName, place: Option<u64>, waiter: Waiter, now_us: u64) -> u64 {
+fn push_as<S: LockTable>(shelf: &mut S, name: &LockName, place: Option<u64>, waiter: Waiter, now_us: u64) -> u64 {
     let number = match place {
         // Drawn before the store forgot it, by a clock that was no later than now. Somebody else may have the same
         // place if the store forgot everything and its clock was set back.
@@ -275,32 +278,32 @@ fn push_as<S: Shelf>(shelf: &mut S, name: &LockName, place: Option<u64>, waiter:
 
 /// Notes that a process lives. Its life goes on if it did not count as dead. Nothing is written if it was heard of just
 /// now: a heartbeat comes long before a window is over, and a busy process asks often.
-fn touch<S: Shelf>(shelf: &mut S, client: ClientId, now_us: u64) -> u64 {
+fn touch<S: LockTable>(shelf: &mut S, client: ClientId, now_us: u64) -> u64 {
     let number = match shelf.life(client) {
         Some(life) if life.seen_us.abs_diff(now_us) < FRESH_US => return life.number,
         Some(life) if life.seen_us.abs_diff(now_us) <= WINDOW_US => life.number,
         _ => draw(shelf, now_us),
     };
-    shelf.put_life(client, Life { number, seen_us: now_us });
+    shelf.put_life(client, Session { number, seen_us: now_us });
     number
 }
 
 /// A process has lost a place in line, and may not know it: its life is another one from now on, so that it asks again
 /// with its next sign of life, even if a clock that is set back brings it to life before.
-fn interrupt<S: Shelf>(shelf: &mut S, client: ClientId, now_us: u64) {
+fn interrupt<S: LockTable>(shelf: &mut S, client: ClientId, now_us: u64) {
     if let Some(life) = shelf.life(client) {
         let number = draw(shelf, now_us);
-        shelf.put_life(client, Life { number, ..life });
+        shelf.put_life(client, Session { number, ..life });
     }
 }
 
 /// Whether a process has missed a whole window. One that was heard of in the future, by a clock that was set back since,
 /// counts as dead too: it comes back with its next heartbeat, at its old place.
-fn is_dead<S: Shelf>(shelf: &S, client: ClientId, now_us: u64) -> bool {
+fn is_dead<S: LockTable>(shelf: &S, client: ClientId, now_us: u64) -> bool {
     shelf.life(client).is_none_or(|life| WINDOW_US < life.seen_us.abs_diff(now_us))
 }
 
-fn seen<S: Shelf>(shelf: &S, name: &LockName, hold: &Hold, client: ClientId, now_us: u64) -> Seen {
+fn seen<S: LockTable>(shelf: &S, name: &LockName, hold: &Hold, client: ClientId, now_us: u64) -> WaiterView {
     let head = match shelf.first(name) {
         // Who the first living one is would take a search: every process that asks looks after a line with a dead head.
         Some((_, first)) if first.request.client != client && !is_dead(shelf, first.request.client, now_us) => {
@@ -308,7 +311,7 @@ fn seen<S: Shelf>(shelf: &S, name: &LockName, hold: &Hold, client: ClientId, now
         }
         _ => Head::Mine,
     };
-    Seen { expires_us: hold.expires_us, lease_ms: hold.waiter.lease_ms, head }
+    WaiterView { expires_us: hold.expires_us, lease_ms: hold.waiter.lease_ms, head }
 }
 
 #[cfg(feature = "planted-bugs")]
@@ -341,20 +344,20 @@ planted! {
 
 /// Takes one step of a client on the shelf of its bucket: the one function that a store needs. Returns what must be
 /// pushed, and to whom.
-pub fn take<S: Shelf>(shelf: &mut S, step: &Step, now_us: u64) -> (Answer, Vec<Push>) {
+pub fn take<S: LockTable>(shelf: &mut S, step: &Step, now_us: u64) -> (Answer, Vec<Push>) {
     let mut pushes = Vec::new();
     let said = match step {
         Step::Acquire { name, waiter, wait } => {
             let (acquired, push) = acquire(shelf, name, waiter.clone(), *wait, now_us);
             pushes.extend(push);
-            Said::Acquired(acquired)
+            LockAnswer::Acquired(acquired)
         }
         Step::Release { name, request, copies } => {
             let (released, push) = release(shelf, name, *request, *copies, now_us);
             pushes.extend(push);
-            Said::Released(released)
+            LockAnswer::Released(released)
         }
-        Step::Renew { renewals, .. } => Said::Renewed(
+        Step::Renew { renewals, .. } => LockAnswer::Renewed(
             renewals
                 .iter()
                 .map(|Renewal { name, request, lease_ms }| {
@@ -374,7 +377,7 @@ pub fn take<S: Shelf>(shelf: &mut S, step: &Step, now_us: u64) -> (Answer, Vec<P
             let looked = looked.collect();
             // One of these looks may have ended a grant that the process never heard of.
             let life = shelf.life(*client).map_or(life, |life| life.number);
-            Said::Beaten { life, looked }
+            LockAnswer::Beaten { life, looked }
         }
     };
     (Answer { now_us, said }, pushes)

@@ -40,10 +40,10 @@ pub use answers::{
     Change, Damage, Departure, Join, Joined, Number, Poll, Rejection, RoomState, RoomView, TicketState, TicketView,
 };
 pub use bytes::ImageError;
-use line::{Line, Place, SEARCH_TICKETS_MAX};
+use line::{Line, SEARCH_TICKETS_MAX, TicketPlace};
 pub use loss::{GoneNumbers, Known};
 use pace::{Bucket, Meter, Speed};
-pub use restore::Standing;
+pub use restore::RoomPhase;
 #[cfg(test)]
 use seen::poll_after_ms;
 pub use settings::{Admit, RoomSettings};
@@ -220,7 +220,7 @@ impl Room {
             && let Some((number, known)) = self.line.of_request(request.key)
         {
             self.settle(number, now, changes);
-            let lives = !matches!(self.line.place(number), Some(Place::Gone(_)));
+            let lives = !matches!(self.line.place(number), Some(TicketPlace::Gone(_)));
             if lives && known.body != request.body {
                 return Err(Rejection::KeyReused(Number(number)));
             }
@@ -256,8 +256,8 @@ impl Room {
     /// Ends what is over: a slot, an offer, a wait in silence.
     fn settle(&mut self, number: u32, now: Now, changes: &mut Vec<Change>) {
         match self.line.place(number) {
-            Some(Place::Slot) => self.end_slot(number, now, changes),
-            Some(Place::Waiting) if self.is_silent(number, now) => {
+            Some(TicketPlace::Slot) => self.end_slot(number, now, changes),
+            Some(TicketPlace::Waiting) if self.is_silent(number, now) => {
                 self.depart(number, Departure::Expired, now, changes);
             }
             _ => {}
@@ -284,7 +284,7 @@ impl Room {
 
     fn depart(&mut self, number: u32, how: Departure, now: Now, changes: &mut Vec<Change>) {
         // Only while the line moves: departures and speed are told for the same time.
-        if self.was_busy && self.line.place(number) == Some(Place::Waiting) && self.line.reached() <= number {
+        if self.was_busy && self.line.place(number) == Some(TicketPlace::Waiting) && self.line.reached() <= number {
             self.meter.departed(now.steady);
         }
         self.returned.remove(&number);
@@ -296,9 +296,9 @@ impl Room {
     /// Gives up a ticket: its place in line, or its slot, which is free at once. A second time has no effect.
     pub fn leave(&mut self, number: Number, now: Now, changes: &mut Vec<Change>) -> Result<(), Rejection> {
         match self.line.place(number.0).ok_or(Rejection::UnknownTicket)? {
-            Place::Gone(_) => {}
-            Place::Waiting | Place::Slot => self.depart(number.0, Departure::Left, now, changes),
-            Place::Unknown => self.forget(number.0, Departure::Left, changes),
+            TicketPlace::Gone(_) => {}
+            TicketPlace::Waiting | TicketPlace::Slot => self.depart(number.0, Departure::Left, now, changes),
+            TicketPlace::Unknown => self.forget(number.0, Departure::Left, changes),
         }
         Ok(())
     }
@@ -319,7 +319,7 @@ impl Room {
     /// Ends a slot whose time is over, so that it stays over: other settings or a restart, after which all count as just
     /// seen, would else give an idle one more time.
     pub fn end_over(&mut self, number: Number, now: Now, changes: &mut Vec<Change>) {
-        if self.line.place(number.0) == Some(Place::Slot) {
+        if self.line.place(number.0) == Some(TicketPlace::Slot) {
             self.end_slot(number.0, now, changes);
         }
     }
@@ -446,8 +446,8 @@ impl Room {
     /// The user of a living ticket, if it has one.
     pub fn user(&self, number: Number) -> Option<&str> {
         match self.line.place(number.0)? {
-            Place::Gone(_) | Place::Unknown => None,
-            Place::Waiting | Place::Slot => self.line.user(number.0),
+            TicketPlace::Gone(_) | TicketPlace::Unknown => None,
+            TicketPlace::Waiting | TicketPlace::Slot => self.line.user(number.0),
         }
     }
 }

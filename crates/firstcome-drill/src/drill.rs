@@ -8,12 +8,12 @@ mod audit;
 mod chaos;
 mod client;
 mod clock;
+mod cluster;
 mod crowd;
 mod event;
 mod facts;
-mod hearing;
 mod in_sql;
-mod nodes;
+mod on_reply;
 mod outcome;
 mod people;
 mod plan;
@@ -28,11 +28,11 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{wants_table, write_out};
 use crate::stop::{unless_stopped, when_ended};
 use anyhow::{Context, anyhow};
-use chaos::Place;
+use chaos::DrillTarget;
 use clap::{Args, Subcommand};
+use cluster::Backing;
 use event::Setting;
 use facts::Facts;
-use nodes::Backing;
 use serde_json::json;
 use server::{KeyPair, Server, Stores};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -260,7 +260,7 @@ fn play(args: &EventArgs, setting: &Setting) -> Result<Facts, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
     let Some(Scratch(directory)) = &scratch else {
-        let place = Rc::new(Place::at(args.address()?));
+        let place = Rc::new(DrillTarget::at(args.address()?));
         let played = local.block_on(&runtime, event::play(setting, place))?;
         return Ok(outcome::facts(setting, &played, Vec::new()));
     };
@@ -268,7 +268,7 @@ fn play(args: &EventArgs, setting: &Setting) -> Result<Facts, Failure> {
         return local.block_on(&runtime, on_nodes(args, setting, directory));
     }
     let server = Server::start(directory, &setting.keys, setting.room.is_some(), &Stores::Directory)?;
-    let played = local.block_on(&runtime, event::play(setting, Rc::new(Place::alone(server))))?;
+    let played = local.block_on(&runtime, event::play(setting, Rc::new(DrillTarget::alone(server))))?;
     let stored = firstcome::sqlite::verify(directory).map_err(Failure::Store)?;
     Ok(outcome::facts(setting, &played, stored))
 }

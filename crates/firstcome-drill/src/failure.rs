@@ -3,7 +3,7 @@
 use crate::output;
 use firstcome::Fault;
 use firstcome::archive::ImportError;
-use firstcome::fleet::{FleetError, TransferError};
+use firstcome::fleet::{ClusterError, TransferError};
 use firstcome::redis::OpenError;
 use std::process::ExitCode;
 
@@ -40,9 +40,9 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 impl Failure {
     /// The failure of a deployment: an address that cannot be read is a call that makes no sense; all else is a store that cannot
     /// be used.
-    pub fn of_fleet(error: FleetError) -> Self {
+    pub fn of_fleet(error: ClusterError) -> Self {
         match error {
-            FleetError::Redis(error @ OpenError::Address { .. }) => Self::Usage(error.into()),
+            ClusterError::Redis(error @ OpenError::Address { .. }) => Self::Usage(error.into()),
             error => Self::Unreachable(error.into()),
         }
     }

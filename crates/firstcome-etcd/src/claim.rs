@@ -2,11 +2,11 @@
 
 use super::error::{EtcdError, Sent};
 use super::link::RANGE;
-use super::session::{REPEAT, Session};
-use super::wire::{
+use super::messages::{
     Compare, KeyValue, Op, PutRequest, RangeRequest, RangeResponse, SortOrder, SortTarget, TxnRequest, TxnResponse,
     after,
 };
+use super::session::{REPEAT, Session};
 use firstcome_core::id::{LockName, OwnerName};
 use parking_lot::Mutex;
 use std::pin::Pin;

@@ -34,13 +34,13 @@ mod claim;
 mod error;
 mod link;
 mod lock;
+mod messages;
 mod session;
 mod watcher;
-mod wire;
 
 pub use error::EtcdError;
 pub use link::EtcdLink;
-pub use lock::{EtcdHold, EtcdLocks, EtcdSeen, EtcdWrite, Taken};
+pub use lock::{EtcdHold, EtcdLockView, EtcdLocks, EtcdWrite, Taken};
 
 use std::time::Duration;
 

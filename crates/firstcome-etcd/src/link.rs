@@ -2,7 +2,7 @@
 
 use super::address::{Address, Login};
 use super::error::{EtcdError, Judged, Sent, judge};
-use super::wire::{
+use super::messages::{
     AuthenticateRequest, AuthenticateResponse, Compare, DeleteRangeRequest, Op, PutRequest, StatusRequest,
     StatusResponse, TxnRequest, TxnResponse, WatchRequest, WatchResponse,
 };
@@ -50,7 +50,7 @@ struct Shared {
     login: Option<Login>,
     connect_timeout: Duration,
     answer_timeout: Duration,
-    line: Mutex<Option<Line>>,
+    line: Mutex<Option<EtcdConnection>>,
     /// Held by whoever connects: the others wait for what comes of it.
     connecting: tokio::sync::Mutex<()>,
     /// Which server is tried first.
@@ -64,7 +64,7 @@ struct Shared {
 
 /// One connection.
 #[derive(Clone)]
-struct Line {
+struct EtcdConnection {
     number: u64,
     channel: Channel,
     token: Option<MetadataValue<Ascii>>,
@@ -230,7 +230,7 @@ impl EtcdLink {
         }
     }
 
-    async fn line(&self) -> Result<Line, EtcdError> {
+    async fn line(&self) -> Result<EtcdConnection, EtcdError> {
         if let Some(line) = self.shared.line.lock().clone() {
             return Ok(line);
         }
@@ -253,7 +253,7 @@ enum Next {
 
 impl Shared {
     /// Connects to the first server that can be reached and lets us in.
-    async fn connect(&self) -> Result<Line, EtcdError> {
+    async fn connect(&self) -> Result<EtcdConnection, EtcdError> {
         let first = self.first.load(Ordering::Relaxed);
         let mut failed = EtcdError::broken("the address names no server");
         for turn in 0..self.servers.len() {
@@ -272,7 +272,7 @@ impl Shared {
         Err(failed)
     }
 
-    async fn connect_to(&self, host: &Host, endpoint: &Endpoint) -> Result<Line, EtcdError> {
+    async fn connect_to(&self, host: &Host, endpoint: &Endpoint) -> Result<EtcdConnection, EtcdError> {
         let unreachable = |says: String| EtcdError::unreachable(format!("no etcd answers at {host}: {says}"));
         let channel = match timeout(self.connect_timeout, endpoint.connect()).await {
             Ok(Ok(channel)) => channel,
@@ -280,7 +280,7 @@ impl Shared {
             Err(_) => return Err(unreachable("no connection in time".to_owned())),
         };
         let number = self.connects.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut line = Line { number, channel, token: None };
+        let mut line = EtcdConnection { number, channel, token: None };
         let Some(Login { user, password }) = &self.login else { return Ok(line) };
         let login = AuthenticateRequest { name: user.clone(), password: password.clone() };
         let told = timeout(self.answer_timeout, line.ask::<_, AuthenticateResponse>(AUTHENTICATE, login)).await;
@@ -318,7 +318,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     says
 }
 
-impl Line {
+impl EtcdConnection {
     async fn ready(&self) -> Result<Grpc<Channel>, Status> {
         let mut grpc = Grpc::new(self.channel.clone());
         grpc.ready().await.map_err(|error| Status::unavailable(chain(&error)))?;

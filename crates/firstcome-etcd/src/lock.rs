@@ -3,12 +3,12 @@
 use super::claim::{Claim, Entered, Left, Mode, Occupied, first_place, places};
 use super::error::{EtcdError, Sent};
 use super::link::{EtcdLink, LEASE_REVOKE, RANGE};
-use super::session::{REPEAT, Session, now};
-use super::watcher::Watcher;
-use super::wire::{
+use super::messages::{
     Compare, DeleteRangeRequest, LeaseRequest, LeaseRevokeResponse, Op, PutRequest, RangeRequest, RangeResponse,
     TxnRequest,
 };
+use super::session::{REPEAT, Session, now};
+use super::watcher::Watcher;
 use super::{Counts, EtcdOptions};
 use firstcome_core::id::{LockName, OwnerName};
 use firstcome_core::lock::Fence;
@@ -52,7 +52,7 @@ pub enum Taken {
 
 /// A lock as everybody may see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct EtcdSeen {
+pub struct EtcdLockView {
     /// Who has it, and by which fence.
     pub holder: Option<(String, Fence)>,
     /// How many wait.
@@ -141,15 +141,16 @@ impl EtcdLocks {
     }
 
     /// Shows a lock. One round trip.
-    pub async fn view(&self, name: &LockName) -> Result<EtcdSeen, EtcdError> {
+    pub async fn view(&self, name: &LockName) -> Result<EtcdLockView, EtcdError> {
         let link = &self.shared.link;
         let question = first_place(&places(&self.shared.options.prefix, name));
         let found: RangeResponse = link.call(RANGE, question, Sent::Read, link.answer_timeout()).await?;
         Ok(match Occupied::of(&found) {
-            Some((occupied, first)) => {
-                EtcdSeen { holder: Some((occupied.holder, fence(first.create_revision)?)), waiters: occupied.waiters }
-            }
-            None => EtcdSeen { holder: None, waiters: 0 },
+            Some((occupied, first)) => EtcdLockView {
+                holder: Some((occupied.holder, fence(first.create_revision)?)),
+                waiters: occupied.waiters,
+            },
+            None => EtcdLockView { holder: None, waiters: 0 },
         })
     }
 

@@ -3,7 +3,7 @@
 use super::EtcdOptions;
 use super::error::{EtcdError, Sent};
 use super::link::{EtcdLink, LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE};
-use super::wire::{
+use super::messages::{
     Compare, DeleteRangeRequest, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveResponse, LeaseRequest,
     LeaseRevokeResponse, Op, PutRequest, TxnRequest,
 };

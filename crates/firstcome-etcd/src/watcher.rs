@@ -1,8 +1,8 @@
 //! Waits for the ends of keys: all watches of this process go over one stream.
 
 use super::link::EtcdLink;
+use super::messages::{NO_PUTS, WatchCancel, WatchCreate, WatchOrder, WatchRequest, WatchResponse};
 use super::session::REPEAT;
-use super::wire::{NO_PUTS, WatchCancel, WatchCreate, WatchOrder, WatchRequest, WatchResponse};
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -26,10 +26,10 @@ pub(crate) fn expand(function: &Function, options: &Options) -> syn::Result<Toke
         None => attempt,
     };
     let outcome = hidden_at(function.returned().span());
-    let refused = quote_spanned!(outcome=> ::firstcome::lock::section::Outcome::refused(error));
+    let refused = quote_spanned!(outcome=> ::firstcome::lock::attribute_support::Outcome::refused(error));
     let release = match &options.transaction {
-        Some(_) => quote_spanned!(outcome=> ::firstcome::lock::section::release_concluded(held, returned)),
-        None => quote_spanned!(outcome=> ::firstcome::lock::section::release(held, returned)),
+        Some(_) => quote_spanned!(outcome=> ::firstcome::lock::attribute_support::release_concluded(held, returned)),
+        None => quote_spanned!(outcome=> ::firstcome::lock::attribute_support::release(held, returned)),
     };
     let body = quote_spanned! {hidden()=>
         let held = match ::firstcome::LockRequest::acquire(#request).await {
@@ -66,14 +66,15 @@ fn attempt(function: &Function, options: &Options) -> TokenStream {
         return quote_spanned!(hidden()=> { #clones #run });
     };
     let (name, begin) = (&transaction.name, &transaction.begin);
-    let begin = quote_spanned!(hidden_at(begin.span())=> ::firstcome::lock::section::begin(&held, #begin).await);
+    let begin =
+        quote_spanned!(hidden_at(begin.span())=> ::firstcome::lock::attribute_support::begin(&held, #begin).await);
     quote_spanned! {hidden()=>
         match #begin {
             ::core::result::Result::Ok(::core::result::Result::Ok(mut transaction)) => {
                 #clones
                 let #name = &mut transaction;
                 let returned = #run;
-                ::firstcome::lock::section::conclude(&held, transaction, returned).await
+                ::firstcome::lock::attribute_support::conclude(&held, transaction, returned).await
             }
             ::core::result::Result::Ok(::core::result::Result::Err(error)) => {
                 ::core::result::Result::Ok(::core::result::Result::Err(error))
@@ -113,7 +114,7 @@ fn clones(function: &Function) -> TokenStream {
         let (name, mutability) = (argument.name, argument.mutability);
         quote_spanned! {hidden_at(name.span())=>
             #[allow(unused_variables)] // Whoever names an argument only for the attribute's sake has used it.
-            let #mutability #name = ::firstcome::lock::section::clone_for_retry(&#name);
+            let #mutability #name = ::firstcome::lock::attribute_support::clone_for_retry(&#name);
         }
     };
     function.arguments().0.into_iter().map(clone).collect()
@@ -121,13 +122,13 @@ fn clones(function: &Function) -> TokenStream {
 
 fn again(attempt: &TokenStream, retry: &Retry) -> TokenStream {
     let (count, pause) = (retry.count, duration(retry.pause));
-    let conflict = quote_spanned!(hidden_at(retry.span)=> ::firstcome::lock::section::is_conflict(&returned));
+    let conflict = quote_spanned!(hidden_at(retry.span)=> ::firstcome::lock::attribute_support::is_conflict(&returned));
     quote_spanned! {hidden()=>
         {
             let mut left: u32 = #count;
             loop {
                 let returned = #attempt;
-                if left == 0 || !#conflict || !::firstcome::lock::section::pause(&held, #pause).await {
+                if left == 0 || !#conflict || !::firstcome::lock::attribute_support::pause(&held, #pause).await {
                     break returned;
                 }
                 left -= 1;

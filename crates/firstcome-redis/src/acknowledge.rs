@@ -5,10 +5,10 @@
 //! nothing else stands behind, and one `WAIT` does for all that went before it: whoever comes while one is under way goes
 //! with the next. That is one command more for each batch, and under load far less than one for each script.
 
+use super::connection::{CommandSocket, Put};
 use super::error::{LinkError, READ_ONLY};
-use super::line::{CommandWire, Put};
 use super::link::Counters;
-use super::wire::Times;
+use super::socket::Times;
 use parking_lot::Mutex;
 use redis::{Cmd, Pipeline, Value};
 use std::num::NonZeroU8;
@@ -124,7 +124,7 @@ impl Batches {
     }
 }
 
-impl CommandWire {
+impl CommandSocket {
     /// Hands a command over, with all that came while the last batch was under way, and a `WAIT` behind them. Without enough
     /// replicas in time an answer that must be acknowledged is unknown.
     pub(crate) async fn ask_acknowledged(

@@ -3,8 +3,8 @@
 
 use super::error::OpenError;
 use super::link::{Counters, LinkOptions};
-use super::route::Place;
-use super::wire::{Backoff, Door, Lost, Wire};
+use super::route::Endpoint;
+use super::socket::{Backoff, Connector, Lost, Socket};
 use firstcome_store::edge::Stopwatch;
 use firstcome_store::key::Ear;
 use parking_lot::Mutex;
@@ -29,7 +29,7 @@ const TO_ONE: &[u8] = b"0";
 
 /// Whether a channel is heard.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Hearing {
+enum ChannelState {
     /// The server has confirmed it.
     On,
     /// Messages are missed.
@@ -50,13 +50,13 @@ struct Channel {
     /// One message is for one of them; if none waits at the moment, for the next.
     message: Notify,
     /// Whatever changes here may mean that messages were missed.
-    hearing: watch::Sender<Hearing>,
+    hearing: watch::Sender<ChannelState>,
 }
 
 struct Entry {
     channel: Arc<Channel>,
     listeners: usize,
-    hearing: Hearing,
+    hearing: ChannelState,
 }
 
 #[derive(Default)]
@@ -75,7 +75,7 @@ pub(crate) struct Channels {
 
 impl Channels {
     /// Connects when somebody listens.
-    pub(crate) fn open(place: Place, voice: Voice, options: &LinkOptions, counters: Arc<Counters>) -> Self {
+    pub(crate) fn open(place: Endpoint, voice: Voice, options: &LinkOptions, counters: Arc<Counters>) -> Self {
         let shared = Arc::<Shared>::default();
         let (ping_interval, answer_timeout) = (options.ping_interval, options.answer_timeout);
         let keeper = Keeper { place, voice, shared: Arc::clone(&shared), counters, ping_interval, answer_timeout };
@@ -88,7 +88,7 @@ impl Channels {
     pub(crate) async fn listen(&self, name: String) -> Listener {
         let mut listener = self.enter(name.into());
         let mut hearing = listener.hearing.clone();
-        let _ = timeout(self.patience, hearing.wait_for(|hearing| *hearing == Hearing::On)).await;
+        let _ = timeout(self.patience, hearing.wait_for(|hearing| *hearing == ChannelState::On)).await;
         // Whoever listens asks now, so what was missed before is no news.
         listener.hearing.mark_unchanged();
         listener
@@ -97,11 +97,11 @@ impl Channels {
     fn enter(&self, name: Box<str>) -> Listener {
         let mut entries = self.shared.entries.lock();
         let entry = entries.entry(name.clone()).or_insert_with(|| {
-            let channel = Channel { message: Notify::new(), hearing: watch::Sender::new(Hearing::Off) };
-            Entry { channel: Arc::new(channel), listeners: 0, hearing: Hearing::Off }
+            let channel = Channel { message: Notify::new(), hearing: watch::Sender::new(ChannelState::Off) };
+            Entry { channel: Arc::new(channel), listeners: 0, hearing: ChannelState::Off }
         });
         entry.listeners += 1;
-        if entry.hearing == Hearing::Off {
+        if entry.hearing == ChannelState::Off {
             self.shared.changed.notify_one();
         }
         let (channel, hearing) = (Arc::clone(&entry.channel), entry.channel.hearing.subscribe());
@@ -121,7 +121,7 @@ pub struct Listener {
     shared: Arc<Shared>,
     name: Box<str>,
     channel: Arc<Channel>,
-    hearing: watch::Receiver<Hearing>,
+    hearing: watch::Receiver<ChannelState>,
 }
 
 impl Ear for Listener {
@@ -136,8 +136,8 @@ impl Ear for Listener {
     /// As long as the lock lasts, at most 30 s; the usual pause while nothing is heard.
     fn patience(&self, usual: Duration, lasts: Duration) -> Duration {
         match *self.hearing.borrow() {
-            Hearing::On => lasts.saturating_add(EXPIRY_GRAIN).min(PATIENCE_MAX),
-            Hearing::Off => usual,
+            ChannelState::On => lasts.saturating_add(EXPIRY_GRAIN).min(PATIENCE_MAX),
+            ChannelState::Off => usual,
         }
     }
 }
@@ -161,9 +161,9 @@ impl Shared {
         let mut changes = [Vec::new(), Vec::new()];
         self.entries.lock().retain(|name, entry| {
             match (entry.listeners, entry.hearing) {
-                (0, Hearing::On) => changes[1].push(name.clone()),
-                (0, Hearing::Off) | (_, Hearing::On) => {}
-                (_, Hearing::Off) => changes[0].push(name.clone()),
+                (0, ChannelState::On) => changes[1].push(name.clone()),
+                (0, ChannelState::Off) | (_, ChannelState::On) => {}
+                (_, ChannelState::Off) => changes[0].push(name.clone()),
             }
             0 < entry.listeners
         });
@@ -175,8 +175,8 @@ impl Shared {
         let mut entries = self.entries.lock();
         for name in names {
             if let Some(entry) = entries.get_mut(name) {
-                entry.hearing = Hearing::On;
-                entry.channel.hearing.send_replace(Hearing::On);
+                entry.hearing = ChannelState::On;
+                entry.channel.hearing.send_replace(ChannelState::On);
             }
         }
     }
@@ -184,8 +184,8 @@ impl Shared {
     /// Nothing is heard any more.
     fn hears_nothing(&self) {
         for entry in self.entries.lock().values_mut() {
-            entry.hearing = Hearing::Off;
-            entry.channel.hearing.send_replace(Hearing::Off);
+            entry.hearing = ChannelState::Off;
+            entry.channel.hearing.send_replace(ChannelState::Off);
         }
     }
 
@@ -194,7 +194,7 @@ impl Shared {
     fn left(&self, push: &PushInfo, lost: &Lost) {
         let Some(Value::BulkString(name)) = push.data.first() else { return };
         let Ok(name) = std::str::from_utf8(name) else { return };
-        if self.entries.lock().get(name).is_some_and(|entry| entry.hearing == Hearing::On) {
+        if self.entries.lock().get(name).is_some_and(|entry| entry.hearing == ChannelState::On) {
             lost.declare();
         }
     }
@@ -222,7 +222,7 @@ impl Shared {
 
 /// The task that has the connection.
 struct Keeper {
-    place: Place,
+    place: Endpoint,
     voice: Voice,
     shared: Arc<Shared>,
     counters: Arc<Counters>,
@@ -254,7 +254,7 @@ impl Keeper {
         }
     }
 
-    async fn connect(&self) -> Result<(Arc<Door>, Wire), OpenError> {
+    async fn connect(&self) -> Result<(Arc<Connector>, Socket), OpenError> {
         let (shared, counters) = (Arc::clone(&self.shared), Arc::clone(&self.counters));
         let door = self.place.door()?;
         let wire = door.connect(move |push, lost| shared.hear(&push, lost, &counters)).await?;
@@ -262,7 +262,7 @@ impl Keeper {
     }
 
     /// Listens to whatever is wanted, until the connection is lost, or nobody has wanted anything for long.
-    async fn serve(&self, door: &Door, wire: &Wire) {
+    async fn serve(&self, door: &Connector, wire: &Socket) {
         let follow = async {
             let mut idle = Stopwatch::start();
             loop {
@@ -293,7 +293,7 @@ impl Keeper {
     }
 
     /// Says what is wanted and what is not. Whether the server has confirmed it.
-    async fn follow(&self, wire: &Wire, wanted: &[Box<str>], unwanted: &[Box<str>]) -> bool {
+    async fn follow(&self, wire: &Socket, wanted: &[Box<str>], unwanted: &[Box<str>]) -> bool {
         if self.voice == Voice::Sharded {
             return self.follow_shards(wire, wanted, unwanted).await;
         }
@@ -313,7 +313,7 @@ impl Keeper {
 
     /// The same of channels that may be at another node by now: then the server says so, and it is tried again later, while
     /// those who listen ask as if they did not.
-    async fn follow_shards(&self, wire: &Wire, wanted: &[Box<str>], unwanted: &[Box<str>]) -> bool {
+    async fn follow_shards(&self, wire: &Socket, wanted: &[Box<str>], unwanted: &[Box<str>]) -> bool {
         for (what, names) in [("SUNSUBSCRIBE", unwanted), ("SSUBSCRIBE", wanted)] {
             for name in names {
                 let mut connection = wire.connection();

@@ -5,13 +5,13 @@
 //! that speak for the whole: a node that was cut off leads nobody back to a master of before.
 
 use super::address::{Credentials, Host, host_named};
+use super::connection::{CommandSocket, Connection, Put, text_of};
 use super::error::{ASK, CLUSTER_DOWN, LinkError, MOVED, OpenError, READ_ONLY, TRY_AGAIN};
-use super::line::{CommandWire, Line, Put, text_of};
 use super::link::Counters;
 use super::preflight::Eviction;
-use super::route::Place;
+use super::route::Endpoint;
 use super::slots::{SlotMap, slot_of};
-use super::wire::{Door, Times, Wire};
+use super::socket::{Connector, Socket, Times};
 use firstcome_store::edge::draw_pause;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -58,13 +58,13 @@ pub(crate) enum Purpose {
 /// A cluster, with a connection for commands to each of its masters.
 pub(crate) struct Cluster {
     map: watch::Receiver<Arc<SlotMap>>,
-    lines: Mutex<Lines>,
+    lines: Mutex<ClusterConnections>,
     outdated: Arc<Notify>,
     terms: Terms,
 }
 
-struct Lines {
-    of: BTreeMap<(Purpose, Host), Line>,
+struct ClusterConnections {
+    of: BTreeMap<(Purpose, Host), Connection>,
     /// The map by which they were last cleared up.
     map: Arc<SlotMap>,
 }
@@ -75,11 +75,11 @@ impl Cluster {
         let map = Arc::new(ask_for_map(&seeds, &terms, 0).await?);
         let mut opening = JoinSet::new();
         for host in map.masters() {
-            let (place, host) = (Place::Node(Arc::new(terms.door(host)?)), host.clone());
+            let (place, host) = (Endpoint::Node(Arc::new(terms.door(host)?)), host.clone());
             let (eviction, counters) = (terms.eviction, Arc::clone(&terms.counters));
             opening.spawn(async move {
-                match Line::open(place.clone(), eviction, Arc::clone(&counters)).await {
-                    Err(error) if !error.is_verdict() => Ok(Line::start(place, eviction, counters)),
+                match Connection::open(place.clone(), eviction, Arc::clone(&counters)).await {
+                    Err(error) if !error.is_verdict() => Ok(Connection::start(place, eviction, counters)),
                     opened => opened,
                 }
                 .map(|line| ((Purpose::Commands, host), line))
@@ -90,7 +90,7 @@ impl Cluster {
         let (sender, shown) = watch::channel(Arc::clone(&map));
         tokio::spawn(keep_map(sender, seeds.clone(), Arc::clone(&outdated), terms.clone()));
         let nodes = AnyNode::new(shown.clone(), seeds, Arc::clone(&outdated), terms.clone());
-        let lines = Mutex::new(Lines { of, map });
+        let lines = Mutex::new(ClusterConnections { of, map });
         Ok((Self { map: shown, lines, outdated, terms }, Arc::new(nodes)))
     }
 
@@ -99,7 +99,7 @@ impl Cluster {
         &self,
         key: Option<&[u8]>,
         purpose: Purpose,
-        run: impl Fn(Arc<CommandWire>, Put) -> F,
+        run: impl Fn(Arc<CommandSocket>, Put) -> F,
     ) -> Result<T, LinkError> {
         let slot = key.map_or(0, slot_of);
         let (mut redirects, mut retries) = (0, 0);
@@ -147,7 +147,7 @@ impl Cluster {
     }
 
     /// Who has a slot, and the connection there. Nothing waits while there is one. Another map may name another.
-    async fn at_slot(&self, purpose: Purpose, slot: u16) -> Result<(Host, Arc<CommandWire>), LinkError> {
+    async fn at_slot(&self, purpose: Purpose, slot: u16) -> Result<(Host, Arc<CommandSocket>), LinkError> {
         // The map is let go before a line is looked for: whoever looks at it twice at a time can lock himself out.
         let now = || {
             let map = Arc::clone(&self.map.borrow());
@@ -192,7 +192,7 @@ impl Cluster {
     }
 
     /// The connection to a node, which is begun if there is none. Those to nodes that are no masters any more end.
-    fn line(&self, purpose: Purpose, host: &Host) -> Result<Line, LinkError> {
+    fn line(&self, purpose: Purpose, host: &Host) -> Result<Connection, LinkError> {
         let mut lines = self.lines.lock();
         let map = self.map.borrow();
         if !Arc::ptr_eq(&lines.map, &map) {
@@ -205,34 +205,34 @@ impl Cluster {
         }
         let Terms { eviction, counters, .. } = &self.terms;
         let door = self.terms.door(host).map_err(OpenError::into_unavailable)?;
-        let line = Line::start(Place::Node(Arc::new(door)), *eviction, Arc::clone(counters));
+        let line = Connection::start(Endpoint::Node(Arc::new(door)), *eviction, Arc::clone(counters));
         lines.of.insert(key, line.clone());
         Ok(line)
     }
 
     /// The connection to whichever node has a key, if there is one at the moment.
-    pub(crate) fn up(&self, key: &[u8]) -> Option<Arc<CommandWire>> {
+    pub(crate) fn up(&self, key: &[u8]) -> Option<Arc<CommandSocket>> {
         let host = self.map.borrow().master(slot_of(key)).cloned()?;
         self.line(Purpose::Commands, &host).ok()?.up()
     }
 
     /// Which node has a key.
-    pub(crate) fn home_of(&self, key: &[u8]) -> Option<(Host, Place)> {
+    pub(crate) fn home_of(&self, key: &[u8]) -> Option<(Host, Endpoint)> {
         let host = self.map.borrow().master(slot_of(key)).cloned()?;
         let door = self.terms.door(&host).ok()?;
-        Some((host, Place::Node(Arc::new(door))))
+        Some((host, Endpoint::Node(Arc::new(door))))
     }
 
     /// The lines to all masters.
-    pub(crate) fn masters(&self) -> Result<Vec<Line>, LinkError> {
+    pub(crate) fn masters(&self) -> Result<Vec<Connection>, LinkError> {
         let hosts = self.map.borrow().masters().to_vec();
         hosts.iter().map(|host| self.line(Purpose::Commands, host)).collect()
     }
 }
 
 impl Terms {
-    fn door(&self, host: &Host) -> Result<Door, OpenError> {
-        Door::to(host, &self.credentials, self.times)
+    fn door(&self, host: &Host) -> Result<Connector, OpenError> {
+        Connector::to(host, &self.credentials, self.times)
     }
 }
 
@@ -256,7 +256,7 @@ impl AnyNode {
     }
 
     /// The way to the next one.
-    pub(crate) fn door(&self) -> Result<Door, OpenError> {
+    pub(crate) fn door(&self) -> Result<Connector, OpenError> {
         let nodes = candidates(&self.map.borrow(), &self.seeds);
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % nodes.len().max(1);
         let none = || OpenError::Unreachable { address: "the cluster".to_owned(), says: "it has no nodes".to_owned() };
@@ -295,7 +295,7 @@ impl ClusterState {
 }
 
 /// Asks a node for the state of its cluster.
-pub(crate) async fn state_of(door: &Door, wire: &Wire) -> Result<ClusterState, OpenError> {
+pub(crate) async fn state_of(door: &Connector, wire: &Socket) -> Result<ClusterState, OpenError> {
     let told = door.ask(wire, redis::cmd("CLUSTER").arg("INFO")).await.map_err(|error| match error {
         OpenError::NotReady { says, .. } if says.contains("cluster support disabled") => {
             OpenError::NotCluster { address: door.address().to_owned() }
@@ -309,7 +309,7 @@ pub(crate) async fn state_of(door: &Door, wire: &Wire) -> Result<ClusterState, O
 }
 
 /// Asks one node for the map.
-async fn map_of(host: Host, door: Door) -> Result<SlotMap, OpenError> {
+async fn map_of(host: Host, door: Connector) -> Result<SlotMap, OpenError> {
     let wire = door.connect(|_, _| ()).await?;
     let state = state_of(&door, &wire).await?;
     state.well()?;

@@ -1,11 +1,11 @@
 //! The inbox: a connection that listens, and carries what must not stand behind the commands of others.
 
+use super::connection::{self, CommandSocket};
 use super::error::OpenError;
-use super::line::{self, CommandWire};
 use super::link::{Counters, LinkOptions};
 use super::preflight::Eviction;
-use super::route::Place;
-use super::wire::{Backoff, Door, Lost, Wire};
+use super::route::Endpoint;
+use super::socket::{Backoff, Connector, Lost, Socket};
 use firstcome_store::edge::Stopwatch;
 use redis::{PushInfo, PushKind, Value};
 use std::fmt;
@@ -42,16 +42,16 @@ pub struct Inbox {
 
 impl Inbox {
     pub(crate) async fn open(
-        place: Place,
+        place: Endpoint,
         channel: &str,
         options: &LinkOptions,
         counters: Arc<Counters>,
-    ) -> Result<(Self, watch::Receiver<Option<Arc<CommandWire>>>), OpenError> {
+    ) -> Result<(Self, watch::Receiver<Option<Arc<CommandSocket>>>), OpenError> {
         let (sender, events) = mpsc::channel(WAITING_MESSAGES);
         let (beside, shown) = watch::channel(None);
         let times = (options.ping_interval, options.answer_timeout);
         let eviction = options.allow_eviction;
-        let ear = Ear { place, channel: channel.to_owned(), events: sender, beside, eviction, counters, times };
+        let ear = InboxTask { place, channel: channel.to_owned(), events: sender, beside, eviction, counters, times };
         let first = ear.subscribe().await?;
         tokio::spawn(ear.keep_listening(first));
         Ok((Self { events }, shown))
@@ -75,12 +75,12 @@ impl fmt::Debug for Inbox {
 }
 
 /// The task behind an inbox.
-struct Ear {
-    place: Place,
+struct InboxTask {
+    place: Endpoint,
     channel: String,
     events: Sender<InboxEvent>,
     /// The connection, while there is one, for others to use.
-    beside: watch::Sender<Option<Arc<CommandWire>>>,
+    beside: watch::Sender<Option<Arc<CommandSocket>>>,
     eviction: Eviction,
     counters: Arc<Counters>,
     times: (Duration, Duration),
@@ -88,12 +88,12 @@ struct Ear {
 
 /// A subscription, and whether the owner was told of it.
 struct Subscription {
-    door: Arc<Door>,
-    wire: Wire,
+    door: Arc<Connector>,
+    wire: Socket,
     told: Arc<AtomicBool>,
 }
 
-impl Ear {
+impl InboxTask {
     /// `Connected` is said by what reads the connection, when the confirmation passes: so it stands before all messages
     /// of its subscription.
     async fn subscribe(&self) -> Result<Subscription, OpenError> {
@@ -145,8 +145,8 @@ impl Ear {
         let beat = async {
             loop {
                 if self.place.takes_commands() && self.beside.borrow().is_none() {
-                    match line::look(&self.place, door, wire, self.eviction).await {
-                        Ok(run) => drop(self.beside.send_replace(Some(CommandWire::new(wire.clone(), run, door)))),
+                    match connection::look(&self.place, door, wire, self.eviction).await {
+                        Ok(run) => drop(self.beside.send_replace(Some(CommandSocket::new(wire.clone(), run, door)))),
                         Err(OpenError::Unreachable { .. }) => return,
                         Err(_) => {}
                     }

@@ -3,15 +3,15 @@
 use super::acknowledge::{Needs, ReplicaAck};
 use super::address::{Address, Credentials, Host};
 use super::cluster::{AnyNode, Cluster, Purpose, Terms};
+use super::connection::{CommandSocket, Connection, Put, text_of};
 use super::error::{LinkError, OpenError};
 use super::facts::ServerFacts;
 use super::inbox::Inbox;
-use super::line::{CommandWire, Line, Put, text_of};
 use super::preflight::{Eviction, Run};
-use super::route::Place;
+use super::route::Endpoint;
 use super::script::{Invocation, Script};
 use super::sentinel::Sentinels;
-use super::wire::{Door, Times};
+use super::socket::{Connector, Times};
 use redis::{Cmd, Value};
 use std::fmt;
 use std::pin::pin;
@@ -96,25 +96,25 @@ struct Shared {
 enum Route {
     /// One server has all of them.
     One {
-        line: Line,
-        beside: watch::Receiver<Option<Arc<CommandWire>>>,
+        line: Connection,
+        beside: watch::Receiver<Option<Arc<CommandSocket>>>,
         /// What replicas must acknowledge goes this way.
-        acknowledged: Option<Line>,
+        acknowledged: Option<Connection>,
     },
     Cluster(Cluster),
 }
 
 /// Which connection a command takes.
 #[derive(Clone, Copy)]
-enum Lane<'a> {
+enum CommandConnection<'a> {
     /// That for commands.
-    Line(&'a Line),
+    Line(&'a Connection),
     /// That of the inbox, or the other one while there is none.
-    Beside(&'a Line),
+    Beside(&'a Connection),
     /// This one, to a node of a cluster.
-    Node(&'a Arc<CommandWire>, Put),
+    Node(&'a Arc<CommandSocket>, Put),
     /// The same, and replicas must have what it wrote.
-    Acknowledged(&'a Arc<CommandWire>, Put, Needs<'a>),
+    Acknowledged(&'a Arc<CommandSocket>, Put, Needs<'a>),
 }
 
 /// Without an answer for so long, or for a quarter of the time-out for an answer if that is shorter, what goes beside the
@@ -165,11 +165,11 @@ impl Link {
     }
 
     /// The same without an inbox; with where one may listen: at the one server, or at any node of a cluster.
-    pub(crate) async fn open_deaf(url: &str, options: &LinkOptions) -> Result<(Self, Place), OpenError> {
+    pub(crate) async fn open_deaf(url: &str, options: &LinkOptions) -> Result<(Self, Endpoint), OpenError> {
         let address = Address::read(url)?;
         if let Address::Cluster { seeds, credentials } = address {
             let (link, nodes) = Self::open_cluster(seeds, credentials, options).await?;
-            return Ok((link, Place::AnyNode(nodes)));
+            return Ok((link, Endpoint::AnyNode(nodes)));
         }
         let Alone { line, acknowledged, place, counters } = Alone::open(address, options).await?;
         let (_, beside) = watch::channel(None);
@@ -179,7 +179,7 @@ impl Link {
     }
 
     /// Which node of a cluster has a key, or the channel of that name, as far as is known; `None` of a single server.
-    pub(crate) fn home_of(&self, key: &[u8]) -> Option<(Host, Place)> {
+    pub(crate) fn home_of(&self, key: &[u8]) -> Option<(Host, Endpoint)> {
         match &self.shared.route {
             Route::One { .. } => None,
             Route::Cluster(cluster) => cluster.home_of(key),
@@ -210,9 +210,11 @@ impl Link {
     /// future leaves the script run or not run.
     pub async fn invoke(&self, invocation: &Invocation) -> Result<Value, LinkError> {
         match &self.shared.route {
-            Route::One { line, .. } => self.invoke_over(Lane::Line(line), invocation).await,
+            Route::One { line, .. } => self.invoke_over(CommandConnection::Line(line), invocation).await,
             Route::Cluster(cluster) => {
-                let run = async |up: Arc<CommandWire>, put| self.invoke_over(Lane::Node(&up, put), invocation).await;
+                let run = async |up: Arc<CommandSocket>, put| {
+                    self.invoke_over(CommandConnection::Node(&up, put), invocation).await
+                };
                 cluster.at(invocation.first_key(), Purpose::Commands, run).await
             }
         }
@@ -237,11 +239,11 @@ impl Link {
             Route::One { acknowledged, line, .. } => {
                 let line = acknowledged.as_ref().unwrap_or(line);
                 let up = line.wait(self.shared.times.connect).await?;
-                self.invoke_over(Lane::Acknowledged(&up, Put::Plain, needs), invocation).await
+                self.invoke_over(CommandConnection::Acknowledged(&up, Put::Plain, needs), invocation).await
             }
             Route::Cluster(cluster) => {
-                let run = async |up: Arc<CommandWire>, put| {
-                    self.invoke_over(Lane::Acknowledged(&up, put, needs), invocation).await
+                let run = async |up: Arc<CommandSocket>, put| {
+                    self.invoke_over(CommandConnection::Acknowledged(&up, put, needs), invocation).await
                 };
                 cluster.at(invocation.first_key(), Purpose::Acknowledged, run).await
             }
@@ -263,7 +265,7 @@ impl Link {
         if up.run.run_id.is_empty() {
             return Err(LinkError::not_connected("the server does not say which run of it this is"));
         }
-        self.invoke_over(Lane::Node(&up, Put::Plain), &make(&up.run)).await
+        self.invoke_over(CommandConnection::Node(&up, Put::Plain), &make(&up.run)).await
     }
 
     /// The same over the connection of the inbox, so that it does not stand behind whatever all the callers have sent; and
@@ -278,9 +280,9 @@ impl Link {
         if self.beside().is_none() {
             return self.invoke(invocation).await;
         }
-        let mut beside = pin!(self.invoke_over(Lane::Beside(line), invocation));
+        let mut beside = pin!(self.invoke_over(CommandConnection::Beside(line), invocation));
         let early = timeout(HEDGE.min(self.shared.times.answer / 4), &mut beside).await;
-        let mut line = pin!(self.invoke_over(Lane::Line(line), invocation));
+        let mut line = pin!(self.invoke_over(CommandConnection::Line(line), invocation));
         match early {
             // It broke.
             Ok(Err(error @ LinkError::Unknown { .. })) => {
@@ -303,13 +305,13 @@ impl Link {
 
     /// The connection of the inbox, unless it leads to another server than commands go to. While these have none there is
     /// nothing to compare.
-    fn beside(&self) -> Option<Arc<CommandWire>> {
+    fn beside(&self) -> Option<Arc<CommandSocket>> {
         let Route::One { line, beside, .. } = &self.shared.route else { return None };
         let beside = beside.borrow().clone().filter(|beside| beside.is_up())?;
         line.up().is_none_or(|line| line.run.is_same_run(&beside.run)).then_some(beside)
     }
 
-    async fn invoke_over(&self, lane: Lane<'_>, invocation: &Invocation) -> Result<Value, LinkError> {
+    async fn invoke_over(&self, lane: CommandConnection<'_>, invocation: &Invocation) -> Result<Value, LinkError> {
         let Invocation { script, command } = invocation;
         match self.ask(lane, command).await {
             Err(error) if error.is_no_script() => {}
@@ -317,7 +319,7 @@ impl Link {
         }
         // That a script is known is nothing that may not be lost.
         let plain = match lane {
-            Lane::Acknowledged(up, _, _) => Lane::Node(up, Put::Plain),
+            CommandConnection::Acknowledged(up, _, _) => CommandConnection::Node(up, Put::Plain),
             other => other,
         };
         match self.ask(plain, &script.loading()).await {
@@ -392,7 +394,7 @@ impl Link {
             loop {
                 let mut scan = redis::cmd("SCAN");
                 scan.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1_000);
-                let told = self.ask(Lane::Node(&up, Put::Plain), &scan).await?;
+                let told = self.ask(CommandConnection::Node(&up, Put::Plain), &scan).await?;
                 let page = redis::from_redis_value::<(String, Vec<Vec<u8>>)>(told);
                 let (next, keys) = page.map_err(|error| LinkError::Unknown { says: error.to_string() })?;
                 keys.iter().for_each(|key| visit(key));
@@ -418,18 +420,18 @@ impl Link {
 
     /// Hands a command over once. Up to there nothing waits while there is a connection, so that commands go out in the
     /// order of the first polls.
-    async fn ask(&self, lane: Lane<'_>, command: &Cmd) -> Result<Value, LinkError> {
+    async fn ask(&self, lane: CommandConnection<'_>, command: &Cmd) -> Result<Value, LinkError> {
         let Shared { counters, times, .. } = &*self.shared;
         let line = match lane {
-            Lane::Node(up, put) => return up.ask(command, put, times.answer, counters).await,
-            Lane::Acknowledged(up, put, needs) => {
+            CommandConnection::Node(up, put) => return up.ask(command, put, times.answer, counters).await,
+            CommandConnection::Acknowledged(up, put, needs) => {
                 return up.ask_acknowledged(command, put, needs, *times, counters).await;
             }
-            Lane::Beside(line) => match self.beside() {
+            CommandConnection::Beside(line) => match self.beside() {
                 Some(up) => return up.ask(command, Put::Plain, times.answer, counters).await,
                 None => line,
             },
-            Lane::Line(line) => line,
+            CommandConnection::Line(line) => line,
         };
         line.wait(times.connect).await?.ask(command, Put::Plain, times.answer, counters).await
     }
@@ -447,9 +449,9 @@ const fn times_of(options: &LinkOptions) -> Times {
 
 /// A connection to a server that has all keys, and where that is.
 struct Alone {
-    line: Line,
-    acknowledged: Option<Line>,
-    place: Place,
+    line: Connection,
+    acknowledged: Option<Connection>,
+    place: Endpoint,
     counters: Arc<Counters>,
 }
 
@@ -457,17 +459,17 @@ impl Alone {
     async fn open(address: Address, options: &LinkOptions) -> Result<Self, OpenError> {
         let times = times_of(options);
         let place = match address {
-            Address::Server(url) => Place::Server(Arc::new(Door::new(&url, times)?)),
+            Address::Server(url) => Endpoint::Server(Arc::new(Connector::new(&url, times)?)),
             Address::Primary { sentinels, name, to_sentinels, to_servers } => {
                 let interval = options.ping_interval;
-                Place::Primary(Sentinels::open(&sentinels, &name, &to_sentinels, to_servers, times, interval).await?)
+                Endpoint::Primary(Sentinels::open(&sentinels, &name, &to_sentinels, to_servers, times, interval).await?)
             }
             Address::Cluster { .. } => {
                 return Err(OpenError::Address { says: "a cluster is more than one server".to_owned() });
             }
         };
         let counters = Arc::new(Counters::default());
-        let open = || Line::open(place.clone(), options.allow_eviction, Arc::clone(&counters));
+        let open = || Connection::open(place.clone(), options.allow_eviction, Arc::clone(&counters));
         let line = open().await?;
         let acknowledged = match options.replica_ack {
             Some(_) => Some(open().await?),
@@ -487,7 +489,7 @@ async fn open_anywhere(
     let mut left = nodes.count();
     loop {
         left = left.saturating_sub(1);
-        match Inbox::open(Place::AnyNode(Arc::clone(&nodes)), channel, options, Arc::clone(counters)).await {
+        match Inbox::open(Endpoint::AnyNode(Arc::clone(&nodes)), channel, options, Arc::clone(counters)).await {
             Err(error) if 0 < left && !error.is_verdict() => {}
             opened => return opened.map(|(inbox, _)| inbox),
         }

@@ -21,11 +21,11 @@ use super::{Inbox, InboxEvent, Invocation, Link, LinkOptions, OpenError, Script}
 use firstcome_core::id::{LockName, OwnerName};
 use firstcome_core::limits::CLAIM_WINDOW_MS;
 use firstcome_core::lock::{
-    Acquired, Answer, ClientId, Copies, Fence, Grant, Head, LockView, Push, Released, Renewal, Request, Said, Seen,
-    Step, Taken, Wait, Waiter, bucket_of,
+    Acquired, Answer, ClientId, Copies, Fence, Grant, Head, LockAnswer, LockView, Push, Released, Renewal, Request,
+    Step, Taken, Wait, Waiter, WaiterView, bucket_of,
 };
 use firstcome_store::StoreError;
-use firstcome_store::{LockEvent, LockInbox, LockSeen, LockStore};
+use firstcome_store::{LockEvent, LockInbox, LockStore, TimedLockView};
 use parking_lot::Mutex;
 use redis::Value;
 use std::fmt;
@@ -62,7 +62,7 @@ static STANDING: Script = script!("names", "rules", "standing");
 pub struct RedisLocks {
     link: Link,
     client: ClientId,
-    ears: Mutex<Ears>,
+    ears: Mutex<Listening>,
     withheld: mpsc::Sender<Push>,
     watch: Arc<Watch>,
 }
@@ -70,9 +70,9 @@ pub struct RedisLocks {
 /// Grants that wait to be confirmed; whatever is too much is shown again by the next heartbeat.
 const WITHHELD: usize = 4_096;
 
-enum Ears {
+enum Listening {
     /// Nobody listens yet.
-    Idle(Heard),
+    Idle(PushedEvents),
     Listening(JoinHandle<()>),
     Closed,
 }
@@ -83,13 +83,13 @@ impl RedisLocks {
         let (link, inbox) = Link::open(url, &format!("fc:inbox:{:016x}", client.0), options.clone()).await?;
         let watch = Arc::new(Watch::over(&link, &options));
         let (withheld, shown) = mpsc::channel(WITHHELD);
-        let heard = Heard { events: inbox, withheld: shown };
-        Ok(Self { link, client, ears: Mutex::new(Ears::Idle(heard)), withheld, watch })
+        let heard = PushedEvents { events: inbox, withheld: shown };
+        Ok(Self { link, client, ears: Mutex::new(Listening::Idle(heard)), withheld, watch })
     }
 
     /// Takes grants out of what a heartbeat says: who lives is told at once, and who has a lock when replicas know it.
-    fn withhold(&self, step: &Step, said: &mut Said) {
-        if let (Step::Beat { names, .. }, Said::Beaten { looked, .. }) = (step, said) {
+    fn withhold(&self, step: &Step, said: &mut LockAnswer) {
+        if let (Step::Beat { names, .. }, LockAnswer::Beaten { looked, .. }) = (step, said) {
             for (name, (grant, _)) in names.iter().zip(looked) {
                 if let Some(grant) = grant.take() {
                     // Full, or nobody listens.
@@ -125,7 +125,7 @@ impl LockStore for RedisLocks {
         Ok(answer)
     }
 
-    async fn view(&self, name: &LockName) -> Result<LockSeen, StoreError> {
+    async fn view(&self, name: &LockName) -> Result<TimedLockView, StoreError> {
         let mut run = VIEW.with_keys(1);
         let value = self.link.invoke(run.add(counter(bucket_of(name))).add(name)).await?;
         seen_of(value).ok_or(StoreError::Unknown)
@@ -134,18 +134,18 @@ impl LockStore for RedisLocks {
     fn attach(&self, client: ClientId, inbox: LockInbox) {
         assert_eq!(client, self.client, "a link is of one process");
         let mut ears = self.ears.lock();
-        *ears = match std::mem::replace(&mut *ears, Ears::Closed) {
-            Ears::Idle(heard) => {
+        *ears = match std::mem::replace(&mut *ears, Listening::Closed) {
+            Listening::Idle(heard) => {
                 let (link, watch) = (self.link.clone(), Arc::clone(&self.watch));
-                Ears::Listening(tokio::spawn(listen(heard, client, inbox, (link, watch))))
+                Listening::Listening(tokio::spawn(listen(heard, client, inbox, (link, watch))))
             }
             other => other,
         };
     }
 
     fn detach(&self, _client: ClientId) {
-        let ears = std::mem::replace(&mut *self.ears.lock(), Ears::Closed);
-        if let Ears::Listening(task) = ears {
+        let ears = std::mem::replace(&mut *self.ears.lock(), Listening::Closed);
+        if let Listening::Listening(task) = ears {
             task.abort();
         }
     }
@@ -184,21 +184,21 @@ async fn confirmed(link: Link, push: Push) -> Option<Push> {
     let (bucket, client) = (bucket_of(&name), grant.request.client);
     let beat = Step::Beat { bucket, client, names: vec![name.clone()] };
     let value = link.invoke_acknowledged(&run_of(&beat), |_| true).await.ok()?;
-    let Said::Beaten { looked, .. } = answer(&beat, value)?.said else { return None };
+    let LockAnswer::Beaten { looked, .. } = answer(&beat, value)?.said else { return None };
     let stands = looked.into_iter().next()?.0.filter(|stands| stands.request == grant.request)?;
     Some(Push { name, grant: stands })
 }
 
 /// What a store hears.
-struct Heard {
+struct PushedEvents {
     events: Inbox,
     /// Grants that an answer showed, of which replicas may not know.
     withheld: mpsc::Receiver<Push>,
 }
 
 /// Passes on what a store hears. No grant, while the server may evict it: its place in line is passed over after the claim window.
-async fn listen(heard: Heard, client: ClientId, inbox: LockInbox, (link, watch): (Link, Arc<Watch>)) {
-    let Heard { mut events, mut withheld } = heard;
+async fn listen(heard: PushedEvents, client: ClientId, inbox: LockInbox, (link, watch): (Link, Arc<Watch>)) {
+    let PushedEvents { mut events, mut withheld } = heard;
     let mut confirming = JoinSet::new();
     loop {
         tokio::select! {
@@ -328,10 +328,10 @@ impl Items {
         Some(if self.number()? == 1 { Taken::Yes } else { Taken::Open })
     }
 
-    fn seen(&mut self) -> Option<Seen> {
+    fn seen(&mut self) -> Option<WaiterView> {
         let (expires_us, lease_ms) = (self.number()?, self.small()?);
         let head = if self.number()? == 1 { Head::Mine } else { Head::Others };
-        Some(Seen { expires_us, lease_ms, head })
+        Some(WaiterView { expires_us, lease_ms, head })
     }
 }
 
@@ -341,9 +341,9 @@ fn short(step: &Step, now_us: u64) -> Option<Answer> {
         Step::Acquire { waiter: Waiter { request, lease_ms, .. }, .. } => {
             let expires_us = now_us + u64::from(*lease_ms) * 1_000;
             let (request, fence, taken) = (*request, Fence::new(now_us)?, Taken::Yes);
-            Said::Acquired(Acquired::Granted(Grant { request, fence, expires_us, taken }))
+            LockAnswer::Acquired(Acquired::Granted(Grant { request, fence, expires_us, taken }))
         }
-        Step::Release { .. } => Said::Released(Released::Released),
+        Step::Release { .. } => LockAnswer::Released(Released::Released),
         Step::Renew { .. } | Step::Beat { .. } => return None,
     };
     Some(Answer { now_us, said })
@@ -356,10 +356,10 @@ fn answer(step: &Step, value: Value) -> Option<Answer> {
     let mut items = Items::of(value)?;
     let now_us = items.number()?;
     let said = match step {
-        Step::Acquire { waiter, .. } => Said::Acquired(acquired(waiter.request, &mut items)?),
+        Step::Acquire { waiter, .. } => LockAnswer::Acquired(acquired(waiter.request, &mut items)?),
         Step::Release { .. } => {
             let (said, ahead) = (items.text()?, items.small()?);
-            Said::Released(match said.as_str() {
+            LockAnswer::Released(match said.as_str() {
                 "R" => Released::Released,
                 "W" => Released::Withdrawn { ahead },
                 _ => Released::NotHeld,
@@ -368,13 +368,13 @@ fn answer(step: &Step, value: Value) -> Option<Answer> {
         Step::Renew { renewals, .. } => {
             let mut ends = items.items()?;
             let end = |_| ends.number().map(|end| (0 < end).then_some(end));
-            Said::Renewed(renewals.iter().map(end).collect::<Option<_>>()?)
+            LockAnswer::Renewed(renewals.iter().map(end).collect::<Option<_>>()?)
         }
         Step::Beat { names, .. } => {
             let life = items.number()?;
             let mut looked = items.items()?;
             let look = |_| looked.items().and_then(look_of);
-            Said::Beaten { life, looked: names.iter().map(look).collect::<Option<_>>()? }
+            LockAnswer::Beaten { life, looked: names.iter().map(look).collect::<Option<_>>()? }
         }
     };
     Some(Answer { now_us, said })
@@ -399,7 +399,7 @@ fn acquired(request: Request, items: &mut Items) -> Option<Acquired> {
 }
 
 /// What a heartbeat says of one lock: nothing, or what it waits for, or that and a grant.
-fn look_of(mut items: Items) -> Option<(Option<Grant>, Option<Seen>)> {
+fn look_of(mut items: Items) -> Option<(Option<Grant>, Option<WaiterView>)> {
     if items.0.len() == 0 {
         return Some((None, None));
     }
@@ -411,14 +411,14 @@ fn look_of(mut items: Items) -> Option<(Option<Grant>, Option<Seen>)> {
     Some((Some(Grant { request, fence, expires_us: seen.expires_us, taken }), Some(seen)))
 }
 
-fn seen_of(value: Value) -> Option<LockSeen> {
+fn seen_of(value: Value) -> Option<TimedLockView> {
     let mut items = Items::of(value)?;
     let (now_us, waiters) = (items.number()?, items.small()?);
     let held = match items.text() {
         Some(owner) => Some((OwnerName::parse(&owner).ok()?, items.fence()?, items.number()?)),
         None => None,
     };
-    Some(LockSeen { view: LockView { held, waiters }, now_us })
+    Some(TimedLockView { view: LockView { held, waiters }, now_us })
 }
 
 /// `NAME REQUEST FENCE FROM_US LEASE_MS`.

@@ -23,7 +23,7 @@ mod renewal;
 mod scripts;
 mod waiting;
 
-pub use waiting::QuorumEar;
+pub use waiting::QuorumNotifications;
 
 use super::{LinkOptions, OpenError};
 use attempt::{Asking, Attempt, Outcome};
@@ -368,7 +368,7 @@ impl Shared {
 /// [`StoreError::Unknown`] while the runtime lives.
 impl KeyStore for QuorumStore {
     type Grant = Fence;
-    type Ear = QuorumEar;
+    type Ear = QuorumNotifications;
 
     fn lease_ms_max(&self) -> u32 {
         self.shared.rejoin_ms
@@ -415,12 +415,12 @@ impl KeyStore for QuorumStore {
     }
 
     /// No message: each try of this word leaves word with the nodes that refuse it.
-    fn listen_by_trying(&self, key: &str, word: &str) -> Option<QuorumEar> {
-        Some(QuorumEar::new(&self.shared, key, word))
+    fn listen_by_trying(&self, key: &str, word: &str) -> Option<QuorumNotifications> {
+        Some(QuorumNotifications::new(&self.shared, key, word))
     }
 
-    async fn listen(&self, key: &str, word: &str) -> Option<QuorumEar> {
-        Some(QuorumEar::new(&self.shared, key, word))
+    async fn listen(&self, key: &str, word: &str) -> Option<QuorumNotifications> {
+        Some(QuorumNotifications::new(&self.shared, key, word))
     }
 
     /// A release is answered by the fastest majority, and what was asked for in vain is given back later: this is the rest.

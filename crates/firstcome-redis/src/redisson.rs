@@ -9,7 +9,7 @@
 use super::address::Host;
 use super::channels::{Channels, Listener, Voice};
 use super::fitness::Watch;
-use super::route::Place;
+use super::route::Endpoint;
 use super::{Counts, Invocation, Link, LinkError, LinkOptions, OpenError, Script, Version};
 use firstcome_store::StoreError;
 use firstcome_store::edge::draw_secret;
@@ -82,13 +82,13 @@ const TAKEN: i64 = -3;
 ///   Nor for a name with a `{` and no `}` behind it in a cluster of Redis 7: its channel is in another slot.
 pub struct Redisson {
     link: Link,
-    ears: Ears,
+    ears: ChannelListeners,
     client: Client,
     watch: Watch,
 }
 
 /// Where messages are heard.
-enum Ears {
+enum ChannelListeners {
     /// At one place.
     One(Channels),
     /// At the node that has the lock.
@@ -159,10 +159,10 @@ impl Redisson {
         let client = Client::draw()?;
         let (link, place) = Link::open_deaf(url, &options).await?;
         let watch = Watch::over(&link, &options);
-        let ears = if matches!(place, Place::AnyNode(_)) && has_sharded_channels(&link).await? {
-            Ears::EachNode { nodes: Mutex::default(), options }
+        let ears = if matches!(place, Endpoint::AnyNode(_)) && has_sharded_channels(&link).await? {
+            ChannelListeners::EachNode { nodes: Mutex::default(), options }
         } else {
-            Ears::One(Channels::open(place, Voice::Plain, &options, link.counters()))
+            ChannelListeners::One(Channels::open(place, Voice::Plain, &options, link.counters()))
         };
         Ok(Self { link, ears, client, watch })
     }
@@ -223,8 +223,8 @@ impl KeyStore for Redisson {
 
     async fn release(&self, key: &str, word: &str) -> Result<bool, StoreError> {
         let script = match self.ears {
-            Ears::One(_) => &RELEASE,
-            Ears::EachNode { .. } => &RELEASE_SHARDED,
+            ChannelListeners::One(_) => &RELEASE,
+            ChannelListeners::EachNode { .. } => &RELEASE_SHARDED,
         };
         Ok(self.ask(&self.run(script, key, word, channel_of(key)), None).await? == 1)
     }
@@ -236,8 +236,8 @@ impl KeyStore for Redisson {
     async fn listen(&self, key: &str, _word: &str) -> Option<Listener> {
         let channel = channel_of(key);
         match &self.ears {
-            Ears::One(channels) => Some(channels.listen(channel).await),
-            Ears::EachNode { nodes, options } => {
+            ChannelListeners::One(channels) => Some(channels.listen(channel).await),
+            ChannelListeners::EachNode { nodes, options } => {
                 let channels = self.channels_at_home(&channel, nodes, options)?;
                 Some(channels.listen(channel).await)
             }

@@ -3,18 +3,18 @@
 use super::cluster::AnyNode;
 use super::error::OpenError;
 use super::sentinel::Sentinels;
-use super::wire::{Door, Wire};
+use super::socket::{Connector, Socket};
 use std::sync::Arc;
 
 /// Where a connection leads.
 #[derive(Clone)]
-pub(crate) enum Place {
+pub(crate) enum Endpoint {
     /// Always to this server.
-    Server(Arc<Door>),
+    Server(Arc<Connector>),
     /// To whichever server the sentinels name.
     Primary(Arc<Sentinels>),
     /// To this node of a cluster.
-    Node(Arc<Door>),
+    Node(Arc<Connector>),
     /// To any node of a cluster that is well: only to listen.
     AnyNode(Arc<AnyNode>),
 }
@@ -28,9 +28,9 @@ pub(crate) enum Among {
     Cluster,
 }
 
-impl Place {
+impl Endpoint {
     /// The way there as of now.
-    pub(crate) fn door(&self) -> Result<Arc<Door>, OpenError> {
+    pub(crate) fn door(&self) -> Result<Arc<Connector>, OpenError> {
         match self {
             Self::Server(door) | Self::Node(door) => Ok(Arc::clone(door)),
             Self::Primary(sentinels) => sentinels.door().map(Arc::new),
@@ -39,7 +39,7 @@ impl Place {
     }
 
     /// Waits until a connection through this door no longer leads to where it should.
-    pub(crate) async fn is_left(&self, door: &Door) {
+    pub(crate) async fn is_left(&self, door: &Connector) {
         match self {
             Self::Primary(_) if stays_with_the_demoted() => std::future::pending().await,
             Self::Primary(sentinels) => sentinels.is_left(door).await,
@@ -57,7 +57,7 @@ impl Place {
     }
 
     /// Looks whether who is there hears what is said elsewhere.
-    pub(crate) async fn hears(&self, door: &Door, wire: &Wire) -> Result<(), OpenError> {
+    pub(crate) async fn hears(&self, door: &Connector, wire: &Socket) -> Result<(), OpenError> {
         match self {
             Self::AnyNode(_) => super::cluster::state_of(door, wire).await?.well(),
             _ => Ok(()),

@@ -6,7 +6,7 @@
 
 use super::address::{Credentials, Host};
 use super::error::OpenError;
-use super::wire::{Backoff, Door, Times, Wire};
+use super::socket::{Backoff, Connector, Socket, Times};
 use firstcome_store::edge::Stopwatch;
 use redis::Value;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ struct Named {
 
 /// What became of the last question to a sentinel.
 #[derive(Clone, Debug)]
-enum Said {
+enum SentinelReply {
     NotYet,
     Named(Named),
     Failed(OpenError),
@@ -36,7 +36,7 @@ enum Said {
 
 /// What all of them said.
 struct Board {
-    said: Vec<Said>,
+    said: Vec<SentinelReply>,
     named: Option<Named>,
     /// How often something older than `named` was all that was said.
     older: usize,
@@ -44,15 +44,15 @@ struct Board {
 
 impl Board {
     fn new(sentinels: usize) -> Self {
-        Self { said: vec![Said::NotYet; sentinels], named: None, older: 0 }
+        Self { said: vec![SentinelReply::NotYet; sentinels], named: None, older: 0 }
     }
 
     /// Takes down what a sentinel said.
-    fn note(&mut self, sentinel: usize, said: Said) {
+    fn note(&mut self, sentinel: usize, said: SentinelReply) {
         self.said[sentinel] = said;
         let newest = self.newest();
         let Some((newest, votes)) = newest else { return };
-        let answering = self.said.iter().filter(|said| matches!(said, Said::Named(_))).count();
+        let answering = self.said.iter().filter(|said| matches!(said, SentinelReply::Named(_))).count();
         let believed = match &self.named {
             None => true,
             Some(known) if known.epoch < newest.epoch => true,
@@ -60,7 +60,8 @@ impl Board {
             Some(known) if known.epoch == newest.epoch => known.host == newest.host || answering < votes * 2,
             // A few that were cut off together with an old primary would lead back to it.
             Some(_) => {
-                let is_heard = matches!(self.said[sentinel], Said::Named(_)) && self.said.len() < answering * 2;
+                let is_heard =
+                    matches!(self.said[sentinel], SentinelReply::Named(_)) && self.said.len() < answering * 2;
                 self.older += usize::from(is_heard);
                 ROUNDS * self.said.len() <= self.older
             }
@@ -74,7 +75,7 @@ impl Board {
     /// The newest of what was said, what most say if there are several, and how many say it.
     fn newest(&self) -> Option<(Named, usize)> {
         let named = self.said.iter().filter_map(|said| match said {
-            Said::Named(named) => Some(named),
+            SentinelReply::Named(named) => Some(named),
             _ => None,
         });
         let votes = |one: &Named| named.clone().filter(|other| *other == one).count();
@@ -84,14 +85,14 @@ impl Board {
 
     /// Whether enough is known to begin: more than half have named somebody, or all have said what they can.
     fn will_do(&self) -> bool {
-        let named = self.said.iter().filter(|said| matches!(said, Said::Named(_))).count();
-        self.said.len() < named * 2 || !self.said.iter().any(|said| matches!(said, Said::NotYet))
+        let named = self.said.iter().filter(|said| matches!(said, SentinelReply::Named(_))).count();
+        self.said.len() < named * 2 || !self.said.iter().any(|said| matches!(said, SentinelReply::NotYet))
     }
 
     /// Why nobody is named: what one found, before that another does not answer.
     fn why_not(&self) -> OpenError {
-        let failed = |said: &Said| match said {
-            Said::Failed(error) => Some(error.clone()),
+        let failed = |said: &SentinelReply| match said {
+            SentinelReply::Failed(error) => Some(error.clone()),
             _ => None,
         };
         let failed: Vec<OpenError> = self.said.iter().filter_map(failed).collect();
@@ -125,7 +126,7 @@ impl Sentinels {
         let sender = Arc::new(sender);
         let mut again = Vec::new();
         for (at, host) in sentinels.iter().enumerate() {
-            let (door, news) = (Door::to(host, to_sentinels, times)?, Arc::new(Notify::new()));
+            let (door, news) = (Connector::to(host, to_sentinels, times)?, Arc::new(Notify::new()));
             let watched = Watch { at, door, name: name.to_owned(), news: Arc::clone(&news), interval };
             tokio::spawn(watched.keep_asking(Arc::clone(&sender)));
             again.push(news);
@@ -139,16 +140,16 @@ impl Sentinels {
     }
 
     /// The way to the primary as of now.
-    pub(crate) fn door(&self) -> Result<Door, OpenError> {
+    pub(crate) fn door(&self) -> Result<Connector, OpenError> {
         let board = self.board.borrow();
         match &board.named {
-            Some(named) => Door::to(&named.host, &self.to_servers, self.times),
+            Some(named) => Connector::to(&named.host, &self.to_servers, self.times),
             None => Err(board.why_not()),
         }
     }
 
     /// Waits until another server than this is named.
-    pub(crate) async fn is_left(&self, door: &Door) {
+    pub(crate) async fn is_left(&self, door: &Connector) {
         let mut board = self.board.clone();
         let another =
             |board: &Board| board.named.as_ref().is_some_and(|named| named.host.to_string() != door.address());
@@ -169,7 +170,7 @@ impl Sentinels {
 /// The task that asks one sentinel.
 struct Watch {
     at: usize,
-    door: Door,
+    door: Connector,
     name: String,
     news: Arc<Notify>,
     interval: Duration,
@@ -189,7 +190,7 @@ impl Watch {
             loop {
                 let lasted = Stopwatch::start();
                 let failed = self.ask_until_it_fails(&note).await;
-                note(Said::Failed(failed));
+                note(SentinelReply::Failed(failed));
                 backoff.lasted(lasted.elapsed());
                 backoff.pause().await;
             }
@@ -200,7 +201,7 @@ impl Watch {
         }
     }
 
-    async fn ask_until_it_fails(&self, note: &impl Fn(Said)) -> OpenError {
+    async fn ask_until_it_fails(&self, note: &impl Fn(SentinelReply)) -> OpenError {
         let news = Arc::clone(&self.news);
         let wire = match self.door.connect(move |_, _| news.notify_one()).await {
             Ok(wire) => wire,
@@ -210,7 +211,7 @@ impl Watch {
         let _ = self.door.ask(&wire, redis::cmd("SUBSCRIBE").arg("+switch-master")).await;
         loop {
             match self.ask(&wire).await {
-                Ok(named) => note(Said::Named(named)),
+                Ok(named) => note(SentinelReply::Named(named)),
                 Err(error) => return error,
             }
             // Out of time is as good as news.
@@ -220,7 +221,7 @@ impl Watch {
 
     /// The epoch before the address: one that changes between the two is then taken for older than it is, until the next
     /// question, and never for newer.
-    async fn ask(&self, wire: &Wire) -> Result<Named, OpenError> {
+    async fn ask(&self, wire: &Socket) -> Result<Named, OpenError> {
         let question = |what| {
             let mut command = redis::cmd("SENTINEL");
             command.arg(what).arg(&self.name);
@@ -263,8 +264,8 @@ mod tests {
         let mut board = Board::new(sentinels);
         for &(at, said) in notes {
             let nobody = OpenError::Unreachable { address: "one".to_owned(), says: "gone".to_owned() };
-            let named = |(host, epoch)| Said::Named(Named { host: Host::new(host, 1), epoch });
-            board.note(at, said.map_or(Said::Failed(nobody), named));
+            let named = |(host, epoch)| SentinelReply::Named(Named { host: Host::new(host, 1), epoch });
+            board.note(at, said.map_or(SentinelReply::Failed(nobody), named));
         }
         board
     }

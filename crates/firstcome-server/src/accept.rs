@@ -8,30 +8,30 @@ mod connection;
 mod ending;
 mod guests;
 mod leftover;
-mod places;
+mod slots;
+mod stream;
 mod watch;
-mod wire;
 
 use crate::address;
 use crate::error::{self, Code, Problem};
-use crate::locks::Offer;
+use crate::lock::Offer;
 use crate::state::App;
 use crate::throttle::Throttle;
 use axum::Router;
 use firstcome::edge::draw_hasher;
 use guests::Guests;
-use places::{Limit, NoPlace, Places};
 use serde_json::{Map, json};
+use slots::{ConnectionSlots, Limit, SlotRefusal};
 use std::io::Write;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use stream::InProcess;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch::{Receiver, Sender};
-use wire::InProcess;
 
 /// How many connections, and how long they may take.
 #[derive(Clone, Copy, Debug)]
@@ -104,11 +104,11 @@ enum Port {
 }
 
 /// What all connections of a port share.
-struct Door {
+struct Listener {
     app: Arc<App>,
     router: Router,
     port: Port,
-    places: Arc<Places>,
+    places: Arc<ConnectionSlots>,
     guests: Guests,
     stopping: Sender<bool>,
     warnings: Warnings,
@@ -141,7 +141,7 @@ pub async fn serve_admin(listener: TcpListener, app: Arc<App>, router: Router, s
 /// Serves one connection that is no socket, with the code that serves sockets, and returns when the peer has closed it. For
 /// measurements within one process. Connections that are served so are not counted together: each has all places.
 pub async fn serve_stream(stream: impl AsyncRead + AsyncWrite + Unpin, peer: IpAddr, app: Arc<App>, router: Router) {
-    let door = Door::new(Port::Service, app, router);
+    let door = Listener::new(Port::Service, app, router);
     // A new door has a free place.
     let Ok(place) = door.places.take(peer, Limit::None) else { return };
     let stopping = door.stopping.subscribe();
@@ -156,7 +156,7 @@ async fn serve_on(
     shutdown: impl Future<Output = ()>,
 ) {
     let limits = app.config.limits;
-    let door = Arc::new(Door::new(port, app, router));
+    let door = Arc::new(Listener::new(port, app, router));
     let mut shutdown = pin!(shutdown);
     loop {
         let accepted = tokio::select! {
@@ -185,7 +185,7 @@ async fn serve_on(
     }
 }
 
-impl Door {
+impl Listener {
     fn new(port: Port, app: Arc<App>, router: Router) -> Self {
         let limits = app.config.limits;
         let (max, per_address) = match port {
@@ -196,7 +196,7 @@ impl Door {
             app,
             router,
             port,
-            places: Arc::new(Places::new(max, per_address)),
+            places: Arc::new(ConnectionSlots::new(max, per_address)),
             guests: Guests::new(per_address, draw_hasher()),
             stopping: Sender::new(false),
             warnings: Warnings::default(),
@@ -229,15 +229,15 @@ impl Door {
         });
     }
 
-    fn refuse(&self, stream: TcpStream, peer: IpAddr, why: NoPlace) {
+    fn refuse(&self, stream: TcpStream, peer: IpAddr, why: SlotRefusal) {
         match why {
-            NoPlace::Full => {
+            SlotRefusal::Full => {
                 self.app.metrics.connections_refused();
                 if let Some(left_out) = self.warnings.full.pass() {
                     tracing::warn!(left_out, "refusing connections: as many as may be are open, and none is idle");
                 }
             }
-            NoPlace::Address => {
+            SlotRefusal::Address => {
                 self.app.metrics.address_refused();
                 if let Some(left_out) = self.warnings.address.pass() {
                     tracing::warn!(left_out, %peer, "refusing connections of an address that has too many");
@@ -258,11 +258,11 @@ fn tell(stream: TcpStream, answer: &[u8]) {
 }
 
 /// The answer to a connection over a limit.
-fn refusal(peer: IpAddr, why: NoPlace) -> Vec<u8> {
+fn refusal(peer: IpAddr, why: SlotRefusal) -> Vec<u8> {
     let mut members = Map::from_iter([("retry_after_ms".into(), json!(1_000))]);
     let (code, status, detail) = match why {
-        NoPlace::Full => (Code::Overloaded, "503 Service Unavailable", "Too many connections are open."),
-        NoPlace::Address => {
+        SlotRefusal::Full => (Code::Overloaded, "503 Service Unavailable", "Too many connections are open."),
+        SlotRefusal::Address => {
             members.insert("address".into(), json!(address::shown(peer)));
             (Code::RateLimited, "429 Too Many Requests", "Too many connections of this address are open.")
         }

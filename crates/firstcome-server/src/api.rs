@@ -1,5 +1,6 @@
 //! The calls of the HTTP API: who may ask, is it well-formed, what did the store say.
 
+mod auction_shape;
 pub(crate) mod body;
 mod coupon;
 mod dead_letter;
@@ -9,7 +10,6 @@ mod json;
 mod listing;
 mod lock;
 mod lock_shape;
-mod market_shape;
 mod member;
 mod revision;
 mod room;

@@ -7,10 +7,10 @@ use firstcome::core::room::{Join, Number, Rejection, RoomSettings};
 use firstcome::core::time::{Steady, Timestamp};
 use firstcome::edge::{Clock, SystemClock};
 use firstcome::embedded::journal::PassSecret;
-use firstcome::fleet::{DeadLetter, Fleet};
+use firstcome::fleet::{Cluster, DeadLetter};
 use firstcome::{
-    Answer, ClaimRecord, CouponStore, CouponView, Durability, Embedded, Fault, Faults, Given, Joining, Numbered, Page,
-    PassCheck, Put, RedeemRequest, Refused, RoomAnswer, RoomStore, RoomSummary, Shared, StoreError, TicketAnswer,
+    Answer, ClaimRecord, ClaimReply, CouponStore, CouponView, Durability, Embedded, Fault, Faults, Joining, Numbered,
+    Page, PassCheck, Put, RedeemRequest, Refused, RoomAnswer, RoomStore, RoomSummary, Shared, StoreError, TicketAnswer,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(crate) enum Backend {
     /// In this process.
     Embedded(Embedded),
     /// Over Redis and a database, which other nodes share.
-    Fleet(Fleet, Arc<Beside>),
+    Fleet(Cluster, Arc<Beside>),
 }
 
 /// What a node has beside the deployment.
@@ -67,7 +67,7 @@ macro_rules! told {
 
 impl Backend {
     /// One node of many, which says the time by this machine's clock. Rules go by the servers' clocks.
-    pub(crate) fn fleet(fleet: Fleet) -> Self {
+    pub(crate) fn fleet(fleet: Cluster) -> Self {
         Self::Fleet(fleet, Arc::default())
     }
 
@@ -78,7 +78,7 @@ impl Backend {
         }
     }
 
-    pub(crate) const fn as_fleet(&self) -> Option<&Fleet> {
+    pub(crate) const fn as_fleet(&self) -> Option<&Cluster> {
         match self {
             Self::Embedded(_) => None,
             Self::Fleet(fleet, _) => Some(fleet),
@@ -163,7 +163,7 @@ impl Backend {
         }
     }
 
-    pub(crate) async fn claim_early(&self, coupon: &CouponName, claim: Claim) -> Answer<Effect<Given>> {
+    pub(crate) async fn claim_early(&self, coupon: &CouponName, claim: Claim) -> Answer<Effect<ClaimReply>> {
         let told = told!(self, store => store.claim_early(coupon, claim));
         self.forget_coupon(coupon);
         told

@@ -18,7 +18,7 @@ pub mod api;
 pub mod auth;
 mod backend;
 pub mod error;
-mod locks;
+mod lock;
 mod market;
 mod metrics;
 mod pages;
@@ -30,5 +30,5 @@ mod throttle;
 
 pub use accept::{ADMIN_CONNECTIONS_MAX, Limits, serve, serve_admin, serve_stream};
 pub use auth::{Keys, Scope};
-pub use locks::LockLimits;
+pub use lock::LockLimits;
 pub use state::{App, Config};

@@ -7,7 +7,7 @@ use firstcome::core::id::{ListingName, MemberName};
 use firstcome::core::points::{Balance, Record};
 use firstcome::core::revision::Revision;
 use firstcome::{
-    Closings, Faults, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase, Put, Shared,
+    AuctionAnswer, AuctionStore, Closings, Faults, ListingView, MovePoints, Numbered, PlaceBid, Purchase, Put, Shared,
     StoreError,
 };
 use std::ops::Deref;
@@ -19,26 +19,27 @@ type Coming<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// [`MarketStore`] with futures in boxes, so that one service can have this store or that one. What each call promises
 /// stands there.
-pub(crate) trait AnyMarket: Send + Sync {
+pub(crate) trait AnyAuctionStore: Send + Sync {
     fn put_listing<'a>(
         &'a self,
         listing: &'a ListingName,
         revision: Revision<ListingSettings>,
-    ) -> Coming<'a, MarketAnswer<Put>>;
-    fn listing<'a>(&'a self, listing: &'a ListingName) -> Coming<'a, MarketAnswer<ListingView>>;
+    ) -> Coming<'a, AuctionAnswer<Put>>;
+    fn listing<'a>(&'a self, listing: &'a ListingName) -> Coming<'a, AuctionAnswer<ListingView>>;
     fn bids<'a>(
         &'a self,
         listing: &'a ListingName,
         after: Option<u64>,
         count: usize,
-    ) -> Coming<'a, MarketAnswer<Numbered<Bid>>>;
-    fn place_bid<'a>(&'a self, listing: &'a ListingName, bid: PlaceBid) -> Coming<'a, MarketAnswer<Effect<PlacedBid>>>;
-    fn purchase<'a>(&'a self, listing: &'a ListingName, purchase: Purchase) -> Coming<'a, MarketAnswer<Effect<Sale>>>;
+    ) -> Coming<'a, AuctionAnswer<Numbered<Bid>>>;
+    fn place_bid<'a>(&'a self, listing: &'a ListingName, bid: PlaceBid)
+    -> Coming<'a, AuctionAnswer<Effect<PlacedBid>>>;
+    fn purchase<'a>(&'a self, listing: &'a ListingName, purchase: Purchase) -> Coming<'a, AuctionAnswer<Effect<Sale>>>;
     fn move_points<'a>(
         &'a self,
         member: &'a MemberName,
         movement: MovePoints,
-    ) -> Coming<'a, MarketAnswer<Effect<Balance>>>;
+    ) -> Coming<'a, AuctionAnswer<Effect<Balance>>>;
     fn balance<'a>(&'a self, member: &'a MemberName) -> Coming<'a, Result<Balance, StoreError>>;
     fn records<'a>(
         &'a self,
@@ -50,17 +51,17 @@ pub(crate) trait AnyMarket: Send + Sync {
     fn faults(&self) -> Faults;
 }
 
-impl<S: MarketStore> AnyMarket for S {
+impl<S: AuctionStore> AnyAuctionStore for S {
     fn put_listing<'a>(
         &'a self,
         listing: &'a ListingName,
         revision: Revision<ListingSettings>,
-    ) -> Coming<'a, MarketAnswer<Put>> {
-        Box::pin(MarketStore::put_listing(self, listing, revision))
+    ) -> Coming<'a, AuctionAnswer<Put>> {
+        Box::pin(AuctionStore::put_listing(self, listing, revision))
     }
 
-    fn listing<'a>(&'a self, listing: &'a ListingName) -> Coming<'a, MarketAnswer<ListingView>> {
-        Box::pin(MarketStore::listing(self, listing))
+    fn listing<'a>(&'a self, listing: &'a ListingName) -> Coming<'a, AuctionAnswer<ListingView>> {
+        Box::pin(AuctionStore::listing(self, listing))
     }
 
     fn bids<'a>(
@@ -68,28 +69,32 @@ impl<S: MarketStore> AnyMarket for S {
         listing: &'a ListingName,
         after: Option<u64>,
         count: usize,
-    ) -> Coming<'a, MarketAnswer<Numbered<Bid>>> {
-        Box::pin(MarketStore::bids(self, listing, after, count))
+    ) -> Coming<'a, AuctionAnswer<Numbered<Bid>>> {
+        Box::pin(AuctionStore::bids(self, listing, after, count))
     }
 
-    fn place_bid<'a>(&'a self, listing: &'a ListingName, bid: PlaceBid) -> Coming<'a, MarketAnswer<Effect<PlacedBid>>> {
-        Box::pin(MarketStore::place_bid(self, listing, bid))
+    fn place_bid<'a>(
+        &'a self,
+        listing: &'a ListingName,
+        bid: PlaceBid,
+    ) -> Coming<'a, AuctionAnswer<Effect<PlacedBid>>> {
+        Box::pin(AuctionStore::place_bid(self, listing, bid))
     }
 
-    fn purchase<'a>(&'a self, listing: &'a ListingName, purchase: Purchase) -> Coming<'a, MarketAnswer<Effect<Sale>>> {
-        Box::pin(MarketStore::purchase(self, listing, purchase))
+    fn purchase<'a>(&'a self, listing: &'a ListingName, purchase: Purchase) -> Coming<'a, AuctionAnswer<Effect<Sale>>> {
+        Box::pin(AuctionStore::purchase(self, listing, purchase))
     }
 
     fn move_points<'a>(
         &'a self,
         member: &'a MemberName,
         movement: MovePoints,
-    ) -> Coming<'a, MarketAnswer<Effect<Balance>>> {
-        Box::pin(MarketStore::move_points(self, member, movement))
+    ) -> Coming<'a, AuctionAnswer<Effect<Balance>>> {
+        Box::pin(AuctionStore::move_points(self, member, movement))
     }
 
     fn balance<'a>(&'a self, member: &'a MemberName) -> Coming<'a, Result<Balance, StoreError>> {
-        Box::pin(MarketStore::balance(self, member))
+        Box::pin(AuctionStore::balance(self, member))
     }
 
     fn records<'a>(
@@ -98,41 +103,41 @@ impl<S: MarketStore> AnyMarket for S {
         after: Option<u64>,
         count: usize,
     ) -> Coming<'a, Result<Numbered<Record>, StoreError>> {
-        Box::pin(MarketStore::records(self, member, after, count))
+        Box::pin(AuctionStore::records(self, member, after, count))
     }
 
     fn closings(&self) -> Closings {
-        MarketStore::closings(self)
+        AuctionStore::closings(self)
     }
 
     fn faults(&self) -> Faults {
-        MarketStore::faults(self)
+        AuctionStore::faults(self)
     }
 }
 
 /// The store of members and listings of a service. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Market {
-    store: Arc<dyn AnyMarket>,
+pub(crate) struct Auctions {
+    store: Arc<dyn AnyAuctionStore>,
     /// Whether a listing is there, where each question costs a query: a stranger may ask for any name.
     is_there: Option<Arc<Shared<ListingName, bool>>>,
 }
 
-impl Market {
+impl Auctions {
     /// A store in this process.
-    pub(crate) fn over(store: impl MarketStore + 'static) -> Self {
+    pub(crate) fn over(store: impl AuctionStore + 'static) -> Self {
         Self { store: Arc::new(store), is_there: None }
     }
 
     /// A store that is asked over a network. It tells for at most [`SHOWN_MAX`] that a listing is not there. It asks for one that is
     /// there each time, since a reader must see every bid that a client was told before.
-    pub(crate) fn beyond(store: impl MarketStore + 'static) -> Self {
+    pub(crate) fn beyond(store: impl AuctionStore + 'static) -> Self {
         let is_there = Shared::new(SHOWN_MAX, SHOWN_COUNT_MAX);
         Self { store: Arc::new(store), is_there: Some(Arc::new(is_there)) }
     }
 
     /// See [`MarketStore::listing`].
-    pub(crate) async fn listing(&self, listing: &ListingName) -> MarketAnswer<ListingView> {
+    pub(crate) async fn listing(&self, listing: &ListingName) -> AuctionAnswer<ListingView> {
         self.of(listing, || self.store.listing(listing)).await
     }
 
@@ -142,7 +147,7 @@ impl Market {
         listing: &ListingName,
         after: Option<u64>,
         count: usize,
-    ) -> MarketAnswer<Numbered<Bid>> {
+    ) -> AuctionAnswer<Numbered<Bid>> {
         self.of(listing, || self.store.bids(listing, after, count)).await
     }
 
@@ -151,7 +156,7 @@ impl Market {
         &self,
         listing: &ListingName,
         revision: Revision<ListingSettings>,
-    ) -> MarketAnswer<Put> {
+    ) -> AuctionAnswer<Put> {
         let told = self.store.put_listing(listing, revision).await;
         if let Some(is_there) = &self.is_there {
             is_there.forget(listing);
@@ -160,7 +165,11 @@ impl Market {
     }
 
     /// The answer to a question about a listing, which the store is not asked while it is known that the listing is not there.
-    async fn of<'a, T>(&self, listing: &ListingName, ask: impl Fn() -> Coming<'a, MarketAnswer<T>>) -> MarketAnswer<T> {
+    async fn of<'a, T>(
+        &self,
+        listing: &ListingName,
+        ask: impl Fn() -> Coming<'a, AuctionAnswer<T>>,
+    ) -> AuctionAnswer<T> {
         let Some(is_there) = &self.is_there else { return ask().await };
         let mut told = None;
         let first = async {
@@ -178,8 +187,8 @@ impl Market {
     }
 }
 
-impl Deref for Market {
-    type Target = dyn AnyMarket;
+impl Deref for Auctions {
+    type Target = dyn AnyAuctionStore;
 
     fn deref(&self) -> &Self::Target {
         &*self.store

@@ -1,18 +1,18 @@
 //! Figures for Prometheus. Labels come from fixed lists: never a name, a user or a ticket.
 
-mod fleet;
+mod auction;
+mod cluster;
 mod lock;
-mod market;
 
+pub(crate) use auction::{AuctionFigures, Movement};
 pub(crate) use lock::{Ending, LockFigures};
-pub(crate) use market::{MarketFigures, Movement};
 
 use crate::backend::Backend;
 use crate::error::Code;
-use crate::market::Market;
+use crate::market::Auctions;
+use cluster::ClusterCollector;
 use firstcome::stats::Histogram as StoreHistogram;
 use firstcome::{Embedded, FaultKind, Faults, stats::WriterStats};
-use fleet::FleetCollector;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -143,12 +143,12 @@ pub(crate) struct Metrics {
     made_room: Counter,
     overdue: Counter,
     pub(crate) locks: LockFigures,
-    pub(crate) market: MarketFigures,
+    pub(crate) market: AuctionFigures,
 }
 
 impl Metrics {
     /// Figures of a service. Those of the store are shown if it is what is served.
-    pub(crate) fn new(store: Option<&Backend>, market: &Market) -> Self {
+    pub(crate) fn new(store: Option<&Backend>, market: &Auctions) -> Self {
         let mut registry = Registry::with_prefix("firstcome");
         let requests = Family::<RequestLabels, Counter>::default();
         registry.register("http_requests", "Answered calls by route and status", requests.clone());
@@ -177,14 +177,14 @@ impl Metrics {
         let made_room = counter("connections_made_room", "Idle connections closed to make room for others");
         let overdue = counter("connections_overdue", "Connections closed for taking too long");
         let locks = LockFigures::register(&mut registry);
-        let market_figures = MarketFigures::register(&mut registry);
-        registry.register_collector(Box::new(MarketCollector(market.clone())));
+        let market_figures = AuctionFigures::register(&mut registry);
+        registry.register_collector(Box::new(AuctionCollector(market.clone())));
         let mut faults = vec![market.faults()];
         faults.extend(store.map(Backend::faults));
         registry.register_collector(Box::new(FaultsCollector(faults)));
         match store {
             Some(Backend::Embedded(store)) => registry.register_collector(Box::new(StoreCollector(store.clone()))),
-            Some(Backend::Fleet(fleet, _)) => registry.register_collector(Box::new(FleetCollector(fleet.clone()))),
+            Some(Backend::Fleet(fleet, _)) => registry.register_collector(Box::new(ClusterCollector(fleet.clone()))),
             None => {}
         }
         let counters = |route| STATUSES.map(|status| requests.get_or_create(&RequestLabels { route, status }).clone());
@@ -261,15 +261,15 @@ impl Metrics {
 }
 
 /// Reads what the market did by itself when somebody asks.
-struct MarketCollector(Market);
+struct AuctionCollector(Auctions);
 
-impl fmt::Debug for MarketCollector {
+impl fmt::Debug for AuctionCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("MarketCollector")
     }
 }
 
-impl Collector for MarketCollector {
+impl Collector for AuctionCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let closings = self.0.closings();
         for (name, help, count) in [

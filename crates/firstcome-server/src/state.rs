@@ -6,8 +6,8 @@ use crate::auth::{Caller, Keys};
 use crate::backend::Backend;
 use crate::error::Code;
 use crate::error::Problem;
-use crate::locks::{Desk, LockLimits, Parts};
-use crate::market::Market;
+use crate::lock::{LockLimits, LockService, Parts};
+use crate::market::Auctions;
 use crate::metrics::Metrics;
 use crate::pass::{PassKey, PassKeys, Passes};
 use crate::rate::{Limiter, RateLimit};
@@ -15,8 +15,8 @@ use axum::http::{HeaderMap, HeaderValue};
 use firstcome::core::id::MemberName;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::{draw_hasher, draw_secret};
-use firstcome::fleet::Fleet;
-use firstcome::{Durability, Embedded, HandleKey, Locks, MarketStore, OpenFault};
+use firstcome::fleet::Cluster;
+use firstcome::{AuctionStore, Durability, Embedded, HandleKey, Locks, OpenFault};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -55,12 +55,12 @@ impl Config {
 /// A service: its store, its settings, its figures.
 pub struct App {
     pub(crate) store: Backend,
-    pub(crate) market: Market,
+    pub(crate) market: Auctions,
     /// Whether members and listings are all that is served: then `store` is an empty one, and nobody reaches it.
     pub(crate) is_market_alone: bool,
     pub(crate) config: Config,
     pub(crate) metrics: Metrics,
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) desk: Arc<LockService>,
     joins: Limiter,
     calls: Limiter,
     pub(crate) forwarders: Forwarders,
@@ -98,36 +98,36 @@ impl App {
     /// A service over a store, with these locks. `handle_key` must live as long as what they hold: beside durable locks
     /// it is kept where they are. Call within a Tokio runtime.
     pub fn with_locks(store: Embedded, config: Config, locks: Locks, handle_key: HandleKey) -> Self {
-        let market = Market::over(store.clone());
+        let market = Auctions::over(store.clone());
         Self::of_parts(Backend::Embedded(store), market, false, config, locks, handle_key)
     }
 
     /// One node of many: rooms and coupons over `fleet`, members and listings in the same database, locks on the same Redis.
     /// All nodes have the same `handle_key`. Call within a Tokio runtime.
     pub fn of_fleet(
-        fleet: Fleet,
-        market: impl MarketStore + 'static,
+        fleet: Cluster,
+        market: impl AuctionStore + 'static,
         config: Config,
         locks: Locks,
         handle_key: HandleKey,
     ) -> Self {
-        Self::of_parts(Backend::fleet(fleet), Market::beyond(market), false, config, locks, handle_key)
+        Self::of_parts(Backend::fleet(fleet), Auctions::beyond(market), false, config, locks, handle_key)
     }
 
     /// A service of members and listings alone, over any store of them: the rows of coupons, rooms and locks are answered
     /// `not_served`. Call within a Tokio runtime.
     ///
     /// Panics if the operating system gives no random bytes.
-    pub fn of_market(market: impl MarketStore + 'static, config: Config) -> Self {
+    pub fn of_market(market: impl AuctionStore + 'static, config: Config) -> Self {
         #[expect(clippy::expect_used, reason = "nothing here is safe without chance")]
         let secret = draw_secret().expect("the operating system gives random bytes");
-        let (market, locks) = (Market::beyond(market), Locks::memory());
+        let (market, locks) = (Auctions::beyond(market), Locks::memory());
         Self::of_parts(Backend::Embedded(Embedded::memory()), market, true, config, locks, HandleKey::new(secret))
     }
 
     fn of_parts(
         store: Backend,
-        market: Market,
+        market: Auctions,
         is_market_alone: bool,
         config: Config,
         locks: Locks,
@@ -137,7 +137,7 @@ impl App {
         let joins = Limiter::new(config.joins, draw_hasher());
         let calls = Limiter::new(config.calls, draw_hasher());
         let (draining, stopping) = watch::channel(false);
-        let desk = Desk::new(Parts {
+        let desk = LockService::new(Parts {
             locks,
             handle_key,
             store: store.clone(),

@@ -53,7 +53,7 @@ impl Command {
 
 /// An answer that reached its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum CouponReply {
     /// The settings are in force.
     Put(Put),
     /// The coupon is deleted.
@@ -77,7 +77,7 @@ pub enum Told {
     Refused(Rejection, Option<VoucherCode>),
 }
 
-impl Told {
+impl CouponReply {
     /// The answer in a word, for tables.
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ pub enum Outcome {
     /// No answer yet.
     Pending,
     /// The store answered.
-    Told(Told),
+    Told(CouponReply),
     /// The store said that nothing was done.
     NotDone,
     /// It may have been done or not: the answer was lost, the caller went away, or the store did not know.
@@ -130,7 +130,7 @@ pub struct Operation {
 
 impl Operation {
     /// The answer, if one came.
-    pub const fn told(&self) -> Option<&Told> {
+    pub const fn told(&self) -> Option<&CouponReply> {
         match &self.outcome {
             Outcome::Told(told) => Some(told),
             _ => None,
@@ -140,7 +140,7 @@ impl Operation {
     /// The refusal, if that was the answer.
     pub const fn refused(&self) -> Option<Rejection> {
         match self.told() {
-            Some(Told::Refused(rejection, _)) => Some(*rejection),
+            Some(CouponReply::Refused(rejection, _)) => Some(*rejection),
             _ => None,
         }
     }
@@ -148,7 +148,7 @@ impl Operation {
     /// The claim that this operation itself made, if its client knows of it.
     pub const fn accepted(&self) -> Option<Issued> {
         match self.told() {
-            Some(Told::Claimed(Effect::New(issued), _)) => Some(*issued),
+            Some(CouponReply::Claimed(Effect::New(issued), _)) => Some(*issued),
             _ => None,
         }
     }
@@ -156,7 +156,7 @@ impl Operation {
     /// The redemption that this operation itself made, if its client knows of it.
     pub const fn redeemed(&self) -> Option<Redeemed> {
         match self.told() {
-            Some(Told::Redeemed(Effect::New(redeemed))) => Some(*redeemed),
+            Some(CouponReply::Redeemed(Effect::New(redeemed))) => Some(*redeemed),
             _ => None,
         }
     }
@@ -165,9 +165,9 @@ impl Operation {
     pub const fn claim_told(&self) -> Option<Issued> {
         match self.told() {
             Some(
-                Told::Claimed(Effect::New(issued) | Effect::Again(issued), _)
-                | Told::ClaimOf(Some((issued, _)))
-                | Told::Refused(Rejection::AlreadyIssued(issued), _),
+                CouponReply::Claimed(Effect::New(issued) | Effect::Again(issued), _)
+                | CouponReply::ClaimOf(Some((issued, _)))
+                | CouponReply::Refused(Rejection::AlreadyIssued(issued), _),
             ) => Some(*issued),
             _ => None,
         }
@@ -176,12 +176,16 @@ impl Operation {
     /// How many claims there must be for the answer to be true.
     pub const fn claims_implied(&self) -> u32 {
         match self.told() {
-            Some(Told::View { issued, .. } | Told::Refused(Rejection::LimitBelowIssued(issued), _)) => *issued,
-            Some(Told::Refused(Rejection::KeyReused(serial), _)) if matches!(self.command, Command::Claim(_)) => {
+            Some(CouponReply::View { issued, .. } | CouponReply::Refused(Rejection::LimitBelowIssued(issued), _)) => {
+                *issued
+            }
+            Some(CouponReply::Refused(Rejection::KeyReused(serial), _))
+                if matches!(self.command, Command::Claim(_)) =>
+            {
                 serial.get()
             }
-            Some(Told::Redeemed(Effect::New(redeemed) | Effect::Again(redeemed))) => redeemed.serial.get(),
-            Some(Told::Refused(Rejection::RoomFixed, _)) => 1,
+            Some(CouponReply::Redeemed(Effect::New(redeemed) | Effect::Again(redeemed))) => redeemed.serial.get(),
+            Some(CouponReply::Refused(Rejection::RoomFixed, _)) => 1,
             _ => match self.claim_told() {
                 Some(issued) => issued.serial.get(),
                 None => 0,
@@ -194,9 +198,10 @@ impl Operation {
         match &self.outcome {
             Outcome::Pending | Outcome::Unknown => true,
             Outcome::NotDone => false,
-            Outcome::Told(told) => {
-                !matches!(told, Told::Refused(..) | Told::Claimed(Effect::Again(_), _) | Told::View { .. })
-            }
+            Outcome::Told(told) => !matches!(
+                told,
+                CouponReply::Refused(..) | CouponReply::Claimed(Effect::Again(_), _) | CouponReply::View { .. }
+            ),
         }
     }
 
@@ -282,7 +287,7 @@ impl History {
             puts.filter_map(|put| if let Command::Put(settings) = &put.command { Some((put, settings)) } else { None });
         let begun = puts.clone().filter(move |(put, _)| during.ended.is_none_or(|ended| put.invoked < ended));
         begun.filter_map(move |(put, settings)| {
-            let mut later = puts.clone().filter(|(later, _)| matches!(later.told(), Some(Told::Put(_))));
+            let mut later = puts.clone().filter(|(later, _)| matches!(later.told(), Some(CouponReply::Put(_))));
             let replaced = later.any(|(later, _)| put.precedes(later) && later.precedes(during));
             (!replaced).then_some(settings)
         })

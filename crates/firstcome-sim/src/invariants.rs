@@ -26,11 +26,13 @@
 //! Each judges the [`Evidence`], the [`RoomEvidence`], the [`LockEvidence`], the [`MarketEvidence`] or the [`NodesEvidence`]: what clients were told, and what is on disk
 //! after a crash or was written into a shelf. None of them looks into the store. Each has a test with a history that it must reject.
 
-pub mod acknowledged_market;
+pub mod acknowledged_auctions;
 pub mod acknowledged_nodes;
 pub mod acknowledged_rooms;
 pub mod acknowledged_stays;
 pub mod admission_pace;
+#[cfg(test)]
+mod auction_story;
 pub mod fenced_exclusion;
 pub mod fences_grow;
 pub mod fifo_grants;
@@ -41,8 +43,6 @@ pub mod holds_end_once;
 mod lock_story;
 pub mod lock_words;
 pub mod loss_is_noticed;
-#[cfg(test)]
-mod market_story;
 pub mod no_lost_wake_up;
 pub mod no_oversell;
 pub mod one_each;
@@ -55,18 +55,18 @@ mod room_story;
 #[cfg(test)]
 mod story;
 
+use crate::auction::history::History as MarketHistory;
+use crate::auction::journal::Commit as MarketCommit;
+use crate::auction::ledger::Ledger as MarketLedger;
+use crate::cluster::history::History as NodesHistory;
+use crate::cluster::sql::Sql;
 use crate::history::History;
 use crate::journal::Stored;
-use crate::locks::history::History as LockHistory;
-use crate::locks::ledger::Ledger as LockLedger;
-use crate::market::history::History as MarketHistory;
-use crate::market::journal::Commit as MarketCommit;
-use crate::market::ledger::Ledger as MarketLedger;
-use crate::nodes::history::History as NodesHistory;
-use crate::nodes::sql::Sql;
-use crate::rooms::history::History as RoomHistory;
-use crate::rooms::journal::Commit;
-use crate::rooms::ledger::Ledger;
+use crate::lock::history::History as LockHistory;
+use crate::lock::ledger::Ledger as LockLedger;
+use crate::room::history::History as RoomHistory;
+use crate::room::journal::Commit;
+use crate::room::ledger::Ledger;
 use firstcome_core::time::Timestamp;
 use std::fmt;
 
@@ -103,7 +103,7 @@ pub struct LockEvidence<'a> {
 }
 
 /// What an invariant of the market is judged by.
-pub struct MarketEvidence<'a> {
+pub struct AuctionEvidence<'a> {
     /// Which run.
     pub seed: u64,
     /// What members asked and were told.
@@ -185,10 +185,10 @@ pub fn check_nodes(evidence: &NodesEvidence<'_>) -> Result<(), Violation> {
 
 /// Judges all of the market, with one reading of the log. A sale that is made twice also ends its hold twice, so sales
 /// come first.
-pub fn check_market(evidence: &MarketEvidence<'_>) -> Result<(), Violation> {
+pub fn check_market(evidence: &AuctionEvidence<'_>) -> Result<(), Violation> {
     let ledger = MarketLedger::read(evidence.log);
     points_conserved::check(evidence)?;
     one_sale::check(evidence, &ledger)?;
     holds_end_once::check(evidence, &ledger)?;
-    acknowledged_market::check(evidence, &ledger)
+    acknowledged_auctions::check(evidence, &ledger)
 }

@@ -2,7 +2,7 @@
 //!
 //! It judges nothing: whatever the store commits is kept as it came, so that the invariants can find it.
 
-use crate::history::{OperationId, Told};
+use crate::history::{CouponReply, OperationId};
 use crate::rng::Rng;
 use firstcome_core::coupon::{Attributes, Claim, CouponSettings, Issued, Redeemed, Serial};
 use firstcome_core::id::{CouponName, RequestId};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 /// A request under way, to be polled by hand.
-pub type Call = Pin<Box<dyn Future<Output = Result<Told, StoreError>> + Send>>;
+pub type Call = Pin<Box<dyn Future<Output = Result<CouponReply, StoreError>> + Send>>;
 
 /// The rows of one coupon.
 #[derive(Clone, Debug)]
@@ -123,7 +123,7 @@ pub struct Visitor {
     /// The request.
     pub call: Call,
     /// The answer, if it came in the middle of the commit, and how many claims were durable at that moment.
-    pub answer: Option<(Result<Told, StoreError>, u32)>,
+    pub answer: Option<(Result<CouponReply, StoreError>, u32)>,
     /// Whether the request has begun.
     pub begun: bool,
 }

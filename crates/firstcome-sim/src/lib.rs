@@ -12,17 +12,17 @@
 //! ([`world`]), 1 that of waiting rooms ([`rooms`]), 2 that of locks ([`locks`]), 3 that of the market ([`market`]), 4 that of
 //! many nodes ([`nodes`]).
 
+pub mod auction;
+pub mod cluster;
 pub mod history;
 pub mod invariants;
 pub mod journal;
-pub mod locks;
-pub mod market;
-pub mod nodes;
+pub mod lock;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod recovery;
 pub mod report;
-pub mod rooms;
+pub mod room;
 pub mod workload;
 pub mod world;
 
@@ -37,10 +37,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// An assertion of the store that fails ends the run as the violation `assertion`, so that its seed is told too.
 pub fn run_seed(seed: u64) -> Result<Report, Violation> {
     match seed % 5 {
-        1 => return rooms::run_seed(seed),
-        2 => return locks::run_seed(seed),
-        3 => return market::run_seed(seed),
-        4 => return nodes::run_seed(seed),
+        1 => return room::run_seed(seed),
+        2 => return lock::run_seed(seed),
+        3 => return auction::run_seed(seed),
+        4 => return cluster::run_seed(seed),
         _ => {}
     }
     // Nothing of the world outlives its panic, so nothing half changed can be seen.

@@ -1,6 +1,6 @@
 //! What clients do: a crowd of users, a few coupons, an operator who changes her mind, and everybody repeats himself.
 
-use crate::history::{Command, Operation, Told};
+use crate::history::{Command, CouponReply, Operation};
 use crate::rng::{Rng, mix};
 use firstcome_core::coupon::{Attributes, Claim, CouponLimit, CouponSettings, Issued, Serial, Title};
 use firstcome_core::id::{CouponName, RequestId, RoomName, UserId};
@@ -225,7 +225,7 @@ impl Workload {
             return;
         };
         let Command::Claim(claim) = &operation.command else { return };
-        let (Told::Claimed(_, code) | Told::Refused(_, Some(code))) = told else { return };
+        let (CouponReply::Claimed(_, code) | CouponReply::Refused(_, Some(code))) = told else { return };
         let Some(Issued { serial, .. }) = operation.claim_told() else { return };
         self.codes.push(KnownCode { coupon: coupon.clone(), serial, user: claim.user.clone(), code: *code });
     }

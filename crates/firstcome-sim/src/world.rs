@@ -3,7 +3,7 @@
 //! Two phases. While faults are on, only safety is asked for. Then the disk heals, everybody repeats what is unclear,
 //! and exactness is demanded: see [`crate::invariants::no_oversell`].
 
-use crate::history::{Command, History, OperationId, Outcome, Told};
+use crate::history::{Command, CouponReply, History, OperationId, Outcome};
 use crate::invariants::{self, Evidence, Violation};
 use crate::journal::{Call, Disk, SharedDisk, Visitor};
 use crate::recovery;
@@ -24,7 +24,7 @@ use tokio::runtime::Runtime;
 const HEAL_BATCHES_MAX: usize = 10_000;
 
 /// One store from its start to its end.
-struct Life {
+struct StoreRun {
     store: Embedded,
     stepper: Stepper,
 }
@@ -37,7 +37,7 @@ pub struct World {
     workload: Workload,
     clock: Arc<ManualClock>,
     disk: SharedDisk,
-    life: Life,
+    life: StoreRun,
     runtime: Arc<Runtime>,
     pending: Vec<(OperationId, Call)>,
     history: History,
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    fn answer(&mut self, id: OperationId, answer: Result<Told, StoreError>, durable: u32) {
+    fn answer(&mut self, id: OperationId, answer: Result<CouponReply, StoreError>, durable: u32) {
         let lost = self.rng.chance(self.plan.lost_answer_per_mille);
         let outcome = match answer {
             _ if lost => Outcome::Unknown,
@@ -330,7 +330,11 @@ impl World {
     }
 }
 
-fn start(disk: &SharedDisk, clock: &Arc<ManualClock>, coupons: Vec<firstcome_store::embedded::StoredCoupon>) -> Life {
+fn start(
+    disk: &SharedDisk,
+    clock: &Arc<ManualClock>,
+    coupons: Vec<firstcome_store::embedded::StoredCoupon>,
+) -> StoreRun {
     let backing = Backing {
         journal: Box::new(disk.clone()),
         rows: Arc::new(disk.clone()),
@@ -341,7 +345,7 @@ fn start(disk: &SharedDisk, clock: &Arc<ManualClock>, coupons: Vec<firstcome_sto
         ..Backing::memory()
     };
     let (store, stepper) = Embedded::stepped(backing, Arc::clone(clock) as Arc<dyn Clock>);
-    Life { store, stepper }
+    StoreRun { store, stepper }
 }
 
 /// One request to the store, as a client of its port makes it.
@@ -349,9 +353,9 @@ fn call(store: &Embedded, runtime: &Arc<Runtime>, coupon: CouponName, command: C
     let (store, runtime) = (store.clone(), Arc::clone(runtime));
     Box::pin(async move {
         Ok(match command {
-            Command::Put(settings) => told(store.put_coupon(&coupon, settings).await?, Told::Put),
-            Command::Delete => told(store.delete_coupon(&coupon).await?, |()| Told::Deleted),
-            Command::View => told(store.coupon(&coupon).await?, |view| Told::View {
+            Command::Put(settings) => told(store.put_coupon(&coupon, settings).await?, CouponReply::Put),
+            Command::Delete => told(store.delete_coupon(&coupon).await?, |()| CouponReply::Deleted),
+            Command::View => told(store.coupon(&coupon).await?, |view| CouponReply::View {
                 limit: view.settings.limit.get(),
                 issued: view.issued,
                 state: view.state,
@@ -360,15 +364,15 @@ fn call(store: &Embedded, runtime: &Arc<Runtime>, coupon: CouponName, command: C
                 let code = match &effect {
                     Effect::New(claimed) | Effect::Again(claimed) => claimed.code,
                 };
-                Told::Claimed(effect.map(|claimed| claimed.issued), code)
+                CouponReply::Claimed(effect.map(|claimed| claimed.issued), code)
             }),
             // A read of rows goes to a thread of its own. The world stands still until it is back.
             Command::ClaimOf(user) => told(runtime.block_on(store.claim_of(&coupon, user.as_str()))?, |record| {
-                Told::ClaimOf(record.map(|record| (record.claimed.issued, record.redeemed)))
+                CouponReply::ClaimOf(record.map(|record| (record.claimed.issued, record.redeemed)))
             }),
             Command::Redeem(redeem, _) => {
                 told(store.redeem(&coupon, redeem).await?, |effect| match effect.clone().into_inner().redeemed {
-                    Some(redeemed) => Told::Redeemed(effect.map(|_| redeemed)),
+                    Some(redeemed) => CouponReply::Redeemed(effect.map(|_| redeemed)),
                     None => panic!("a redemption came back without its instant"),
                 })
             }
@@ -376,6 +380,6 @@ fn call(store: &Embedded, runtime: &Arc<Runtime>, coupon: CouponName, command: C
     })
 }
 
-fn told<T>(answer: Result<T, Refused>, tell: impl FnOnce(T) -> Told) -> Told {
-    answer.map_or_else(|refused| Told::Refused(refused.rejection, refused.claim.map(|claim| claim.code)), tell)
+fn told<T>(answer: Result<T, Refused>, tell: impl FnOnce(T) -> CouponReply) -> CouponReply {
+    answer.map_or_else(|refused| CouponReply::Refused(refused.rejection, refused.claim.map(|claim| claim.code)), tell)
 }

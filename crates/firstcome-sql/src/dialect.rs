@@ -16,7 +16,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 /// One row of an answer.
-pub trait Cells {
+pub trait RowReader {
     /// A number.
     fn integer(&self, at: usize) -> Result<i64, sqlx::Error>;
     /// A number, if there is one.
@@ -30,7 +30,7 @@ pub trait Cells {
 }
 
 /// A kind of database. The functions stand in the same order in every file.
-pub trait Dialect: Database<Row: Cells> {
+pub trait Dialect: Database<Row: RowReader> {
     /// What makes durable all that was read before it begins; empty where all that can be read is durable.
     const FLUSH: &'static str;
     /// Begins a transaction.

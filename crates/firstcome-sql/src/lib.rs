@@ -25,7 +25,7 @@ pub mod watch;
 pub use error::SqlError;
 pub use lock::PostgresLocks;
 pub use market::market_part;
-pub use market::{SqlMarket, accept_market_loss, migrate_market, verify_market};
+pub use market::{SqlAuctions, accept_market_loss, migrate_market, verify_market};
 pub use options::{DatabaseOptions, Tables};
 pub use replication::Replication;
 pub use schema::Migrated;

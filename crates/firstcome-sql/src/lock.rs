@@ -21,8 +21,8 @@
 //! - Anything after a failover to a replica that was behind: grants may be forgotten; fences grow on, as long as the clock was
 //!   not set back.
 
+mod notify;
 mod page;
-mod post;
 mod rows;
 mod writer;
 
@@ -30,8 +30,8 @@ use super::{Address, SqlError, SqlOptions};
 use firstcome_core::id::LockName;
 use firstcome_core::lock::{Answer, ClientId, Step};
 use firstcome_store::{Fault, FaultKind, StoreError};
-use firstcome_store::{LockInbox, LockSeen, LockStore};
-use post::Post;
+use firstcome_store::{LockInbox, LockStore, TimedLockView};
+use notify::LockNotifier;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, raw_sql};
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,7 @@ const MAKING: &str = "pg_advisory_xact_lock(1179861840, 1)";
 pub struct PostgresLocks {
     jobs: Sender<Queued>,
     newcomers: Arc<Semaphore>,
-    post: Arc<Post>,
+    post: Arc<LockNotifier>,
     listens: JoinHandle<()>,
 }
 
@@ -78,7 +78,7 @@ impl PostgresLocks {
         let limit = times.connect_timeout + times.answer_timeout;
         let prepared = tokio::time::timeout(limit, prepare(&mut connection)).await;
         prepared.unwrap_or_else(|_| Err(SqlError::late_in_transaction()))?;
-        let post = Arc::new(Post::default());
+        let post = Arc::new(LockNotifier::default());
         let listens = tokio::spawn(Arc::clone(&post).listen(options.clone(), times.clone()));
         let (jobs, queue) = channel(QUEUE_LENGTH);
         let writer = Writer { options, times, post: Arc::clone(&post), connection: Some(connection) };
@@ -112,7 +112,7 @@ impl LockStore for PostgresLocks {
         self.ask(|answer| Job::Take(step, answer)).await
     }
 
-    async fn view(&self, name: &LockName) -> Result<LockSeen, StoreError> {
+    async fn view(&self, name: &LockName) -> Result<TimedLockView, StoreError> {
         let name = name.clone();
         self.ask(|answer| Job::View(name, answer)).await
     }

@@ -21,17 +21,17 @@
 
 pub mod archive;
 mod batch;
+mod batcher;
 mod changes;
 mod closer;
-mod combine;
+mod database;
+mod dialect;
 mod judge;
-mod lanes;
 mod load;
 mod mysql;
 mod postgres;
 mod proof;
-mod shop;
-mod tongue;
+mod queues;
 mod verify;
 
 pub use verify::verify_market;
@@ -40,6 +40,8 @@ use super::base::Base;
 use super::reader::Reader;
 use super::{Address, DatabaseOptions, Migrated, SqlError, schema};
 use crate::boxed::boxed;
+use database::AuctionDatabase;
+use dialect::AuctionSql;
 use firstcome_core::auction::{Bid, ListingSettings, PlacedBid, Sale};
 use firstcome_core::coupon::Effect;
 use firstcome_core::id::{ListingName, MemberName};
@@ -48,27 +50,25 @@ use firstcome_core::revision::Revision;
 use firstcome_store::Faults;
 use firstcome_store::Put;
 use firstcome_store::StoreError;
-use firstcome_store::{Closings, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase};
+use firstcome_store::{AuctionAnswer, AuctionStore, Closings, ListingView, MovePoints, Numbered, PlaceBid, Purchase};
 use judge::{Answer, Command};
-use lanes::Scope;
-use shop::Shop;
+use queues::Scope;
 use sqlx::{MySql, Postgres};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tongue::Tongue;
 
 /// A market on a database. Dropping it ends its tasks; commands that are under way are finished.
-pub struct SqlMarket {
+pub struct SqlAuctions {
     kind: Kind,
     tasks: [JoinHandle<()>; 2],
 }
 
 enum Kind {
-    Postgres(Arc<Shop<Postgres>>),
-    MySql(Arc<Shop<MySql>>),
+    Postgres(Arc<AuctionDatabase<Postgres>>),
+    MySql(Arc<AuctionDatabase<MySql>>),
 }
 
 /// The same on both kinds.
@@ -97,7 +97,7 @@ macro_rules! boxed_on {
     };
 }
 
-impl SqlMarket {
+impl SqlAuctions {
     /// Opens the market of a database with the default options: see [`Self::open_with`].
     pub fn open(url: &str) -> impl Future<Output = Result<Self, SqlError>> + Send {
         Self::open_with(url, DatabaseOptions::default())
@@ -113,13 +113,13 @@ impl SqlMarket {
             let address = Address::parse(url)?;
             let (kind, tasks) = match &address {
                 Address::Postgres(_) => {
-                    let shop = Arc::new(Shop::open(address, options).await?);
+                    let shop = Arc::new(AuctionDatabase::open(address, options).await?);
                     let closer = tokio::spawn(closer::keep_closing(Arc::downgrade(&shop)));
                     let watch = tokio::spawn(closer::keep_looking_back(Arc::downgrade(&shop)));
                     (Kind::Postgres(shop), [closer, watch])
                 }
                 Address::MySql(_) => {
-                    let shop = Arc::new(Shop::open(address, options).await?);
+                    let shop = Arc::new(AuctionDatabase::open(address, options).await?);
                     let closer = tokio::spawn(closer::keep_closing(Arc::downgrade(&shop)));
                     let watch = tokio::spawn(closer::keep_looking_back(Arc::downgrade(&shop)));
                     (Kind::MySql(shop), [closer, watch])
@@ -140,12 +140,12 @@ impl SqlMarket {
         on!(self, shop => shop.counts.repeated.load(Ordering::Relaxed))
     }
 
-    fn command(&self, scope: Scope, command: Command) -> impl Future<Output = MarketAnswer<Answer>> + Send {
+    fn command(&self, scope: Scope, command: Command) -> impl Future<Output = AuctionAnswer<Answer>> + Send {
         boxed_on!(self, shop => shop.command(scope, command).await)
     }
 }
 
-impl Drop for SqlMarket {
+impl Drop for SqlAuctions {
     fn drop(&mut self) {
         for task in &self.tasks {
             task.abort();
@@ -153,19 +153,19 @@ impl Drop for SqlMarket {
     }
 }
 
-impl MarketStore for SqlMarket {
+impl AuctionStore for SqlAuctions {
     async fn put_listing(
         &self,
         listing: &ListingName,
         revision: impl Into<Revision<ListingSettings>> + Send,
-    ) -> MarketAnswer<Put> {
+    ) -> AuctionAnswer<Put> {
         match self.command(Scope::Listing(listing.clone()), Command::Put(revision.into())).await? {
             Ok(Answer::Put(put)) => Ok(Ok(put)),
             other => foreign(other),
         }
     }
 
-    fn listing(&self, listing: &ListingName) -> impl Future<Output = MarketAnswer<ListingView>> + Send {
+    fn listing(&self, listing: &ListingName) -> impl Future<Output = AuctionAnswer<ListingView>> + Send {
         boxed_on!(self, shop => shop.listing(listing).await)
     }
 
@@ -174,25 +174,25 @@ impl MarketStore for SqlMarket {
         listing: &ListingName,
         after: Option<u64>,
         count: usize,
-    ) -> impl Future<Output = MarketAnswer<Numbered<Bid>>> + Send {
+    ) -> impl Future<Output = AuctionAnswer<Numbered<Bid>>> + Send {
         boxed_on!(self, shop => shop.bids(listing, after, count).await)
     }
 
-    async fn place_bid(&self, listing: &ListingName, bid: PlaceBid) -> MarketAnswer<Effect<PlacedBid>> {
+    async fn place_bid(&self, listing: &ListingName, bid: PlaceBid) -> AuctionAnswer<Effect<PlacedBid>> {
         match self.command(Scope::Listing(listing.clone()), Command::Bid(bid)).await? {
             Ok(Answer::Bid(placed)) => Ok(Ok(placed)),
             other => foreign(other),
         }
     }
 
-    async fn purchase(&self, listing: &ListingName, purchase: Purchase) -> MarketAnswer<Effect<Sale>> {
+    async fn purchase(&self, listing: &ListingName, purchase: Purchase) -> AuctionAnswer<Effect<Sale>> {
         match self.command(Scope::Listing(listing.clone()), Command::Purchase(purchase)).await? {
             Ok(Answer::Sale { sale, .. }) => Ok(Ok(sale)),
             other => foreign(other),
         }
     }
 
-    async fn move_points(&self, member: &MemberName, movement: MovePoints) -> MarketAnswer<Effect<Balance>> {
+    async fn move_points(&self, member: &MemberName, movement: MovePoints) -> AuctionAnswer<Effect<Balance>> {
         let scope = Scope::Member(written(member));
         match self.command(scope, Command::Move(movement)).await? {
             Ok(Answer::Moved(balance)) => Ok(Ok(balance)),
@@ -231,15 +231,15 @@ impl MarketStore for SqlMarket {
 /// The tables of the market at this kind of database.
 pub const fn market_part(address: &Address) -> schema::Part {
     match address {
-        Address::Postgres(_) => <Postgres as Tongue>::PART,
-        Address::MySql(_) => <MySql as Tongue>::PART,
+        Address::Postgres(_) => <Postgres as AuctionSql>::PART,
+        Address::MySql(_) => <MySql as AuctionSql>::PART,
     }
 }
 
 /// Brings the tables of the market of a database to this version, as opening does unless it is told not to. A second time
 /// has no effect; several at once wait for each other.
 pub async fn migrate_market(url: &str, options: DatabaseOptions) -> Result<Migrated, SqlError> {
-    async fn of<D: Tongue>(address: Address, options: DatabaseOptions) -> Result<Migrated, SqlError> {
+    async fn of<D: AuctionSql>(address: Address, options: DatabaseOptions) -> Result<Migrated, SqlError> {
         schema::migrate(&Base::<D>::open(address, options).await?, D::PART).await
     }
     match Address::parse(url)? {
@@ -252,7 +252,7 @@ pub async fn migrate_market(url: &str, options: DatabaseOptions) -> Result<Migra
 /// see the new generation, and go on with what is there. Returns that generation. Brings the tables to this version first, since
 /// a restored backup may have earlier ones.
 pub async fn accept_market_loss(url: &str, options: DatabaseOptions) -> Result<i64, SqlError> {
-    async fn of<D: Tongue>(address: Address, options: DatabaseOptions) -> Result<i64, SqlError> {
+    async fn of<D: AuctionSql>(address: Address, options: DatabaseOptions) -> Result<i64, SqlError> {
         let base = Base::<D>::open(address, options).await?;
         schema::prepare(&base, D::PART).await?;
         let (until, patience) = (Instant::now() + base.options.patience, base.options.connections.answer_timeout);
@@ -277,7 +277,7 @@ pub async fn accept_market_loss(url: &str, options: DatabaseOptions) -> Result<i
 }
 
 /// A refusal; anything else is the answer to another command, which cannot be.
-fn foreign<T>(answer: Result<Answer, firstcome_core::auction::Rejection>) -> MarketAnswer<T> {
+fn foreign<T>(answer: Result<Answer, firstcome_core::auction::Rejection>) -> AuctionAnswer<T> {
     match answer {
         Err(rejection) => Ok(Err(rejection)),
         Ok(_) => Err(StoreError::Unknown),

@@ -1,7 +1,7 @@
 //! Rows, cell after cell. What cannot be true is an error, never repaired.
 
 use super::SqlError;
-use super::dialect::Cells;
+use super::dialect::RowReader;
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::{Amount, Balance, Chain};
 use firstcome_core::time::Timestamp;
@@ -21,7 +21,7 @@ pub struct Reader<'a, R> {
     at: usize,
 }
 
-impl<'a, R: Cells> Reader<'a, R> {
+impl<'a, R: RowReader> Reader<'a, R> {
     /// Begins at a column.
     pub const fn at(row: &'a R, at: usize) -> Self {
         Self { row, at }

@@ -2,7 +2,7 @@
 
 use super::SqlError;
 use super::base::Base;
-use super::dialect::{Cells, Dialect};
+use super::dialect::{Dialect, RowReader};
 use super::options::Tables;
 use super::reader::Reader;
 use super::replication::Replication;

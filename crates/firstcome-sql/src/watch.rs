@@ -10,7 +10,7 @@
 //! - Behind a pooler that changes servers without closing our connections, the loss is noticed up to [`LOOK_EVERY`] late.
 
 use super::SqlError;
-use super::dialect::{Cells, Dialect, quoted};
+use super::dialect::{Dialect, RowReader, quoted};
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_store::Faults;
 use firstcome_store::{Fault, FaultKind};
@@ -38,16 +38,16 @@ const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// A commit that was acknowledged.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct AcknowledgedCommit {
     /// Which row it is about.
-    pub of: ToldOf,
+    pub of: CommittedRow,
     /// The number that the transaction drew. No other transaction has it.
     pub writer: i64,
 }
 
 /// The row that shows it.
 #[derive(Clone, Debug)]
-pub enum ToldOf {
+pub enum CommittedRow {
     /// A record, which stays as it is.
     Record {
         /// Whose.
@@ -66,21 +66,21 @@ pub enum ToldOf {
     },
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for AcknowledgedCommit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.of {
-            ToldOf::Record { member, number, .. } => write!(f, "member {member} record {number}"),
-            ToldOf::Listing { name, version } => write!(f, "listing {name} version {version}"),
+            CommittedRow::Record { member, number, .. } => write!(f, "member {member} record {number}"),
+            CommittedRow::Listing { name, version } => write!(f, "listing {name} version {version}"),
         }
     }
 }
 
-impl Told {
+impl AcknowledgedCommit {
     /// Whether a row shows it: its writer, and the version of a listing.
     const fn is_shown(&self, writer: i64, shown: u64) -> bool {
         match &self.of {
-            ToldOf::Record { .. } => writer == self.writer,
-            ToldOf::Listing { version, .. } => *version < shown || *version == shown && writer == self.writer,
+            CommittedRow::Record { .. } => writer == self.writer,
+            CommittedRow::Listing { version, .. } => *version < shown || *version == shown && writer == self.writer,
         }
     }
 }
@@ -111,7 +111,7 @@ pub struct Watch {
 struct Memory {
     /// Raised by an operator who accepts a loss. `None`: nothing is watched yet.
     generation: Option<i64>,
-    told: VecDeque<Told>,
+    told: VecDeque<AcknowledgedCommit>,
 }
 
 impl Watch {
@@ -126,7 +126,7 @@ impl Watch {
     }
 
     /// Remembers a commit. To be called before it is told; `looks` is of a time before the commit.
-    pub fn note(&self, told: Told, looks: u64) {
+    pub fn note(&self, told: AcknowledgedCommit, looks: u64) {
         let mut memory = self.memory.lock();
         if TOLD_MAX <= memory.told.len() {
             memory.told.pop_front();
@@ -207,7 +207,7 @@ impl Watch {
         self.is_whole();
     }
 
-    fn raise(&self, says: &str, gone: &[Told]) {
+    fn raise(&self, says: &str, gone: &[AcknowledgedCommit]) {
         let mut list = gone.iter().rev().take(NAMED_MAX).map(ToString::to_string).collect::<Vec<_>>().join(", ");
         if NAMED_MAX < gone.len() {
             list.push_str(&format!(" and {} more", gone.len() - NAMED_MAX));
@@ -219,7 +219,7 @@ impl Watch {
 }
 
 /// The generation, and which commits are gone. What cannot be read is not there.
-fn judge<R: Cells>(rows: &[R], told: VecDeque<Told>) -> (Option<i64>, Vec<Told>) {
+fn judge<R: RowReader>(rows: &[R], told: VecDeque<AcknowledgedCommit>) -> (Option<i64>, Vec<AcknowledgedCommit>) {
     let mut generation = None;
     let mut told: Vec<_> = told.into_iter().map(Some).collect();
     for row in rows {
@@ -238,14 +238,14 @@ fn judge<R: Cells>(rows: &[R], told: VecDeque<Told>) -> (Option<i64>, Vec<Told>)
 }
 
 /// Asks for the generation as row 0, and for each commit as its place from 1 on.
-fn question(told: &VecDeque<Told>) -> String {
+fn question(told: &VecDeque<AcknowledgedCommit>) -> String {
     let mut text = "SELECT 0,generation,0 FROM firstcome_market_state WHERE id=1;".to_owned();
     for (at, told) in (1_usize..).zip(told) {
         match &told.of {
-            ToldOf::Record { id, number, .. } => text.push_str(&format!(
+            CommittedRow::Record { id, number, .. } => text.push_str(&format!(
                 "SELECT {at},writer,0 FROM firstcome_record WHERE member={id} AND number={number};"
             )),
-            ToldOf::Listing { name, .. } => {
+            CommittedRow::Listing { name, .. } => {
                 text.push_str(&format!("SELECT {at},writer,version FROM firstcome_listing WHERE name="));
                 quoted(&mut text, name.as_str());
                 text.push(';');

@@ -2,7 +2,7 @@
 
 use super::coupon::{coupons, for_each_claim, for_each_redemption};
 use super::faults::fault;
-use super::{DATABASE_FILE, connect, coupon, lock, market, open_reader, room, schema, verify_market};
+use super::{DATABASE_FILE, auction, connect, coupon, lock, open_reader, room, schema, verify_auction};
 use firstcome_core::coupon::{Attributes, CouponSettings, Serial};
 use firstcome_core::id::{CouponName, RequestId, UserId};
 use firstcome_core::time::{Now, Steady, Timestamp};
@@ -169,13 +169,13 @@ impl Importer {
         }
         let end_of_time = Now { wall: Timestamp::MAX, steady: Steady::from_us(Timestamp::MAX.as_us()) };
         // First, since what `verify` takes time for is only what a start lets through.
-        market::load(&self.connection, end_of_time).map_err(|fault| match fault.kind {
+        auction::load(&self.connection, end_of_time).map_err(|fault| match fault.kind {
             FaultKind::Damaged => {
                 ImportError::MarketBroken { invariant: "what comes in can be opened again", example: fault.detail }
             }
             _ => fault.into(),
         })?;
-        let broken = verify_market::check(&self.connection)?.into_iter().find(|check| 0 < check.breaches);
+        let broken = verify_auction::check(&self.connection)?.into_iter().find(|check| 0 < check.breaches);
         match broken {
             Some(check) => {
                 let example = check.examples.into_iter().next().unwrap_or_default();

@@ -3,7 +3,7 @@
 use super::archive::{Archive, stoppable};
 use super::room::{self, for_each_slot, for_each_ticket_of};
 use firstcome_core::id::UserId;
-use firstcome_core::room::{Hold, Join, Number, Slot, Standing};
+use firstcome_core::room::{Hold, Join, Number, RoomPhase, Slot};
 use firstcome_core::time::Now;
 use firstcome_store::Fault;
 use firstcome_store::archive::{ArchivedLine, ArchivedRoom, ArchivedSlot, ArchivedTicket, TicketState};
@@ -35,7 +35,7 @@ impl Archive {
                 name: row.name.clone(),
                 settings: row.settings,
                 ticket_key: row.ticket_key,
-                is_closed: row.standing == Standing::Closed,
+                is_closed: row.standing == RoomPhase::Closed,
                 first: row.first,
                 reached: row.reached,
                 drawn,

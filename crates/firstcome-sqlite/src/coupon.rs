@@ -1,7 +1,7 @@
 //! Rows of coupons: written in the order in which they were decided, read back through the rules.
 
 use super::faults::fault;
-use super::{market, room};
+use super::{auction, room};
 use firstcome_core::coupon::{
     Attributes, Coupon, CouponLimit, CouponSettings, Damage, Issued, Redeemed, Serial, Title,
 };
@@ -63,7 +63,7 @@ pub(super) fn write(connection: &Connection, changes: &[Change]) -> rusqlite::Re
             Change::RoomPut(put) => room::put_room(connection, put)?,
             Change::RoomClosed { id, first, at } => room::close_room(connection, *id, *first, *at)?,
             Change::Bid { .. } | Change::Moved { .. } | Change::Member { .. } | Change::Listing { .. } => {
-                market::write(connection, change)?;
+                auction::write(connection, change)?;
             }
             Change::Clock(now) => room::put_clock(connection, *now)?,
             Change::PassSecret { fresh, oldest_kept } => room::put_secret(connection, *fresh, *oldest_kept)?,

@@ -16,16 +16,16 @@
 //! start re-check the invariants).
 
 mod archive;
-mod archive_market;
+mod archive_auction;
 mod archive_room;
+mod auction;
 mod coupon;
 mod faults;
 mod lock;
-mod market;
 mod room;
 mod schema;
 mod verify;
-mod verify_market;
+mod verify_auction;
 mod verify_room;
 
 pub use archive::{Archive, Importer};
@@ -85,7 +85,7 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
     let timeline = Timeline::after(room::clock(&connection)?, clock.as_ref());
     let rooms = room::load(&connection, &hasher, timeline.now(clock.as_ref()))?;
     let pass_secrets = room::secrets(&connection)?;
-    let market = market::load(&connection, timeline.now(clock.as_ref()))?;
+    let market = auction::load(&connection, timeline.now(clock.as_ref()))?;
     let patient = connection.busy_timeout(WRITE_BUSY_MAX);
     patient.map_err(|error| fault(&error, "cannot set the time to wait"))?;
     let reader = open_reader(&directory.join(DATABASE_FILE), &schema::STORE)?;
@@ -317,12 +317,12 @@ impl Rows for Reader {
     }
 
     fn bids(&self, listing: ListingId, after: u32, count: usize) -> Result<Vec<Bid>, StoreError> {
-        let bids = market::bids(&self.connection.lock(), listing, after, count);
+        let bids = auction::bids(&self.connection.lock(), listing, after, count);
         bids.map_err(|fault| StoreError::Unavailable(Arc::new(fault)))
     }
 
     fn records(&self, member: MemberId, after: u64, count: usize) -> Result<Vec<Record>, StoreError> {
-        let records = market::records(&self.connection.lock(), member, after, count);
+        let records = auction::records(&self.connection.lock(), member, after, count);
         records.map_err(|fault| StoreError::Unavailable(Arc::new(fault)))
     }
 }

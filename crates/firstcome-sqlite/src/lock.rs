@@ -15,9 +15,9 @@
 //! - That a push arrives: it is a datagram, and nobody waits for it. A heartbeat finds what it missed.
 //! - Anything on file systems without the locks that SQLite needs, such as most network mounts.
 
-mod post;
-mod shelf;
+mod notify;
 mod standing;
+mod table;
 mod verify;
 mod writer;
 
@@ -32,8 +32,8 @@ use firstcome_core::id::LockName;
 use firstcome_core::lock::{Answer, ClientId, Step};
 use firstcome_store::edge::{Clock, SharedClock, Stopwatch, draw_secret};
 use firstcome_store::{Fault, FaultKind, StoreError};
-use firstcome_store::{LockInbox, LockSeen, LockStore};
-use post::Post;
+use firstcome_store::{LockInbox, LockStore, TimedLockView};
+use notify::LockNotifier;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use std::path::Path;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ pub enum LockDurability {
 pub struct SqliteLocks {
     jobs: SyncSender<Queued>,
     newcomers: Arc<Semaphore>,
-    post: Arc<Post>,
+    post: Arc<LockNotifier>,
     clock: Arc<dyn Clock>,
     secret: [u8; 32],
 }
@@ -98,7 +98,7 @@ impl SqliteLocks {
         let directory = directory.map_err(|error| io_fault(&error, format!("cannot find {shown}")))?;
         let (connection, identity) = connect(&directory, durability)?;
         let secret = secret(&connection).map_err(|error| fault(&error, format!("cannot open {shown}")))??;
-        let post = Arc::new(Post::new(&directory)?);
+        let post = Arc::new(LockNotifier::new(&directory)?);
         let (jobs, queue) = sync_channel(QUEUE_LENGTH);
         let writer = Writer::new(connection, identity, Arc::clone(&clock), Arc::clone(&post));
         let thread = thread::Builder::new().name("firstcome-locks".into()).spawn(move || writer.run(&queue));
@@ -137,7 +137,7 @@ impl LockStore for SqliteLocks {
         self.ask(|answer| Job::Take(step, answer)).await
     }
 
-    async fn view(&self, name: &LockName) -> Result<LockSeen, StoreError> {
+    async fn view(&self, name: &LockName) -> Result<TimedLockView, StoreError> {
         let name = name.clone();
         self.ask(|answer| Job::View(name, answer)).await
     }

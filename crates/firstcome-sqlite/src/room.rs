@@ -3,7 +3,7 @@
 use super::coupon::{damaged, instant, request_columns, request_of};
 use super::faults::fault;
 use firstcome_core::id::{RequestId, RoomName, UserId};
-use firstcome_core::room::{Admit, Change, Damage, Departure, Hold, Join, Number, Room, RoomSettings, Slot, Standing};
+use firstcome_core::room::{Admit, Change, Damage, Departure, Hold, Join, Number, Room, RoomPhase, RoomSettings, Slot};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_store::Fault;
 use firstcome_store::TicketKey;
@@ -161,7 +161,7 @@ pub(super) struct RoomRow {
     pub(super) ticket_key: TicketKey,
     pub(super) first: u32,
     pub(super) reached: u32,
-    pub(super) standing: Standing,
+    pub(super) standing: RoomPhase,
 }
 
 /// The keys of the tickets and slots of all rooms.
@@ -200,7 +200,7 @@ fn room_row(row: &Row<'_>) -> rusqlite::Result<Result<RoomRow, Fault>> {
         message: row.get::<_, Option<String>>(12)?.map(Into::into),
         target_url: row.get::<_, Option<String>>(13)?.map(Into::into),
     };
-    let standing = if row.get::<_, Option<i64>>(17)?.is_some() { Standing::Closed } else { Standing::Running };
+    let standing = if row.get::<_, Option<i64>>(17)?.is_some() { RoomPhase::Closed } else { RoomPhase::Running };
     let (id, first, reached) = (RoomId(row.get(0)?), row.get(15)?, row.get(16)?);
     let ticket_key = TicketKey::new(row.get(14)?);
     let read = || {

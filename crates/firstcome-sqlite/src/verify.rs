@@ -2,7 +2,7 @@
 
 use super::coupon::{CouponRow, coupons, for_each_claim, for_each_redemption};
 use super::faults::fault;
-use super::{DATABASE_FILE, open_reader, schema, verify_market, verify_room};
+use super::{DATABASE_FILE, open_reader, schema, verify_auction, verify_room};
 use firstcome_core::coupon::Attributes;
 use firstcome_core::id::UserId;
 use firstcome_core::time::Timestamp;
@@ -15,7 +15,7 @@ use std::path::Path;
 
 /// What is known of a coupon while its claims go by.
 #[derive(Default)]
-struct Seen {
+struct CouponCheck {
     name: String,
     limit: u32,
     codes_bound_from: u32,
@@ -35,7 +35,7 @@ pub fn verify(directory: &Path) -> Result<Vec<Check>, Fault> {
     let mut file = Check::new("the file is sound (pages, cells, indexes)");
     integrity(&snapshot, &mut file)?;
     let mut checks = Checks::new();
-    let mut seen: HashMap<CouponId, Seen> = coupons(&snapshot)?.iter().map(remember).collect();
+    let mut seen: HashMap<CouponId, CouponCheck> = coupons(&snapshot)?.iter().map(remember).collect();
     for_each_claim(&snapshot, None, |claim| {
         let serial = claim.issued.serial.get();
         let known = seen.get_mut(&claim.coupon);
@@ -80,13 +80,13 @@ pub fn verify(directory: &Path) -> Result<Vec<Check>, Fault> {
         checks.codes.check(coupon.codes_bound_from <= coupon.issued + 1, from);
     }
     let rooms = verify_room::check(&snapshot)?;
-    let market = verify_market::check(&snapshot)?;
+    let market = verify_auction::check(&snapshot)?;
     Ok(std::iter::once(file).chain(checks.all()).chain(rooms).chain(market).collect())
 }
 
-fn remember(row: &CouponRow) -> (CouponId, Seen) {
+fn remember(row: &CouponRow) -> (CouponId, CouponCheck) {
     let (limit, codes_bound_from) = (row.settings.limit.get(), row.voucher_key.codes_bound_from());
-    (row.id, Seen { name: row.name.to_string(), limit, codes_bound_from, ..Seen::default() })
+    (row.id, CouponCheck { name: row.name.to_string(), limit, codes_bound_from, ..CouponCheck::default() })
 }
 
 struct Checks {

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use std::collections::{HashMap, HashSet};
 
 /// What is known of a room while its tickets go by.
-struct Seen {
+struct RoomCheck {
     name: String,
     reached: u32,
     /// The number that the next ticket must have.
@@ -21,7 +21,7 @@ struct Seen {
     admissions: HashSet<u64>,
 }
 
-impl Seen {
+impl RoomCheck {
     fn new(row: &RoomRow) -> (RoomId, Self) {
         let (name, reached, next) = (row.name.to_string(), row.reached, row.first);
         let (alive, users, keys, admissions) = Default::default();
@@ -31,7 +31,7 @@ impl Seen {
 
 /// Checks all rooms of one snapshot. Memory: about 100 bytes per living ticket.
 pub(super) fn check(snapshot: &Connection) -> Result<[Check; 7], Fault> {
-    let mut seen: HashMap<RoomId, Seen> = rooms(snapshot)?.iter().map(Seen::new).collect();
+    let mut seen: HashMap<RoomId, RoomCheck> = rooms(snapshot)?.iter().map(RoomCheck::new).collect();
     let mut owned = Check::new("every ticket and slot belongs to a room");
     let mut once = Check::new("a number is drawn once, and none is left out");
     let mut valid = Check::new("users of tickets are names");

@@ -5,22 +5,22 @@
 //! What a row names comes before it: a coupon before its claims, a room before its tickets, listings before records before
 //! bids. Claims come by their serials, tickets by their numbers.
 
+mod auction;
 mod intake;
-mod market;
-mod rooms;
+mod room;
 
 pub use intake::{Before, Intake};
-pub use rooms::RoomsBefore;
+pub use room::RoomsBefore;
 
 use crate::embedded::journal::PassSecret;
 use crate::error::Fault;
 use crate::ticket::TicketKey;
 use crate::voucher::{VoucherCode, VoucherKey};
-use firstcome_core::auction::{PlacedBid, Standing as ListingStanding};
+use firstcome_core::auction::{ListingStanding, PlacedBid};
 use firstcome_core::coupon::{self, Attributes, CouponSettings, Issued, Serial};
 use firstcome_core::id::{CouponName, ListingName, MemberName, RequestId, RoomName, UserId};
 use firstcome_core::points::{self, Record};
-use firstcome_core::room::{self, Departure, Join, Number, RoomSettings};
+use firstcome_core::room::{self as core_room, Departure, Join, Number, RoomSettings};
 use firstcome_core::time::Timestamp;
 
 /// A coupon on its way out or in.
@@ -279,7 +279,7 @@ pub enum ImportError {
         /// Which ticket.
         number: Number,
         /// Which rule.
-        damage: room::Damage,
+        damage: core_room::Damage,
     },
     /// Not all tickets of a room have come.
     #[error("room {room}: tickets up to number {drawn} were drawn, and those from {next} on did not come")]

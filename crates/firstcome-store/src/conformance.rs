@@ -16,14 +16,14 @@
 //! - Room for 1 000 commands at once: a store that answers `Overloaded` below that fails. For markets see [`MarketSizes`].
 //! - Nothing of the machine: no file, no clock, no network. A suite that hangs is stopped by the test that runs it.
 
+mod auction;
 mod coupon;
 mod lock;
-mod market;
 mod room;
 
+pub use auction::{AuctionSizes, market, market_by_the_clock, market_reopens};
 pub use coupon::{coupon, coupon_reopens};
 pub use lock::{LetPass, lock};
-pub use market::{MarketSizes, market, market_by_the_clock, market_reopens};
 pub use room::{room, room_reopens};
 
 use crate::edge::ManualClock;

@@ -4,15 +4,15 @@
 //! it in one transaction and answers then. Answers that rest on durable claims alone (sold out, already issued, a
 //! repeated request) are given by the caller's own thread under a read lock, without queue, file or allocation.
 
+mod auction;
+mod auction_port;
+mod command_path;
 mod coupon;
 pub mod engine;
 pub mod journal;
-mod lane;
 mod lock;
-mod market;
-mod markets;
 mod room;
-mod rooms;
+mod room_port;
 
 use crate::edge::{Clock, SystemClock, draw_hasher, draw_secret};
 use crate::error::{Fault, StoreError};
@@ -21,7 +21,12 @@ use crate::port::{Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durabil
 use crate::stats::WriterStats;
 use crate::ticket::TicketKey;
 use crate::voucher::VoucherKey;
-use coupon::Cell;
+pub use auction::keys_kept_since;
+use auction::{AuctionWriter, Job, PublishedAuctions, Rest};
+pub use auction::{KeyedMovement, StoredAuctions, StoredListing, StoredMember};
+use command_path::CommandPath;
+pub use command_path::Stepper;
+use coupon::CouponCell;
 use engine::{ClaimCommand, Engine, Next};
 use firstcome_core::coupon::{Claim, Coupon, CouponSettings, Effect, Redeem, Redeemed, Rejection, Serial};
 use firstcome_core::id::{CouponName, RoomName};
@@ -29,15 +34,10 @@ use firstcome_core::revision::Revision;
 use firstcome_core::room::{self as room_rules, Room, RoomSettings};
 use firstcome_core::time::{Now, Steady};
 use journal::{CouponId, Journal, Memory, PassSecret, RoomId, Rows};
-use lane::Lane;
-pub use lane::Stepper;
 pub use lock::MemoryLocks;
-pub use market::keys_kept_since;
-use market::{Desk, Job, Market, Rest};
-pub use market::{KeyedMovement, StoredListing, StoredMarket, StoredMember};
 use parking_lot::{Mutex, RwLock};
 use room::{Order, RoomCell};
-use rooms::Clockwork;
+use room_port::Clockwork;
 use std::collections::HashMap;
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -87,7 +87,7 @@ pub struct Backing {
     /// Secrets of passes, the newest last.
     pub pass_secrets: Vec<PassSecret>,
     /// Members and listings that were stored before.
-    pub market: StoredMarket,
+    pub market: StoredAuctions,
     /// How the store's steady time goes on from that of its clock. Where it is far behind the wall's, keys of charges and
     /// refunds are kept longer: they are forgotten once both say so.
     pub timeline: Timeline,
@@ -106,7 +106,7 @@ impl Backing {
             coupons: Vec::new(),
             rooms: Vec::new(),
             pass_secrets: Vec::new(),
-            market: StoredMarket::default(),
+            market: StoredAuctions::default(),
             timeline: Timeline::default(),
             hasher: draw_hasher(),
         }
@@ -138,10 +138,10 @@ impl Timeline {
 }
 
 pub(crate) struct Shared {
-    coupons: RwLock<HashMap<CouponName, Arc<Cell>>>,
+    coupons: RwLock<HashMap<CouponName, Arc<CouponCell>>>,
     rooms: RwLock<HashMap<RoomName, Arc<RoomCell>>>,
     pass_secrets: RwLock<Vec<PassSecret>>,
-    market: Market,
+    market: PublishedAuctions,
     clockwork: Clockwork,
     timeline: Timeline,
     clock: Arc<dyn Clock>,
@@ -160,11 +160,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    fn cell(&self, coupon: &str) -> Option<Arc<Cell>> {
+    fn cell(&self, coupon: &str) -> Option<Arc<CouponCell>> {
         self.coupons.read().get(coupon).map(Arc::clone)
     }
 
-    fn add(&self, name: CouponName, cell: Cell) {
+    fn add(&self, name: CouponName, cell: CouponCell) {
         self.coupons.write().insert(name, Arc::new(cell));
     }
 
@@ -223,9 +223,9 @@ impl Shared {
         let sample_ns = elapsed.as_nanos() as f64;
         let mut batch_ns = self.batch_ns.lock();
         *batch_ns = if *batch_ns == 0.0 { sample_ns } else { *batch_ns * 0.75 + sample_ns * 0.25 };
-        let batches = lane::QUEUE_SERVICE_MAX.as_nanos() as f64 / batch_ns.max(1.0);
-        let fits = (batches * lane::BATCH_COMMANDS_MAX as f64) as usize;
-        let limit = fits.clamp(lane::BATCH_COMMANDS_MAX, lane::QUEUE_COMMANDS_MAX);
+        let batches = command_path::QUEUE_SERVICE_MAX.as_nanos() as f64 / batch_ns.max(1.0);
+        let fits = (batches * command_path::BATCH_COMMANDS_MAX as f64) as usize;
+        let limit = fits.clamp(command_path::BATCH_COMMANDS_MAX, command_path::QUEUE_COMMANDS_MAX);
         self.stats.queue_limit.store(limit as u64, Ordering::Relaxed);
     }
 }
@@ -233,9 +233,9 @@ impl Shared {
 /// What the writer is asked to do.
 enum Command {
     Claim(ClaimCommand),
-    Redeem { cell: Arc<Cell>, redeem: Redeem, reply: Reply<Effect<Redeemed>> },
+    Redeem { cell: Arc<CouponCell>, redeem: Redeem, reply: Reply<Effect<Redeemed>> },
     PutCoupon(Box<PutCommand>),
-    DeleteCoupon { cell: Arc<Cell>, reply: Reply<()> },
+    DeleteCoupon { cell: Arc<CouponCell>, reply: Reply<()> },
     Room(RoomJob),
     PutRoom(Box<PutRoomCommand>),
     CloseRoom { cell: Arc<RoomCell>, reply: Reply<(), room_rules::Rejection> },
@@ -302,12 +302,12 @@ pub struct Embedded {
 
 struct Inner {
     shared: Arc<Shared>,
-    lane: Lane,
+    lane: CommandPath,
     durability: Durability,
 }
 
 impl Inner {
-    fn new(shared: Arc<Shared>, lane: Lane, durability: Durability) -> Arc<Self> {
+    fn new(shared: Arc<Shared>, lane: CommandPath, durability: Durability) -> Arc<Self> {
         Arc::new(Self { shared, lane, durability })
     }
 }
@@ -330,7 +330,7 @@ impl Embedded {
         let backing = Backing { timeline: Timeline::after(None, clock.as_ref()), ..Backing::memory() };
         let durability = backing.durability;
         let (shared, engine) = assemble(backing, clock);
-        let lane = Lane::inline(Arc::clone(&shared), engine);
+        let lane = CommandPath::inline(Arc::clone(&shared), engine);
         let inner = Inner::new(shared, lane, durability);
         // Without a thread nobody is admitted but by `RoomStore::tick`: coupons need none.
         let _ = Clockwork::start(&inner);
@@ -341,7 +341,7 @@ impl Embedded {
     pub fn start(backing: Backing, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
         let durability = backing.durability;
         let (shared, engine) = assemble(backing, clock);
-        let lane = Lane::thread(Arc::clone(&shared), engine)?;
+        let lane = CommandPath::thread(Arc::clone(&shared), engine)?;
         let inner = Inner::new(shared, lane, durability);
         Clockwork::start(&inner)?;
         Ok(Self { inner })
@@ -351,7 +351,7 @@ impl Embedded {
     pub fn stepped(backing: Backing, clock: Arc<dyn Clock>) -> (Self, Stepper) {
         let durability = backing.durability;
         let (shared, engine) = assemble(backing, clock);
-        let (lane, stepper) = Lane::stepped(Arc::clone(&shared), engine);
+        let (lane, stepper) = CommandPath::stepped(Arc::clone(&shared), engine);
         (Self { inner: Inner::new(shared, lane, durability) }, stepper)
     }
 
@@ -409,7 +409,7 @@ impl Embedded {
         answer.await.unwrap_or(Err(StoreError::Unknown))
     }
 
-    fn cell(&self, coupon: &CouponName) -> Result<Arc<Cell>, Rejection> {
+    fn cell(&self, coupon: &CouponName) -> Result<Arc<CouponCell>, Rejection> {
         self.inner.shared.cell(coupon.as_str()).ok_or(Rejection::UnknownCoupon)
     }
 }
@@ -417,7 +417,7 @@ impl Embedded {
 fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
     let next = backing.coupons.iter().map(|stored| stored.id.0 + 1).max().unwrap_or(1);
     let cells = backing.coupons.into_iter().map(|stored| {
-        let cell = Cell::new(stored.id, stored.voucher_key, stored.coupon);
+        let cell = CouponCell::new(stored.id, stored.voucher_key, stored.coupon);
         (stored.name, Arc::new(cell))
     });
     let next_room = backing.rooms.iter().map(|stored| stored.id.0 + 1).max().unwrap_or(1);
@@ -430,7 +430,7 @@ fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
         coupons: RwLock::new(cells.collect()),
         rooms: RwLock::new(rooms.collect()),
         pass_secrets: RwLock::new(backing.pass_secrets),
-        market: Market::default(),
+        market: PublishedAuctions::default(),
         clockwork: Clockwork::default(),
         timeline: backing.timeline,
         clock,
@@ -442,9 +442,9 @@ fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
         stats: WriterStats::default(),
         batch_ns: Mutex::new(0.0),
     });
-    shared.stats.queue_limit.store(lane::QUEUE_COMMANDS_MAX as u64, Ordering::Relaxed);
+    shared.stats.queue_limit.store(command_path::QUEUE_COMMANDS_MAX as u64, Ordering::Relaxed);
     let next = Next { coupon: CouponId(next), room: RoomId(next_room), pass_secret: next_pass_secret };
-    let desk = Desk::restore(backing.market, shared.market());
+    let desk = AuctionWriter::restore(backing.market, shared.market());
     let engine = Engine::new(Arc::clone(&shared), backing.journal, backing.hasher, next, desk);
     (shared, engine)
 }

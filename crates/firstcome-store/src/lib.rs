@@ -8,6 +8,7 @@
 
 pub mod address;
 pub mod archive;
+mod auction;
 pub mod check;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -18,7 +19,6 @@ mod faults;
 mod handle;
 pub mod key;
 mod lock;
-mod market;
 mod port;
 mod room;
 mod seal;
@@ -27,18 +27,18 @@ pub mod stats;
 mod ticket;
 mod voucher;
 
+pub use auction::{
+    AuctionAnswer, AuctionStore, Closings, ListingView, MovePoints, Numbered, PlaceBid, Purchase, Transfer,
+};
 pub use check::Check;
 pub use embedded::{Embedded, MemoryLocks};
 pub use error::{Fault, FaultKind, StoreError};
 pub use faults::{Faults, OpenFault};
 pub use firstcome_core as core;
 pub use handle::HandleKey;
-pub use lock::{LockEvent, LockInbox, LockSeen, LockStore, StandingLock};
-pub use market::{
-    Closings, ListingView, MarketAnswer, MarketStore, MovePoints, Numbered, PlaceBid, Purchase, Transfer,
-};
+pub use lock::{HeldLockView, LockEvent, LockInbox, LockStore, TimedLockView};
 pub use port::{
-    Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Given, Page, Put, RedeemRequest, Refused,
+    Answer, ClaimRecord, ClaimReply, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest, Refused,
 };
 pub use room::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
 pub use shared::Shared;

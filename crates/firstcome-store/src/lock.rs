@@ -21,7 +21,7 @@ pub type LockInbox = Arc<dyn Fn(LockEvent) + Send + Sync>;
 
 /// A lock as everybody may see it, and when, in µs of the store's clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LockSeen {
+pub struct TimedLockView {
     /// The lock.
     pub view: LockView,
     /// The instant.
@@ -30,7 +30,7 @@ pub struct LockSeen {
 
 /// A lock that is held, as an operator sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StandingLock {
+pub struct HeldLockView {
     /// Its name.
     pub name: LockName,
     /// The request that has it. A release of this request ends this hold and no later one.
@@ -60,7 +60,7 @@ pub trait LockStore: Send + Sync + 'static {
     fn take(&self, step: Step) -> impl Future<Output = Result<Answer, StoreError>> + Send;
 
     /// Shows a lock. One round trip.
-    fn view(&self, name: &LockName) -> impl Future<Output = Result<LockSeen, StoreError>> + Send;
+    fn view(&self, name: &LockName) -> impl Future<Output = Result<TimedLockView, StoreError>> + Send;
 
     /// From now on this process is told what concerns it, until [`Self::detach`].
     fn attach(&self, client: ClientId, inbox: LockInbox);
@@ -74,7 +74,7 @@ impl<S: LockStore> LockStore for Arc<S> {
         (**self).take(step)
     }
 
-    fn view(&self, name: &LockName) -> impl Future<Output = Result<LockSeen, StoreError>> + Send {
+    fn view(&self, name: &LockName) -> impl Future<Output = Result<TimedLockView, StoreError>> + Send {
         (**self).view(name)
     }
 

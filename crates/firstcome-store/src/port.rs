@@ -65,7 +65,7 @@ pub struct Claimed {
 
 /// What a claimant is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Given {
+pub enum ClaimReply {
     /// The claim, which is stored.
     Stored(Claimed),
     /// A place among those who get one, since this instant. It can be lost with the server that decides the order; serial
@@ -162,8 +162,12 @@ pub trait CouponStore: Send + Sync {
 
     /// [`Self::claim`], but told as soon as the coupon's settings say ([`CouponSettings::acknowledge`]). Refusals are told once
     /// they are stored, whatever these say.
-    fn claim_early(&self, coupon: &CouponName, claim: Claim) -> impl Future<Output = Answer<Effect<Given>>> + Send {
-        async move { Ok(self.claim(coupon, claim).await?.map(|effect| effect.map(Given::Stored))) }
+    fn claim_early(
+        &self,
+        coupon: &CouponName,
+        claim: Claim,
+    ) -> impl Future<Output = Answer<Effect<ClaimReply>>> + Send {
+        async move { Ok(self.claim(coupon, claim).await?.map(|effect| effect.map(ClaimReply::Stored))) }
     }
 
     /// The claim of one user, if there is one. Refused: `unknown_coupon`. [`StoreError::NotYet`] while it has a place

@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 /// What was answered, and when the question was asked.
-type Asked<V> = OnceCell<(Instant, Result<V, StoreError>)>;
+type SharedAnswer<V> = OnceCell<(Instant, Result<V, StoreError>)>;
 
 /// Keeps answers by what was asked, for as long as they may be old.
 ///
@@ -21,7 +21,7 @@ type Asked<V> = OnceCell<(Instant, Result<V, StoreError>)>;
 /// - Memory is bounded: a full table drops what is too old, or everything if nothing is. Callers then ask again.
 #[derive(Debug)]
 pub struct Shared<K, V> {
-    answers: Mutex<HashMap<K, Arc<Asked<V>>, RandomState>>,
+    answers: Mutex<HashMap<K, Arc<SharedAnswer<V>>, RandomState>>,
     lasts: Duration,
     count_max: usize,
 }
@@ -54,7 +54,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shared<K, V> {
         self.answers.lock().len()
     }
 
-    fn asked(&self, key: &K) -> Arc<Asked<V>> {
+    fn asked(&self, key: &K) -> Arc<SharedAnswer<V>> {
         let mut answers = self.answers.lock();
         if let Some(asked) = answers.get(key).filter(|asked| self.is_good(asked)) {
             return Arc::clone(asked);
@@ -70,7 +70,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shared<K, V> {
         asked
     }
 
-    fn is_good(&self, asked: &Asked<V>) -> bool {
+    fn is_good(&self, asked: &SharedAnswer<V>) -> bool {
         asked.get().is_none_or(|(at, answer)| answer.is_ok() && at.elapsed() < self.lasts)
     }
 }

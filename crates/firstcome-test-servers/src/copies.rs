@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 /// The files of a server as they were when [`Server::keep_copy`] was called. Removed with the server.
 #[derive(Clone, Debug)]
-pub struct Copy {
+pub struct ServerCopy {
     files: PathBuf,
 }
 
@@ -35,20 +35,20 @@ impl Server {
     }
 
     /// Stops the server and copies its files. The server stays stopped: [`Server::restart`] starts it again.
-    pub async fn keep_copy(&mut self) -> Result<Copy, ServerError> {
+    pub async fn keep_copy(&mut self) -> Result<ServerCopy, ServerError> {
         self.stop().await?;
         let files = self.data.with_extension(format!("copy{}", self.copies));
         self.copies += 1;
         std::fs::create_dir(&files)?;
         copy(&self.data, &files)?;
-        Ok(Copy { files })
+        Ok(ServerCopy { files })
     }
 
     /// Kills the server if it still runs, puts a copy in the place of its files, and starts it at the same port. Returns when it
     /// answers. The copy is kept.
     ///
     /// An error may leave the server ended, with its files or without.
-    pub async fn restore(&mut self, kept: &Copy) -> Result<(), ServerError> {
+    pub async fn restore(&mut self, kept: &ServerCopy) -> Result<(), ServerError> {
         self.stop_at_once().await?;
         empty(&self.data).await?;
         copy(&kept.files, &self.data)?;

@@ -23,7 +23,7 @@ mod sentinels;
 mod skip;
 
 pub use cluster::{Cluster, SLOTS};
-pub use copies::Copy;
+pub use copies::ServerCopy;
 pub use etcd_cluster::EtcdCluster;
 pub use sentinels::{GONE_SOON, PRIMARY_NAME, Sentinels};
 pub use skip::{SKIPPED_FILE, machine_has};

@@ -8,7 +8,7 @@ use firstcome_store::core::auction::{Bid, ListingSettings, PlacedBid, Rejection,
 use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::id::{ListingName, MemberName, RequestId};
 use firstcome_store::core::points::Amount;
-use firstcome_store::{Closings, Embedded, ListingView, MarketStore, Numbered, PlaceBid, Purchase, Put};
+use firstcome_store::{AuctionStore, Closings, Embedded, ListingView, Numbered, PlaceBid, Purchase, Put};
 use std::sync::Arc;
 
 /// Things that are sold once: to whoever bids most in time, or to whoever comes first at a fixed price. Cheap to clone.
@@ -92,7 +92,7 @@ impl Auctions {
     }
 }
 
-impl<S: MarketStore> Auctions<S> {
+impl<S: AuctionStore> Auctions<S> {
     /// Auctions over a store of one's own choice, such as the tables of a database:
     ///
     /// ```no_run
@@ -157,7 +157,7 @@ pub(crate) fn amount(field: &'static str, points: u64) -> Result<Amount, Error> 
     Amount::new(points).ok_or(Error::Invalid { field, wanted: "1 to 1 000 000 000 000" })
 }
 
-impl<S: MarketStore> ListingHandle<S> {
+impl<S: AuctionStore> ListingHandle<S> {
     /// Its name.
     pub const fn name(&self) -> &ListingName {
         &self.name
@@ -212,7 +212,7 @@ pub struct BidRequest<'a, S = Embedded> {
     key: Option<String>,
 }
 
-impl<S: MarketStore> BidRequest<'_, S> {
+impl<S: AuctionStore> BidRequest<'_, S> {
     /// Makes a repeat of this very request recognisable for ever: it is answered as it was, also when somebody has bid more
     /// since, and the key with another bidder or price is refused as `idempotency_key_reused`.
     pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {
@@ -242,7 +242,7 @@ pub struct PurchaseRequest<'a, S = Embedded> {
     key: Option<String>,
 }
 
-impl<S: MarketStore> PurchaseRequest<'_, S> {
+impl<S: AuctionStore> PurchaseRequest<'_, S> {
     /// Makes a repeat of this very request recognisable for ever: it is answered as it was, and the key with another buyer
     /// is refused as `idempotency_key_reused`.
     pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {

@@ -7,7 +7,7 @@ use firstcome_store::Fault;
 use firstcome_store::core::coupon::{Attributes, Claim, CouponLimit, CouponSettings, Effect, Rejection, Serial};
 use firstcome_store::core::id::{CouponName, NameError, RequestId, UserId};
 use firstcome_store::{
-    ClaimRecord, Claimed, CouponStore, CouponView, Durability, Embedded, MarketStore, Page, Put, RedeemRequest,
+    AuctionStore, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Embedded, Page, Put, RedeemRequest,
     Refused, RoomStore, StoreError,
 };
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl<S: CouponStore + RoomStore> Coupons<S> {
     }
 }
 
-impl<S: CouponStore + MarketStore> Coupons<S> {
+impl<S: CouponStore + AuctionStore> Coupons<S> {
     /// The auctions of the same store.
     pub fn auctions(&self) -> Auctions<S> {
         Auctions::sharing(Arc::clone(&self.store))

@@ -166,11 +166,11 @@ pub use firstcome_store::archive;
 /// For stores of one's own, and for the simulator.
 pub use firstcome_store::embedded;
 pub use firstcome_store::{
-    Answer, ClaimRecord, Claimed, Closings, CouponStore, CouponView, Durability, Embedded, Fault, FaultKind, Faults,
-    Given, HandleKey, Joining, ListingView, LockEvent, LockInbox, LockSeen, LockStore, MarketAnswer, MarketStore,
-    MemoryLocks, MovePoints, Numbered, OpenFault, Page, PassCheck, PlaceBid, Purchase, Put, RedeemRequest, Refused,
-    RoomAnswer, RoomStore, RoomSummary, ShownCode, StandingLock, StoreError, TicketAnswer, TicketKey, Transfer,
-    VoucherCode, VoucherKey, core, edge, stats,
+    Answer, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore, CouponView,
+    Durability, Embedded, Fault, FaultKind, Faults, HandleKey, HeldLockView, Joining, ListingView, LockEvent,
+    LockInbox, LockStore, MemoryLocks, MovePoints, Numbered, OpenFault, Page, PassCheck, PlaceBid, Purchase, Put,
+    RedeemRequest, Refused, RoomAnswer, RoomStore, RoomSummary, ShownCode, StoreError, TicketAnswer, TicketKey,
+    TimedLockView, Transfer, VoucherCode, VoucherKey, core, edge, stats,
 };
 #[cfg(feature = "etcd")]
 pub use lock::{EtcdGuard, EtcdLocks, EtcdRequest};

@@ -1,5 +1,7 @@
 //! Locks that hand over in the order of arrival, with a fence on every grant.
 
+#[doc(hidden)]
+pub mod attribute_support;
 mod driver;
 mod error;
 #[cfg(feature = "etcd")]
@@ -13,18 +15,16 @@ mod many;
 mod quick;
 #[cfg(feature = "redis")]
 mod quorum;
-#[doc(hidden)]
-pub mod section;
 #[cfg(feature = "sql")]
 mod session;
 #[cfg(test)]
 mod tests;
 
+pub use attribute_support::{Retry, Transaction};
 pub use error::LockError;
 pub use firstcome_store::core::lock::{Fence, Request};
 pub use guard::{Guard, Lease};
 pub use many::{MultiGuard, MultiLock};
-pub use section::{Retry, Transaction};
 
 #[cfg(feature = "etcd")]
 pub use etcd::{EtcdGuard, EtcdLocks, EtcdRequest};
@@ -60,11 +60,13 @@ use firstcome_sql::PostgresLocks;
 use firstcome_sqlite::{LockDurability, SqliteLocks};
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX};
-use firstcome_store::core::lock::{Ask, ClientId, Copies, Released, Renewal, Said, Settings, Step, Watch, bucket_of};
+use firstcome_store::core::lock::{
+    Ask, ClientId, Copies, LockAnswer, Released, Renewal, Settings, Step, Watch, bucket_of,
+};
 use firstcome_store::edge::Stopwatch;
 #[cfg(feature = "sqlite")]
 use firstcome_store::{Fault, HandleKey};
-use firstcome_store::{LockSeen, LockStore, MemoryLocks, StoreError};
+use firstcome_store::{LockStore, MemoryLocks, StoreError, TimedLockView};
 #[cfg(feature = "sqlite")]
 use std::path::Path;
 use std::sync::Arc;
@@ -266,7 +268,7 @@ impl Locks {
     }
 
     /// Shows a lock. One request.
-    pub async fn view(&self, name: &str) -> Result<LockSeen, LockError> {
+    pub async fn view(&self, name: &str) -> Result<TimedLockView, LockError> {
         self.shared.view(&parse_name(name)?).await
     }
 
@@ -285,7 +287,7 @@ impl Locks {
         let renewals = vec![Renewal { name: name.clone(), request, lease_ms }];
         let answer = self.shared.take(Step::Renew { bucket: bucket_of(&name), renewals }).await?;
         match answer.said {
-            Said::Renewed(ends) => {
+            LockAnswer::Renewed(ends) => {
                 let expires_us = ends.first().copied().flatten().ok_or(LockError::Lost)?;
                 let left_us = expires_us.saturating_sub(answer.now_us);
                 let left_us = Settings::default().less_drift_us(left_us);
@@ -300,8 +302,8 @@ impl Locks {
     pub async fn release_lease(&self, name: &str, request: Request) -> Result<(), LockError> {
         let step = Step::Release { name: parse_name(name)?, request, copies: Copies::One };
         match self.shared.take(step).await?.said {
-            Said::Released(Released::Released) => Ok(()),
-            Said::Released(_) => Err(LockError::Lost),
+            LockAnswer::Released(Released::Released) => Ok(()),
+            LockAnswer::Released(_) => Err(LockError::Lost),
             _ => Err(LockError::Unknown),
         }
     }

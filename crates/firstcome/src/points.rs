@@ -9,7 +9,7 @@ use firstcome_store::core::auction::Rejection;
 use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::id::MemberName;
 use firstcome_store::core::points::{Amount, Balance, Record};
-use firstcome_store::{Embedded, MarketStore, MovePoints, Numbered, Transfer};
+use firstcome_store::{AuctionStore, Embedded, MovePoints, Numbered, Transfer};
 use std::sync::Arc;
 
 /// Points that members have, which back bids and pay for things. Cheap to clone.
@@ -70,7 +70,7 @@ impl Points {
     }
 }
 
-impl<S: MarketStore> Points<S> {
+impl<S: AuctionStore> Points<S> {
     /// Points over a store of one's own choice.
     pub fn over(store: S) -> Self {
         Self::sharing(Arc::new(store))
@@ -108,7 +108,7 @@ impl<S> Clone for MemberHandle<S> {
     }
 }
 
-impl<S: MarketStore> MemberHandle<S> {
+impl<S: AuctionStore> MemberHandle<S> {
     /// Its name.
     pub const fn name(&self) -> &MemberName {
         &self.name
@@ -152,7 +152,7 @@ pub struct MovementRequest<'a, S = Embedded> {
     key: Option<String>,
 }
 
-impl<S: MarketStore> MovementRequest<'_, S> {
+impl<S: AuctionStore> MovementRequest<'_, S> {
     /// Makes a repeat of this very request recognisable for 30 days: it is answered with the balance that it led to, and
     /// the key with another amount is refused as `idempotency_key_reused`. A charge and a refund have keys of their own.
     pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {

@@ -253,14 +253,14 @@ mod tests {
     use firstcome_store::core::time::Timestamp;
     use firstcome_store::edge::ManualClock;
 
-    type Told = Result<Result<(Joining, TicketAnswer), Rejection>, Error>;
+    type JoinReply = Result<Result<(Joining, TicketAnswer), Rejection>, Error>;
 
     fn rooms() -> (WaitingRooms, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::new(Timestamp::clamped_us(1_893_456_000_000_000)));
         (WaitingRooms::over(Embedded::memory_with(Arc::clone(&clock) as _)), clock)
     }
 
-    fn place(told: Told) -> (Joining, TicketAnswer) {
+    fn place(told: JoinReply) -> (Joining, TicketAnswer) {
         told.unwrap().unwrap()
     }
 

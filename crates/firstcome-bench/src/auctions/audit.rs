@@ -1,6 +1,6 @@
 //! Whether an auction went right: judged from its rows, and from what the bidders were told.
 
-use super::hot::Placed;
+use super::hot::PlacedOnHot;
 use firstcome::core::points::Kind;
 use std::collections::BTreeMap;
 
@@ -11,21 +11,21 @@ pub(super) struct Facts {
     /// How many bids were answered with a yes.
     pub(super) accepted: u64,
     /// Those of them whose answers were kept.
-    pub(super) told: Vec<Placed>,
+    pub(super) told: Vec<PlacedOnHot>,
     /// How many bids had no answer.
     pub(super) may_be_done: u64,
     /// What the listing says: how many bids there are, and the highest one.
     pub(super) bids: i64,
     pub(super) highest: Option<(usize, i64)>,
     /// All bids in the order of their numbers.
-    pub(super) placed: Vec<Placed>,
+    pub(super) placed: Vec<PlacedOnHot>,
     /// Of each bidder.
-    pub(super) wallets: Vec<Purse>,
+    pub(super) wallets: Vec<AuditedWallet>,
 }
 
 /// What one bidder has, and all its records in their order.
 #[derive(Clone, Default)]
-pub(super) struct Purse {
+pub(super) struct AuditedWallet {
     pub(super) total: i64,
     pub(super) held: i64,
     pub(super) records: Vec<Entry>,
@@ -100,7 +100,7 @@ fn points(facts: &Facts) -> Option<String> {
     holds.keys().next().map(|bid| format!("points were held for bid {bid}, which is not there"))
 }
 
-fn replay(facts: &Facts, bidder: usize, purse: &Purse, holds: &mut BTreeMap<u32, [u32; 2]>) -> Option<String> {
+fn replay(facts: &Facts, bidder: usize, purse: &AuditedWallet, holds: &mut BTreeMap<u32, [u32; 2]>) -> Option<String> {
     let (mut total, mut held) = (0, 0);
     for (at, entry) in purse.records.iter().enumerate() {
         let bid = entry.bid.and_then(|bid| facts.placed.get((bid as usize).wrapping_sub(1)));
@@ -138,8 +138,9 @@ mod tests {
 
     /// Two bidders and three bids: 1, 2, 3 points, in turns.
     fn sound() -> Facts {
-        let placed: Vec<Placed> =
-            (1..=3).map(|number| Placed { number, bidder: (number as usize - 1) % 2, price: number.into() }).collect();
+        let placed: Vec<PlacedOnHot> = (1..=3)
+            .map(|number| PlacedOnHot { number, bidder: (number as usize - 1) % 2, price: number.into() })
+            .collect();
         let ann = vec![
             entry(1, Kind::Charge, 100, None, 0),
             entry(2, Kind::Hold, 1, Some(1), 1),
@@ -159,7 +160,10 @@ mod tests {
             bids: 3,
             highest: Some((0, 3)),
             placed,
-            wallets: vec![Purse { total: 100, held: 3, records: ann }, Purse { total: 100, held: 0, records: bob }],
+            wallets: vec![
+                AuditedWallet { total: 100, held: 3, records: ann },
+                AuditedWallet { total: 100, held: 0, records: bob },
+            ],
         }
     }
 

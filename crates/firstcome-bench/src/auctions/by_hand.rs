@@ -9,11 +9,11 @@ mod postgres;
 pub(super) use mysql::ByMySql;
 pub(super) use postgres::ByPostgres;
 
-use super::audit::{Entry, Facts, Purse};
-use super::hot::{Bidding, Placed, Run, Told};
-use super::market::{POINTS, member};
+use super::audit::{AuditedWallet, Entry, Facts};
+use super::engine::{POINTS, member};
+use super::hot::{BidOutcome, Bidding, PlacedOnHot, Run};
 use anyhow::Context;
-use firstcome::core::auction::{AuctionTerms, Bid, Listing, Phase, Standing, Terms};
+use firstcome::core::auction::{AuctionTerms, Bid, Listing, ListingStanding, Phase, Terms};
 use firstcome::core::id::{ListingName, MemberName};
 use firstcome::core::points::{Amount, Kind};
 use firstcome::core::time::Timestamp;
@@ -34,7 +34,7 @@ const TRIES: NonZeroU32 = NonZeroU32::new(4).unwrap();
 const LOCK: &str = "AUCTION:1";
 
 /// What keeps two bids apart.
-pub(super) enum Way {
+pub(super) enum BidWay {
     /// Rows: the listing and both wallets, for update.
     Rows,
     /// A lock of the database's own, by name.
@@ -46,7 +46,7 @@ pub(super) enum Way {
 }
 
 /// A database on which bids are placed by hand.
-pub(super) trait Hand: Send + Sync + 'static {
+pub(super) trait HandDatabase: Send + Sync + 'static {
     type Session: Session;
 
     /// Takes a connection, or waits for one.
@@ -83,7 +83,7 @@ pub(super) trait Session: Send {
     fn end_named(&mut self) -> impl Future<Output = anyhow::Result<()>> + Send;
 
     /// The listing, and the server's clock.
-    fn lot(&mut self, lock: bool) -> impl Future<Output = anyhow::Result<Lot>> + Send;
+    fn lot(&mut self, lock: bool) -> impl Future<Output = anyhow::Result<HandListing>> + Send;
 
     /// The wallets of two members, or of one named twice, in the order of their numbers.
     fn wallets(&mut self, members: [i64; 2], lock: bool) -> impl Future<Output = anyhow::Result<Vec<Wallet>>> + Send;
@@ -97,7 +97,7 @@ pub(super) trait Session: Send {
 }
 
 /// The listing as it was read.
-pub(super) struct Lot {
+pub(super) struct HandListing {
     pub(super) bids: i64,
     pub(super) highest: Option<(i64, i64)>,
     pub(super) version: i64,
@@ -155,9 +155,9 @@ const HOLD: i64 = firstcome::core::points::Kind::Hold.number() as i64;
 const RELEASE: i64 = firstcome::core::points::Kind::Release.number() as i64;
 
 /// One way on one database.
-pub(super) struct ByHand<H> {
+pub(super) struct HandAuction<H> {
     pub(super) hand: H,
-    way: Way,
+    way: BidWay,
     listing: ListingName,
     seller: MemberName,
     bidders: Vec<MemberName>,
@@ -184,18 +184,18 @@ impl From<anyhow::Error> for Broken {
     }
 }
 
-fn no_lock() -> Told {
-    Told::Failed { may_be_done: false, says: "the lock was not to be had in time".into() }
+fn no_lock() -> BidOutcome {
+    BidOutcome::Failed { may_be_done: false, says: "the lock was not to be had in time".into() }
 }
 
-impl<H: Hand> ByHand<H> {
-    pub(super) fn new(hand: H, way: Way, bidders: usize) -> anyhow::Result<Self> {
+impl<H: HandDatabase> HandAuction<H> {
+    pub(super) fn new(hand: H, way: BidWay, bidders: usize) -> anyhow::Result<Self> {
         let listing = ListingName::parse("hot").ok().context("a name")?;
-        Ok(Self { hand, way, listing, seller: member("seller")?, bidders: super::market::bidders("hot", bidders)? })
+        Ok(Self { hand, way, listing, seller: member("seller")?, bidders: super::engine::bidders("hot", bidders)? })
     }
 
     /// Whether the rules take the bid: the same rules as everywhere.
-    fn takes(&self, lot: &Lot, bidder: usize, price: u64, available: i64) -> anyhow::Result<bool> {
+    fn takes(&self, lot: &HandListing, bidder: usize, price: u64, available: i64) -> anyhow::Result<bool> {
         let terms = AuctionTerms { ends_at: Timestamp::MAX, min_increment: None, extend: None, settle_within_ms: None };
         let now = Timestamp::clamped_us(lot.now_us);
         let bids = u32::try_from(lot.bids)?;
@@ -208,7 +208,7 @@ impl<H: Hand> ByHand<H> {
                 at: now,
             }),
         };
-        let standing = Standing {
+        let standing = ListingStanding {
             name: self.listing.clone(),
             owner: self.seller.clone(),
             price: Amount::new(1).context("a price")?,
@@ -229,7 +229,7 @@ impl<H: Hand> ByHand<H> {
 
     /// Reads, judges and writes within a transaction that has begun.
     async fn judge(&self, session: &mut H::Session, bidder: usize, price: u64) -> Result<Attempt, Broken> {
-        let lock = matches!(self.way, Way::Rows);
+        let lock = matches!(self.way, BidWay::Rows);
         let lot = session.lot(lock).await?;
         let member = bidder as i64;
         let outbid = lot.highest.map_or(member, |(highest, _)| highest);
@@ -254,7 +254,7 @@ impl<H: Hand> ByHand<H> {
     }
 
     async fn transact(&self, session: &mut H::Session, bidder: usize, price: u64) -> Result<Attempt, Broken> {
-        let named = matches!(self.way, Way::Named);
+        let named = matches!(self.way, BidWay::Named);
         if !named {
             session.begin().await?;
         } else if !session.begin_named().await? {
@@ -281,38 +281,42 @@ impl<H: Hand> ByHand<H> {
     }
 
     /// With so many tries more after conflicts.
-    async fn attempts(&self, bidder: usize, price: u64, tries: u32) -> Told {
+    async fn attempts(&self, bidder: usize, price: u64, tries: u32) -> BidOutcome {
         for left in (0..tries).rev() {
             match self.attempt(bidder, price).await {
                 Ok(Attempt::Accepted(number)) => {
-                    return Told::Accepted(Placed { number: u32::try_from(number).unwrap_or(0), bidder, price });
+                    return BidOutcome::Accepted(PlacedOnHot {
+                        number: u32::try_from(number).unwrap_or(0),
+                        bidder,
+                        price,
+                    });
                 }
-                Ok(Attempt::Refused) => return Told::Refused,
+                Ok(Attempt::Refused) => return BidOutcome::Refused,
                 Ok(Attempt::NoLock) => return no_lock(),
                 Ok(Attempt::Conflict) if left == 0 => break,
                 Ok(Attempt::Conflict) => tokio::time::sleep(Duration::from_millis(PAUSE_MS.get().into())).await,
                 Err(Broken { in_commit, error }) => {
-                    return Told::Failed { may_be_done: in_commit, says: format!("{error:#}") };
+                    return BidOutcome::Failed { may_be_done: in_commit, says: format!("{error:#}") };
                 }
             }
         }
-        Told::Failed { may_be_done: false, says: "others were first at every try".into() }
+        BidOutcome::Failed { may_be_done: false, says: "others were first at every try".into() }
     }
 }
 
 /// The bid counts whatever became of the lock: the version has kept it apart from others.
-fn without_lock(error: &LockError) -> Told {
+fn without_lock(error: &LockError) -> BidOutcome {
     match error {
         LockError::TimedOut { .. } | LockError::Contended { .. } => no_lock(),
-        error => Told::Failed { may_be_done: false, says: error.to_string() },
+        error => BidOutcome::Failed { may_be_done: false, says: error.to_string() },
     }
 }
 
-impl<H: Hand> Bidding for ByHand<H> {
-    async fn place(&self, bidder: usize, price: u64) -> Told {
+impl<H: HandDatabase> Bidding for HandAuction<H> {
+    async fn place(&self, bidder: usize, price: u64) -> BidOutcome {
         match &self.way {
-            Way::Rows | Way::Named => self.attempts(bidder, price, 1).await,
-            Way::Ours(locks) => match locks.lock(LOCK).wait(WAIT).lease(LEASE).acquire().await {
+            BidWay::Rows | BidWay::Named => self.attempts(bidder, price, 1).await,
+            BidWay::Ours(locks) => match locks.lock(LOCK).wait(WAIT).lease(LEASE).acquire().await {
                 Err(error) => without_lock(&error),
                 Ok(guard) => {
                     let told = self.attempts(bidder, price, TRIES.get()).await;
@@ -321,7 +325,7 @@ impl<H: Hand> Bidding for ByHand<H> {
                     told
                 }
             },
-            Way::Spin(locks) => {
+            BidWay::Spin(locks) => {
                 let request = locks.lock(LOCK).policy(Pauses::Constant { every_ms: PAUSE_MS }).tries(TRIES);
                 match request.wait(WAIT).lease(LEASE).acquire().await {
                     Err(error) => without_lock(&error),
@@ -347,16 +351,16 @@ fn facts(
     wallets: &[(i64, i64)],
     records: &[RecordRow],
 ) -> anyhow::Result<Facts> {
-    let mut purses: Vec<Purse> =
-        wallets.iter().map(|&(total, held)| Purse { total, held, records: Vec::new() }).collect();
+    let mut purses: Vec<AuditedWallet> =
+        wallets.iter().map(|&(total, held)| AuditedWallet { total, held, records: Vec::new() }).collect();
     for &(member, number, kind, amount, bid, total, held) in records {
         let kind = u8::try_from(kind).ok().and_then(Kind::from_number);
         let bid = bid.map(u32::try_from).transpose()?;
         let purse = purses.get_mut(usize::try_from(member)?).context("a record of nobody's")?;
         purse.records.push(Entry { number, kind, amount, bid, total, held });
     }
-    let as_placed = |&(number, member, price): &(i64, i64, i64)| -> anyhow::Result<Placed> {
-        Ok(Placed { number: number.try_into()?, bidder: member.try_into()?, price: price.try_into()? })
+    let as_placed = |&(number, member, price): &(i64, i64, i64)| -> anyhow::Result<PlacedOnHot> {
+        Ok(PlacedOnHot { number: number.try_into()?, bidder: member.try_into()?, price: price.try_into()? })
     };
     Ok(Facts {
         points: POINTS.cast_signed(),

@@ -1,14 +1,14 @@
 //! Databases: combining, and the other ways beside it.
 
-use super::by_hand::{ByHand, ByMySql, ByPostgres, Hand, Way};
-use super::hot::{Run, Turns, closed_loop, open_loop};
-use super::market::Auction;
-use super::{Bench, HALF_LOAD_P99_MS, Row};
+use super::by_hand::{BidWay, ByMySql, ByPostgres, HandAuction, HandDatabase};
+use super::engine::Auction;
+use super::hot::{BidderTurns, Run, closed_loop, open_loop};
+use super::{AuctionRow, Bench, HALF_LOAD_P99_MS};
 use crate::database::{OwnDatabase, is_postgres};
 use crate::locks::{patient, unreachable};
 use crate::report::Target;
 use anyhow::{Context, bail};
-use firstcome::sql::{Address, SqlMarket};
+use firstcome::sql::{Address, SqlAuctions};
 use firstcome::{Locks, SpinLocks};
 use firstcome_test_servers::{Durability, Kind, Options, Server, ServerError};
 use std::sync::Arc;
@@ -110,7 +110,7 @@ fn words(version: &str) -> [&'static str; 3] {
     }
 }
 
-async fn all<H: Hand>(
+async fn all<H: HandDatabase>(
     bench: &mut Bench<'_>,
     url: &str,
     redis: Option<&str>,
@@ -119,12 +119,12 @@ async fn all<H: Hand>(
     let observer = hand()?;
     let store = observer.version().await?;
     let [named, times, half] = words(&store);
-    let mut ways = vec![("SELECT … FOR UPDATE", Way::Rows), (named, Way::Named)];
+    let mut ways = vec![("SELECT … FOR UPDATE", BidWay::Rows), (named, BidWay::Named)];
     if let Some(redis) = redis {
         let locks = Locks::redis_with(redis, patient()).await.map_err(|error| unreachable(&error))?;
         let spin = SpinLocks::redis_with(redis, patient()).await.map_err(|error| unreachable(&error))?;
-        ways.push(("our lock + transaction, 3 retries", Way::Ours(locks)));
-        ways.push(("spin lock, 100 ms, + the same (O2)", Way::Spin(spin)));
+        ways.push(("our lock + transaction, 3 retries", BidWay::Ours(locks)));
+        ways.push(("spin lock, 100 ms, + the same (O2)", BidWay::Spin(spin)));
     }
     let mut best: f64 = 0.0;
     for (strategy, way) in ways {
@@ -147,43 +147,43 @@ async fn all<H: Hand>(
     Ok(())
 }
 
-async fn by_hand<H: Hand>(
+async fn by_hand<H: HandDatabase>(
     bench: &Bench<'_>,
     store: &str,
     strategy: &'static str,
-    way: Way,
+    way: BidWay,
     hand: H,
-) -> anyhow::Result<Row> {
+) -> anyhow::Result<AuctionRow> {
     let bidders = bench.args.bidders as usize;
     hand.lay_out(bidders).await?;
-    let (way, turns) = (Arc::new(ByHand::new(hand, way, bidders)?), Arc::new(Turns::new(bidders)));
+    let (way, turns) = (Arc::new(HandAuction::new(hand, way, bidders)?), Arc::new(BidderTurns::new(bidders)));
     let run = closed_loop(&way, &turns, bench.args.tasks as usize, bench.args.time).await?;
     let facts = way.hand.facts(&run).await?;
     // One transaction each, by the way it works.
-    Ok(Row::new(store, strategy, false, &run).judged(&facts).commits(run.accepted))
+    Ok(AuctionRow::new(store, strategy, false, &run).judged(&facts).commits(run.accepted))
 }
 
 /// At full load, or at a rate.
-async fn combining<H: Hand>(
+async fn combining<H: HandDatabase>(
     bench: &Bench<'_>,
     store: &str,
     url: &str,
     observer: &H,
     rate: Option<f64>,
-) -> anyhow::Result<(Run, Row)> {
+) -> anyhow::Result<(Run, AuctionRow)> {
     let (bidders, time) = (bench.args.bidders as usize, bench.args.time);
     let (listing, strategy) =
         if rate.is_none() { ("full", "combining (ours)") } else { ("half", "combining, half load") };
-    let market = SqlMarket::open(url).await.with_context(|| format!("{store} cannot be used"))?;
+    let market = SqlAuctions::open(url).await.with_context(|| format!("{store} cannot be used"))?;
     let auction = Arc::new(Auction::open(market, listing, bidders).await?);
-    let turns = Arc::new(Turns::new(bidders));
+    let turns = Arc::new(BidderTurns::new(bidders));
     let before = observer.commits().await?;
     let run = match rate {
         None => closed_loop(&auction, &turns, bench.args.tasks as usize, time).await?,
         Some(rate) => open_loop(&auction, &turns, rate, time).await?,
     };
     let commits = observer.commits().await?.saturating_sub(before);
-    let row = Row::new(store, strategy, true, &run).judged(&auction.facts(&run).await?).commits(commits);
+    let row = AuctionRow::new(store, strategy, true, &run).judged(&auction.facts(&run).await?).commits(commits);
     Ok((run, row))
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// One bid that was accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Placed {
+pub(super) struct PlacedOnHot {
     /// Its place among the accepted bids, from 1.
     pub(super) number: u32,
     /// Whose, as a number from 0.
@@ -20,8 +20,8 @@ pub(super) struct Placed {
 
 /// What came of a bid.
 #[derive(Debug)]
-pub(super) enum Told {
-    Accepted(Placed),
+pub(super) enum BidOutcome {
+    Accepted(PlacedOnHot),
     /// By a rule.
     Refused,
     /// By no rule: the way gave up, or broke.
@@ -33,7 +33,7 @@ pub(super) enum Told {
 
 /// One way to place bids, on one auction.
 pub(super) trait Bidding: Send + Sync + 'static {
-    fn place(&self, bidder: usize, price: u64) -> impl Future<Output = Told> + Send;
+    fn place(&self, bidder: usize, price: u64) -> impl Future<Output = BidOutcome> + Send;
 }
 
 /// What everybody together found.
@@ -43,7 +43,7 @@ pub(super) struct Run {
     pub(super) times: Latencies,
     pub(super) accepted: u64,
     /// Those of them whose answers were kept.
-    pub(super) placed: Vec<Placed>,
+    pub(super) placed: Vec<PlacedOnHot>,
     pub(super) refused: u64,
     pub(super) failed: u64,
     /// Of these, those that may have been accepted all the same.
@@ -62,19 +62,19 @@ impl Run {
         self.accepted as f64 / self.elapsed.as_secs_f64()
     }
 
-    fn take(&mut self, told: Told, time: Duration) {
+    fn take(&mut self, told: BidOutcome, time: Duration) {
         match told {
-            Told::Failed { may_be_done, says } => {
+            BidOutcome::Failed { may_be_done, says } => {
                 self.failed += 1;
                 self.may_be_done += u64::from(may_be_done);
                 self.says.get_or_insert(says);
                 return;
             }
-            Told::Accepted(placed) => {
+            BidOutcome::Accepted(placed) => {
                 self.accepted += 1;
                 self.placed.push(placed);
             }
-            Told::Refused => self.refused += 1,
+            BidOutcome::Refused => self.refused += 1,
         }
         self.times.saturating_record(micros(time));
     }
@@ -92,12 +92,12 @@ impl Run {
 }
 
 /// Who bids next, and how much: prices rise in the order in which bids are sent, and nobody outbids himself.
-pub(super) struct Turns {
+pub(super) struct BidderTurns {
     next: AtomicU64,
     bidders: usize,
 }
 
-impl Turns {
+impl BidderTurns {
     pub(super) const fn new(bidders: usize) -> Self {
         Self { next: AtomicU64::new(0), bidders }
     }
@@ -111,7 +111,7 @@ impl Turns {
 /// Every caller bids again as soon as it is answered. Whoever waits when the time is over is waited for.
 pub(super) async fn closed_loop<B: Bidding>(
     way: &Arc<B>,
-    turns: &Arc<Turns>,
+    turns: &Arc<BidderTurns>,
     tasks: usize,
     time: Duration,
 ) -> anyhow::Result<Run> {
@@ -142,7 +142,7 @@ pub(super) async fn closed_loop<B: Bidding>(
 /// Bids arrive at a fixed rate, whatever became of those before; each is timed from when it should have been sent.
 pub(super) async fn open_loop<B: Bidding>(
     way: &Arc<B>,
-    turns: &Arc<Turns>,
+    turns: &Arc<BidderTurns>,
     per_second: f64,
     time: Duration,
 ) -> anyhow::Result<Run> {

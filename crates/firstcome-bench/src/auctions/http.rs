@@ -1,8 +1,8 @@
 //! Bids over HTTP, beside `/healthz` of the same service.
 
+use super::engine::Auction;
 use super::hot::Run;
-use super::market::Auction;
-use super::{Bench, Row};
+use super::{AuctionRow, Bench};
 use crate::coupons::disk;
 use crate::http::{KEY, ROUNDS, Service, no_body};
 use crate::load::{Aim, Load, Shot, fire};
@@ -47,9 +47,9 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let (health, bids) = (together(&health)?, together(&bids)?);
     // The service is gone: what it has left is judged.
     let auction = Auction::at(disk(&directory)?, LISTING, BIDDERS)?;
-    let row = Row::new("HTTP", "combining (ours)", true, &bids).judged(&auction.facts(&bids).await?);
+    let row = AuctionRow::new("HTTP", "combining (ours)", true, &bids).judged(&auction.facts(&bids).await?);
     auction.store.close();
-    bench.rows.extend([row, Row::new("HTTP", "/healthz, beside it", false, &health)]);
+    bench.rows.extend([row, AuctionRow::new("HTTP", "/healthz, beside it", false, &health)]);
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! The strategies, drawn.
 
-use super::{Report, Row, ms};
+use super::{AuctionRow, Report, ms};
 use crate::output::grouped;
 use crate::plot::{self, Bar, Chart, Drawing};
 use std::path::Path;
@@ -8,10 +8,10 @@ use std::path::Path;
 /// The drawing, or a page with it.
 pub(super) fn draw(path: &Path, report: &Report<'_>) -> String {
     // Half load has a rate that was chosen, and /healthz places no bids: only what is judged at full load is compared.
-    let at_full_load = |row: &&Row| row.correct.is_some() && !row.strategy.contains("half load");
-    let rows: Vec<&Row> = report.rows.iter().filter(at_full_load).collect();
-    let chart = |title, reading, value: fn(&Row) -> (f64, String)| {
-        let bar = |row: &&Row| Bar {
+    let at_full_load = |row: &&AuctionRow| row.correct.is_some() && !row.strategy.contains("half load");
+    let rows: Vec<&AuctionRow> = report.rows.iter().filter(at_full_load).collect();
+    let chart = |title, reading, value: fn(&AuctionRow) -> (f64, String)| {
+        let bar = |row: &&AuctionRow| Bar {
             name: format!("{}: {}", row.store, row.strategy),
             value: Some(value(row)),
             ours: row.ours,

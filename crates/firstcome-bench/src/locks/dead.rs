@@ -1,6 +1,6 @@
 //! Processes that die: how long do the others wait?
 
-use super::crew::Worker;
+use super::processes::Worker;
 use super::traced::{Keep, Watched};
 use super::worker::Job;
 use super::{Bench, Target};

@@ -1,14 +1,14 @@
 //! One hot lock, and everybody wants it.
 
-use super::crew::Worker;
 use super::order::{self, Disorder, Visit};
 use super::peer::Entrant;
+use super::processes::Worker;
 use super::server::Figures;
 use super::strategy::Strategy;
 use super::worker::Job;
-use super::{Bench, Row};
+use super::{Bench, LockRow};
 use anyhow::bail;
-use firstcome_bench::crew::{Contend, Done, Pass, Section};
+use firstcome_bench::crew::{Contend, CriticalSection, Done, Pass};
 use std::path::PathBuf;
 
 /// Acquisitions that one process writes down at most, so that a fast strategy does not fill the disk.
@@ -42,14 +42,19 @@ pub(super) enum Wants {
 }
 
 /// Runs one strategy with all processes.
-pub(super) async fn run(bench: &Bench, entrant: Entrant<'_>, until: Until) -> anyhow::Result<Row> {
+pub(super) async fn run(bench: &Bench, entrant: Entrant<'_>, until: Until) -> anyhow::Result<LockRow> {
     let processes = if entrant.spans_processes() { bench.processes } else { 1 };
     let tasks = bench.tasks * bench.processes / processes;
     run_with(bench, entrant, Crowd { processes, tasks, wants: Wants::One }, until).await
 }
 
 /// Runs one strategy with these.
-pub(super) async fn run_with(bench: &Bench, entrant: Entrant<'_>, crowd: Crowd, until: Until) -> anyhow::Result<Row> {
+pub(super) async fn run_with(
+    bench: &Bench,
+    entrant: Entrant<'_>,
+    crowd: Crowd,
+    until: Until,
+) -> anyhow::Result<LockRow> {
     let Crowd { processes, tasks, wants } = crowd;
     let most = if entrant.is(Strategy::Control) { CONTROL_PASSES } else { PASSES_MAX };
     let (time_ms, most) = match until {
@@ -91,7 +96,7 @@ pub(super) async fn run_with(bench: &Bench, entrant: Entrant<'_>, crowd: Crowd, 
     }
     let counters = if wants == Wants::One { &counters[..1] } else { &counters[..] };
     let row = row(entrant, (processes, tasks), counters, &passes, &done, [before, after])?;
-    Ok(Row { what, ..row })
+    Ok(LockRow { what, ..row })
 }
 
 fn quantile(sorted_ns: &[u64], share: f64) -> Option<f64> {
@@ -116,7 +121,7 @@ fn row(
     passes: &[Pass],
     done: &[Done],
     [before, after]: [Figures; 2],
-) -> anyhow::Result<Row> {
+) -> anyhow::Result<LockRow> {
     let served = passes.iter().filter(|pass| pass.served);
     let mut waits_ns: Vec<u64> = served.clone().map(|pass| pass.ended_ns - pass.asked_ns).collect();
     waits_ns.sort_unstable();
@@ -126,7 +131,7 @@ fn row(
     if acquisitions == 0 {
         bail!("{}: nobody ever had the lock", entrant.says());
     }
-    let counted = counters.iter().map(|counter| anyhow::Ok(Section::open(counter)?.read()?.0));
+    let counted = counters.iter().map(|counter| anyhow::Ok(CriticalSection::open(counter)?.read()?.0));
     let counted = counted.sum::<anyhow::Result<u64>>()?;
     let elapsed_us = done.iter().map(|done| done.elapsed_us).max().unwrap_or(1).max(1);
     let asked = match entrant {
@@ -143,7 +148,7 @@ fn row(
         // There is nothing to hand over.
         hand_overs_ns.clear();
     }
-    Ok(Row {
+    Ok(LockRow {
         strategy: entrant.says().to_owned(),
         what: None,
         processes,

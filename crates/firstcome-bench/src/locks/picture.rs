@@ -1,6 +1,6 @@
 //! The locks under every strategy, drawn.
 
-use super::{Report, Row, time};
+use super::{LockRow, Report, time};
 use crate::output::grouped;
 use crate::plot::{self, Bar, Chart, Drawing};
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::path::Path;
 struct Figure {
     title: &'static str,
     reading: &'static str,
-    value: fn(&Row) -> Option<f64>,
+    value: fn(&LockRow) -> Option<f64>,
     written: fn(f64) -> String,
 }
 
@@ -44,9 +44,9 @@ const FIGURES: [Figure; 5] = [
 /// The drawing, or a page with it.
 pub(super) fn draw(path: &Path, report: &Report<'_>) -> String {
     // The control is no lock: what it reaches is no figure of one.
-    let rows: Vec<&Row> = report.rows.iter().filter(|row| row.lost_updates == 0).collect();
+    let rows: Vec<&LockRow> = report.rows.iter().filter(|row| row.lost_updates == 0).collect();
     let chart = |figure: &Figure| {
-        let bar = |row: &&Row| {
+        let bar = |row: &&LockRow| {
             let value = (figure.value)(row).map(|value| (value, (figure.written)(value)));
             Bar { name: row.strategy.clone(), value, ours: row.strategy.contains("native") }
         };

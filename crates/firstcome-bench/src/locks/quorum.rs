@@ -4,7 +4,7 @@ use super::hot::{self, Until};
 use super::peer::{Entrant, RSLOCK};
 use super::server::Server;
 use super::strategy::Strategy;
-use super::{Bench, Figure, Row, step};
+use super::{Bench, Figure, LockRow, step};
 use crate::output::progress;
 use crate::report::Target;
 use std::time::Duration;
@@ -100,7 +100,7 @@ pub(super) async fn measure(bench: &mut Bench) -> anyhow::Result<()> {
         let ours = load.ours.iter().copied().map(Entrant::Ours);
         let entrants: Vec<Entrant<'_>> = ours.chain(peers.iter().map(Entrant::Peer)).collect();
         (bench.processes, bench.tasks) = (load.processes, load.tasks);
-        let mut rounds: Vec<Vec<Row>> = entrants.iter().map(|_| Vec::new()).collect();
+        let mut rounds: Vec<Vec<LockRow>> = entrants.iter().map(|_| Vec::new()).collect();
         for _ in 0..ROUNDS {
             for (entrant, rows) in entrants.iter().zip(&mut rounds) {
                 let until = Until::TimeMs(bench.time.as_millis() as u64 / ROUNDS as u64);
@@ -112,7 +112,7 @@ pub(super) async fn measure(bench: &mut Bench) -> anyhow::Result<()> {
             step(&bar, entrant.says());
             let Some(row) = middle(rows) else { continue };
             rates.push((entrant.says(), row.per_second));
-            bench.rows.push(Row { strategy: format!("{}, {}", row.strategy, load.says), ..row });
+            bench.rows.push(LockRow { strategy: format!("{}, {}", row.strategy, load.says), ..row });
         }
         let fastest = |kind: &str| {
             let named = rates.iter().filter(|(name, _)| name.starts_with(kind));
@@ -133,7 +133,7 @@ pub(super) async fn measure(bench: &mut Bench) -> anyhow::Result<()> {
 }
 
 /// The one whose rate is in the middle.
-fn middle(mut rows: Vec<Row>) -> Option<Row> {
+fn middle(mut rows: Vec<LockRow>) -> Option<LockRow> {
     rows.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
     let at = rows.len() / 2;
     (!rows.is_empty()).then(|| rows.swap_remove(at))

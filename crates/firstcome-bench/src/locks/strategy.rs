@@ -91,7 +91,7 @@ impl Strategy {
 }
 
 /// A strategy that is ready to be used.
-pub(super) enum Way {
+pub(super) enum StrategyKind {
     Control,
     Spin(SpinLocks, Pauses),
     Redisson(KeyLocks<Redisson>),
@@ -111,7 +111,7 @@ pub(super) enum Held {
     Quorum(QuorumGuard),
 }
 
-impl Way {
+impl StrategyKind {
     pub(super) async fn open(strategy: Strategy, url: &str, directory: &Path) -> anyhow::Result<Self> {
         if let Some(pauses) = strategy.pauses() {
             return Ok(Self::Spin(
@@ -139,7 +139,7 @@ impl Way {
     }
 }
 
-impl firstcome_bench::crew::Way for Way {
+impl firstcome_bench::crew::LockStrategy for StrategyKind {
     type Held = Held;
 
     async fn acquire(&self, name: &str, wait: Duration) -> anyhow::Result<Option<Held>> {

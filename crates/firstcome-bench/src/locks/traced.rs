@@ -2,10 +2,10 @@
 
 use anyhow::{anyhow, bail};
 use firstcome::core::id::LockName;
-use firstcome::core::lock::{Acquired, Answer, ClientId, Grant, Said, Step};
+use firstcome::core::lock::{Acquired, Answer, ClientId, Grant, LockAnswer, Step};
 use firstcome::edge::Stopwatch;
 use firstcome::redis::{Counts, Link, LinkOptions, RedisLocks};
-use firstcome::{Fault, FaultKind, LockEvent, LockInbox, LockSeen, LockStore, Locks, StoreError};
+use firstcome::{Fault, FaultKind, LockEvent, LockInbox, LockStore, Locks, StoreError, TimedLockView};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) struct Steps {
 
 /// What was seen. Written down as it comes, and sorted when somebody asks: what is measured is not to pay for it.
 #[derive(Default)]
-struct Seen {
+struct TraceSummary {
     steps: Steps,
     /// Requests by their number, and the place in line that each was given.
     placed: Vec<(u64, u64)>,
@@ -48,17 +48,17 @@ pub(super) enum Keep {
 struct Traced {
     store: RedisLocks,
     keep: Keep,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<TraceSummary>>,
 }
 
 /// Locks, and what was seen of them.
 pub(super) struct Watched {
     pub(super) locks: Locks,
     pub(super) link: Link,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<TraceSummary>>,
 }
 
-fn with<R>(seen: &Mutex<Seen>, change: impl FnOnce(&mut Seen) -> R) -> R {
+fn with<R>(seen: &Mutex<TraceSummary>, change: impl FnOnce(&mut TraceSummary) -> R) -> R {
     change(&mut seen.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -78,7 +78,7 @@ impl Watched {
     pub(super) async fn open(url: &str, keep: Keep) -> anyhow::Result<Self> {
         let client = ClientId(firstcome::edge::draw_id().map_err(|fault| anyhow!("{fault}"))?);
         let store = RedisLocks::open(url, client, patient()).await.map_err(|error| unreachable(&error))?;
-        let (link, seen) = (store.link().clone(), Arc::<Mutex<Seen>>::default());
+        let (link, seen) = (store.link().clone(), Arc::<Mutex<TraceSummary>>::default());
         let locks = Locks::over_as(client, Traced { store, keep, seen: Arc::clone(&seen) });
         Ok(Self { locks, link, seen })
     }
@@ -114,7 +114,7 @@ impl Watched {
     }
 }
 
-impl Seen {
+impl TraceSummary {
     fn granted(&mut self, grant: &Grant) {
         self.granted.push((grant.fence.get(), grant.request.number));
     }
@@ -122,13 +122,13 @@ impl Seen {
     /// `asked` is the number of the request, if the step was an acquire.
     fn answered(&mut self, asked: Option<u64>, answer: &Answer) {
         match (asked, &answer.said) {
-            (Some(asked), Said::Acquired(Acquired::Queued { number, .. })) => self.placed.push((asked, *number)),
+            (Some(asked), LockAnswer::Acquired(Acquired::Queued { number, .. })) => self.placed.push((asked, *number)),
             // Who finds the lock free has it from the moment of the arrival on.
-            (Some(asked), Said::Acquired(Acquired::Granted(grant))) => {
+            (Some(asked), LockAnswer::Acquired(Acquired::Granted(grant))) => {
                 self.placed.push((asked, grant.fence.get()));
                 self.granted(grant);
             }
-            (_, Said::Beaten { looked, .. }) => {
+            (_, LockAnswer::Beaten { looked, .. }) => {
                 looked.iter().flat_map(|(grant, _)| grant).for_each(|g| self.granted(g));
             }
             _ => {}
@@ -167,7 +167,7 @@ impl LockStore for Traced {
         Ok(answer)
     }
 
-    async fn view(&self, name: &LockName) -> Result<LockSeen, StoreError> {
+    async fn view(&self, name: &LockName) -> Result<TimedLockView, StoreError> {
         self.store.view(name).await
     }
 

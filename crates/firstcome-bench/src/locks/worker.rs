@@ -1,8 +1,8 @@
 //! One of the processes that want the lock, as `firstcome-bench lock-worker`.
 
-use super::strategy::{Strategy, Way};
+use super::strategy::{Strategy, StrategyKind};
 use super::traced::{Keep, Watched};
-use firstcome_bench::crew::{Contend, Orders, contend, say};
+use firstcome_bench::crew::{Contend, WorkerOrders, contend, say};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ pub(super) enum Job {
 pub(super) fn run() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut orders = Orders::listen();
+        let mut orders = WorkerOrders::listen();
         match orders.job().await? {
             Job::Contend(strategy, job) => {
-                let way = Way::open(strategy, &job.url, &job.counter.with_file_name("locks")).await?;
+                let way = StrategyKind::open(strategy, &job.url, &job.counter.with_file_name("locks")).await?;
                 contend(job, way, orders, "ready").await
             }
             Job::Hold { url, name, lease_ms } => {

@@ -1,7 +1,7 @@
 //! A real store with its own clockwork, watched while it admits.
 
 use super::super::coupons::{Scratch, disk};
-use super::super::report::{Report, Row, Target};
+use super::super::report::{Report, ReportRow, Target};
 use super::{name, put};
 use anyhow::{Context, anyhow, bail};
 use firstcome::core::id::RoomName;
@@ -111,7 +111,8 @@ fn judge(admitted_at: &[Timestamp], report: &mut Report) -> anyhow::Result<()> {
         highest / SLICE,
         1.001,
     ));
-    let row = Row::new("admissions at 500/s", admitted_at.len() as u64, Duration::from_secs_f64(elapsed.max(0.001)));
+    let row =
+        ReportRow::new("admissions at 500/s", admitted_at.len() as u64, Duration::from_secs_f64(elapsed.max(0.001)));
     report.rows.push(row.correct(highest <= SLICE * 1.001));
     Ok(())
 }

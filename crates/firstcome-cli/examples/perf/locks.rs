@@ -4,7 +4,7 @@ use crate::COUNT_MAX;
 use crate::world::START_US;
 use firstcome::MemoryLocks;
 use firstcome::core::id::{LockName, OwnerName};
-use firstcome::core::lock::{Acquired, ClientId, Copies, Released, Request, Said, Step, Wait, Waiter};
+use firstcome::core::lock::{Acquired, ClientId, Copies, LockAnswer, Released, Request, Step, Wait, Waiter};
 use firstcome::core::time::Timestamp;
 use firstcome::edge::ManualClock;
 use firstcome::redis::RedisLocks;
@@ -35,9 +35,9 @@ pub(crate) fn rules(count: usize) {
     let locks = MemoryLocks::with_clock(clock);
     for (acquire, release) in acquires().iter().zip(&releases()).take(count) {
         let acquired = black_box(locks.take_now(acquire));
-        assert!(matches!(acquired.said, Said::Acquired(Acquired::Granted(_))));
+        assert!(matches!(acquired.said, LockAnswer::Acquired(Acquired::Granted(_))));
         let released = black_box(locks.take_now(release));
-        assert!(matches!(released.said, Said::Released(Released::Released)));
+        assert!(matches!(released.said, LockAnswer::Released(Released::Released)));
     }
 }
 
@@ -48,16 +48,16 @@ pub(crate) fn acquire_bytes(count: usize) {
     for step in acquires().iter().take(count) {
         black_box(RedisLocks::written(step));
         let read = black_box(RedisLocks::read(step, answer.as_bytes()));
-        assert!(read.is_some_and(|answer| matches!(answer.said, Said::Acquired(Acquired::Queued { .. }))));
+        assert!(read.is_some_and(|answer| matches!(answer.said, LockAnswer::Acquired(Acquired::Queued { .. }))));
     }
 }
 
-/// A release as the bytes that go out, and the answer to it as it comes in.
+/// A release as the bytes that go out, and the answer to it comes in.
 pub(crate) fn release_bytes(count: usize) {
     let answer = format!("*3\r\n:{START_US}\r\n$1\r\nR\r\n:0\r\n");
     for step in releases().iter().take(count) {
         black_box(RedisLocks::written(step));
         let read = black_box(RedisLocks::read(step, answer.as_bytes()));
-        assert!(read.is_some_and(|answer| matches!(answer.said, Said::Released(Released::Released))));
+        assert!(read.is_some_and(|answer| matches!(answer.said, LockAnswer::Released(Released::Released))));
     }
 }

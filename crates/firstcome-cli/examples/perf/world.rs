@@ -9,7 +9,7 @@ use firstcome::core::room::{Admit, Join, RoomSettings};
 use firstcome::core::time::Timestamp;
 use firstcome::edge::ManualClock;
 use firstcome::embedded::{Backing, Stepper, Timeline};
-use firstcome::{CouponStore, Embedded, MarketStore, MovePoints, PlaceBid, RoomStore, Transfer};
+use firstcome::{AuctionStore, CouponStore, Embedded, MovePoints, PlaceBid, RoomStore, Transfer};
 use std::hint::black_box;
 use std::pin::pin;
 use std::sync::Arc;

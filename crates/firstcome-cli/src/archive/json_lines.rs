@@ -1,7 +1,7 @@
 //! One JSON object per line, what a line names before it, between a line that says in which form and one that says how many
 //! there are. Files without these two are those of before, and parts of others.
 
-use super::market_lines::{BidLine, ListingLine, RecordLine};
+use super::auction_lines::{BidLine, ListingLine, RecordLine};
 use super::room_lines::{PassSecretLine, RoomLine, SecretLine, TicketLine};
 use super::secrecy::Secrecy;
 use super::{Sink, attributes, read_instant};
@@ -25,7 +25,7 @@ const VERSION: u32 = 3;
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-enum Line {
+enum ExportLine {
     /// The first line.
     Export {
         version: u32,
@@ -128,16 +128,16 @@ impl<W: Write> Lines<W> {
     /// Writes the first line.
     pub(super) fn new(out: W, secrecy: Secrecy) -> anyhow::Result<Self> {
         let mut lines = Self { out, secrecy, count: 0 };
-        lines.write(&Line::Export { version: VERSION })?;
+        lines.write(&ExportLine::Export { version: VERSION })?;
         Ok(lines)
     }
 
-    fn line(&mut self, line: &Line) -> anyhow::Result<()> {
+    fn line(&mut self, line: &ExportLine) -> anyhow::Result<()> {
         self.count += 1;
         self.write(line)
     }
 
-    fn write(&mut self, line: &Line) -> anyhow::Result<()> {
+    fn write(&mut self, line: &ExportLine) -> anyhow::Result<()> {
         serde_json::to_writer(&mut self.out, line)?;
         self.out.write_all(b"\n")?;
         Ok(())
@@ -161,7 +161,7 @@ impl<W: Write> Sink for Lines<W> {
             codes_bound_from: Some(coupon.voucher_key.codes_bound_from()),
             deleted_at: instant(coupon.deleted_at),
         };
-        self.line(&Line::Coupon(line))
+        self.line(&ExportLine::Coupon(line))
     }
 
     fn claim(&mut self, claim: &ArchivedClaim) -> anyhow::Result<()> {
@@ -178,41 +178,41 @@ impl<W: Write> Sink for Lines<W> {
             redeemed_at: redeemed_at.map(rfc3339::format),
             redemption_request: redemption_request.flatten().map(RequestLine::new),
         };
-        self.line(&Line::Claim(line))
+        self.line(&ExportLine::Claim(line))
     }
 
     fn secret(&mut self, secret: &ArchivedSecret) -> anyhow::Result<()> {
         let line = SecretLine::new(secret, &self.secrecy)?;
-        self.line(&Line::Secret(line))
+        self.line(&ExportLine::Secret(line))
     }
 
     fn pass_secret(&mut self, secret: &PassSecret) -> anyhow::Result<()> {
         let line = PassSecretLine::new(secret, &self.secrecy)?;
-        self.line(&Line::PassSecret(line))
+        self.line(&ExportLine::PassSecret(line))
     }
 
     fn room(&mut self, line: &ArchivedLine) -> anyhow::Result<()> {
         let line = match line {
-            ArchivedLine::Room(room) => Line::Room(Box::new(RoomLine::new(room, &self.secrecy)?)),
-            ArchivedLine::Ticket(ticket) => Line::Ticket(Box::new(TicketLine::new(ticket))),
+            ArchivedLine::Room(room) => ExportLine::Room(Box::new(RoomLine::new(room, &self.secrecy)?)),
+            ArchivedLine::Ticket(ticket) => ExportLine::Ticket(Box::new(TicketLine::new(ticket))),
         };
         self.line(&line)
     }
 
     fn listing(&mut self, listing: &ArchivedListing) -> anyhow::Result<()> {
-        self.line(&Line::Listing(Box::new(ListingLine::new(listing))))
+        self.line(&ExportLine::Listing(Box::new(ListingLine::new(listing))))
     }
 
     fn record(&mut self, record: &ArchivedRecord) -> anyhow::Result<()> {
-        self.line(&Line::Record(Box::new(RecordLine::new(record))))
+        self.line(&ExportLine::Record(Box::new(RecordLine::new(record))))
     }
 
     fn bid(&mut self, bid: &ArchivedBid) -> anyhow::Result<()> {
-        self.line(&Line::Bid(Box::new(BidLine::new(bid))))
+        self.line(&ExportLine::Bid(Box::new(BidLine::new(bid))))
     }
 
     fn finish(&mut self) -> anyhow::Result<()> {
-        self.write(&Line::End { lines: self.count })?;
+        self.write(&ExportLine::End { lines: self.count })?;
         Ok(self.out.flush()?)
     }
 }
@@ -257,25 +257,25 @@ fn read_claim(line: ClaimLine) -> anyhow::Result<IncomingClaim> {
 }
 
 /// What a line says.
-enum Said {
+enum ParsedLine {
     Row(Incoming),
     Begin(u32),
     End(u64),
 }
 
-fn said(text: &str, secrecy: &Secrecy) -> anyhow::Result<Said> {
-    Ok(Said::Row(match serde_json::from_str(text)? {
-        Line::Export { version } => return Ok(Said::Begin(version)),
-        Line::End { lines } => return Ok(Said::End(lines)),
-        Line::Secret(line) => Incoming::Secret(line.read(secrecy)?),
-        Line::Coupon(line) => Incoming::Coupon(Box::new(read_coupon(&line, secrecy)?)),
-        Line::Claim(line) => Incoming::Claim(Box::new(read_claim(line)?)),
-        Line::PassSecret(line) => Incoming::PassSecret(line.read(secrecy)?),
-        Line::Room(line) => Incoming::Room(Box::new(line.read(secrecy)?)),
-        Line::Ticket(line) => Incoming::Ticket(Box::new(line.read()?)),
-        Line::Listing(line) => Incoming::Listing(Box::new(line.read()?)),
-        Line::Record(line) => Incoming::Record(Box::new(line.read()?)),
-        Line::Bid(line) => Incoming::Bid(Box::new(line.read()?)),
+fn said(text: &str, secrecy: &Secrecy) -> anyhow::Result<ParsedLine> {
+    Ok(ParsedLine::Row(match serde_json::from_str(text)? {
+        ExportLine::Export { version } => return Ok(ParsedLine::Begin(version)),
+        ExportLine::End { lines } => return Ok(ParsedLine::End(lines)),
+        ExportLine::Secret(line) => Incoming::Secret(line.read(secrecy)?),
+        ExportLine::Coupon(line) => Incoming::Coupon(Box::new(read_coupon(&line, secrecy)?)),
+        ExportLine::Claim(line) => Incoming::Claim(Box::new(read_claim(line)?)),
+        ExportLine::PassSecret(line) => Incoming::PassSecret(line.read(secrecy)?),
+        ExportLine::Room(line) => Incoming::Room(Box::new(line.read(secrecy)?)),
+        ExportLine::Ticket(line) => Incoming::Ticket(Box::new(line.read()?)),
+        ExportLine::Listing(line) => Incoming::Listing(Box::new(line.read()?)),
+        ExportLine::Record(line) => Incoming::Record(Box::new(line.read()?)),
+        ExportLine::Bid(line) => Incoming::Bid(Box::new(line.read()?)),
     }))
 }
 
@@ -288,21 +288,23 @@ struct Course {
 }
 
 impl Course {
-    fn next(&mut self, said: &Said) -> anyhow::Result<()> {
+    fn next(&mut self, said: &ParsedLine) -> anyhow::Result<()> {
         if self.ended {
             bail!("there is more after the last line");
         }
         match said {
-            Said::Row(_) => self.rows += 1,
-            Said::Begin(version) if VERSION < *version => {
+            ParsedLine::Row(_) => self.rows += 1,
+            ParsedLine::Begin(version) if VERSION < *version => {
                 bail!("the file has version {version}, and this program reads up to {VERSION}: use a later one")
             }
-            Said::Begin(_) if self.began || 0 < self.rows => bail!("a first line in the middle: these are two files"),
-            Said::Begin(_) => self.began = true,
-            Said::End(lines) if !self.began || *lines != self.rows => {
+            ParsedLine::Begin(_) if self.began || 0 < self.rows => {
+                bail!("a first line in the middle: these are two files")
+            }
+            ParsedLine::Begin(_) => self.began = true,
+            ParsedLine::End(lines) if !self.began || *lines != self.rows => {
                 bail!("the file should have {lines} lines between its first and its last, and has {}", self.rows)
             }
-            Said::End(_) => self.ended = true,
+            ParsedLine::End(_) => self.ended = true,
         }
         Ok(())
     }
@@ -321,12 +323,12 @@ pub(super) fn read(
         if text.trim().is_empty() {
             continue;
         }
-        let mut read = || -> anyhow::Result<Said> {
+        let mut read = || -> anyhow::Result<ParsedLine> {
             let said = said(&text, secrecy)?;
             course.next(&said)?;
             Ok(said)
         };
-        if let Said::Row(row) = read().with_context(|| format!("line {number}; nothing was imported"))? {
+        if let ParsedLine::Row(row) = read().with_context(|| format!("line {number}; nothing was imported"))? {
             take(number, row)?;
         }
     }

@@ -9,7 +9,7 @@ use firstcome::archive::{
     ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedRecord, ArchivedSecret,
 };
 use firstcome::embedded::journal::PassSecret;
-use firstcome::fleet::{FleetArchive, HANDLES, TransferError};
+use firstcome::fleet::{ClusterArchive, HANDLES, TransferError};
 use firstcome::sql::SqlError;
 use firstcome::sqlite::{Archive, DATABASE_FILE, handle_secret};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 /// One state of everything.
 pub(super) enum Source<'a> {
     Directory { archive: Archive, data: PathBuf },
-    Deployment { archive: Box<FleetArchive>, runtime: &'a Runtime },
+    Deployment { archive: Box<ClusterArchive>, runtime: &'a Runtime },
 }
 
 /// An answer of either, whose questions look the same.

@@ -8,7 +8,7 @@ use firstcome::archive::Incoming;
 use firstcome::core::coupon::CouponSettings;
 use firstcome::core::id::CouponName;
 use firstcome::core::time::Timestamp;
-use firstcome::fleet::{Fleet, FleetImporter, HANDLES};
+use firstcome::fleet::{Cluster, ClusterImporter, HANDLES};
 use firstcome::sqlite::{Importer, keep_handle_secret};
 use std::path::{Path, PathBuf};
 use tokio::runtime::Runtime;
@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 /// What takes rows.
 pub(super) enum Target<'a> {
     Directory { importer: Box<Importer>, data: PathBuf },
-    Deployment { importer: Box<FleetImporter>, runtime: &'a Runtime, _fleet: Fleet },
+    Deployment { importer: Box<ClusterImporter>, runtime: &'a Runtime, _fleet: Cluster },
 }
 
 impl<'a> Target<'a> {

@@ -12,9 +12,9 @@
 //! - If the guardian itself dies, the system kills the command (Linux), and holder and keeper what that has started.
 
 use super::family;
-use super::gate::GateArgs;
 use super::group::{Group, Leader, MS_NS, Terminal, adopt_orphans, now_ns};
 use super::holder::program;
+use super::process_gate::GateArgs;
 use super::signals::Signals;
 use super::wire::{self, Order, Report};
 use crate::failure::Failure;

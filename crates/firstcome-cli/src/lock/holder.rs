@@ -1,9 +1,9 @@
 //! The process that has the lock: asks for it, renews it, tells the guardian until when, passes signals on.
 
-use super::gate::GateArgs;
 use super::group::{End, Group, MS_NS, Terminal, adopt_orphans, now_ns};
+use super::process_gate::GateArgs;
 use super::signals::{Signals, stop_this_process};
-use super::store::{Held, Store};
+use super::store::{HeldLock, Store};
 use super::wire::{self, Order, Report};
 use super::{Plan, failure};
 use super::{family, keeper};
@@ -130,7 +130,7 @@ async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
 }
 
 /// Keeps the lock for so long after the command has ended, unless it is lost or a signal asks this process to end.
-async fn keep(name: &str, guard: &Held, left: Duration, signals: &mut Signals) {
+async fn keep(name: &str, guard: &HeldLock, left: Duration, signals: &mut Signals) {
     if left.is_zero() {
         return;
     }
@@ -199,7 +199,7 @@ impl Deadlines {
     }
 
     /// The instants that follow from a deadline that was not told yet.
-    fn next(&mut self, guard: &Held) -> Option<Instants> {
+    fn next(&mut self, guard: &HeldLock) -> Option<Instants> {
         let deadline = guard.deadline();
         if self.told == Some(deadline) || guard.is_lost() {
             return None;
@@ -233,7 +233,7 @@ struct Holder {
 }
 
 impl Holder {
-    fn new(plan: &Plan, guarded: Guarded, guard: &Held) -> Result<Self, Failure> {
+    fn new(plan: &Plan, guarded: Guarded, guard: &HeldLock) -> Result<Self, Failure> {
         let Guarded { keeper, lifeline, control, gate, group } = guarded;
         let (read, orders) = tokio::net::UnixStream::from_std(control)?.into_split();
         let reports = tokio::io::BufReader::new(read).lines();
@@ -270,7 +270,7 @@ impl Holder {
     }
 
     /// Runs the command to its end; its exit code.
-    async fn guard_command(mut self, plan: &Plan, guard: &Held, signals: &mut Signals) -> Result<u8, Failure> {
+    async fn guard_command(mut self, plan: &Plan, guard: &HeldLock, signals: &mut Signals) -> Result<u8, Failure> {
         let lost = |why: &str| Failure::Lost(anyhow!("lock {}: {why}: the command was stopped", plan.name));
         // A grant to somebody who waited lasts a moment only until it is confirmed.
         if guard.remaining() < plan.lease / 2 {
@@ -300,7 +300,7 @@ impl Holder {
         }
     }
 
-    fn open_gate(&mut self, plan: &Plan, guard: &Held) -> Result<(), Failure> {
+    fn open_gate(&mut self, plan: &Plan, guard: &HeldLock) -> Result<(), Failure> {
         let Some(gate) = self.gate.take() else { return Ok(()) };
         let fence = guard.fence().map(|fence| fence.to_string()).unwrap_or_default();
         let words = format!("{} {fence}", plan.name);
@@ -315,7 +315,7 @@ impl Holder {
         }
     }
 
-    async fn watch(&mut self, guard: &Held, signals: &mut Signals) -> Watched {
+    async fn watch(&mut self, guard: &HeldLock, signals: &mut Signals) -> Watched {
         let mut lost = guard.lost();
         let mut is_lost = false;
         let step = Duration::from_millis((self.deadlines.lease_ms / 32).clamp(2, 50));

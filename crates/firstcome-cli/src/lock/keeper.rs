@@ -13,9 +13,9 @@
 //! - What runs as another user (`sudo`) can be killed by that user alone.
 
 use super::family;
-use super::gate::GateArgs;
 use super::group::{adopt_orphans, now_ns};
 use super::holder::program;
+use super::process_gate::GateArgs;
 use super::signals::Signals;
 use super::wire::{self, Order};
 use crate::failure::Failure;

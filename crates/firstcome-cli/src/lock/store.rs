@@ -109,7 +109,7 @@ pub(super) enum Store {
 }
 
 /// A lock of some kind that is held. It is renewed as long as this lives.
-pub(super) enum Held {
+pub(super) enum HeldLock {
     Native(Guard),
     Quorum(QuorumGuard),
     SingleKey(SpinGuard),
@@ -122,12 +122,12 @@ pub(super) enum Held {
 macro_rules! each {
     ($held:expr, $guard:ident => $what:expr) => {
         match $held {
-            Held::Native($guard) => $what,
-            Held::Quorum($guard) => $what,
-            Held::SingleKey($guard) => $what,
-            Held::Redisson($guard) => $what,
+            HeldLock::Native($guard) => $what,
+            HeldLock::Quorum($guard) => $what,
+            HeldLock::SingleKey($guard) => $what,
+            HeldLock::Redisson($guard) => $what,
             #[cfg(feature = "etcd")]
-            Held::Etcd($guard) => $what,
+            HeldLock::Etcd($guard) => $what,
         }
     };
 }
@@ -169,18 +169,18 @@ impl Store {
     }
 
     /// Waits for the lock. Cancel-safe: see [`Self::withdraw`].
-    pub(super) async fn acquire(&self, plan: &Plan) -> Result<Held, LockError> {
+    pub(super) async fn acquire(&self, plan: &Plan) -> Result<HeldLock, LockError> {
         match self {
             Self::Native(locks) => {
                 let request = locks.lock(&plan.name).owner(plan.owner.as_str()).lease(plan.lease).wait(plan.wait);
-                request.acquire().await.map(Held::Native)
+                request.acquire().await.map(HeldLock::Native)
             }
-            Self::Quorum(locks) => acquire_key(locks, plan).await.map(Held::Quorum),
-            Self::SingleKey(locks) => acquire_key(locks, plan).await.map(Held::SingleKey),
-            Self::Redisson(locks) => acquire_key(locks, plan).await.map(Held::Redisson),
+            Self::Quorum(locks) => acquire_key(locks, plan).await.map(HeldLock::Quorum),
+            Self::SingleKey(locks) => acquire_key(locks, plan).await.map(HeldLock::SingleKey),
+            Self::Redisson(locks) => acquire_key(locks, plan).await.map(HeldLock::Redisson),
             #[cfg(feature = "etcd")]
             Self::Etcd(locks) => {
-                locks.lock(&plan.name).owner(plan.owner.as_str()).wait(plan.wait).acquire().await.map(Held::Etcd)
+                locks.lock(&plan.name).owner(plan.owner.as_str()).wait(plan.wait).acquire().await.map(HeldLock::Etcd)
             }
         }
     }
@@ -227,7 +227,7 @@ async fn open_etcd(url: &str, lease: Duration) -> Result<Store, Failure> {
     })
 }
 
-impl Held {
+impl HeldLock {
     /// Until when it is certainly held.
     pub(super) fn deadline(&self) -> Instant {
         each!(self, guard => guard.deadline())

@@ -1,6 +1,6 @@
 //! Data out and in again: nothing is lost, and what moved works as before.
 
-use crate::killed::Told;
+use crate::killed::ToldClaim;
 use crate::support::http::Client;
 use crate::support::program::{PROGRAM, command, firstcome, rows, run};
 use crate::support::server::Server;
@@ -84,7 +84,11 @@ fn what_is_exported_and_imported_is_the_same_store_again() {
 
 pub(crate) fn judge_the_new_home(client: &mut Client, before: &[Value]) {
     let again = client.claim("second", "ann", Some("k")).expect("it is answered");
-    assert_eq!((again.status, Told::new(&again.json())), (201, Told::new(&before[2])), "its key is still known");
+    assert_eq!(
+        (again.status, ToldClaim::new(&again.json())),
+        (201, ToldClaim::new(&before[2])),
+        "its key is still known"
+    );
     let other = client.claim("second", "dan", Some("k")).expect("it is answered");
     assert_eq!((other.status, other.code().as_str()), (422, "idempotency_key_reused"));
     let redeem = json!({"code": before[0]["code"], "user": "ann"});

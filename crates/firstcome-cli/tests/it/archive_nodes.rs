@@ -1,7 +1,7 @@
 //! From a directory to a deployment of many nodes and back: nothing is lost, and what moved works as before.
 
 use crate::archive::{self, all_claims, judge_the_new_home};
-use crate::archive_market::{calls, everything, post};
+use crate::archive_auction::{calls, everything, post};
 use crate::archive_rooms::{Hall, serve};
 use crate::killed::kill_within;
 use crate::support::Rng;
@@ -9,7 +9,7 @@ use crate::support::http::Client;
 use crate::support::program::{Ended, PROGRAM, command, firstcome, rows, run};
 use crate::support::server::Server;
 use crate::support::world::{SECRET, World};
-use crate::{archive_market, support};
+use crate::{archive_auction, support};
 use firstcome::edge::Stopwatch;
 use firstcome_test_servers::Kind;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ fn filled(here: &Path) -> Before {
     let hall = Hall::fill(&mut server);
     let mut client = Client::with_key(server.address(), &hall.admin);
     archive::fill(&mut client);
-    let answers = archive_market::fill(&mut client);
+    let answers = archive_auction::fill(&mut client);
     let (claims, market) = (all_claims(&mut client), everything(&mut client));
     server.stop();
     Before { hall, claims, market, answers }

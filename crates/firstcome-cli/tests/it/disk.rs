@@ -1,6 +1,6 @@
 //! Disks that are full or may not be written: a small file system in memory, in a mount namespace of its own.
 
-use crate::killed::Told;
+use crate::killed::ToldClaim;
 use crate::support::http::Client;
 use crate::support::program::{PROGRAM, command, is_installed, rows, run};
 use crate::support::server::Server;
@@ -81,7 +81,7 @@ pub(crate) fn can_mount() -> bool {
 }
 
 /// Claims with large attributes until something else than a claim comes back.
-pub(crate) fn fill(client: &mut Client, told: &mut BTreeMap<String, Told>) -> String {
+pub(crate) fn fill(client: &mut Client, told: &mut BTreeMap<String, ToldClaim>) -> String {
     let attributes = json!({"note": "x".repeat(900)});
     for number in 0..100_000 {
         let user = format!("person-{number}");
@@ -92,7 +92,7 @@ pub(crate) fn fill(client: &mut Client, told: &mut BTreeMap<String, Told>) -> St
             assert!(["store_unavailable", "outcome_unknown"].contains(&answer.code().as_str()), "{}", answer.text());
             return user;
         }
-        told.insert(user, Told::new(&answer.json()));
+        told.insert(user, ToldClaim::new(&answer.json()));
     }
     panic!("the disk is never full");
 }
@@ -113,14 +113,14 @@ fn a_full_disk_stops_the_writes_while_it_is_full_and_loses_nothing() {
         let answer = client.claim("launch", user, None).expect("it is answered");
         // Between two claims that are too large for what is left, a small one may fit.
         if answer.status == 201 {
-            told.insert(user.to_owned(), Told::new(&answer.json()));
+            told.insert(user.to_owned(), ToldClaim::new(&answer.json()));
         } else {
             assert_eq!((answer.status, answer.code().as_str()), (503, "store_unavailable"), "{}", answer.text());
         }
     }
     assert_eq!(client.get("/v1/coupons/launch").json()["issued"], told.len());
     for (user, claim) in told.iter().step_by(50) {
-        assert_eq!(Told::new(&client.get(&format!("/v1/coupons/launch/claims/{user}")).json()), *claim);
+        assert_eq!(ToldClaim::new(&client.get(&format!("/v1/coupons/launch/claims/{user}")).json()), *claim);
     }
     assert_eq!(client.claims("launch").len(), told.len());
     server.terminate();
@@ -132,7 +132,7 @@ fn a_full_disk_stops_the_writes_while_it_is_full_and_loses_nothing() {
     let stored = client.claims("launch");
     for claim in &stored {
         let user = claim["user"].as_str().expect("a name");
-        assert!(told.get(user).map_or(user == first_refused, |told| *told == Told::new(claim)), "{claim}");
+        assert!(told.get(user).map_or(user == first_refused, |told| *told == ToldClaim::new(claim)), "{claim}");
     }
     assert!(told.len() <= stored.len(), "{} of {} are there", stored.len(), told.len());
     assert_eq!(client.claim("launch", "somebody-new", None).expect("it is answered").status, 201);

@@ -1,6 +1,6 @@
 //! A signal to stop: what is under way is answered whole, and the program ends well and in time.
 
-use crate::killed::Told;
+use crate::killed::ToldClaim;
 use crate::support::http::{Client, Lost, read_answer};
 use crate::support::program::{PROGRAM, command};
 use crate::support::server::Server;
@@ -19,14 +19,14 @@ const CLAIMS_MAX: u32 = 100_000;
 /// The service promises to be drained within this time after SIGTERM.
 const DRAINED_WITHIN: Duration = Duration::from_secs(10);
 
-fn claim_until_closed(mut client: Client, thread: usize, answers: &AtomicU64) -> BTreeMap<String, Told> {
+fn claim_until_closed(mut client: Client, thread: usize, answers: &AtomicU64) -> BTreeMap<String, ToldClaim> {
     let mut told = BTreeMap::new();
     for number in 0..CLAIMS_MAX {
         let user = format!("thread-{thread}-{number}");
         match client.claim("launch", &user, None) {
             Ok(answer) => {
                 assert_eq!(answer.status, 201, "{}", answer.text());
-                told.insert(user, Told::new(&answer.json()));
+                told.insert(user, ToldClaim::new(&answer.json()));
                 answers.fetch_add(1, Ordering::Relaxed);
             }
             Err(Lost::Unsent(_) | Lost::Unanswered(_)) => break,
@@ -60,15 +60,15 @@ fn a_signal_to_stop_loses_no_answer_and_breaks_none_off() {
         }
     });
     let server = Server::start(directory.path());
-    let stored: BTreeMap<String, Told> = stored(&mut server.client());
+    let stored: BTreeMap<String, ToldClaim> = stored(&mut server.client());
     for (user, claim) in &told {
         assert_eq!(stored.get(user), Some(claim), "{user} was answered before the end");
     }
     server.stop();
 }
 
-fn stored(client: &mut Client) -> BTreeMap<String, Told> {
-    let named = |claim: &serde_json::Value| (claim["user"].as_str().expect("a name").to_owned(), Told::new(claim));
+fn stored(client: &mut Client) -> BTreeMap<String, ToldClaim> {
+    let named = |claim: &serde_json::Value| (claim["user"].as_str().expect("a name").to_owned(), ToldClaim::new(claim));
     client.claims("launch").iter().map(named).collect()
 }
 

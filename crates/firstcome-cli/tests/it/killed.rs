@@ -32,13 +32,13 @@ const LONG: Crowd = Crowd { threads: 2, limit: 900, people: 1_000 };
 
 /// What a holder was told. It may never change.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Told {
+pub(crate) struct ToldClaim {
     serial: u64,
     code: String,
     issued_at: String,
 }
 
-impl Told {
+impl ToldClaim {
     /// What a claim in JSON says.
     #[track_caller]
     pub(crate) fn new(claim: &Value) -> Self {
@@ -51,7 +51,7 @@ impl Told {
 /// Everything that anybody was told about one coupon.
 #[derive(Default)]
 struct Ledger {
-    holders: BTreeMap<String, Told>,
+    holders: BTreeMap<String, ToldClaim>,
     sold_out: BTreeSet<String>,
 }
 
@@ -71,7 +71,7 @@ impl Ledger {
         };
         assert!(!self.sold_out.contains(user), "{user} was told sold_out and now gets {claim}");
         assert_eq!(claim["user"], user, "{claim}");
-        let told = Told::new(claim);
+        let told = ToldClaim::new(claim);
         let first = self.holders.entry(user.to_owned()).or_insert_with(|| told.clone());
         assert_eq!(*first, told, "{user} is told two different claims");
     }
@@ -145,8 +145,10 @@ fn everybody_asks(
 fn audit(client: &mut Client, coupon: &str, crowd: Crowd, ledger: &Ledger) {
     let Crowd { limit, people, .. } = crowd;
     let claims = client.claims(coupon);
-    let stored: BTreeMap<String, Told> =
-        claims.iter().map(|claim| (claim["user"].as_str().expect("a name").to_owned(), Told::new(claim))).collect();
+    let stored: BTreeMap<String, ToldClaim> = claims
+        .iter()
+        .map(|claim| (claim["user"].as_str().expect("a name").to_owned(), ToldClaim::new(claim)))
+        .collect();
     assert_eq!(claims.len() as u64, limit.min(people), "{coupon}: oversold or undersold");
     assert_eq!(stored.len(), claims.len(), "{coupon}: a user holds two");
     let serials: Vec<u64> = claims.iter().map(|claim| claim["serial"].as_u64().expect("a serial")).collect();

@@ -13,13 +13,13 @@ use std::time::Duration;
 const HAND_OVER: Duration = Duration::from_secs(3);
 
 /// A directory, and a Redis on a free port.
-pub(crate) struct Place {
+pub(crate) struct LockStores {
     directory: tempfile::TempDir,
     redis: Child,
     url: String,
 }
 
-impl Place {
+impl LockStores {
     /// `None` where there is no Redis.
     pub(crate) fn new() -> Option<Self> {
         if !machine_has("Redis", is_installed("redis-server")) {
@@ -75,7 +75,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for LockStores {
     fn drop(&mut self) {
         signal(self.redis.id(), "CONT");
         // It may have ended by itself.
@@ -179,7 +179,7 @@ pub(crate) fn until_gone(process: u32) {
 
 #[test]
 fn the_exit_code_is_the_commands() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143)] {
         let ended = run(&mut place.lock("a", script));
         assert_eq!(ended.code, Some(code), "{script}: {}", ended.stderr);
@@ -195,7 +195,7 @@ fn the_exit_code_is_the_commands() {
 
 #[test]
 fn the_command_has_the_streams_the_name_and_a_fence_that_grows() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     let fences: Vec<u64> = (0..3)
         .map(|_| {
             let ended = run(&mut place.lock("job:7", "echo $FIRSTCOME_LOCK $FIRSTCOME_FENCE; cat; echo said >&2"));
@@ -209,7 +209,7 @@ fn the_command_has_the_streams_the_name_and_a_fence_that_grows() {
 
 #[test]
 fn the_command_inherits_no_file_of_its_keepers() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     // By one process alone: while a shell makes a pipeline it has files of its own.
     let script = "exec ls /proc/self/fd";
     let alone = run(command("sh", place.directory.path()).args(["-c", script])).well();
@@ -246,7 +246,7 @@ fn calls_that_make_no_sense_are_told_so_before_anything_is_asked() {
 
 #[test]
 fn who_comes_too_late_is_told_who_has_the_lock() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     let _held = place.start("a --owner ann", "echo $$ > pid; sleep 60");
     place.numbers("pid", 1);
     let said = run(&mut place.lock("a --wait 0s", "true")).with(75);
@@ -257,7 +257,7 @@ fn who_comes_too_late_is_told_who_has_the_lock() {
 
 #[test]
 fn commands_never_overlap() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     let script = "for n in 1 2 3; do echo 1 >> marks; done; mkdir inside || exit 9; rmdir inside; echo 2 >> marks";
     let runs: Vec<Running> = (0..6).map(|_| place.start("a --wait 30s", script)).collect();
     for run in runs {
@@ -269,7 +269,7 @@ fn commands_never_overlap() {
 
 #[test]
 fn a_signal_reaches_the_command_and_its_answer_counts() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     for name in ["TERM", "INT", "HUP", "USR1"] {
         let _ = fs::remove_file(place.path("pid"));
         let script = format!("trap 'exit 5' {name}; echo $$ > pid; while :; do sleep 0.05; done");
@@ -283,7 +283,7 @@ fn a_signal_reaches_the_command_and_its_answer_counts() {
 /// As a service manager does it that stops a service.
 #[test]
 fn signals_to_all_processes_do_not_take_the_guardian_away() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     let running = place.start("a", "trap 'exit 5' TERM; echo $$ > pid; while :; do sleep 0.05; done");
     place.numbers("pid", 1);
     for name in ["HUP", "INT", "QUIT", "TSTP", "USR1", "TERM"] {
@@ -296,7 +296,7 @@ fn signals_to_all_processes_do_not_take_the_guardian_away() {
 
 #[test]
 fn who_is_interrupted_in_line_leaves_it() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     // Not into `pid`: what that names ends with each of those that wait.
     let _held = place.start("a", "echo $$ > held; exec sleep 60");
     place.numbers("held", 1);
@@ -316,7 +316,7 @@ const STUBBORN: &str = "trap '' TERM; sh -c 'echo $$ >> pids; while :; do sleep 
 
 #[test]
 fn when_the_holder_is_killed_or_stopped_all_of_the_command_ends_and_the_next_one_comes() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     for (round, name) in ["KILL", "STOP"].into_iter().enumerate() {
         let lock = format!("lock-{round} --lease 1s");
         let running = place.start(&lock, STUBBORN);
@@ -340,7 +340,7 @@ fn when_the_holder_is_killed_or_stopped_all_of_the_command_ends_and_the_next_one
 
 #[test]
 fn when_the_store_hangs_the_command_ends_before_its_lease() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     let running = place.start("a --lease 1s", STUBBORN);
     let pids = place.numbers("pids", 2);
     signal(place.redis.id(), "STOP");
@@ -355,7 +355,7 @@ fn when_the_store_hangs_the_command_ends_before_its_lease() {
 
 #[test]
 fn when_the_guardian_is_killed_the_holder_ends_the_command_and_gives_the_lock_back() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     let running = place.start("a", "echo $$ > pids; sh -c 'echo $$ >> pids; exec sleep 60'");
     let pids = place.numbers("pids", 2);
     signal(running.guardian(), "KILL");
@@ -367,7 +367,7 @@ fn when_the_guardian_is_killed_the_holder_ends_the_command_and_gives_the_lock_ba
 
 #[test]
 fn when_guardian_and_store_stand_still_the_holder_ends_the_command() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     let running = place.start("a --lease 1s", STUBBORN);
     let pids = place.numbers("pids", 2);
     signal(running.guardian(), "STOP");
@@ -380,7 +380,7 @@ fn when_guardian_and_store_stand_still_the_holder_ends_the_command() {
 
 #[test]
 fn when_holder_and_guardian_stand_still_the_keeper_ends_the_command() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     let running = place.start("a --lease 3s", STUBBORN);
     let pids = place.numbers("pids", 2);
     let guardian = running.guardian();
@@ -396,7 +396,7 @@ fn when_holder_and_guardian_stand_still_the_keeper_ends_the_command() {
 
 #[test]
 fn a_keeper_that_is_killed_stops_nothing() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     let running = place.start("a --lease 1s", "echo $$ > pid; sleep 2.5; exit 5");
     place.numbers("pid", 1);
     signal(running.keeper(), "KILL");
@@ -410,7 +410,7 @@ const LEFT_BEHIND: &str = "setsid sh -c 'echo $$ >> pids; while :; do sleep 0.05
 
 #[test]
 fn what_left_the_group_outlives_a_command_that_ended_and_is_killed_when_the_lock_is_lost() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     run(&mut place.lock("a", &format!("{LEFT_BEHIND} exit 0"))).well();
     let daemon = place.numbers("pids", 1)[0];
     assert!(is_running(daemon), "a service that a command started");
@@ -441,7 +441,7 @@ fn a_gate_whose_guardian_is_gone_becomes_no_command() {
 
 #[test]
 fn what_the_command_leaves_behind_ends_with_the_lock() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     let ended =
         run(&mut place.lock("a", "sh -c 'trap \"\" TERM; while :; do sleep 0.05; done' & echo $! > pids; exit 3"));
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
@@ -450,6 +450,6 @@ fn what_the_command_leaves_behind_ends_with_the_lock() {
 
 #[test]
 fn a_command_may_take_longer_than_its_lease() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     run(&mut place.lock("a --lease 2s", "sleep 4.5")).well();
 }

@@ -1,6 +1,6 @@
 //! How long the lock of a command is kept: for what the command leaves behind, and for a time that was asked for.
 
-use crate::lock::{Place, is_running, until_gone};
+use crate::lock::{LockStores, is_running, until_gone};
 use crate::support::program::{firstcome, run, signal};
 use crate::support::wait_for;
 use firstcome::edge::Stopwatch;
@@ -24,7 +24,7 @@ fn leaves_behind(session: &str) -> String {
 #[test]
 fn with_wait_children_the_lock_is_kept_until_all_that_the_command_left_behind_has_ended() {
     for session in ["", "setsid"] {
-        let Some(place) = Place::new() else { return };
+        let Some(place) = LockStores::new() else { return };
         let running = place.start("a --lease 2s --wait-children", &leaves_behind(session));
         let left = place.numbers("pids", 1)[0];
         after(LONGER_THAN_A_MOMENT);
@@ -40,7 +40,7 @@ fn with_wait_children_the_lock_is_kept_until_all_that_the_command_left_behind_ha
 
 #[test]
 fn without_wait_children_the_lock_is_given_back_when_the_command_has_ended() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     let mut running = place.start("a", &leaves_behind("setsid"));
     let left = place.numbers("pids", 1)[0];
     assert_eq!(running.ended(), Some(7));
@@ -52,7 +52,7 @@ fn without_wait_children_the_lock_is_given_back_when_the_command_has_ended() {
 #[test]
 fn a_signal_reaches_what_the_command_left_behind() {
     for session in ["", "setsid"] {
-        let Some(place) = Place::new() else { return };
+        let Some(place) = LockStores::new() else { return };
         let running = place.start("a --wait-children", &leaves_behind(session));
         let left = place.numbers("pids", 1)[0];
         // Before the command has ended the signal would be for its group alone.
@@ -73,7 +73,7 @@ fn parent_of(process: u32) -> Option<u32> {
 #[test]
 fn what_the_command_left_behind_ends_with_a_lock_that_is_lost() {
     for session in ["", "setsid"] {
-        let Some(place) = Place::new() else { return };
+        let Some(place) = LockStores::new() else { return };
         let running = place.start("a --lease 1s --wait-children", &leaves_behind(session));
         let left = place.numbers("pids", 1)[0];
         after(LONGER_THAN_A_MOMENT);
@@ -85,7 +85,7 @@ fn what_the_command_left_behind_ends_with_a_lock_that_is_lost() {
 
 #[test]
 fn a_short_command_keeps_its_lock_for_min_hold() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     // Longer than its lease: it is renewed meanwhile.
     let watch = Stopwatch::start();
     let running = place.start("a --lease 1s --min-hold 3s", "echo $$ > pid; exit 7");
@@ -104,7 +104,7 @@ fn a_short_command_keeps_its_lock_for_min_hold() {
 
 #[test]
 fn a_signal_during_min_hold_gives_the_lock_back_and_the_exit_code_stays() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     for name in ["TERM", "INT", "HUP"] {
         let running = place.start("a --min-hold 1h", "echo $$ > pid; exit 7");
         until_gone(place.numbers("pid", 1)[0]);
@@ -120,7 +120,7 @@ fn a_signal_during_min_hold_gives_the_lock_back_and_the_exit_code_stays() {
 
 #[test]
 fn a_lock_that_is_lost_during_min_hold_is_told() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = LockStores::new() else { return };
     let running = place.start("a --lease 1s --min-hold 1h", "echo $$ > pid; exit 0");
     wait_for("the keepers to end", || (place.path("pid").exists() && !running.has_keeper()).then_some(()));
     place.stop_redis();

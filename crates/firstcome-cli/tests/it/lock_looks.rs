@@ -1,6 +1,6 @@
 //! `firstcome locks`: who holds a lock, and the forced release of one.
 
-use crate::lock::Place;
+use crate::lock::LockStores;
 use crate::places::{as_user, open_directory};
 use crate::support::program::{PROGRAM, command, firstcome, run, signal, wait};
 use crate::support::wait_for;
@@ -52,7 +52,7 @@ fn on_each_store(test: impl Fn(&Locks<'_>)) {
     let directory = tempfile::tempdir().expect("a directory");
     fs::create_dir(directory.path().join("locks")).expect("a directory");
     test(&Locks { here: directory.path(), store: "locks" });
-    let Some(redis) = Place::new() else { return };
+    let Some(redis) = LockStores::new() else { return };
     test(&Locks { here: &redis.path(""), store: redis.url() });
 }
 

@@ -4,11 +4,12 @@
 //! after the sync and not before, that a damaged or full disk stops the writes and nothing else.
 
 mod archive;
+mod archive_auction;
 mod archive_faults;
-mod archive_market;
 mod archive_nodes;
 mod archive_rooms;
 mod bad_files;
+mod cluster;
 mod container;
 mod disk;
 mod doctor;
@@ -16,14 +17,13 @@ mod drain;
 mod drill;
 mod keys;
 mod killed;
-mod killed_market;
+mod killed_auction;
 mod lock;
 mod lock_hold;
 mod lock_looks;
 mod lock_quorum;
 mod lock_shared;
 mod manners;
-mod nodes;
 mod places;
 mod plan;
 mod readme;

@@ -2,12 +2,12 @@
 //! real servers. `cargo test --release -p firstcome-cli --test it stories::` plays them against the release build.
 
 mod anonymous_calls;
+mod auction_went_back;
 mod behind_nginx;
 mod closing_room;
 mod database_went_back;
 mod directory_restored;
 mod lock_keepers_killed;
-mod market_went_back;
 mod one_address;
 mod redis_unfit;
 mod room_went_back;

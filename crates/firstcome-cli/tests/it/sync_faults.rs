@@ -1,6 +1,6 @@
 //! A disk that fails to sync: the kernel's answer is forged by strace. From then on nothing is promised any more.
 
-use crate::killed::Told;
+use crate::killed::ToldClaim;
 use crate::support::http::Client;
 use crate::support::program::{firstcome, run};
 use crate::support::server::Server;
@@ -16,7 +16,7 @@ const TRIES: usize = 100;
 
 /// People whom the service gave a claim, and the one whose answer is unknown.
 struct Story {
-    told: BTreeMap<String, Told>,
+    told: BTreeMap<String, ToldClaim>,
     unknown: String,
 }
 
@@ -27,7 +27,7 @@ fn claim_until_the_fault(client: &mut Client) -> Story {
         let user = format!("person-{number:04}-end");
         let answer = client.claim("launch", &user, Some(&user)).expect("it is answered");
         match (answer.status, answer.code().as_str()) {
-            (201, _) => told.insert(user, Told::new(&answer.json())),
+            (201, _) => told.insert(user, ToldClaim::new(&answer.json())),
             (503, "outcome_unknown") => return Story { told, unknown: user },
             _ => panic!("{user}: {} {}", answer.status, answer.text()),
         };
@@ -52,12 +52,12 @@ fn judge_the_stopped_service(server: &Server, story: &Story) {
     for (user, claim) in &story.told {
         let answer = client.claim("launch", user, None).expect("it is answered");
         assert_eq!((answer.status, answer.code().as_str()), (409, "already_issued"), "{}", answer.text());
-        assert_eq!(Told::new(&answer.json()["claim"]), *claim);
-        assert_eq!(Told::new(&client.get(&format!("/v1/coupons/launch/claims/{user}")).json()), *claim);
+        assert_eq!(ToldClaim::new(&answer.json()["claim"]), *claim);
+        assert_eq!(ToldClaim::new(&client.get(&format!("/v1/coupons/launch/claims/{user}")).json()), *claim);
     }
     let (user, claim) = story.told.first_key_value().expect("some were told before the fault");
     let replay = client.claim("launch", user, Some(user)).expect("it is answered");
-    assert_eq!((replay.status, Told::new(&replay.json())), (201, claim.clone()), "a repeat of what is durable");
+    assert_eq!((replay.status, ToldClaim::new(&replay.json())), (201, claim.clone()), "a repeat of what is durable");
     let code = client.get(&format!("/v1/coupons/launch/claims/{user}")).json()["code"].clone();
     let redeem = client.call("POST", "/v1/coupons/launch/redemptions", Some(&serde_json::json!({"code": code})));
     assert_eq!((redeem.status, redeem.code().as_str()), (503, "store_unavailable"), "{}", redeem.text());
@@ -72,7 +72,7 @@ fn judge_after_restart(directory: &Path, story: &Story) {
     let mut client = server.client();
     for (user, claim) in &story.told {
         let answer = client.get(&format!("/v1/coupons/launch/claims/{user}"));
-        assert_eq!(Told::new(&answer.json()), *claim, "{user} was told");
+        assert_eq!(ToldClaim::new(&answer.json()), *claim, "{user} was told");
     }
     // Whether it was done or not: the same request again gives the claim.
     let again = client.claim("launch", &story.unknown, Some(&story.unknown)).expect("it is answered");

@@ -1,8 +1,8 @@
 //! Data out of a deployment: one state of its database, page by page; and from Redis whatever of it stands nowhere else.
 
 use super::{TransferError, archived, session};
-use crate::truth::{Held, archive as rows, kind};
-use crate::{Fleet, Node};
+use crate::truth::{ClaimDatabase, archive as rows, kind};
+use crate::{Cluster, Node};
 use firstcome_core::auction::{Bid, PlacedBid};
 use firstcome_core::coupon::Serial;
 use firstcome_core::id::{ListingName, MemberName, RequestId};
@@ -25,7 +25,7 @@ pub(super) const PAGE: usize = 32_768;
 /// What a deployment holds, as it was when this began: what nodes do meanwhile is not in it.
 ///
 /// Memory: names of coupons, members and listings, and a page of everything else; while a room goes out, its line.
-pub struct FleetArchive {
+pub struct ClusterArchive {
     kind: Kind,
 }
 
@@ -44,18 +44,18 @@ macro_rules! on {
     };
 }
 
-impl Fleet {
+impl Cluster {
     /// Begins to read one state of everything.
-    pub async fn archive(&self) -> Result<FleetArchive, TransferError> {
+    pub async fn archive(&self) -> Result<ClusterArchive, TransferError> {
         let kind = match &self.kind {
             crate::Kind::Postgres(node) => Kind::Postgres(Box::new(Export::begin(Arc::clone(node)).await?)),
             crate::Kind::MySql(node) => Kind::MySql(Box::new(Export::begin(Arc::clone(node)).await?)),
         };
-        Ok(FleetArchive { kind })
+        Ok(ClusterArchive { kind })
     }
 }
 
-impl FleetArchive {
+impl ClusterArchive {
     /// What all nodes know and nobody else.
     pub async fn secrets(&mut self) -> Result<Vec<ArchivedSecret>, TransferError> {
         on!(self, export => Ok(export.secrets().await?))
@@ -116,14 +116,14 @@ impl FleetArchive {
 }
 
 /// One export from one kind of database.
-pub(super) struct Export<D: Held + Snapshot> {
+pub(super) struct Export<D: ClaimDatabase + Snapshot> {
     pub(super) node: Arc<Node<D>>,
     pub(super) session: Session<D>,
     listings: BTreeMap<i64, ListingName>,
     members: BTreeMap<i64, MemberName>,
 }
 
-fn request(cells: &mut Reader<'_, impl firstcome_sql::dialect::Cells>) -> Result<RequestId, SqlError> {
+fn request(cells: &mut Reader<'_, impl firstcome_sql::dialect::RowReader>) -> Result<RequestId, SqlError> {
     Ok(RequestId { key: cells.key()?, body: cells.integer()?.cast_unsigned() })
 }
 
@@ -138,7 +138,7 @@ fn within([one, two]: [&str; 2], first: [i64; 2], last: [i64; 2]) -> String {
     )
 }
 
-impl<D: Held + Snapshot> Export<D> {
+impl<D: ClaimDatabase + Snapshot> Export<D> {
     async fn begin(node: Arc<Node<D>>) -> Result<Self, TransferError> {
         node.market_is_ready().await?;
         let mut session = session(&node).await?;
@@ -165,7 +165,7 @@ impl<D: Held + Snapshot> Export<D> {
         let mut coupons = Vec::new();
         let mut after = i64::MIN;
         loop {
-            let text = crate::truth::Truth::<D>::coupons_after(after, PAGE);
+            let text = crate::truth::Database::<D>::coupons_after(after, PAGE);
             let rows = self.session.ask(text).await?;
             for row in &rows {
                 let coupon = self.node.truth.old_coupon(row)?;

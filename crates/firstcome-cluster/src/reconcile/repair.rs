@@ -1,9 +1,9 @@
 //! Repairs, by the means of a node.
 
 use super::Repair;
-use crate::survey::{Found, GateSeen, LogSeen, State, Survey, Users};
-use crate::truth::Held;
-use crate::{Ears, FleetError, Node};
+use crate::inspect::{Found, Inspection, LogSnapshot, SequencerSnapshot, State, Users};
+use crate::truth::ClaimDatabase;
+use crate::{ClusterError, EventListener, Node};
 use firstcome_sql::snapshot::Snapshot;
 use firstcome_store::StoreError;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ const NO_LOG: &str = "the log of the room cannot be read to its end, so the numb
                       database";
 
 /// A node that repairs.
-pub(super) struct Hands<D: Held> {
+pub(super) struct RepairNode<D: ClaimDatabase> {
     pub(super) node: Arc<Node<D>>,
-    pub(super) _ears: Ears,
+    pub(super) _ears: EventListener,
 }
 
 /// What comes first, of what needs a repair.
@@ -39,7 +39,7 @@ fn worst(found: &[Found]) -> Option<State> {
 }
 
 /// What is to be done instead, where a claim may have been told that a repair would lose.
-fn instead(seen: &GateSeen, state: State) -> Option<&'static str> {
+fn instead(seen: &SequencerSnapshot, state: State) -> Option<&'static str> {
     let breaks_off = match state {
         State::OtherGeneration => true,
         State::Missing | State::Behind | State::Torn => seen.has_entries,
@@ -85,10 +85,10 @@ impl Done {
     }
 }
 
-impl<D: Held + Snapshot> Hands<D> {
+impl<D: ClaimDatabase + Snapshot> RepairNode<D> {
     /// Goes on without what the database has lost: begins a generation above that of gate and database, and makes the gate anew from
     /// what the database has. Nodes at work go on with it by themselves.
-    pub(super) async fn accept_loss(&self, seen: &GateSeen) -> Repair {
+    pub(super) async fn accept_loss(&self, seen: &SequencerSnapshot) -> Repair {
         let begun = async {
             let above = seen.gate_generation.unwrap_or_default();
             let cell = self.node.keep(self.node.truth.accept_loss(seen.row.id, above).await?);
@@ -105,7 +105,7 @@ impl<D: Held + Snapshot> Hands<D> {
 
     /// The same for a room: no number and no admission that its log gave is given again, and the log is made anew from what the
     /// database has.
-    pub(super) async fn accept_room_loss(&self, id: i64, seen: &LogSeen) -> Repair {
+    pub(super) async fn accept_room_loss(&self, id: i64, seen: &LogSnapshot) -> Repair {
         let Some(lost) = &seen.lost else { return Repair::Failed(NO_LOG.to_owned()) };
         let begun = async {
             let row = self.node.truth.room_again(id).await?;
@@ -127,7 +127,7 @@ impl<D: Held + Snapshot> Hands<D> {
     }
 
     /// Repairs a gate, step by step, until all agrees. What was found before may be long ago: it is looked at before each step.
-    pub(super) async fn gate(&self, survey: &mut Survey<D>, id: i64) -> Result<Repair, FleetError> {
+    pub(super) async fn gate(&self, survey: &mut Inspection<D>, id: i64) -> Result<Repair, ClusterError> {
         let mut done = Done::default();
         let (mut was_drained, mut steps, mut strays) = (false, 0, u64::MAX);
         loop {
@@ -154,7 +154,7 @@ impl<D: Held + Snapshot> Hands<D> {
     /// Nothing if another generation has begun since it was looked at.
     async fn gate_step(
         &self,
-        seen: &GateSeen,
+        seen: &SequencerSnapshot,
         state: State,
         was_drained: &mut bool,
     ) -> Result<Option<String>, StoreError> {
@@ -202,7 +202,7 @@ impl<D: Held + Snapshot> Hands<D> {
     }
 
     /// Repairs a log, step by step, until all agrees. It is looked at before each step.
-    pub(super) async fn log(&self, survey: &mut Survey<D>, id: i64) -> Result<Repair, FleetError> {
+    pub(super) async fn log(&self, survey: &mut Inspection<D>, id: i64) -> Result<Repair, ClusterError> {
         let mut done = Done::default();
         let Some(mut seen) = survey.log(id).await? else { return Ok(done.repair()) };
         for _ in 0..STEPS_MAX {
@@ -228,7 +228,7 @@ impl<D: Held + Snapshot> Hands<D> {
     }
 
     /// Nothing if another generation has begun since it was looked at.
-    async fn log_step(&self, id: i64, seen: &LogSeen, state: State) -> Result<Option<String>, StoreError> {
+    async fn log_step(&self, id: i64, seen: &LogSnapshot, state: State) -> Result<Option<String>, StoreError> {
         let node = &self.node;
         let row = node.truth.room_again(id).await?;
         if row.generation != seen.generation {

@@ -1,8 +1,8 @@
 //! Figures of rooms, as this node has them.
 
-use super::cell::RoomCell;
-use crate::truth::Held;
-use crate::{Fleet, Node, on};
+use super::replica::RoomNode;
+use crate::truth::ClaimDatabase;
+use crate::{Cluster, Node, on};
 use std::sync::Arc;
 
 /// Rooms, and people in them, as one node knows them. Figures for metrics: no rule rests on them.
@@ -16,9 +16,9 @@ pub struct RoomFigures {
     pub active: u64,
 }
 
-impl<D: Held> Node<D> {
+impl<D: ClaimDatabase> Node<D> {
     fn room_figures(&self) -> RoomFigures {
-        let cells: Vec<Arc<RoomCell>> = self.rooms.lock().values().map(Arc::clone).collect();
+        let cells: Vec<Arc<RoomNode>> = self.rooms.lock().values().map(Arc::clone).collect();
         let mut figures = RoomFigures::default();
         for cell in cells {
             let copy = cell.copy.lock();
@@ -32,7 +32,7 @@ impl<D: Held> Node<D> {
     }
 }
 
-impl Fleet {
+impl Cluster {
     /// Rooms of which this node has a copy, and who is in them: the same people at every node that has the room.
     pub fn room_figures(&self) -> RoomFigures {
         on!(self, node => node.room_figures())

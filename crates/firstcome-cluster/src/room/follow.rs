@@ -1,10 +1,10 @@
 //! A copy of a room by its log, for whoever only looks.
 
-use super::cell::Broken;
 use super::log::{ITEMS_MAX, Item, Keys, Part};
+use super::replica::Broken;
 use crate::Node;
-use crate::gate::Gate;
-use crate::truth::{Held, RoomRow};
+use crate::gate::Sequencer;
+use crate::truth::{ClaimDatabase, RoomRow};
 use firstcome_core::room::Change;
 use firstcome_core::room::replica::{Applied, Entry, Outcome, Replica};
 use firstcome_redis::LinkError;
@@ -49,7 +49,7 @@ pub(super) fn play(
     Ok(())
 }
 
-impl<D: Held> Node<D> {
+impl<D: ClaimDatabase> Node<D> {
     /// The room as of the end of its log; `None` if the log is not that of SQL, or breaks off: then nobody knows more than SQL
     /// does. Changes nothing.
     ///
@@ -73,7 +73,7 @@ impl<D: Held> Node<D> {
     }
 }
 
-impl Gate {
+impl Sequencer {
     /// The room as of the end of a log of this generation. Nothing if an image or another log took the place of this one meanwhile,
     /// or something of it is gone.
     pub(crate) async fn follow_once(&self, keys: Keys, generation: i64) -> Result<Option<Followed>, LinkError> {

@@ -8,8 +8,8 @@
 //! | `fc:{rN}:nodes` | who was heard of, and when |
 //! | `fc:{rN}:lease` | who makes the log anew |
 
-use super::cell::LogId;
-use crate::gate::{Gate, LEASE_MS, number, parts_of, unreadable};
+use super::replica::LogId;
+use crate::gate::{LEASE_MS, Sequencer, number, parts_of, unreadable};
 use crate::outbox::bytes_of;
 use firstcome_core::room::replica::Entry;
 use firstcome_core::time::{Now, Steady, Timestamp};
@@ -204,7 +204,7 @@ fn add_time(run: &mut Invocation, now: Option<Now>, expected: Option<Steady>) {
     };
 }
 
-impl Gate {
+impl Sequencer {
     /// Appends entries, and reads all that came before and after. One round trip. `None` if there is no such log, it is
     /// behind what the caller has seen or of another branch, or the server is another one than that which wrote it.
     pub(super) async fn append(&self, keys: Keys, append: &Append<'_>) -> Result<Option<Appended>, LinkError> {

@@ -1,7 +1,7 @@
 //! The secrets that sign passes, which all nodes share: whoever is let in by one node may come to another.
 
-use crate::truth::Held;
-use crate::{Fleet, Node, on};
+use crate::truth::ClaimDatabase;
+use crate::{Cluster, Node, on};
 use firstcome_store::StoreError;
 use firstcome_store::embedded::journal::PassSecret;
 use parking_lot::RwLock;
@@ -30,7 +30,7 @@ impl Secrets {
     }
 }
 
-impl<D: Held> Node<D> {
+impl<D: ClaimDatabase> Node<D> {
     /// Looks for others now and then, while the node is there.
     pub(crate) fn watch_secrets(self: &Arc<Self>) {
         let node = Arc::downgrade(self);
@@ -72,7 +72,7 @@ impl<D: Held> Node<D> {
     }
 }
 
-impl Fleet {
+impl Cluster {
     /// The number of the newest secret of passes that this node knows.
     pub fn newest_pass_secret(&self) -> Option<u32> {
         on!(self, node => node.secrets.known.read().last().map(|secret| secret.id))

@@ -7,7 +7,7 @@
 //! the database stays durable meanwhile.
 
 use crate::Node;
-use crate::truth::{Held, Voided};
+use crate::truth::{ClaimDatabase, Voided};
 use firstcome_sql::SqlError;
 use firstcome_store::edge::Stopwatch;
 use parking_lot::Mutex;
@@ -33,27 +33,27 @@ const ERROR_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) type Rooms = Arc<Mutex<BTreeSet<i64>>>;
 
 /// Takes a room out of those that this node sweeps when it is dropped.
-struct Sweeping {
+struct VoidedScan {
     rooms: Rooms,
     room: i64,
 }
 
-impl Drop for Sweeping {
+impl Drop for VoidedScan {
     fn drop(&mut self) {
         self.rooms.lock().remove(&self.room);
     }
 }
 
 /// Begins to delete the void rows of a room, unless this node already does.
-pub(super) fn call<D: Held>(node: &Arc<Node<D>>, room: i64) {
+pub(super) fn call<D: ClaimDatabase>(node: &Arc<Node<D>>, room: i64) {
     if node.sweeping.lock().insert(room) {
-        let sweeping = Sweeping { rooms: Arc::clone(&node.sweeping), room };
+        let sweeping = VoidedScan { rooms: Arc::clone(&node.sweeping), room };
         tokio::spawn(sweep_room(Arc::downgrade(node), sweeping));
     }
 }
 
 /// Deletes page by page, until nothing is left or the node ends.
-async fn sweep_room<D: Held>(node: Weak<Node<D>>, sweeping: Sweeping) {
+async fn sweep_room<D: ClaimDatabase>(node: Weak<Node<D>>, sweeping: VoidedScan) {
     let mut after = [0; 3];
     while let Some(node) = node.upgrade() {
         let begun_at = Stopwatch::start();
@@ -71,7 +71,7 @@ async fn sweep_room<D: Held>(node: Weak<Node<D>>, sweeping: Sweeping) {
 }
 
 /// Looks for rooms with void rows that no node deletes, while the node is there.
-pub(crate) async fn look<D: Held>(node: Weak<Node<D>>) {
+pub(crate) async fn look<D: ClaimDatabase>(node: Weak<Node<D>>) {
     let mut seen = BTreeMap::new();
     loop {
         let Some(node) = node.upgrade() else { return };
@@ -87,7 +87,7 @@ pub(crate) async fn look<D: Held>(node: Weak<Node<D>>) {
     }
 }
 
-impl<D: Held> Node<D> {
+impl<D: ClaimDatabase> Node<D> {
     /// Deletes one page, and says up to which numbers nothing is left. `None` if nothing was left before.
     async fn sweep_voided(&self, room: i64, after: [u32; 3]) -> Result<Option<[u32; 3]>, SqlError> {
         let Some(voided) = self.truth.voided(room, after).await? else { return Ok(None) };

@@ -9,9 +9,9 @@
 //! The node looks each second whether the database has all of it again, or an operator has accepted the loss
 //! (`firstcome reconcile --accept-loss`). Then the room goes on by itself. A node without calls looks too, every few seconds.
 
-use super::cell::RoomCell;
+use super::replica::RoomNode;
 use crate::Node;
-use crate::truth::{Held, RoomRow};
+use crate::truth::{ClaimDatabase, RoomRow};
 use firstcome_core::room::replica::{Lack, Stored, Witness};
 use firstcome_store::{Fault, FaultKind, StoreError};
 use std::sync::atomic::Ordering;
@@ -49,7 +49,7 @@ impl RoomRow {
     }
 }
 
-impl RoomCell {
+impl RoomNode {
     /// The fault that stops this room on this node.
     pub(super) fn stopped(&self) -> Option<Arc<Fault>> {
         self.stopped.lock().clone()
@@ -75,9 +75,9 @@ impl RoomCell {
     }
 }
 
-impl<D: Held> Node<D> {
+impl<D: ClaimDatabase> Node<D> {
     /// Reads the room again, and stops it if the database lacks what it had.
-    pub(super) async fn checked_row(&self, cell: &RoomCell) -> Result<RoomRow, StoreError> {
+    pub(super) async fn checked_row(&self, cell: &RoomNode) -> Result<RoomRow, StoreError> {
         cell.goes_on()?;
         match self.judged_row(cell).await? {
             Ok(row) => Ok(row),
@@ -90,10 +90,10 @@ impl<D: Held> Node<D> {
     }
 
     /// Reads the room, and compares it with what was known before that.
-    async fn judged_row(&self, cell: &RoomCell) -> Result<Result<RoomRow, Lack>, StoreError> {
+    async fn judged_row(&self, cell: &RoomNode) -> Result<Result<RoomRow, Lack>, StoreError> {
         let known = *cell.witness.lock();
         let row = self.truth.room_by_id(cell.keys.room).await?;
-        Ok(match (RoomCell::judge(&known, row.as_ref()), row) {
+        Ok(match (RoomNode::judge(&known, row.as_ref()), row) {
             (Ok(()), Some(row)) => {
                 cell.learn(&row);
                 Ok(row)
@@ -103,7 +103,7 @@ impl<D: Held> Node<D> {
     }
 
     /// Stops the room on this node.
-    pub(super) fn stop_room(&self, cell: &RoomCell, lack: Lack) -> StoreError {
+    pub(super) fn stop_room(&self, cell: &RoomNode, lack: Lack) -> StoreError {
         let says = format!(
             "{lack}: it was restored from a backup, or failed over to a copy that was behind; bring back the database that has it, \
              or see with `firstcome reconcile` what is lost, and accept that with --accept-loss"
@@ -116,7 +116,7 @@ impl<D: Held> Node<D> {
     }
 
     /// Lets the room go on.
-    fn let_go_on(self: &Arc<Self>, cell: &Arc<RoomCell>) {
+    fn let_go_on(self: &Arc<Self>, cell: &Arc<RoomNode>) {
         // The copy may hold what is lost now: it is looked at again before anything is appended.
         cell.trusted.store(u64::MAX, Ordering::Relaxed);
         *cell.stopped.lock() = None;
@@ -126,13 +126,13 @@ impl<D: Held> Node<D> {
     }
 
     /// Reads these rooms again: stops those that lack something, and lets those go on that have all of it again.
-    async fn watch_rooms(self: &Arc<Self>, cells: &[Arc<RoomCell>]) -> Result<(), StoreError> {
+    async fn watch_rooms(self: &Arc<Self>, cells: &[Arc<RoomNode>]) -> Result<(), StoreError> {
         let known: Vec<Witness> = cells.iter().map(|cell| *cell.witness.lock()).collect();
         let ids: Vec<i64> = cells.iter().map(|cell| cell.keys.room).collect();
         let rows = self.truth.rooms_again(&ids).await?;
         for (cell, known) in cells.iter().zip(known) {
             let row = rows.iter().find(|row| row.id == cell.keys.room);
-            match (RoomCell::judge(&known, row), cell.stopped()) {
+            match (RoomNode::judge(&known, row), cell.stopped()) {
                 (Ok(()), None) => row.into_iter().for_each(|row| cell.learn(row)),
                 // Read once more: the node may have learned more since.
                 (Ok(()), Some(_)) if self.judged_row(cell).await?.is_ok() => self.let_go_on(cell),
@@ -147,11 +147,11 @@ impl<D: Held> Node<D> {
 
 /// Looks at the rooms that this node remembers, while the node is there: a quiet node notices too, and a room that stands still goes
 /// on by itself.
-pub(crate) async fn watch<D: Held>(node: Weak<Node<D>>) {
+pub(crate) async fn watch<D: ClaimDatabase>(node: Weak<Node<D>>) {
     for round in (0..ALL_EVERY).cycle() {
         sleep(STOPPED_EVERY).await;
         let Some(node) = node.upgrade() else { return };
-        let mut cells: Vec<Arc<RoomCell>> = node.rooms.lock().values().map(Arc::clone).collect();
+        let mut cells: Vec<Arc<RoomNode>> = node.rooms.lock().values().map(Arc::clone).collect();
         cells.retain(|cell| round == 0 || cell.stopped().is_some());
         for page in cells.chunks(ROOMS_AT_ONCE) {
             // While the database does not answer there is nothing to see.

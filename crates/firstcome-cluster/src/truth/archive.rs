@@ -1,12 +1,12 @@
 //! Rows of coupons, claims, rooms and secrets as they come in from elsewhere, many at once, and as they go out.
 
-use super::{CouponRow, Held, RoomRow, Truth, coupons, rooms, secrets};
+use super::{ClaimDatabase, CouponRow, Database, RoomRow, coupon, room, secrets};
 use firstcome_core::coupon::{Attributes, Issued, Redeemed, Serial};
 use firstcome_core::id::{RequestId, UserId};
 use firstcome_core::room::{Departure, Join, Number, Slot};
 use firstcome_core::time::{Now, Timestamp};
 use firstcome_sql::SqlError;
-use firstcome_sql::dialect::{Cells, list, maybe, quoted};
+use firstcome_sql::dialect::{RowReader, list, maybe, quoted};
 use firstcome_sql::reader::{Reader, wrong};
 use firstcome_store::archive::ArchivedRoom;
 use firstcome_store::embedded::journal::{CouponPut, PassSecret};
@@ -26,23 +26,23 @@ pub(crate) fn write_redemptions(redemptions: &[NewRedemption]) -> String {
 }
 
 /// Writes living tickets.
-pub(crate) fn write_tickets<D: Held>(tickets: &[NewTicket]) -> String {
+pub(crate) fn write_tickets<D: ClaimDatabase>(tickets: &[NewTicket]) -> String {
     let rows = list(tickets, |text, (room, number, join, joined_at)| {
-        rooms::ticket::<D>(text, *room, *number, join, *joined_at);
+        room::ticket::<D>(text, *room, *number, join, *joined_at);
     });
-    format!("{}{rows};", rooms::TICKETS)
+    format!("{}{rows};", room::TICKETS)
 }
 
 /// Writes slots.
 pub(crate) fn write_slots(slots: &[(i64, Number, Slot)]) -> String {
-    let rows = list(slots, |text, (room, number, slot)| rooms::slot(text, *room, *number, slot));
-    format!("{}{rows};", rooms::SLOTS)
+    let rows = list(slots, |text, (room, number, slot)| room::slot(text, *room, *number, slot));
+    format!("{}{rows};", room::SLOTS)
 }
 
 /// Writes who is gone.
 pub(crate) fn write_gone(gone: &[(i64, Number, Departure)]) -> String {
-    let rows = list(gone, |text, (room, number, how)| rooms::gone(text, *room, *number, *how));
-    format!("{}{rows};", rooms::GONE)
+    let rows = list(gone, |text, (room, number, how)| room::gone(text, *room, *number, *how));
+    format!("{}{rows};", room::GONE)
 }
 
 /// Writes how far a coupon is after all its claims. Its gate is made anew from this by the first node that is asked.
@@ -84,7 +84,7 @@ pub(crate) fn claims_after(coupon: i64, serial: u32, count: usize) -> String {
 }
 
 /// A claim of [`claims_after`].
-pub(crate) fn claim_of<R: Cells>(row: &R) -> Result<OldClaim, SqlError> {
+pub(crate) fn claim_of<R: RowReader>(row: &R) -> Result<OldClaim, SqlError> {
     let mut cells = Reader::at(row, 0);
     let serial = Serial::new(cells.small()?).ok_or_else(|| wrong("a serial out of its range"))?;
     let user = UserId::restore(&cells.maybe_text()?.unwrap_or_default()).map_err(|_| wrong("a user that is none"))?;
@@ -103,7 +103,7 @@ pub(crate) fn requests_of(coupon: i64, serials: [u32; 2]) -> String {
     )
 }
 
-impl<D: Held> Truth<D> {
+impl<D: ClaimDatabase> Database<D> {
     fn wrapped(&self, secret: &[u8; 32], place: &str) -> Result<Vec<u8>, SqlError> {
         self.secret.wrap(secret, place).map_err(|fault| SqlError::broken(fault.to_string()))
     }
@@ -112,12 +112,12 @@ impl<D: Held> Truth<D> {
     pub(crate) fn make_coupon(&self, put: &CouponPut, deleted_at: Option<Timestamp>) -> Result<String, SqlError> {
         let mut text = format!(
             "INSERT INTO firstcome_coupon ({},name,code_key,codes_bound_from,deleted_at,version) VALUES ({},",
-            coupons::SETTINGS.join(","),
-            coupons::values::<D>(&put.settings).join(",")
+            coupon::SETTINGS.join(","),
+            coupon::values::<D>(&put.settings).join(",")
         );
         quoted(&mut text, put.name.as_str());
         text.push(',');
-        D::bytes(&mut text, &self.wrapped(put.voucher_key.as_bytes(), &coupons::place(&put.name))?);
+        D::bytes(&mut text, &self.wrapped(put.voucher_key.as_bytes(), &coupon::place(&put.name))?);
         let _ = write!(text, ",{},", put.voucher_key.codes_bound_from());
         maybe(&mut text, deleted_at.map(Timestamp::as_us));
         text.push_str(",1);");
@@ -130,15 +130,15 @@ impl<D: Held> Truth<D> {
         let mut text = format!(
             "INSERT INTO firstcome_room ({},closed,first_number,reached,ceiling,admissions,clock_wall,clock_steady,generation,name,\
              ticket_key) VALUES ({},{},{first},{reached},{drawn},{admissions},{},{},1,",
-            rooms::SETTINGS.join(","),
-            rooms::values::<D>(settings).join(","),
+            room::SETTINGS.join(","),
+            room::values::<D>(settings).join(","),
             u8::from(*is_closed),
             now.wall.as_us(),
             now.steady.as_us(),
         );
         quoted(&mut text, name.as_str());
         text.push(',');
-        D::bytes(&mut text, &self.wrapped(ticket_key.as_bytes(), &rooms::place(name))?);
+        D::bytes(&mut text, &self.wrapped(ticket_key.as_bytes(), &room::place(name))?);
         text.push_str(");");
         Ok(text)
     }
@@ -162,7 +162,7 @@ impl<D: Held> Truth<D> {
     }
 
     /// A secret of the service, from its name and how it is wrapped.
-    pub(crate) fn secret_of<R: Cells>(&self, row: &R) -> Result<(String, [u8; 32]), SqlError> {
+    pub(crate) fn secret_of<R: RowReader>(&self, row: &R) -> Result<(String, [u8; 32]), SqlError> {
         let mut cells = Reader::at(row, 0);
         let name = cells.maybe_text()?.unwrap_or_default();
         let wrapped = cells.maybe_blob()?.unwrap_or_default();
@@ -172,11 +172,11 @@ impl<D: Held> Truth<D> {
 
     /// What reads coupons after a number, by their numbers.
     pub(crate) fn coupons_after(id: i64, count: usize) -> String {
-        format!("{}id>{id} ORDER BY id LIMIT {count};", coupons::select())
+        format!("{}id>{id} ORDER BY id LIMIT {count};", coupon::select())
     }
 
     /// A coupon of [`Self::coupons_after`].
-    pub(crate) fn old_coupon<R: Cells>(&self, row: &R) -> Result<CouponRow, SqlError> {
+    pub(crate) fn old_coupon<R: RowReader>(&self, row: &R) -> Result<CouponRow, SqlError> {
         self.coupon_of(row)
     }
 
@@ -186,12 +186,12 @@ impl<D: Held> Truth<D> {
     }
 
     /// A room of [`Self::rooms_after`].
-    pub(crate) fn old_room<R: Cells>(&self, row: &R) -> Result<RoomRow, SqlError> {
+    pub(crate) fn old_room<R: RowReader>(&self, row: &R) -> Result<RoomRow, SqlError> {
         self.room_of(row)
     }
 
     /// A secret that signs passes: number, wrapped, since when.
-    pub(crate) fn old_pass_secret<R: Cells>(&self, row: &R) -> Result<PassSecret, SqlError> {
+    pub(crate) fn old_pass_secret<R: RowReader>(&self, row: &R) -> Result<PassSecret, SqlError> {
         self.pass_secret_of(row)
     }
 }

@@ -1,13 +1,13 @@
 //! Entries of the gates' streams that nobody could read.
 
-use super::{Held, Truth};
+use super::{ClaimDatabase, Database};
 use crate::DeadLetter;
 use firstcome_core::id::CouponName;
 use firstcome_sql::SqlError;
 use firstcome_sql::base::Base;
 use firstcome_sql::reader::{Reader, wrong};
 
-impl<D: Held> Truth<D> {
+impl<D: ClaimDatabase> Database<D> {
     /// Those of one coupon after this position, oldest first. Positions grow over all generations.
     pub(crate) async fn dead_letters(&self, coupon: i64, after: u64, count: u64) -> Result<Vec<DeadLetter>, SqlError> {
         let text = format!(
@@ -30,7 +30,7 @@ impl<D: Held> Truth<D> {
 }
 
 /// How many there are of each coupon that has any.
-pub(crate) async fn dead_letter_counts<D: Held>(base: &Base<D>) -> Result<Vec<(CouponName, u64)>, SqlError> {
+pub(crate) async fn dead_letter_counts<D: ClaimDatabase>(base: &Base<D>) -> Result<Vec<(CouponName, u64)>, SqlError> {
     let text = "SELECT c.name,CAST(COUNT(*) AS {}) FROM firstcome_dead_letter d \
                 JOIN firstcome_coupon c ON c.id=d.coupon GROUP BY c.name ORDER BY c.name;";
     let rows = base.read(text.replace("{}", D::WHOLE)).await?;
@@ -44,7 +44,7 @@ pub(crate) async fn dead_letter_counts<D: Held>(base: &Base<D>) -> Result<Vec<(C
 }
 
 /// The name of a coupon that acknowledges claims before they are stored, if there is one.
-pub(crate) async fn early_coupon<D: Held>(base: &Base<D>) -> Result<Option<CouponName>, SqlError> {
+pub(crate) async fn early_coupon<D: ClaimDatabase>(base: &Base<D>) -> Result<Option<CouponName>, SqlError> {
     let text = "SELECT name FROM firstcome_coupon WHERE acknowledge=1 AND deleted_at IS NULL ORDER BY name LIMIT 1;";
     let rows = base.read(text.to_owned()).await?;
     let name = rows.first().map(|row| Reader::at(row, 0).maybe_text()).transpose()?.flatten();

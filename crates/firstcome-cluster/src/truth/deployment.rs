@@ -1,7 +1,7 @@
 //! Which deployment this is, and whether our secret is its own.
 
 use super::dead_letters::{dead_letter_counts, early_coupon};
-use super::{Held, Truth};
+use super::{ClaimDatabase, Database};
 use crate::{Deployment, DeploymentSecret};
 use firstcome_sql::SqlError;
 use firstcome_sql::base::Base;
@@ -14,7 +14,7 @@ pub(crate) const PLACE: &str = "deployment";
 /// What the probe holds: nothing of worth.
 pub(crate) const PROBE: [u8; 32] = [0; 32];
 
-impl<D: Held> Truth<D> {
+impl<D: ClaimDatabase> Database<D> {
     /// The number of this deployment. The first node draws it. Another secret than that node's is refused.
     pub(crate) async fn deployment(&self) -> Result<i64, SqlError> {
         let broken = |fault: firstcome_store::Fault| SqlError::broken(fault.to_string());
@@ -40,7 +40,7 @@ impl<D: Held> Truth<D> {
     }
 }
 
-impl<D: Held> Truth<D> {
+impl<D: ClaimDatabase> Database<D> {
     /// Whether the database answers. One round trip.
     pub(crate) async fn answers(&self) -> Result<(), SqlError> {
         let mut session = self.base.session(Instant::now() + self.base.options.connections.answer_timeout).await?;
@@ -51,7 +51,7 @@ impl<D: Held> Truth<D> {
 }
 
 /// What there is of a deployment. Writes nothing.
-pub(crate) async fn deployed<D: Held>(
+pub(crate) async fn deployed<D: ClaimDatabase>(
     base: &Base<D>,
     secret: Option<&DeploymentSecret>,
 ) -> Result<Deployment, SqlError> {

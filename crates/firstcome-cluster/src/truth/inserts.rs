@@ -1,6 +1,6 @@
 //! Rows of claims and their requests, as they are written: by the drainer, or many at once from elsewhere.
 
-use super::Held;
+use super::ClaimDatabase;
 use crate::outbox::Tag;
 use firstcome_core::coupon::{Claim, Issued, Serial};
 use firstcome_core::id::RequestId;
@@ -27,7 +27,7 @@ pub(crate) struct NewRequest {
 }
 
 /// Writes claims, of which there is at least one.
-pub(crate) fn write_claims<'a, D: Held>(claims: impl Iterator<Item = NewClaim<'a>> + Clone) -> String {
+pub(crate) fn write_claims<'a, D: ClaimDatabase>(claims: impl Iterator<Item = NewClaim<'a>> + Clone) -> String {
     let columns = [
         Column::Number("coupon"),
         Column::Number("serial"),
@@ -51,7 +51,7 @@ pub(crate) fn write_claims<'a, D: Held>(claims: impl Iterator<Item = NewClaim<'a
 }
 
 /// Writes requests, of which there is at least one.
-pub(crate) fn write_requests<D: Held>(requests: impl Iterator<Item = NewRequest> + Clone) -> String {
+pub(crate) fn write_requests<D: ClaimDatabase>(requests: impl Iterator<Item = NewRequest> + Clone) -> String {
     let columns = [
         Column::Number("coupon"),
         Column::Number("kind"),

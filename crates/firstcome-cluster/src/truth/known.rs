@@ -1,20 +1,20 @@
 //! What outlived the log of a room, page by page: whoever makes it anew must be heard of meanwhile.
 
-use super::{Held, RoomRow, Truth};
+use super::{ClaimDatabase, Database, RoomRow};
 use firstcome_core::id::{RequestId, UserId};
 use firstcome_core::room::{Departure, GoneNumbers, Hold, Join, Known, Number, Slot};
 use firstcome_core::time::Steady;
 use firstcome_sql::SqlError;
-use firstcome_sql::dialect::Cells;
+use firstcome_sql::dialect::RowReader;
 use firstcome_sql::reader::{Reader, wrong};
 use std::collections::BTreeMap;
 
-fn number<R: Cells>(cells: &mut Reader<'_, R>) -> Result<Number, SqlError> {
+fn number<R: RowReader>(cells: &mut Reader<'_, R>) -> Result<Number, SqlError> {
     Number::new(cells.small()?).ok_or_else(|| wrong("a number out of its range"))
 }
 
 /// A living ticket: number, name, request, body.
-pub(crate) fn ticket_of<R: Cells>(row: &R) -> Result<(Number, Join), SqlError> {
+pub(crate) fn ticket_of<R: RowReader>(row: &R) -> Result<(Number, Join), SqlError> {
     let mut cells = Reader::at(row, 0);
     let number = number(&mut cells)?;
     let user = cells.maybe_text()?.map(|user| UserId::parse(&user).map_err(|_| wrong("a user"))).transpose()?;
@@ -24,7 +24,7 @@ pub(crate) fn ticket_of<R: Cells>(row: &R) -> Result<(Number, Join), SqlError> {
 }
 
 /// A slot: number, admission, admitted_at, taken, until_steady.
-pub(crate) fn slot_of<R: Cells>(row: &R) -> Result<(Number, Slot), SqlError> {
+pub(crate) fn slot_of<R: RowReader>(row: &R) -> Result<(Number, Slot), SqlError> {
     let mut cells = Reader::at(row, 0);
     let number = number(&mut cells)?;
     let (admission, admitted_at) = (cells.count()?, cells.instant()?);
@@ -35,13 +35,13 @@ pub(crate) fn slot_of<R: Cells>(row: &R) -> Result<(Number, Slot), SqlError> {
 }
 
 /// Who is gone: number, how.
-pub(crate) fn gone_of<R: Cells>(row: &R) -> Result<(Number, Departure), SqlError> {
+pub(crate) fn gone_of<R: RowReader>(row: &R) -> Result<(Number, Departure), SqlError> {
     let mut cells = Reader::at(row, 0);
     let number = number(&mut cells)?;
     Ok((number, if cells.integer()? == 1 { Departure::Left } else { Departure::Expired }))
 }
 
-impl<D: Held> Truth<D> {
+impl<D: ClaimDatabase> Database<D> {
     /// All that outlived the log of a room, whose generation has just begun, so that nobody writes. Numbers that nobody wrote
     /// down are unknown. `rows_max` at once.
     pub(crate) async fn known_room(&self, row: &RoomRow, rows_max: u32) -> Result<Known, SqlError> {

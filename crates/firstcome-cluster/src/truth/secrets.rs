@@ -1,7 +1,7 @@
 //! What all nodes know and nobody else.
 
 use super::deployment::other_secret;
-use super::{Held, Truth};
+use super::{ClaimDatabase, Database};
 use firstcome_sql::SqlError;
 use firstcome_sql::dialect::{list, quoted};
 use firstcome_sql::reader::Reader;
@@ -13,7 +13,7 @@ pub(crate) fn place(name: &str) -> String {
     format!("secret:{name}")
 }
 
-impl<D: Held> Truth<D> {
+impl<D: ClaimDatabase> Database<D> {
     /// Keeps each of these values under its name, unless there is one. Returns what is there then, in the same order; it is
     /// on disk. Names are of letters, digits and `. _ : @ -`.
     pub(crate) async fn keep(&self, values: &[(&str, [u8; 32])]) -> Result<Vec<[u8; 32]>, SqlError> {

@@ -3,9 +3,9 @@
 //! Such rows have no effect: each reader of a room leaves them out. No row of such a number is ever added, so they can be deleted
 //! at any time, by any node, and twice.
 
-use super::{Held, Truth};
+use super::{ClaimDatabase, Database};
 use firstcome_sql::SqlError;
-use firstcome_sql::dialect::Cells;
+use firstcome_sql::dialect::RowReader;
 use firstcome_sql::reader::Reader;
 use std::fmt::Write as _;
 use tokio::time::Instant;
@@ -27,7 +27,7 @@ pub(crate) struct Voided {
 }
 
 impl Voided {
-    fn read<R: Cells>(row: &R) -> Result<Self, SqlError> {
+    fn read<R: RowReader>(row: &R) -> Result<Self, SqlError> {
         let mut cells = Reader::at(row, 0);
         let (room, first) = (cells.integer()?, cells.small()?);
         let mut lowest = [None; 3];
@@ -69,7 +69,7 @@ fn select(after: [u32; 3]) -> String {
     text
 }
 
-impl<D: Held> Truth<D> {
+impl<D: ClaimDatabase> Database<D> {
     /// The rooms after this number that were closed at some time, with the void rows that each still has. One look into an index
     /// for each sort and room.
     pub(crate) async fn voided_rooms(&self, after: i64, count: u32) -> Result<Vec<Voided>, SqlError> {

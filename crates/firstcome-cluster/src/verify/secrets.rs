@@ -1,13 +1,13 @@
 //! Whether all secrets open with that of the deployment.
 
-use crate::truth::{Held, coupons, deployment, rooms, secrets};
+use crate::truth::{ClaimDatabase, coupon, deployment, room, secrets};
 use crate::wrap::DeploymentSecret;
 use firstcome_sql::SqlError;
 use firstcome_sql::reader::Reader;
 use firstcome_sql::snapshot::{Reading, Snapshot};
 use firstcome_store::check::Check;
 
-pub(super) async fn check<D: Held + Snapshot>(
+pub(super) async fn check<D: ClaimDatabase + Snapshot>(
     reading: &mut Reading<D>,
     secret: &DeploymentSecret,
 ) -> Result<Check, SqlError> {
@@ -32,7 +32,7 @@ pub(super) async fn check<D: Held + Snapshot>(
             let mut cells = Reader::at(row, 1);
             let name = cells.maybe_text()?.unwrap_or_default();
             let wrapped = cells.maybe_blob()?.unwrap_or_default();
-            let opens = secret.unwrap(&wrapped, &coupons::place(&name)).is_some();
+            let opens = secret.unwrap(&wrapped, &coupon::place(&name)).is_some();
             check.check(opens, || format!("that of the codes of coupon {name}"));
             Ok(())
         })
@@ -42,7 +42,7 @@ pub(super) async fn check<D: Held + Snapshot>(
             let mut cells = Reader::at(row, 1);
             let name = cells.maybe_text()?.unwrap_or_default();
             let wrapped = cells.maybe_blob()?.unwrap_or_default();
-            let opens = secret.unwrap(&wrapped, &rooms::place(&name)).is_some();
+            let opens = secret.unwrap(&wrapped, &room::place(&name)).is_some();
             check.check(opens, || format!("that of the tickets of room {name}"));
             Ok(())
         })
@@ -50,7 +50,7 @@ pub(super) async fn check<D: Held + Snapshot>(
     reading
         .numbered("SELECT id,secret FROM firstcome_pass_secret", |id, row| {
             let wrapped = Reader::at(row, 1).maybe_blob()?.unwrap_or_default();
-            check.check(secret.unwrap(&wrapped, &rooms::pass_place(id)).is_some(), || format!("number {id} of passes"));
+            check.check(secret.unwrap(&wrapped, &room::pass_place(id)).is_some(), || format!("number {id} of passes"));
             Ok(())
         })
         .await?;

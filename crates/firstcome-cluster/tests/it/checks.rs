@@ -4,17 +4,17 @@ mod repairs;
 
 use crate::in_time;
 use crate::poison::append;
-use crate::told::{self, COUPON, Told, claim, coupon, keyed, limit, new, put};
-use crate::world::{Foreign, Keeper, Place, SECRET, World, options, secret, wait_for};
+use crate::told::{self, COUPON, ClaimReplies, claim, coupon, keyed, limit, new, put};
+use crate::world::{Foreign, Keeper, SECRET, TestDeployment, World, options, secret, wait_for};
 use firstcome_cluster::{
-    DeploymentSecret, Fleet, FleetError, Object, Reconciled, Repair, Verified, accept_loss, migrate, reconcile, repair,
-    verify,
+    Cluster, ClusterError, DeploymentSecret, Object, Reconciled, Repair, Verified, accept_loss, migrate, reconcile,
+    repair, verify,
 };
-use firstcome_test_servers::Kind;
 use firstcome_store::core::coupon::{Acknowledge, CouponSettings};
 use firstcome_store::core::id::{RoomName, UserId};
 use firstcome_store::core::room::{Join, RoomSettings, TicketState};
 use firstcome_store::{CouponStore, RedeemRequest, RoomStore};
+use firstcome_test_servers::Kind;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ fn room() -> RoomName {
     RoomName::parse(ROOM).expect("a name")
 }
 
-async fn verified(place: &Place) -> Verified {
+async fn verified(place: &TestDeployment) -> Verified {
     verify(&place.sql, Some(&place.redis), Some(secret())).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -45,11 +45,11 @@ fn checked(verified: &Verified, invariant: &str) -> u64 {
     check.unwrap_or_else(|| panic!("no invariant {invariant}")).checked
 }
 
-async fn reconciled(place: &Place) -> Reconciled {
+async fn reconciled(place: &TestDeployment) -> Reconciled {
     reconcile(&place.redis, &place.sql).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-async fn repaired(place: &Place) -> Reconciled {
+async fn repaired(place: &TestDeployment) -> Reconciled {
     repair(&place.redis, &place.sql, secret(), options()).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -72,7 +72,7 @@ fn log() -> Object {
 }
 
 /// Waits until both sides agree: what a node has told may not have been said everywhere yet.
-async fn at_rest(place: &Place) {
+async fn at_rest(place: &TestDeployment) {
     wait_for("rest", async || {
         let now = reconciled(place).await;
         now.findings.iter().all(|finding| ["fine", "dead_letters"].contains(&finding.state.code())).then_some(())
@@ -81,7 +81,7 @@ async fn at_rest(place: &Place) {
 }
 
 /// Claims, a redemption, a dead letter, and a room with people in line, inside and gone. The nodes have ended.
-async fn set_up(place: &Place) {
+async fn set_up(place: &TestDeployment) {
     migrate(&place.sql, options().database).await.expect("the tables are made");
     let nodes = place.nodes(2).await;
     let mut keeper = place.keeper().await;
@@ -160,9 +160,9 @@ async fn a_sound_one_is_sound(kind: Kind) {
     for mark in ["7", "somebody's"] {
         let _: String = place.keeper().await.ask(&["SET", "fc:deployment", mark]).await;
         let refused = verify(&place.sql, Some(&place.redis), None).await;
-        assert!(matches!(refused, Err(FleetError::OtherDeployment)), "{mark}: {refused:?}");
+        assert!(matches!(refused, Err(ClusterError::OtherDeployment)), "{mark}: {refused:?}");
         let refused = reconcile(&place.redis, &place.sql).await;
-        assert!(matches!(refused, Err(FleetError::OtherDeployment)), "{mark}: {refused:?}");
+        assert!(matches!(refused, Err(ClusterError::OtherDeployment)), "{mark}: {refused:?}");
     }
 }
 
@@ -349,7 +349,7 @@ async fn damage_is_sorted_and_repaired(kind: Kind) {
         let node = place.node().await;
         let (mut keeper, mut foreign) = (place.keeper().await, place.foreign().await);
         put(&node, limit(9)).await;
-        let told = Told::default();
+        let told = ClaimReplies::default();
         told.note("ann", &node.claim(&coupon(COUPON), keyed("ann", 7, 1)).await);
         told.crowd(std::slice::from_ref(&node), 0..2).await;
         told.note("bob", &claim(&node, "bob").await);
@@ -512,12 +512,12 @@ async fn nothing_under_way_is_a_breach(kind: Kind) {
     told::check_rows(&mut place.foreign().await, COUPON, count).await;
 }
 
-async fn issued(place: &Place) -> usize {
+async fn issued(place: &TestDeployment) -> usize {
     usize::try_from(place.foreign().await.issued(COUPON).await).expect("a count")
 }
 
 /// What one visitor does.
-async fn rush(node: &Fleet, at: usize, number: usize) {
+async fn rush(node: &Cluster, at: usize, number: usize) {
     match at {
         0 => put(node, limit(100_000 + u32::try_from(number % 100).expect("small"))).await,
         1 | 2 => {

@@ -1,12 +1,12 @@
 //! The clock of Redis is set forward and back.
 
 use crate::in_time;
-use crate::told::{self, COUPON, Told, claim, coupon, limit, new, put};
+use crate::told::{self, COUPON, ClaimReplies, claim, coupon, limit, new, put};
 use crate::world::{World, wait_for};
-use firstcome_test_servers::Kind;
 use firstcome_store::CouponStore;
 use firstcome_store::core::coupon::{CouponSettings, Rejection};
 use firstcome_store::core::time::Timestamp;
+use firstcome_test_servers::Kind;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -97,7 +97,7 @@ async fn a_gate_that_is_made_anew_judges_nobody_by_an_instant_that_is_over() {
 async fn instants_of_claims_never_fall_along_the_serials() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
-    let (nodes, mut keeper, told) = (place.nodes(2).await, place.keeper().await, Told::default());
+    let (nodes, mut keeper, told) = (place.nodes(2).await, place.keeper().await, ClaimReplies::default());
     put(&nodes[0], limit(9)).await;
     let now_us = keeper.now_us().await;
     told.crowd(&nodes, 0..2).await;

@@ -2,8 +2,8 @@
 
 use crate::in_time;
 use crate::world::World;
-use firstcome_test_servers::Kind;
 use firstcome_store::conformance;
+use firstcome_test_servers::Kind;
 
 async fn holds(sql: Kind) {
     let Some(world) = World::start(sql).await else { return };

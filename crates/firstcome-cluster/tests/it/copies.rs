@@ -1,18 +1,18 @@
 //! What a node may answer from its own copy of a room, and what it must ask for first.
 
 use crate::in_time;
-use crate::line::{Point, What};
-use crate::rooms::{join, of, poll, position, put, room, until};
+use crate::proxy::{Point, ProxyFault};
+use crate::room::{join, of, poll, position, put, room, until};
 use crate::scripts::{APPEND, LOG_OPEN};
-use crate::world::{Place, World, options};
-use firstcome_cluster::Fleet;
-use firstcome_test_servers::Kind;
+use crate::world::{TestDeployment, World, options};
+use firstcome_cluster::Cluster;
 use firstcome_store::RoomStore;
 use firstcome_store::core::room::{RoomSettings, TicketState};
+use firstcome_test_servers::Kind;
 use std::time::Duration;
 
 /// A room whose log begins with an image in which three people wait, the third being told of: the first has left since then.
-async fn line_that_moved_on(place: &Place) -> (Fleet, String) {
+async fn line_that_moved_on(place: &TestDeployment) -> (Cluster, String) {
     let node = place.node().await;
     put(&node, RoomSettings { paused: true, ..RoomSettings::with_slots(1) }).await;
     let (_, first) = join(&node, of("ann")).await;
@@ -35,7 +35,7 @@ async fn nothing_is_answered_from_an_image_alone() {
         let (_one, ticket) = line_that_moved_on(&place).await;
         let (lined, line) = place.by_redis_line().await;
         let two = lined.node().await;
-        line.set(&Point::Script(APPEND), 0, What::Hold);
+        line.set(&Point::Script(APPEND), 0, ProxyFault::Hold);
         let asked = tokio::spawn({
             let (two, ticket) = (two.clone(), ticket.clone());
             async move { poll(&two, &ticket).await }
@@ -86,7 +86,7 @@ async fn time_goes_on_while_a_log_is_made_anew() {
         let mut keeper = place.keeper().await;
         let log = keeper.ask::<Vec<String>>(&["KEYS", "fc:{r*}:log"]).await.pop().expect("there is a log");
         let before: i64 = keeper.ask::<String>(&["HGET", &log, "offset"]).await.parse().expect("a number");
-        line.set(&Point::Script(LOG_OPEN), 0, What::Hold);
+        line.set(&Point::Script(LOG_OPEN), 0, ProxyFault::Hold);
         let _: String = keeper.ask(&["FLUSHDB"]).await;
         let asked = tokio::spawn({
             let (node, ticket) = (node.clone(), ann.ticket.clone());
@@ -123,7 +123,7 @@ async fn a_pass_is_good_at_a_node_that_has_not_heard_of_it() {
             put(&one, RoomSettings { paused: true, ..RoomSettings::with_slots(1_000) }).await;
             let (_, ann) = join(&one, of(&format!("ann-{tries}"))).await;
             assert_eq!(position(&poll(&two, &ann.ticket).await), Some(0));
-            line.set(&Point::Script(APPEND), 0, What::Hold);
+            line.set(&Point::Script(APPEND), 0, ProxyFault::Hold);
             line.met(tries).await;
             put(&one, RoomSettings::with_slots(1_000)).await;
             let admission = until("Ann to be let in", async || match poll(&one, &ann.ticket).await.state {

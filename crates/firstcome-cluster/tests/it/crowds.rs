@@ -4,12 +4,12 @@
 //! and keys hold the number of a coupon, never its name.
 
 use crate::in_time;
-use crate::told::{self, COUPON, Told, by, claim, coupon, keyed, limit, new, put};
+use crate::told::{self, COUPON, ClaimReplies, by, claim, coupon, keyed, limit, new, put};
 use crate::world::World;
-use firstcome_test_servers::Kind;
 use firstcome_store::CouponStore;
 use firstcome_store::core::coupon::{Attributes, Claim, Effect, Rejection};
 use firstcome_store::core::id::UserId;
+use firstcome_test_servers::Kind;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
@@ -73,7 +73,7 @@ async fn one_user_who_claims_ten_thousand_times_at_once_has_one_claim() {
 async fn a_thousand_at_each_of_three(sql: Kind) {
     let Some(world) = World::start(sql).await else { return };
     let place = world.place().await;
-    let (nodes, told) = (place.nodes(3).await, Told::default());
+    let (nodes, told) = (place.nodes(3).await, ClaimReplies::default());
     put(&nodes[0], limit(500)).await;
     in_time(told.crowd(&nodes, 0..3_000)).await;
     assert_eq!((told.count(), told.new_count(), told.unknown()), (500, 500, 0));
@@ -122,7 +122,7 @@ async fn many_coupons_at_once_do_not_mix() {
 async fn a_caller_who_goes_away_leaves_a_claim_or_none_and_no_place_taken() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
-    let (nodes, told) = (place.nodes(2).await, Told::default());
+    let (nodes, told) = (place.nodes(2).await, ClaimReplies::default());
     put(&nodes[0], limit(40)).await;
     let mut impatient = JoinSet::new();
     for number in 0..60 {

@@ -1,17 +1,17 @@
 //! What a deployment has beside coupons: its tables, its secrets, and what nobody could read.
 
 use crate::world::{Foreign, SECRET, World, options, secret};
-use crate::{in_time, rooms, told};
-use firstcome_cluster::{DeploymentSecret, Fleet, FleetError, FleetOptions, migrate};
-use firstcome_test_servers::Kind;
-use firstcome_sql::{SqlMarket, Tables};
+use crate::{in_time, room, told};
+use firstcome_cluster::{Cluster, ClusterError, ClusterOptions, DeploymentSecret, migrate};
+use firstcome_sql::{SqlAuctions, Tables};
 use firstcome_store::core::coupon::{CouponLimit, CouponSettings};
 use firstcome_store::core::id::CouponName;
 use firstcome_store::core::room::RoomSettings;
 use firstcome_store::{CouponStore, RedeemRequest};
+use firstcome_test_servers::Kind;
 
 /// Options of a node that makes no tables.
-fn careful() -> FleetOptions {
+fn careful() -> ClusterOptions {
     let mut options = options();
     options.database.tables = Tables::Require;
     options
@@ -20,10 +20,10 @@ fn careful() -> FleetOptions {
 async fn tables_are_made_by_a_call_of_its_own(kind: Kind) {
     let Some(world) = World::start(kind).await else { return };
     let place = world.place().await;
-    let open = || Fleet::open(&place.redis, &place.sql, secret(), careful());
+    let open = || Cluster::open(&place.redis, &place.sql, secret(), careful());
     let said = open().await.err().expect("there are no tables").to_string();
     assert!(said.contains("version 0") && said.contains("firstcome migrate"), "{said}");
-    let market = || SqlMarket::open_with(&place.sql, careful().database);
+    let market = || SqlAuctions::open_with(&place.sql, careful().database);
     let said = market().await.err().expect("there are no tables").to_string();
     assert!(said.contains("firstcome migrate"), "{said}");
     for before in [0, 2] {
@@ -63,7 +63,7 @@ async fn tables_with_rows_are_brought_to_this_version(kind: Kind) {
     let mut foreign = {
         let node = place.node().await;
         told::put(&node, told::limit(5)).await;
-        rooms::put(&node, RoomSettings { paused: true, ..RoomSettings::with_slots(1) }).await;
+        room::put(&node, RoomSettings { paused: true, ..RoomSettings::with_slots(1) }).await;
         place.foreign().await
     };
     // No serial has a code of the new kind.
@@ -71,12 +71,12 @@ async fn tables_with_rows_are_brought_to_this_version(kind: Kind) {
     let (code, ticket) = {
         let node = place.node().await;
         let code = told::new(told::claim(&node, "ann").await).code;
-        (code, rooms::join(&node, rooms::of("ann")).await.1.ticket)
+        (code, room::join(&node, room::of("ann")).await.1.ticket)
     };
     for text in ADDED {
         foreign.say(text).await;
     }
-    let said = Fleet::open(&place.redis, &place.sql, secret(), careful()).await.err().expect("the tables are old");
+    let said = Cluster::open(&place.redis, &place.sql, secret(), careful()).await.err().expect("the tables are old");
     assert!(said.to_string().contains("version 1") && said.to_string().contains("firstcome migrate"), "{said}");
     let migrated = migrate(&place.sql, options().database).await.expect("they are brought to this version");
     let versions: Vec<_> = migrated.iter().map(|part| (part.part, part.from, part.to)).collect();
@@ -92,8 +92,8 @@ async fn tables_with_rows_are_brought_to_this_version(kind: Kind) {
         let redeem = RedeemRequest { code: code.as_str().to_owned(), user: None, request: None };
         node.redeem(&told::coupon(told::COUPON), redeem).await.expect("it answers").expect("the code is good");
     }
-    assert_eq!(rooms::join(&node, rooms::of("ann")).await.1.ticket, ticket);
-    assert_eq!(rooms::join(&node, rooms::of("bob")).await.1.number.get(), 2);
+    assert_eq!(room::join(&node, room::of("ann")).await.1.ticket, ticket);
+    assert_eq!(room::join(&node, room::of("bob")).await.1.number.get(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -142,7 +142,7 @@ async fn of_nodes_that_keep_something_at_once_one_wins(kind: Kind) {
     assert_eq!(second.secret("drawn").await.expect("it is there"), drawn);
     assert_ne!(second.secret("other").await.expect("it is drawn"), drawn);
     let other = DeploymentSecret::new(&SECRET.replace('a', "b")).expect("it is long enough");
-    let refused = Fleet::open(&place.redis, &place.sql, other, options()).await.err().expect("it is another secret");
+    let refused = Cluster::open(&place.redis, &place.sql, other, options()).await.err().expect("it is another secret");
     assert!(refused.to_string().contains("FIRSTCOME_SECRET"), "{refused}");
 }
 
@@ -165,7 +165,7 @@ async fn a_user_who_may_not_write_is_refused() {
     owner.say("CREATE ROLE poor LOGIN").await;
     let (_, at) = place.sql.rsplit_once('@').expect("an address with a user");
     let sql = format!("postgres://poor@{at}");
-    let open = || Fleet::open(&place.redis, &sql, secret(), careful());
+    let open = || Cluster::open(&place.redis, &sql, secret(), careful());
     for grant in ["SELECT 1", "GRANT SELECT ON ALL TABLES IN SCHEMA public TO poor"] {
         owner.say(grant).await;
         let said = open().await.err().expect("it may not write").to_string();
@@ -206,7 +206,7 @@ async fn servers_that_answer_no_more_are_noticed() {
     let said = format!("{:?}", fleet.answers().await.expect_err("the keys are another's"));
     assert!(said.contains("another deployment"), "{said}");
     let refused = place.try_node().await.err().expect("the keys are another's");
-    assert!(matches!(refused, FleetError::OtherDeployment), "{refused}");
+    assert!(matches!(refused, ClusterError::OtherDeployment), "{refused}");
     world.sql.kill();
     assert!(fleet.answers().await.is_err(), "the database is gone");
 }

@@ -1,13 +1,13 @@
 //! Nodes that write to the database, and die, stand still, or are two.
 
 use crate::in_time;
-use crate::line::{Point, What};
+use crate::proxy::{Point, ProxyFault};
 use crate::scripts::SETTLE;
-use crate::told::{self, COUPON, Told, claim, claim_early, limit, new, put};
+use crate::told::{self, COUPON, ClaimReplies, claim, claim_early, limit, new, put};
 use crate::world::{World, options, secret, wait_for};
-use firstcome_cluster::{Fleet, repair};
-use firstcome_test_servers::Kind;
+use firstcome_cluster::{Cluster, repair};
 use firstcome_store::core::coupon::{Acknowledge, CouponSettings};
+use firstcome_test_servers::Kind;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
@@ -24,7 +24,7 @@ async fn another_takes_over(sql: Kind) {
         let (lined, line) = place.by_redis_line().await;
         let (dying, node) = (lined.node().await, place.node().await);
         put(&node, limit(9)).await;
-        line.set(&Point::Script(SETTLE), after, What::Hold);
+        line.set(&Point::Script(SETTLE), after, ProxyFault::Hold);
         let ann = tokio::spawn(async move { claim(&dying, "ann").await });
         in_time(line.met(1)).await;
         if after == 1 {
@@ -37,7 +37,7 @@ async fn another_takes_over(sql: Kind) {
         let bob = timeout(LEASES, claim(&node, "bob")).await.expect("it goes on");
         assert_eq!(new(bob).issued.serial.get(), 2, "{after}");
         drop(line);
-        let told = Told::default();
+        let told = ClaimReplies::default();
         assert!(told.once(&node, "ann").await && told.once(&node, "bob").await);
         assert_eq!((told.count(), told.new_count()), (2, 0), "both have theirs");
         told.check(&place, &[node], 2).await;
@@ -58,7 +58,7 @@ async fn another_node_goes_on_for_one_that_died_on_mariadb() {
 async fn two_drain(sql: Kind) {
     let Some(world) = World::start(sql).await else { return };
     let place = world.place().await;
-    let (nodes, told) = (place.nodes(2).await, Told::default());
+    let (nodes, told) = (place.nodes(2).await, ClaimReplies::default());
     let (mut keeper, mut foreign, mut watcher) = (place.keeper().await, place.foreign().await, place.foreign().await);
     put(&nodes[0], limit(50)).await;
     foreign.lock(COUPON).await;
@@ -98,7 +98,7 @@ async fn stands_still(sql: Kind) {
     hasty.database.idle_timeout = Duration::from_secs(1);
     let (frozen, node) = (lined.node_with(hasty.clone()).await, place.node_with(hasty).await);
     put(&node, limit(9)).await;
-    line.set(&Point::Commit, 0, What::Hold);
+    line.set(&Point::Commit, 0, ProxyFault::Hold);
     let ann = tokio::spawn(async move { claim(&frozen, "ann").await });
     in_time(line.met(1)).await;
     assert_eq!(new(in_time(claim(&node, "bob")).await).issued.serial.get(), 2);
@@ -118,7 +118,7 @@ async fn another_node_goes_on_for_one_that_stands_still_on_mariadb() {
 }
 
 /// Ever more claims come to a node, one after the other; how they end does not matter.
-async fn ask_on(node: Fleet) {
+async fn ask_on(node: Cluster) {
     let (mut claims, mut next) = (JoinSet::new(), interval(Duration::from_millis(100)));
     for number in 0.. {
         next.tick().await;
@@ -130,7 +130,7 @@ async fn ask_on(node: Fleet) {
 /// The node whose turn it is loses the database, which others reach: it stands still, or the connections break at once.
 async fn cannot_write(sql: Kind) {
     let Some(world) = World::start(sql).await else { return };
-    for what in [What::Hold, What::CutAll] {
+    for what in [ProxyFault::Hold, ProxyFault::CutAll] {
         let place = world.place().await;
         let (lined, line) = place.by_sql_line().await;
         let (cut_off, node) = (lined.node().await, place.node().await);
@@ -139,7 +139,7 @@ async fn cannot_write(sql: Kind) {
         // It goes on to ask the gate, and would so keep its turn.
         let asking = tokio::spawn(ask_on(cut_off.clone()));
         in_time(line.met(1)).await;
-        let told = Told::default();
+        let told = ClaimReplies::default();
         for user in ["ann", "bob"] {
             let is_told = timeout(Duration::from_secs(6), told.once(&node, user)).await;
             assert_eq!(is_told, Ok(true), "{what:?}: {user}");
@@ -173,7 +173,7 @@ async fn a_repair_ends_and_lets_others_go_on() {
     let (lined, line) = place.by_sql_line().await;
     let dying = lined.node().await;
     put(&dying, CouponSettings { acknowledge: Acknowledge::Placed, ..limit(5_000) }).await;
-    line.set(&Point::Text("UPDATE firstcome_coupon SET issued"), 0, What::Hold);
+    line.set(&Point::Text("UPDATE firstcome_coupon SET issued"), 0, ProxyFault::Hold);
     for number in 0..1_000 {
         claim_early(&dying, &format!("user-{number}")).await.expect("it answers").expect("there are some left");
     }

@@ -1,13 +1,13 @@
 //! Coupons that tell claims when their place is certain, before the database holds them (durability `gate`).
 
 use crate::in_time;
-use crate::line::{Point, What};
+use crate::proxy::{Point, ProxyFault};
 use crate::scripts::{ADJUST, SETTLE};
 use crate::told::{self, COUPON, claim_early, coupon, limit, put};
 use crate::world::{World, wait_for};
-use firstcome_test_servers::Kind;
 use firstcome_store::core::coupon::{Acknowledge, CouponSettings, Effect};
-use firstcome_store::{Answer, CouponStore, Given, StoreError};
+use firstcome_store::{Answer, ClaimReply, CouponStore, StoreError};
+use firstcome_test_servers::Kind;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -19,10 +19,10 @@ fn early(count: u32) -> CouponSettings {
 }
 
 #[track_caller]
-fn is_placed(answer: &Answer<Effect<Given>>) -> bool {
+fn is_placed(answer: &Answer<Effect<ClaimReply>>) -> bool {
     match answer {
-        Ok(Ok(Effect::New(Given::Placed(_)))) => true,
-        Ok(Ok(Effect::New(Given::Stored(_)))) => false,
+        Ok(Ok(Effect::New(ClaimReply::Placed(_)))) => true,
+        Ok(Ok(Effect::New(ClaimReply::Stored(_)))) => false,
         other => panic!("{other:?}"),
     }
 }
@@ -51,7 +51,7 @@ async fn nobody_is_told_early_by_settings_that_the_database_has_no_more() {
     let (dying, node) = (lined.node().await, place.node().await);
     put(&node, early(9)).await;
     assert!(is_placed(&claim_early(&node, "ann").await));
-    line.set(&Point::Script(ADJUST), 0, What::Hold);
+    line.set(&Point::Script(ADJUST), 0, ProxyFault::Hold);
     let told = in_time(dying.put_coupon(&coupon(COUPON), early(2))).await;
     assert!(matches!(told, Err(StoreError::Unknown)), "{told:?}");
     node.coupon(&coupon(COUPON)).await.expect("it answers").expect("it is there");
@@ -70,7 +70,7 @@ async fn what_was_told_early_is_written_by_whoever_told_it_or_is_asked() {
         let (lined, line) = place.by_redis_line().await;
         let (dying, node) = (lined.node().await, place.node().await);
         put(&node, early(9)).await;
-        line.set(&Point::Script(SETTLE), 0, What::Hold);
+        line.set(&Point::Script(SETTLE), 0, ProxyFault::Hold);
         assert!(is_placed(&in_time(claim_early(&dying, "ann")).await));
         in_time(line.met(1)).await;
         let mut count = 1;
@@ -99,7 +99,7 @@ async fn whoever_was_told_early_is_not_told_that_there_is_no_claim() {
     let (lined, line) = place.by_sql_line().await;
     let (slow, node) = (lined.node().await, place.node().await);
     put(&node, early(9)).await;
-    line.set(&Point::Text("UPDATE firstcome_coupon SET issued"), 0, What::Hold);
+    line.set(&Point::Text("UPDATE firstcome_coupon SET issued"), 0, ProxyFault::Hold);
     assert!(is_placed(&in_time(claim_early(&slow, "ann")).await));
     in_time(line.met(1)).await;
     let ask = async |user: &str| node.claim_of(&coupon(COUPON), user).await;
@@ -121,7 +121,7 @@ async fn what_was_told_early_is_written_by_a_node_that_is_there_or_comes_next() 
         let dying = lined.node().await;
         let there = if is_there { Some(place.node().await) } else { None };
         put(&dying, early(9)).await;
-        line.set(&Point::Script(SETTLE), 0, What::Hold);
+        line.set(&Point::Script(SETTLE), 0, ProxyFault::Hold);
         assert!(is_placed(&in_time(claim_early(&dying, "ann")).await));
         in_time(line.met(1)).await;
         drop((dying, line));

@@ -1,12 +1,12 @@
 //! Claims whose end nobody sees in time: whether anything was done is told as far as it is known.
 
 use crate::in_time;
-use crate::line::{Point, What};
+use crate::proxy::{Point, ProxyFault};
 use crate::scripts::{ADJUST, FILL};
-use crate::told::{self, COUPON, Told, claim, coupon, limit, new, put};
+use crate::told::{self, COUPON, ClaimReplies, claim, coupon, limit, new, put};
 use crate::world::{World, options, wait_for};
-use firstcome_test_servers::Kind;
 use firstcome_store::{CouponStore, StoreError};
+use firstcome_test_servers::Kind;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -24,7 +24,7 @@ async fn a_claim_with_a_ticket_is_never_told_to_be_undone() {
     let mut foreign = place.foreign().await;
     foreign.say("UPDATE firstcome_coupon SET version=version+1").await;
     node.coupon(&coupon(COUPON)).await.expect("it answers").expect("it is there");
-    line.set(&Point::Script(ADJUST), 0, What::Hold);
+    line.set(&Point::Script(ADJUST), 0, ProxyFault::Hold);
     let bob = tokio::spawn({
         let node = node.clone();
         async move { claim(&node, "bob").await }
@@ -66,13 +66,13 @@ async fn a_gate_that_is_made_anew_again_and_again_leaves_nothing() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     let (lined, line) = place.by_redis_line().await;
-    let (node, told, mut keeper) = (lined.node().await, Told::default(), place.keeper().await);
+    let (node, told, mut keeper) = (lined.node().await, ClaimReplies::default(), place.keeper().await);
     put(&node, limit(50)).await;
     told.crowd(std::slice::from_ref(&node), 0..20).await;
     for number in 20..23 {
         let outbox = keeper.key("outbox").await.expect("an outbox");
         let _: i64 = keeper.ask(&["DEL", &outbox]).await;
-        line.set(&Point::Script(FILL), 0, What::CutAnswer);
+        line.set(&Point::Script(FILL), 0, ProxyFault::CutAnswer);
         told.crowd(std::slice::from_ref(&node), number..number + 1).await;
         // At most one of each sort, which this looks after.
         for sort in ["users", "keys", "outbox"] {

@@ -1,16 +1,16 @@
 //! Redis is lost, or comes back as another one: nothing that was told is contradicted, and the coupon opens again.
 
 use crate::in_time;
-use crate::line::{Point, What};
 use crate::poison::append;
+use crate::proxy::{Point, ProxyFault};
 use crate::scripts::{FILL, OPEN};
-use crate::told::{self, COUPON, Told, claim, coupon, keyed, limit, new, put};
-use crate::world::{Keeper, Place, World, options, wait_for};
-use firstcome_cluster::Fleet;
-use firstcome_test_servers::Kind;
+use crate::told::{self, COUPON, ClaimReplies, claim, coupon, keyed, limit, new, put};
+use crate::world::{Keeper, TestDeployment, World, options, wait_for};
+use firstcome_cluster::Cluster;
 use firstcome_store::CouponStore;
 use firstcome_store::core::coupon::{CouponSettings, Effect, Rejection};
 use firstcome_store::core::time::Timestamp;
+use firstcome_test_servers::Kind;
 use std::time::Duration;
 
 /// How Redis loses what it had.
@@ -72,14 +72,14 @@ impl Loss {
     }
 }
 
-pub(crate) fn rebuilt(nodes: &[Fleet]) -> u64 {
+pub(crate) fn rebuilt(nodes: &[Cluster]) -> u64 {
     nodes.iter().map(|node| node.counts().rebuilt).sum()
 }
 
 /// Claims before, during and after a loss.
-async fn survives(place: &Place, loss: Loss) {
+async fn survives(place: &TestDeployment, loss: Loss) {
     let nodes = place.nodes(3).await;
-    let (mut keeper, told) = (place.keeper().await, Told::default());
+    let (mut keeper, told) = (place.keeper().await, ClaimReplies::default());
     put(&nodes[0], limit(60)).await;
     told.crowd(&nodes, 0..20).await;
     let snapshot = Snapshot::of(&mut keeper).await;
@@ -110,7 +110,7 @@ async fn survive_all(sql: Kind) {
 /// made anew after that.
 async fn survives_restart(world: &mut World) -> u64 {
     let place = world.place().await;
-    let (nodes, told) = (place.nodes(3).await, Told::default());
+    let (nodes, told) = (place.nodes(3).await, ClaimReplies::default());
     put(&nodes[0], limit(60)).await;
     told.crowd(&nodes, 0..30).await;
     let before = rebuilt(&nodes);
@@ -260,13 +260,13 @@ async fn a_node_that_is_late_with_its_gate_does_not_open_it_over_another() {
         patient.link.answer_timeout = Duration::from_secs(6);
         patient.link.ping_interval = Duration::from_secs(6);
         let (slow, node) = (lined.node_with(patient).await, place.node().await);
-        let (told, mut keeper) = (Told::default(), place.keeper().await);
+        let (told, mut keeper) = (ClaimReplies::default(), place.keeper().await);
         put(&node, limit(9)).await;
         told.crowd(std::slice::from_ref(&node), 0..3).await;
         // Whoever writes would find out by itself otherwise.
         wait_for("a gate that knows", async || (keeper.gate("node").await.as_deref() == Some("")).then_some(())).await;
         let _: String = keeper.ask(&["FLUSHDB"]).await;
-        line.set(&Point::Script(script), 0, What::Hold);
+        line.set(&Point::Script(script), 0, ProxyFault::Hold);
         let late = tokio::spawn({
             let slow = slow.clone();
             async move { claim(&slow, "late").await }

@@ -1,13 +1,13 @@
 //! What no node opens on, and what is said about it.
 
 use crate::told::{limit, put};
-use crate::world::{Place, World, options};
-use firstcome_cluster::{DeploymentSecret, Fleet, FleetError, examine};
+use crate::world::{TestDeployment, World, options};
+use firstcome_cluster::{Cluster, ClusterError, DeploymentSecret, examine};
 use firstcome_redis::OpenError;
-use firstcome_test_servers::Kind;
 use firstcome_sql::SqlError;
+use firstcome_test_servers::Kind;
 
-async fn refused(place: &Place) -> FleetError {
+async fn refused(place: &TestDeployment) -> ClusterError {
     match place.try_node().await {
         Ok(_) => panic!("it opens: {place:?}"),
         Err(error) => error,
@@ -16,7 +16,7 @@ async fn refused(place: &Place) -> FleetError {
 
 /// The error says what to do, and no password.
 #[track_caller]
-fn says(error: &FleetError, words: &str) {
+fn says(error: &ClusterError, words: &str) {
     let text = error.to_string();
     assert!(text.contains(words) && !text.contains("wrong-word"), "{text}");
 }
@@ -27,9 +27,9 @@ async fn keys_of_another_deployment_are_left_alone() {
     let (one, other) = (world.place().await, world.place().await);
     let node = one.node().await;
     put(&node, limit(3)).await;
-    let mixed = Place { redis: one.redis.clone(), sql: other.sql.clone() };
+    let mixed = TestDeployment { redis: one.redis.clone(), sql: other.sql.clone() };
     let error = refused(&mixed).await;
-    assert!(matches!(error, FleetError::OtherDeployment), "{error:?}");
+    assert!(matches!(error, ClusterError::OtherDeployment), "{error:?}");
     says(&error, "fc:deployment");
     // Each for itself is well.
     other.node().await;
@@ -43,8 +43,8 @@ async fn another_secret_opens_nothing() {
         let place = world.place().await;
         place.node().await;
         let secret = DeploymentSecret::new("another secret that is long enough as well").expect("it is long enough");
-        let error = Fleet::open(&place.redis, &place.sql, secret, options()).await.err().expect("it does not open");
-        assert!(matches!(error, FleetError::Sql(SqlError::Broken { .. })), "{error:?}");
+        let error = Cluster::open(&place.redis, &place.sql, secret, options()).await.err().expect("it does not open");
+        assert!(matches!(error, ClusterError::Sql(SqlError::Broken { .. })), "{error:?}");
         says(&error, "give this node the one that the others have");
     }
 }
@@ -53,23 +53,23 @@ async fn another_secret_opens_nothing() {
 async fn what_cannot_be_reached_is_named() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
-    let redis = |redis: &str| Place { redis: redis.to_owned(), ..place.clone() };
-    let sql = |sql: &str| Place { sql: sql.to_owned(), ..place.clone() };
+    let redis = |redis: &str| TestDeployment { redis: redis.to_owned(), ..place.clone() };
+    let sql = |sql: &str| TestDeployment { sql: sql.to_owned(), ..place.clone() };
     let error = refused(&redis("http://localhost")).await;
-    assert!(matches!(error, FleetError::Redis(OpenError::Address { .. })), "{error:?}");
+    assert!(matches!(error, ClusterError::Redis(OpenError::Address { .. })), "{error:?}");
     says(&error, "redis://");
     let error = refused(&redis("redis://127.0.0.1:1")).await;
-    assert!(matches!(error, FleetError::Redis(OpenError::Unreachable { .. })), "{error:?}");
+    assert!(matches!(error, ClusterError::Redis(OpenError::Unreachable { .. })), "{error:?}");
     says(&error, "check that it runs");
     let error = refused(&place.as_redis_user("node", "wrong-word")).await;
-    assert!(matches!(error, FleetError::Redis(OpenError::Denied { .. })), "{error:?}");
+    assert!(matches!(error, ClusterError::Redis(OpenError::Denied { .. })), "{error:?}");
     says(&error, "check user and password");
     let (head, _) = place.redis.rsplit_once('/').expect("a database");
     let error = refused(&redis(&format!("{head}/9999"))).await;
-    assert!(matches!(error, FleetError::Redis(_)), "{error:?}");
+    assert!(matches!(error, ClusterError::Redis(_)), "{error:?}");
     says(&error, "DB index is out of range");
     let error = refused(&sql("sqlite://here")).await;
-    assert!(matches!(error, FleetError::Sql(_)), "{error:?}");
+    assert!(matches!(error, ClusterError::Sql(_)), "{error:?}");
     says(&error, "postgres://");
     let (head, _) = place.sql.rsplit_once('/').expect("a database");
     let error = refused(&sql(&format!("{head}/no_such_database"))).await;
@@ -108,9 +108,9 @@ async fn who_may_not_make_the_tables_is_told_so() {
     let place = world.place().await;
     let mut foreign = place.foreign().await;
     foreign.say("REVOKE CREATE ON SCHEMA public FROM PUBLIC; CREATE ROLE weak LOGIN").await;
-    let weak = Place { sql: place.sql.replace("firstcome@", "weak@"), ..place.clone() };
+    let weak = TestDeployment { sql: place.sql.replace("firstcome@", "weak@"), ..place.clone() };
     let error = refused(&weak).await;
-    assert!(matches!(error, FleetError::Sql(SqlError::Broken { .. })), "{error:?}");
+    assert!(matches!(error, ClusterError::Sql(SqlError::Broken { .. })), "{error:?}");
     says(&error, "permission denied for schema public");
     says(&error, "create tables");
     foreign.say("GRANT CREATE ON SCHEMA public TO weak").await;
@@ -148,7 +148,7 @@ async fn a_redis_user_who_may_not_do_all_that_is_needed_is_told_so() {
     ] {
         let _: String = keeper.ask(&["ACL", "SETUSER", "node", missing]).await;
         let error = refused(&node).await;
-        assert!(matches!(error, FleetError::Redis(OpenError::Denied { .. })), "{missing}: {error:?}");
+        assert!(matches!(error, ClusterError::Redis(OpenError::Denied { .. })), "{missing}: {error:?}");
         says(&error, "+@write");
         let _: String =
             keeper.ask(&["ACL", "SETUSER", "node", "resetkeys", "resetchannels", "~fc:*", "&fc:*", "+@all"]).await;

@@ -1,12 +1,12 @@
 //! Entries in the outbox that nobody of ours has written.
 
 use crate::in_time;
-use crate::told::{self, COUPON, Told, claim, coupon, limit, new, put};
-use crate::world::{Keeper, Place, World, options, wait_for};
-use firstcome_cluster::Fleet;
-use firstcome_test_servers::Kind;
+use crate::told::{self, COUPON, ClaimReplies, claim, coupon, limit, new, put};
+use crate::world::{Keeper, TestDeployment, World, options, wait_for};
+use firstcome_cluster::Cluster;
 use firstcome_store::core::coupon::Rejection;
 use firstcome_store::{CouponStore, StoreError};
+use firstcome_test_servers::Kind;
 use std::time::Duration;
 
 /// The record of a claim by a user, as a node writes it.
@@ -45,7 +45,7 @@ async fn append_as(keeper: &mut Keeper, outbox: &str, last: u64, first: u64, rec
 }
 
 /// A coupon with room for five, and two claims.
-async fn set_up(place: &Place) -> (Fleet, Keeper, String) {
+async fn set_up(place: &TestDeployment) -> (Cluster, Keeper, String) {
     let (node, mut keeper) = (place.node().await, place.keeper().await);
     put(&node, limit(5)).await;
     new(claim(&node, "ann").await);
@@ -56,11 +56,11 @@ async fn set_up(place: &Place) -> (Fleet, Keeper, String) {
 }
 
 /// Three more find a place, and no fourth.
-async fn fills_up(place: &Place, node: &Fleet) {
+async fn fills_up(place: &TestDeployment, node: &Cluster) {
     fills_up_with(place, node, &[("cid", 3), ("dan", 4), ("eve", 5)]).await;
 }
 
-async fn fills_up_with(place: &Place, node: &Fleet, places: &[(&str, u32)]) {
+async fn fills_up_with(place: &TestDeployment, node: &Cluster, places: &[(&str, u32)]) {
     for &(user, serial) in places {
         assert_eq!(new(in_time(claim(node, user)).await).issued.serial.get(), serial, "{user}");
     }
@@ -123,7 +123,7 @@ async fn a_claim_that_is_delivered_twice_has_one_row_and_gives_the_place_back() 
         let (node, mut keeper, outbox) = set_up(&place).await;
         append(&mut keeper, &outbox, 3, users).await;
         keeper.set_gate(&["ticket", &(2 + users.len()).to_string()]).await;
-        let told = Told::default();
+        let told = ClaimReplies::default();
         told.crowd(std::slice::from_ref(&node), 0..9).await;
         told.check(&place, std::slice::from_ref(&node), 5).await;
         assert_eq!(node.counts().dead_letters, 0, "{users:?}");
@@ -202,7 +202,7 @@ async fn nobody_knows_what_became_of_a_script_that_failed_in_the_middle() {
     assert!(matches!(told, Err(StoreError::Unknown)), "{told:?}");
     let _: String = keeper.ask(&["ACL", "SETUSER", "node", "+hset"]).await;
     // Perhaps it is done, perhaps not; and once it is.
-    let told = Told::default();
+    let told = ClaimReplies::default();
     wait_for("an answer", async || told.once(&node, "cid").await.then_some(())).await;
     fills_up_with(&place, &node, &[("dan", 4), ("eve", 5)]).await;
     assert_eq!(told::refusal(claim(&admin, "gil").await), Rejection::SoldOut);

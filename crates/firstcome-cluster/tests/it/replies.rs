@@ -1,22 +1,22 @@
 //! Calls and answers of Redis that are lost on the way.
 
 use crate::in_time;
-use crate::line::{Line, Point, What};
+use crate::proxy::{Point, Proxy, ProxyFault};
 use crate::scripts::{ADJUST, CLAIM, CLEAR, FILL, OPEN, SEIZE, SETTLE};
 use crate::told::{self, COUPON, claim, coupon, keyed, limit, new, put};
-use crate::world::{Place, World, wait_for};
-use firstcome_cluster::Fleet;
-use firstcome_test_servers::Kind;
+use crate::world::{TestDeployment, World, wait_for};
+use firstcome_cluster::Cluster;
 use firstcome_store::core::coupon::{Claim, Effect, Rejection};
 use firstcome_store::{Answer, Claimed, CouponStore};
+use firstcome_test_servers::Kind;
 use std::future::Future;
 use std::time::Duration;
 use tokio::time::timeout;
 
-const CUTS: [What; 2] = [What::CutAnswer, What::CutRequest];
+const CUTS: [ProxyFault; 2] = [ProxyFault::CutAnswer, ProxyFault::CutRequest];
 
 /// A coupon with one claim, a node by a line, and a node without.
-async fn set_up(world: &World) -> (Place, Line, [Fleet; 2]) {
+async fn set_up(world: &World) -> (TestDeployment, Proxy, [Cluster; 2]) {
     let place = world.place().await;
     let (lined, line) = place.by_redis_line().await;
     let nodes = [lined.node().await, place.node().await];
@@ -28,7 +28,7 @@ async fn set_up(world: &World) -> (Place, Line, [Fleet; 2]) {
 }
 
 /// Two more find a place, and no third; every claim has drawn one ticket.
-async fn fills_up(place: &Place, nodes: &[Fleet; 2]) {
+async fn fills_up(place: &TestDeployment, nodes: &[Cluster; 2]) {
     for (node, (user, serial)) in nodes.iter().zip([("cid", 3), ("dan", 4)]) {
         assert_eq!(new(in_time(claim(node, user)).await).issued.serial.get(), serial, "{user}");
     }
@@ -121,7 +121,7 @@ async fn claims_of_one_user_or_key_in_one_call_draw_one_ticket() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let (place, line, nodes) = set_up(&world).await;
     put(&nodes[0], limit(9)).await;
-    line.set(&Point::Script(CLAIM), 0, What::Hold);
+    line.set(&Point::Script(CLAIM), 0, ProxyFault::Hold);
     let first = nodes[0].clone();
     let first = tokio::spawn(async move { claim(&first, "zoe").await });
     in_time(line.met(1)).await;

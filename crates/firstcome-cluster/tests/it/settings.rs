@@ -1,21 +1,21 @@
 //! Settings that one node has put into the database, and the gate has not heard of: the database's word counts.
 
 use crate::in_time;
-use crate::line::{Line, Point, What};
+use crate::proxy::{Point, Proxy, ProxyFault};
 use crate::scripts::ADJUST;
 use crate::told::{self, COUPON, claim, coupon, limit, new, put, refusal};
-use crate::world::{Keeper, Place, World, wait_for};
-use firstcome_cluster::Fleet;
-use firstcome_test_servers::Kind;
+use crate::world::{Keeper, TestDeployment, World, wait_for};
+use firstcome_cluster::Cluster;
 use firstcome_store::core::coupon::{CouponSettings, Rejection};
 use firstcome_store::core::time::Timestamp;
 use firstcome_store::{CouponStore, StoreError};
+use firstcome_test_servers::Kind;
 
 /// A coupon with two claims, and two nodes; what the first of them says to the gate can be kept from it.
 struct Stage {
-    place: Place,
-    line: Line,
-    nodes: [Fleet; 2],
+    place: TestDeployment,
+    line: Proxy,
+    nodes: [Cluster; 2],
     keeper: Keeper,
 }
 
@@ -36,7 +36,7 @@ impl Stage {
     /// The first node puts settings into the database, and dies before the gate hears of them. Nobody was told that they
     /// are in force.
     async fn put_behind_the_gate(&self, settings: CouponSettings) {
-        self.line.set(&Point::Script(ADJUST), 0, What::Hold);
+        self.line.set(&Point::Script(ADJUST), 0, ProxyFault::Hold);
         let told = in_time(self.nodes[0].put_coupon(&coupon(COUPON), settings)).await;
         assert!(matches!(told, Err(StoreError::Unknown)), "{told:?}");
     }
@@ -79,7 +79,7 @@ async fn is_raised(world: &World) {
 
 async fn is_deleted(world: &World) {
     let mut stage = Stage::set(world, 9).await;
-    stage.line.set(&Point::Script(ADJUST), 0, What::Hold);
+    stage.line.set(&Point::Script(ADJUST), 0, ProxyFault::Hold);
     let told = in_time(stage.nodes[0].delete_coupon(&coupon(COUPON))).await;
     assert!(matches!(told, Err(StoreError::Unknown)), "{told:?}");
     assert_eq!(refusal(in_time(claim(&stage.nodes[1], "cid")).await), Rejection::Deleted);
@@ -141,7 +141,7 @@ async fn nobody_is_refused_by_settings_that_were_replaced_before() {
 async fn settings_that_come_late_to_the_gate_have_no_effect() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let mut stage = Stage::set(&world, 9).await;
-    stage.line.set(&Point::Script(ADJUST), 0, What::Hold);
+    stage.line.set(&Point::Script(ADJUST), 0, ProxyFault::Hold);
     let first = stage.nodes[0].clone();
     let late = tokio::spawn(async move { first.put_coupon(&coupon(COUPON), limit(2)).await });
     in_time(stage.line.met(1)).await;

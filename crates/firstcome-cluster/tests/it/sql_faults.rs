@@ -1,18 +1,18 @@
 //! The database is killed, stands still, or its answers are lost: what is told is there, and what was let in comes there.
 
 use crate::in_time;
-use crate::line::{Point, What};
-use crate::told::{self, COUPON, Told, claim, limit, new, put, refusal};
+use crate::proxy::{Point, ProxyFault};
+use crate::told::{self, COUPON, ClaimReplies, claim, limit, new, put, refusal};
 use crate::world::{Keeper, World, options, wait_for};
-use firstcome_cluster::{Fleet, FleetOptions};
-use firstcome_test_servers::Kind;
+use firstcome_cluster::{Cluster, ClusterOptions};
 use firstcome_store::core::coupon::Rejection;
 use firstcome_store::{CouponStore, StoreError};
+use firstcome_test_servers::Kind;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 /// A node that does not wait for long.
-fn hasty() -> FleetOptions {
+fn hasty() -> ClusterOptions {
     let mut options = options();
     options.patience = Duration::from_secs(1);
     options.database.patience = Duration::from_secs(1);
@@ -28,7 +28,7 @@ async fn tickets(keeper: &mut Keeper) -> i64 {
 /// The database is killed while many claim.
 async fn killed(world: &mut World) {
     let place = world.place().await;
-    let (mut nodes, told) = (Vec::new(), Told::default());
+    let (mut nodes, told) = (Vec::new(), ClaimReplies::default());
     for _ in 0..3 {
         nodes.push(place.node_with(hasty()).await);
     }
@@ -52,7 +52,7 @@ async fn killed(world: &mut World) {
 }
 
 /// Each claims once, all at the same time, while the database stands still. Which of them were told that nothing was done.
-async fn all_without_answer(node: &Fleet, users: std::ops::Range<usize>) -> Vec<String> {
+async fn all_without_answer(node: &Cluster, users: std::ops::Range<usize>) -> Vec<String> {
     let claims = users.map(|number| {
         let (node, user) = (node.clone(), format!("user-{number}"));
         tokio::spawn(async move { (claim(&node, &user).await, user) })
@@ -71,7 +71,7 @@ async fn all_without_answer(node: &Fleet, users: std::ops::Range<usize>) -> Vec<
 /// The database stands still for longer than anybody waits.
 async fn frozen(world: &World) {
     let place = world.place().await;
-    let (node, told, mut keeper) = (place.node_with(hasty()).await, Told::default(), place.keeper().await);
+    let (node, told, mut keeper) = (place.node_with(hasty()).await, ClaimReplies::default(), place.keeper().await);
     put(&node, limit(60)).await;
     told.crowd(std::slice::from_ref(&node), 0..5).await;
     let still = world.freeze_sql();
@@ -93,7 +93,7 @@ async fn backlogged(world: &World) {
     let place = world.place().await;
     let mut narrow = hasty();
     narrow.backlog_max = 5;
-    let (node, told, mut keeper) = (place.node_with(narrow).await, Told::default(), place.keeper().await);
+    let (node, told, mut keeper) = (place.node_with(narrow).await, ClaimReplies::default(), place.keeper().await);
     put(&node, limit(60)).await;
     told.crowd(std::slice::from_ref(&node), 0..3).await;
     let still = world.freeze_sql();
@@ -130,7 +130,7 @@ async fn what_was_let_in_comes_to_a_mariadb_that_fails_once() {
 /// Nobody says what became of a commit.
 async fn commit_is_lost(sql: Kind) {
     let Some(world) = World::start(sql).await else { return };
-    for what in [What::CutAnswer, What::CutRequest] {
+    for what in [ProxyFault::CutAnswer, ProxyFault::CutRequest] {
         let place = world.place().await;
         let (lined, line) = place.by_sql_line().await;
         let nodes = [lined.node().await, place.node().await];

@@ -1,11 +1,11 @@
 //! What callers were told, and whether the database and all later answers agree.
 
-use crate::world::{Foreign, PATIENCE, Place};
-use firstcome_cluster::Fleet;
+use crate::world::{Foreign, PATIENCE, TestDeployment};
+use firstcome_cluster::Cluster;
 use firstcome_store::core::coupon::{Attributes, Claim, CouponLimit, CouponSettings, Effect, Rejection};
 use firstcome_store::core::id::{CouponName, RequestId, UserId};
 use firstcome_store::core::time::Timestamp;
-use firstcome_store::{Answer, Claimed, CouponStore, Given, StoreError};
+use firstcome_store::{Answer, ClaimReply, Claimed, CouponStore, StoreError};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -36,17 +36,17 @@ pub(crate) fn keyed(user: &str, key: u128, body: u64) -> Claim {
 }
 
 /// Creates the coupon, or changes its limit.
-pub(crate) async fn put(node: &Fleet, settings: CouponSettings) {
+pub(crate) async fn put(node: &Cluster, settings: CouponSettings) {
     node.put_coupon(&coupon(COUPON), settings).await.expect("it answers").expect("it may be");
 }
 
 /// One claim.
-pub(crate) async fn claim(node: &Fleet, user: &str) -> Answer<Effect<Claimed>> {
+pub(crate) async fn claim(node: &Cluster, user: &str) -> Answer<Effect<Claimed>> {
     node.claim(&coupon(COUPON), by(user)).await
 }
 
 /// One claim, told as early as the coupon allows.
-pub(crate) async fn claim_early(node: &Fleet, user: &str) -> Answer<Effect<Given>> {
+pub(crate) async fn claim_early(node: &Cluster, user: &str) -> Answer<Effect<ClaimReply>> {
     node.claim_early(&coupon(COUPON), by(user)).await
 }
 
@@ -78,11 +78,11 @@ struct Kept {
 
 /// Callers of one coupon, and what they were told.
 #[derive(Clone, Default)]
-pub(crate) struct Told(Arc<Mutex<Kept>>);
+pub(crate) struct ClaimReplies(Arc<Mutex<Kept>>);
 
-impl Told {
+impl ClaimReplies {
     /// Claims once, and takes the answer down. Whether it was one.
-    pub(crate) async fn once(&self, node: &Fleet, user: &str) -> bool {
+    pub(crate) async fn once(&self, node: &Cluster, user: &str) -> bool {
         let answer = claim(node, user).await;
         self.note(user, &answer)
     }
@@ -116,7 +116,7 @@ impl Told {
     }
 
     /// Claims until there is an answer.
-    async fn until_answered(self, node: Fleet, user: String) {
+    async fn until_answered(self, node: Cluster, user: String) {
         let until = Instant::now() + PATIENCE;
         while !self.once(&node, &user).await {
             assert!(Instant::now() < until, "{user} has no answer");
@@ -140,7 +140,7 @@ impl Told {
     }
 
     /// Users who claim at once, over all the nodes, each until there is an answer.
-    pub(crate) async fn crowd(&self, nodes: &[Fleet], users: Range<usize>) {
+    pub(crate) async fn crowd(&self, nodes: &[Cluster], users: Range<usize>) {
         let mut crowd = JoinSet::new();
         for number in users {
             let (told, node) = (self.clone(), nodes[number % nodes.len()].clone());
@@ -152,7 +152,7 @@ impl Told {
     }
 
     /// Whether the database and the nodes agree with all that was told, and so many are issued.
-    pub(crate) async fn check(&self, place: &Place, nodes: &[Fleet], issued: usize) {
+    pub(crate) async fn check(&self, place: &TestDeployment, nodes: &[Cluster], issued: usize) {
         let mut foreign = place.foreign().await;
         check_rows(&mut foreign, COUPON, issued).await;
         let mut after = None;

@@ -1,13 +1,13 @@
 //! Redis beyond one server: a Cluster of three masters, and a primary with its replica under three sentinels.
 
 use crate::in_time;
-use crate::told::{Told, limit, put};
-use crate::world::{Keeper, PATIENCE, Place, World, wait_for};
-use firstcome_test_servers::{Cluster, Durability, GONE_SOON, Kind, Options, SLOTS, Sentinels, Server};
+use crate::told::{ClaimReplies, limit, put};
+use crate::world::{Keeper, PATIENCE, TestDeployment, World, wait_for};
 use firstcome_store::conformance;
+use firstcome_test_servers::{Cluster, Durability, GONE_SOON, Kind, Options, SLOTS, Sentinels, Server};
 
 /// A place that is empty on all of these servers.
-async fn emptied(world: &World, redis: &str, servers: &[Server]) -> Place {
+async fn emptied(world: &World, redis: &str, servers: &[Server]) -> TestDeployment {
     for server in servers {
         let mut keeper = Keeper::at(server.url()).await;
         // The tasks of the node before may outlive it for a moment, and make its rooms anew. A node of another database would find
@@ -21,7 +21,7 @@ async fn emptied(world: &World, redis: &str, servers: &[Server]) -> Place {
         // A replica takes no writes, and is emptied by its primary.
         keeper.try_ask(&["FLUSHALL"]).await;
     }
-    Place { redis: redis.to_owned(), ..world.place().await }
+    TestDeployment { redis: redis.to_owned(), ..world.place().await }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -57,7 +57,7 @@ async fn a_coupon_moves_from_master_to_master_while_people_claim() {
     let cluster = Cluster::start(&Options::new(Durability::Quick), 0).await.unwrap_or_else(|error| panic!("{error}"));
     let place = emptied(&world, &cluster.url(), cluster.nodes()).await;
     in_time(async {
-        let (nodes, told) = (place.nodes(2).await, Told::default());
+        let (nodes, told) = (place.nodes(2).await, ClaimReplies::default());
         put(&nodes[0], limit(150)).await;
         told.crowd(&nodes, 0..20).await;
         let (slot, from) = home(&cluster).await;
@@ -96,7 +96,7 @@ async fn a_primary_is_replaced_while_people_claim_and_what_was_told_stays() {
         .unwrap_or_else(|error| panic!("{error}"));
     let place = emptied(&world, &trio.url(), trio.servers()).await;
     in_time(async {
-        let (nodes, told) = (place.nodes(2).await, Told::default());
+        let (nodes, told) = (place.nodes(2).await, ClaimReplies::default());
         put(&nodes[0], limit(300)).await;
         told.crowd(&nodes, 0..20).await;
         let under_way = tokio::spawn({

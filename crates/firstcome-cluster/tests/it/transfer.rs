@@ -1,11 +1,10 @@
 //! What goes out of a deployment where a server has forgotten something or gives no answer, and what comes into one beside nodes.
 
 use crate::in_time;
-use crate::rooms::{join, of, poll, put, room};
+use crate::room::{join, of, poll, put, room};
 use crate::told::{self, COUPON, coupon, limit};
-use crate::world::{Place, World, options, secret};
-use firstcome_cluster::{Fleet, FleetError, TransferError, migrate};
-use firstcome_test_servers::Kind;
+use crate::world::{TestDeployment, World, options, secret};
+use firstcome_cluster::{Cluster, ClusterError, TransferError, migrate};
 use firstcome_sql::SqlError;
 use firstcome_store::TicketAnswer;
 use firstcome_store::archive::{
@@ -15,6 +14,7 @@ use firstcome_store::core::id::UserId;
 use firstcome_store::core::room::{self, Join, RoomSettings};
 use firstcome_store::core::time::Timestamp;
 use firstcome_store::embedded::journal::PassSecret;
+use firstcome_test_servers::Kind;
 use std::time::Duration;
 
 const ANYBODY: Join = Join { user: None, request: None };
@@ -27,7 +27,7 @@ struct Out {
 }
 
 impl Out {
-    async fn of(node: &Fleet) -> Result<Self, TransferError> {
+    async fn of(node: &Cluster) -> Result<Self, TransferError> {
         let mut archive = node.archive().await?;
         let secrets = archive.pass_secrets().await?;
         let (mut rooms, mut tickets) = (Vec::new(), Vec::new());
@@ -43,7 +43,7 @@ impl Out {
         Ok(Self { secrets, room: rooms.pop().expect("a room"), tickets })
     }
 
-    async fn enter(&self, node: &Fleet) -> Result<(), TransferError> {
+    async fn enter(&self, node: &Cluster) -> Result<(), TransferError> {
         let mut import = node.import().await?;
         for secret in &self.secrets {
             import.take(Incoming::PassSecret(*secret)).await?;
@@ -65,13 +65,13 @@ impl Out {
     }
 }
 
-async fn ready(place: &Place) -> Fleet {
+async fn ready(place: &TestDeployment) -> Cluster {
     migrate(&place.sql, options().database).await.expect("the tables are made");
     place.node().await
 }
 
 /// Ann, five people without a name, and a snapshot that has them; then three more, whom nobody else knows.
-async fn told(place: &Place) -> (TicketAnswer, Vec<TicketAnswer>) {
+async fn told(place: &TestDeployment) -> (TicketAnswer, Vec<TicketAnswer>) {
     let node = ready(place).await;
     put(&node, RoomSettings { paused: true, ..RoomSettings::with_slots(1) }).await;
     let ann = join(&node, of("ann")).await.1;
@@ -147,7 +147,7 @@ async fn nothing_goes_out_while_redis_gives_no_answer() {
     let node = place.node().await;
     let frozen = world.freeze_redis();
     let failed = in_time(Out::of(&node)).await.map(|out| out.room.drawn);
-    assert!(matches!(failed, Err(TransferError::Fleet(FleetError::Link(_)))), "{failed:?}");
+    assert!(matches!(failed, Err(TransferError::Fleet(ClusterError::Link(_)))), "{failed:?}");
     drop(frozen);
     assert_eq!(in_time(Out::of(&node)).await.expect("it goes out").room.drawn, 9);
 }
@@ -159,7 +159,7 @@ async fn a_database_that_gives_no_answer_ends_what_was_begun() {
     let place = world.place().await;
     let mut options = options();
     options.database.connections.answer_timeout = Duration::from_millis(100);
-    let node = Fleet::open(&place.redis, &place.sql, secret(), options).await.expect("a node opens");
+    let node = Cluster::open(&place.redis, &place.sql, secret(), options).await.expect("a node opens");
     let (mut archive, mut import) = (node.archive().await.expect("it begins"), node.import().await.expect("it begins"));
     let frozen = world.freeze_sql();
     let ended = tokio::time::timeout(Duration::from_secs(20), async {

@@ -3,10 +3,10 @@
 use crate::in_time;
 use crate::told::{claim_early, limit, put};
 use crate::world::{World, options, wait_for};
-use firstcome_cluster::Fleet;
-use firstcome_test_servers::Kind;
+use firstcome_cluster::Cluster;
 use firstcome_store::core::coupon::{Acknowledge, CouponSettings, Effect};
-use firstcome_store::{FaultKind, Given};
+use firstcome_store::{ClaimReply, FaultKind};
+use firstcome_test_servers::Kind;
 
 const DURABLE: [&str; 2] = ["appendonly=yes", "appendfsync=always"];
 
@@ -15,15 +15,15 @@ fn early(count: u32) -> CouponSettings {
 }
 
 /// Claims as another user each time.
-struct Crowd<'a>(&'a Fleet, u32);
+struct Crowd<'a>(&'a Cluster, u32);
 
 impl Crowd<'_> {
     /// Whether the claim was told before the database had it.
     async fn is_told_early(&mut self) -> bool {
         self.1 += 1;
         match claim_early(self.0, &format!("user-{}", self.1)).await {
-            Ok(Ok(Effect::New(Given::Placed(_)))) => true,
-            Ok(Ok(Effect::New(Given::Stored(_)))) => false,
+            Ok(Ok(Effect::New(ClaimReply::Placed(_)))) => true,
+            Ok(Ok(Effect::New(ClaimReply::Stored(_)))) => false,
             other => panic!("{other:?}"),
         }
     }
@@ -33,7 +33,7 @@ impl Crowd<'_> {
     }
 }
 
-fn is_faulty(node: &Fleet) -> bool {
+fn is_faulty(node: &Cluster) -> bool {
     node.faults().of("redis").is_some_and(|fault| fault.kind == FaultKind::Unfit)
 }
 

@@ -3,12 +3,12 @@
 
 use crate::in_time;
 use crate::losses::{Snapshot, rebuilt};
-use crate::told::{self, COUPON, Told, claim, coupon, keyed, limit, new, put};
-use crate::world::{Foreign, Place, World, options, secret, wait_for};
-use firstcome_cluster::{Fleet, Reconciled, Repair, State, accept_loss, reconcile};
-use firstcome_test_servers::Kind;
+use crate::told::{self, COUPON, ClaimReplies, claim, coupon, keyed, limit, new, put};
+use crate::world::{Foreign, TestDeployment, World, options, secret, wait_for};
+use firstcome_cluster::{Cluster, Reconciled, Repair, State, accept_loss, reconcile};
 use firstcome_store::core::coupon::Effect;
 use firstcome_store::{CouponStore, FaultKind, RedeemRequest, StoreError};
+use firstcome_test_servers::Kind;
 
 /// The state of the coupon to which SQL goes back.
 struct Before(String);
@@ -37,7 +37,7 @@ fn is_back(error: &StoreError) -> bool {
 }
 
 /// Claims until the node says why it does not issue; it issues nothing meanwhile.
-async fn stands_still(node: &Fleet, user: &str) {
+async fn stands_still(node: &Cluster, user: &str) {
     wait_for("a node that stands still", async || match claim(node, user).await {
         Err(error) => is_back(&error).then_some(()),
         other => panic!("{user}: {other:?}"),
@@ -46,11 +46,11 @@ async fn stands_still(node: &Fleet, user: &str) {
     assert!(node.faults().of(&format!("coupon {COUPON}")).is_some_and(|fault| fault.kind == FaultKind::WentBack));
 }
 
-async fn accept(place: &Place) -> Reconciled {
+async fn accept(place: &TestDeployment) -> Reconciled {
     accept_loss(&place.redis, &place.sql, secret(), options()).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-async fn goes_on(node: &Fleet, user: &str) -> u32 {
+async fn goes_on(node: &Cluster, user: &str) -> u32 {
     let claimed = wait_for("a node that goes on", async || match claim(node, user).await {
         Ok(Ok(Effect::New(claimed))) => Some(claimed),
         Ok(other) => panic!("{user}: {other:?}"),
@@ -143,7 +143,7 @@ async fn a_quiet_node_that_remembers_notices_though_redis_is_empty_and_goes_on_w
 async fn nodes_under_load_raise_no_false_alarm_and_an_older_redis_heals_by_itself() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
-    let (nodes, mut keeper, told) = (place.nodes(3).await, place.keeper().await, Told::default());
+    let (nodes, mut keeper, told) = (place.nodes(3).await, place.keeper().await, ClaimReplies::default());
     put(&nodes[0], limit(400)).await;
     told.crowd(&nodes, 0..100).await;
     let older = Snapshot::of(&mut keeper).await;

@@ -1,10 +1,10 @@
 //! The servers of one deployment, and nodes over them.
 
-use crate::line::Line;
+use crate::proxy::Proxy;
 use crate::scripts;
-use firstcome_cluster::{DeploymentSecret, Fleet, FleetError, FleetOptions};
-use firstcome_test_servers::{Durability, Kind, Options, Server, machine_has};
+use firstcome_cluster::{Cluster, ClusterError, ClusterOptions, DeploymentSecret};
 use firstcome_store::edge::ManualClock;
+use firstcome_test_servers::{Durability, Kind, Options, Server, machine_has};
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
@@ -26,7 +26,7 @@ pub(crate) struct World {
 
 /// One deployment: a database of its own on both.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct TestDeployment {
     pub(crate) redis: String,
     pub(crate) sql: String,
 }
@@ -102,13 +102,13 @@ impl World {
     }
 
     /// An empty place.
-    pub(crate) async fn place(&self) -> Place {
+    pub(crate) async fn place(&self) -> TestDeployment {
         let number = self.drawn.fetch_add(1, Ordering::Relaxed);
         assert!(number < DATABASES, "too many places for one Redis");
         let name = format!("fleet_{number}");
         Foreign::at(self.sql.url()).await.say(&format!("CREATE DATABASE {name}")).await;
         let (head, _) = self.sql.url().rsplit_once('/').expect("a database");
-        Place { redis: format!("{}/{number}", self.redis.url()), sql: format!("{head}/{name}") }
+        TestDeployment { redis: format!("{}/{number}", self.redis.url()), sql: format!("{head}/{name}") }
     }
 }
 
@@ -153,19 +153,19 @@ fn port_of(url: &str) -> u16 {
     tail.split('/').next().and_then(|port| port.parse().ok()).expect("a port")
 }
 
-impl Place {
+impl TestDeployment {
     /// A node that goes by the servers' clocks.
-    pub(crate) async fn try_node(&self) -> Result<Fleet, FleetError> {
-        Fleet::open(&self.redis, &self.sql, secret(), options()).await
+    pub(crate) async fn try_node(&self) -> Result<Cluster, ClusterError> {
+        Cluster::open(&self.redis, &self.sql, secret(), options()).await
     }
 
     /// The same where nothing may go wrong.
-    pub(crate) async fn node(&self) -> Fleet {
+    pub(crate) async fn node(&self) -> Cluster {
         self.node_with(options()).await
     }
 
     /// Several of them.
-    pub(crate) async fn nodes(&self, count: usize) -> Vec<Fleet> {
+    pub(crate) async fn nodes(&self, count: usize) -> Vec<Cluster> {
         let mut nodes = Vec::new();
         for _ in 0..count {
             nodes.push(self.node().await);
@@ -174,19 +174,19 @@ impl Place {
     }
 
     /// A node with options of its own.
-    pub(crate) async fn node_with(&self, options: FleetOptions) -> Fleet {
-        Fleet::open(&self.redis, &self.sql, secret(), options).await.unwrap_or_else(|error| panic!("{error}"))
+    pub(crate) async fn node_with(&self, options: ClusterOptions) -> Cluster {
+        Cluster::open(&self.redis, &self.sql, secret(), options).await.unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// The same place, where Redis is reached over a line.
-    pub(crate) async fn by_redis_line(&self) -> (Self, Line) {
-        let line = Line::to(port_of(&self.redis)).await;
+    pub(crate) async fn by_redis_line(&self) -> (Self, Proxy) {
+        let line = Proxy::to(port_of(&self.redis)).await;
         (Self { redis: with_port(&self.redis, line.port), ..self.clone() }, line)
     }
 
     /// The same place, where the database is reached over a line.
-    pub(crate) async fn by_sql_line(&self) -> (Self, Line) {
-        let line = Line::to(port_of(&self.sql)).await;
+    pub(crate) async fn by_sql_line(&self) -> (Self, Proxy) {
+        let line = Proxy::to(port_of(&self.sql)).await;
         (Self { sql: with_port(&self.sql, line.port), ..self.clone() }, line)
     }
 
@@ -207,8 +207,8 @@ impl Place {
     }
 
     /// A node that goes by a clock of the test's own.
-    pub(crate) async fn node_by(&self, clock: Arc<ManualClock>) -> Fleet {
-        Fleet::open_by(&self.redis, &self.sql, secret(), patient(), clock).await.expect("a node opens")
+    pub(crate) async fn node_by(&self, clock: Arc<ManualClock>) -> Cluster {
+        Cluster::open_by(&self.redis, &self.sql, secret(), patient(), clock).await.expect("a node opens")
     }
 }
 
@@ -217,15 +217,15 @@ pub(crate) fn secret() -> DeploymentSecret {
 }
 
 /// Options for servers that forget what a crash would lose.
-pub(crate) fn options() -> FleetOptions {
-    let mut options = FleetOptions::default();
+pub(crate) fn options() -> ClusterOptions {
+    let mut options = ClusterOptions::default();
     options.database.allow_volatile = true;
     options.allow_forgetful = true;
     options
 }
 
 /// The same with times that only a hang can reach, where a server that others keep busy for seconds is no part of the test.
-fn patient() -> FleetOptions {
+fn patient() -> ClusterOptions {
     let mut options = options();
     options.link.connect_timeout = PATIENCE;
     options.link.answer_timeout = PATIENCE;

@@ -41,9 +41,9 @@ use Step::{Advance as Tick, Bid as Offer, Buy, Charge, Put, Refund, State};
 type Row<'a> = (i64, Step, &'a str);
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-struct Purses(BTreeMap<MemberName, Wallet>);
+struct TestWallets(BTreeMap<MemberName, Wallet>);
 
-impl Wallets for Purses {
+impl Wallets for TestWallets {
     fn balance(&self, member: &MemberName) -> Balance {
         self.0.get(member).map_or(Balance::default(), |wallet| wallet.balance)
     }
@@ -57,7 +57,7 @@ impl Wallets for Purses {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Play {
     listings: BTreeMap<String, Listing>,
-    purses: Purses,
+    purses: TestWallets,
     records: Vec<Record>,
 }
 
@@ -65,7 +65,7 @@ impl Play {
     /// One listing of these settings, named `lamp`, made at the instant 0; ann, bob and cid have 100 points each.
     #[track_caller]
     fn new(settings: ListingSettings) -> Self {
-        let mut play = Self { listings: BTreeMap::new(), purses: Purses::default(), records: Vec::new() };
+        let mut play = Self { listings: BTreeMap::new(), purses: TestWallets::default(), records: Vec::new() };
         play.list("lamp", settings);
         for name in ["ann", "bob", "cid"] {
             play.apply("lamp", &Charge(name, 100), 0);
@@ -167,7 +167,7 @@ impl Play {
         }
     }
 
-    fn standing(&self) -> &Standing {
+    fn standing(&self) -> &ListingStanding {
         self.listings["lamp"].standing()
     }
 

@@ -8,7 +8,7 @@
 
 use super::Serial;
 use crate::id::{RequestId, UserId};
-use crate::index::{Places, Sharded};
+use crate::index::{NumberIndex, Sharded};
 use crate::time::Timestamp;
 use std::hash::{BuildHasher, RandomState};
 
@@ -79,13 +79,13 @@ pub(super) struct Book {
     hasher: RandomState,
     segments: Vec<Segment>,
     issued: u32,
-    index: Places,
+    index: NumberIndex,
 }
 
 impl Book {
     /// An empty book. `hasher` carries a secret seed, so that nobody can choose users that collide.
     pub(super) const fn new(hasher: RandomState) -> Self {
-        Self { hasher, segments: Vec::new(), issued: 0, index: Places::new() }
+        Self { hasher, segments: Vec::new(), issued: 0, index: NumberIndex::new() }
     }
 
     pub(super) const fn issued(&self) -> u32 {

@@ -7,7 +7,7 @@ use crate::time::Timestamp;
 /// What a coupon is beside its claims, and how many of these there are: enough to judge whoever has none yet. For those
 /// who keep the claims elsewhere.
 #[derive(Clone, Copy, Debug)]
-pub struct Standing<'a> {
+pub struct CouponStanding<'a> {
     /// The settings in force.
     pub settings: &'a CouponSettings,
     /// Whether it was deleted.
@@ -16,7 +16,7 @@ pub struct Standing<'a> {
     pub issued: u32,
 }
 
-impl Standing<'_> {
+impl CouponStanding<'_> {
     /// The refusal that everybody without a claim gets at this moment, whatever was issued. Order: deleted, not open, expired.
     fn closed(self, now: Timestamp) -> Option<Rejection> {
         if self.deleted {

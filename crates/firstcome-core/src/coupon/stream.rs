@@ -19,7 +19,7 @@ pub struct Known {
 
 /// What the gate says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct GateMark {
+pub struct SequencerMark {
     /// `None` if no gate is open.
     pub generation: Option<i64>,
     /// The last ticket that was drawn.
@@ -42,7 +42,7 @@ pub enum GoesOn {
 
 /// What the database says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Row {
+pub struct DatabaseMark {
     /// How far it is.
     pub at: Known,
     /// The generation that began when an operator accepted that acknowledged rows are gone; 0 if none ever did.
@@ -60,7 +60,7 @@ pub enum Stream {
     WentBack,
 }
 
-impl Row {
+impl DatabaseMark {
     /// Whether the database lacks what a node knew before it began to read this row. Order of checks:
     /// 1. A generation below the known one: it lacks it.
     /// 2. The same generation: it lacks it if the position or the issued are lower, or the position is the same and the anchor is
@@ -85,7 +85,7 @@ impl Row {
 
     /// Whether the database lacks what the gate was told to be in it, if the row was read after the gate: a generation below that
     /// of the gate, or a position below in the same generation.
-    pub fn lacks_of(&self, gate: &GateMark) -> bool {
+    pub fn lacks_of(&self, gate: &SequencerMark) -> bool {
         #[cfg(feature = "planted-bugs")]
         if crate::planted::is(crate::planted::Bug::WentBackUnseen) {
             return false;
@@ -123,7 +123,7 @@ pub fn may_acknowledge_early(redis: Keeps) -> bool {
 /// 4. Otherwise [`Stream::Whole`].
 ///
 /// A gate that has forgotten is behind the database, so it never leads to [`Stream::WentBack`].
-pub fn judge(known: &Known, gate: &GateMark, row: &Row) -> Stream {
+pub fn judge(known: &Known, gate: &SequencerMark, row: &DatabaseMark) -> Stream {
     if row.lacks(known) || row.lacks_of(gate) {
         return Stream::WentBack;
     }
@@ -142,13 +142,14 @@ mod tests {
         Known { generation, position, issued, anchor }
     }
 
-    const fn gate(generation: i64, ticket: u64, position: u64) -> GateMark {
+    const fn gate(generation: i64, ticket: u64, position: u64) -> SequencerMark {
         let (ticket, position) = (Some(ticket), Some(position));
-        GateMark { generation: Some(generation), ticket, position, goes_on: GoesOn::Yes }
+        SequencerMark { generation: Some(generation), ticket, position, goes_on: GoesOn::Yes }
     }
 
-    const NO_GATE: GateMark = GateMark { generation: None, ticket: None, position: None, goes_on: GoesOn::No };
-    const TORN: GateMark = GateMark { goes_on: GoesOn::No, ..gate(3, 9, 7) };
+    const NO_GATE: SequencerMark =
+        SequencerMark { generation: None, ticket: None, position: None, goes_on: GoesOn::No };
+    const TORN: SequencerMark = SequencerMark { goes_on: GoesOn::No, ..gate(3, 9, 7) };
     /// What the node knows in all rows.
     const KNOWN: Known = at(3, 7, 6, 70);
 
@@ -186,7 +187,11 @@ mod tests {
             (gate(4, 0, 0), KNOWN, 3, WentBack),
         ];
         for (gate, at, loss_accepted, verdict) in rows {
-            assert_eq!(judge(&KNOWN, &gate, &Row { at, loss_accepted }), verdict, "{gate:?} {at:?} {loss_accepted}");
+            assert_eq!(
+                judge(&KNOWN, &gate, &DatabaseMark { at, loss_accepted }),
+                verdict,
+                "{gate:?} {at:?} {loss_accepted}"
+            );
         }
     }
 }

@@ -137,7 +137,7 @@ pub struct Push {
 
 /// What a process that waits knows of the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Seen {
+pub struct WaiterView {
     /// When the present hold ends by itself, in µs of the store's clock.
     pub expires_us: u64,
     /// The lease of the present hold.
@@ -169,7 +169,7 @@ pub enum Acquired {
         /// Changes when the store forgot this process, and so perhaps its waiters.
         life: u64,
         /// What it waits for.
-        seen: Seen,
+        seen: WaiterView,
     },
     /// Held by somebody else, and waiting was not wanted.
     Contended {

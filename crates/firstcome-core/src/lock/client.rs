@@ -12,14 +12,14 @@
 //!   up.
 //! - Whatever is under way for a request that nobody waits for any more is undone.
 
-mod beating;
-mod hearing;
+mod heartbeat;
+mod on_reply;
 
 use super::{Acquired, ClientId, Copies, Fence, Grant, Released, Request, Taken, Wait, Waiter};
 use crate::id::{LockName, OwnerName};
 use crate::limits::CLAIM_WINDOW_MS;
 use crate::time::Steady;
-use beating::Bucket;
+use heartbeat::Bucket;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// After this without an answer to the withdrawal a waiter whose time is over is told so all the same.
@@ -134,12 +134,12 @@ pub struct Answer {
     /// The store's clock when the step was taken, in µs.
     pub now_us: u64,
     /// What the step says.
-    pub said: Said,
+    pub said: LockAnswer,
 }
 
 /// See [`Answer`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Said {
+pub enum LockAnswer {
     /// To an acquire.
     Acquired(Acquired),
     /// To a release.
@@ -151,7 +151,7 @@ pub enum Said {
         /// The life of the process in this bucket.
         life: u64,
         /// What is known of each lock, in the order of the names.
-        looked: Vec<(Option<Grant>, Option<super::Seen>)>,
+        looked: Vec<(Option<Grant>, Option<super::WaiterView>)>,
     },
 }
 
@@ -175,7 +175,7 @@ pub struct Call {
 
 /// What came of a request.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Told {
+pub enum LockReply {
     /// It holds the lock, at least until the deadline.
     Granted {
         /// The fence of the first pass.
@@ -300,7 +300,7 @@ pub struct Client {
     /// What was handed out, for as long as a push about its grant may still be under way.
     handed_out: VecDeque<(Steady, u64)>,
     calls: VecDeque<Call>,
-    told: VecDeque<(u64, Told)>,
+    told: VecDeque<(u64, LockReply)>,
 }
 
 impl Client {
@@ -392,7 +392,7 @@ impl Client {
     }
 
     /// What came of a request, in the order in which it happened.
-    pub fn next_told(&mut self) -> Option<(u64, Told)> {
+    pub fn next_told(&mut self) -> Option<(u64, LockReply)> {
         self.told.pop_front()
     }
 
@@ -491,7 +491,7 @@ impl Client {
     }
 
     /// The last word about a request.
-    fn end(&mut self, number: u64, told: Option<Told>, now: Steady) {
+    fn end(&mut self, number: u64, told: Option<LockReply>, now: Steady) {
         let Some(entry) = self.entries.remove(&number) else { return };
         if let Some(due) = entry.timer {
             self.timers.remove(&(due, Due::Request(number)));
@@ -536,7 +536,7 @@ impl Client {
             State::Asking | State::Waiting if 0 < entry.ask.wait_ms && entry.wait_until <= now => {
                 let never_heard = entry.state == State::Asking && 0 < entry.tries;
                 if never_heard {
-                    self.told.push_back((number, Told::Failed(failed)));
+                    self.told.push_back((number, LockReply::Failed(failed)));
                 }
                 let (of, until) = match never_heard {
                     true => (Leaving::Dropped, undone_until),
@@ -546,14 +546,14 @@ impl Client {
             }
             State::Held { deadline, .. } if deadline <= now => {
                 // Nobody could say any more that the hold goes on. If it does, others need not wait for its end.
-                self.told.push_back((number, Told::Lost));
+                self.told.push_back((number, LockReply::Lost));
                 self.leave(number, Leaving::Dropped, undone_until, now);
             }
             State::Leaving { of: Leaving::Dropped, until } if until <= now => self.end(number, None, now),
             State::Leaving { of, until } if until <= now => {
                 let told = match of {
-                    Leaving::TimedOut => Told::TimedOut { ahead },
-                    _ => Told::Failed(failed),
+                    Leaving::TimedOut => LockReply::TimedOut { ahead },
+                    _ => LockReply::Failed(failed),
                 };
                 self.told.push_back((number, told));
                 self.undo_quietly(number, undone_until);

@@ -9,7 +9,7 @@
 //! - No member is served later than one lease after the store's grant. Who is left goes to a new batch.
 //! - A batch without members asks for nothing and holds nothing.
 
-use super::client::{Answer, Ask, Call, Client, Failed, Settings, Told};
+use super::client::{Answer, Ask, Call, Client, Failed, LockReply, Settings};
 use super::{ClientId, Fence, Push, Request, Taken};
 use crate::id::LockName;
 use crate::limits::WAIT_MS_MAX;
@@ -25,7 +25,7 @@ pub struct Party {
     last: BTreeMap<LockName, u64>,
     members: BTreeMap<u64, Member>,
     timers: BTreeSet<(Steady, u64)>,
-    told: VecDeque<(u64, Told)>,
+    told: VecDeque<(u64, LockReply)>,
 }
 
 struct Batch {
@@ -123,7 +123,7 @@ impl Party {
             if let Some(member) = self.members.get(&next) {
                 self.timers.remove(&(member.wait_until, next));
             }
-            self.told.push_back((next, Told::Granted { fence, deadline: grant.deadline, taken: Taken::Yes }));
+            self.told.push_back((next, LockReply::Granted { fence, deadline: grant.deadline, taken: Taken::Yes }));
             return;
         }
         self.dissolve(lead, now);
@@ -173,7 +173,7 @@ impl Party {
         }
         if let Some((held, lead)) = self.leave(number) {
             if held {
-                self.told.push_back((number, Told::Released));
+                self.told.push_back((number, LockReply::Released));
             }
             self.go_on(lead, now);
         }
@@ -235,7 +235,7 @@ impl Party {
     }
 
     /// See [`Client::next_told`].
-    pub fn next_told(&mut self) -> Option<(u64, Told)> {
+    pub fn next_told(&mut self) -> Option<(u64, LockReply)> {
         self.told.pop_front()
     }
 
@@ -261,7 +261,7 @@ impl Party {
                 let ahead = batch.waiting.iter().position(|waiting| *waiting == number)?;
                 u32::try_from(ahead + usize::from(batch.holder.is_some())).ok()
             });
-            self.told.push_back((number, Told::TimedOut { ahead }));
+            self.told.push_back((number, LockReply::TimedOut { ahead }));
             self.drop_request(number, now);
         }
     }
@@ -274,13 +274,13 @@ impl Party {
                 continue;
             }
             match told {
-                Told::Granted { fence, deadline, .. } => self.begin(number, fence, deadline, now),
-                Told::Renewed { deadline } => {
+                LockReply::Granted { fence, deadline, .. } => self.begin(number, fence, deadline, now),
+                LockReply::Renewed { deadline } => {
                     if let Some(batch) = self.batches.get_mut(&number) {
                         if let Some(grant) = &mut batch.grant {
                             grant.deadline = deadline;
                         }
-                        self.told.extend(batch.holder.map(|holder| (holder, Told::Renewed { deadline })));
+                        self.told.extend(batch.holder.map(|holder| (holder, LockReply::Renewed { deadline })));
                     }
                 }
                 // The batch got nothing, or has nothing any more.
@@ -297,13 +297,13 @@ impl Party {
         self.serve(lead, now);
     }
 
-    fn fail(&mut self, lead: u64, told: Told, now: Steady) {
+    fn fail(&mut self, lead: u64, told: LockReply, now: Steady) {
         let Some(batch) = self.batches.get_mut(&lead) else { return };
         if let Some(holder) = batch.holder.take() {
             // It keeps its seat until it leaves, and has nothing to give back.
             self.told.push_back((holder, told));
             self.members.remove(&holder);
-        } else if matches!(told, Told::Failed(_)) {
+        } else if matches!(told, LockReply::Failed(_)) {
             // The store cannot be reached: everybody who waits is told, as alone.
             for number in std::mem::take(&mut batch.waiting) {
                 if let Some(member) = self.members.remove(&number) {

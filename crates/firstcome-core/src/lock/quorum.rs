@@ -51,14 +51,14 @@
 mod ending;
 mod joining;
 mod node;
-mod tally;
 #[cfg(test)]
 mod tests;
+mod votes;
 
 pub use ending::{Ended, Ending, EndingStep, Renewal, RenewalStep, Renewed};
 pub use joining::{Joining, Known};
-pub use node::{Held, Node, Word};
-pub use tally::{Answer, Lost, Step, Tally, Written};
+pub use node::{HolderKey, Node, NodeHold};
+pub use votes::{Answer, Lost, Step, Votes, Written};
 
 use crate::limits::{QUORUM_NODES_MAX, QUORUM_NODES_MIN};
 

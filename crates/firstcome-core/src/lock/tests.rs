@@ -47,14 +47,14 @@ fn hasher() -> RandomState {
 
 /// A bucket, what time it is there, and whom it told something since it was last asked.
 struct Play {
-    shelf: MemoryShelf<RandomState>,
+    shelf: MemoryLockTable<RandomState>,
     now_us: u64,
     pushes: Vec<Push>,
 }
 
 impl Play {
     fn new() -> Self {
-        Self { shelf: MemoryShelf::new(hasher()), now_us: START_US, pushes: Vec::new() }
+        Self { shelf: MemoryLockTable::new(hasher()), now_us: START_US, pushes: Vec::new() }
     }
 
     /// Client 1 holds lock `a` by its request 1.

@@ -18,7 +18,7 @@ mod tests;
 
 use super::Departure;
 use crate::id::{RequestId, UserId};
-use crate::index::Places;
+use crate::index::NumberIndex;
 use crate::limits::WAITING_TTL_MS_MAX;
 use crate::time::Steady;
 use std::collections::BTreeSet;
@@ -56,7 +56,7 @@ const fn below(at: u32) -> u64 {
 
 /// Where a ticket is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum TicketPlace {
     Waiting,
     Slot,
     Gone(Departure),
@@ -200,8 +200,8 @@ pub(super) struct Line {
     counts: Vec<u32>,
     groups: Vec<u32>,
     waiting: u32,
-    users: Places,
-    requests: Places,
+    users: NumberIndex,
+    requests: NumberIndex,
     sweeps: BTreeSet<(Steady, u32)>,
     /// How many numbers are unknown.
     unknown: u32,
@@ -225,8 +225,8 @@ impl Line {
             counts: Vec::new(),
             groups: Vec::new(),
             waiting: 0,
-            users: Places::new(),
-            requests: Places::new(),
+            users: NumberIndex::new(),
+            requests: NumberIndex::new(),
             sweeps: BTreeSet::new(),
             unknown: 0,
         }
@@ -262,26 +262,26 @@ impl Line {
     }
 
     /// Where a ticket is; `None` for a number that was never drawn.
-    pub(super) fn place(&self, number: u32) -> Option<Place> {
+    pub(super) fn place(&self, number: u32) -> Option<TicketPlace> {
         if number == 0 || self.next <= number {
             return None;
         }
         if number < self.first {
-            return Some(Place::Gone(Departure::Expired));
+            return Some(TicketPlace::Gone(Departure::Expired));
         }
         let (segment, at) = self.spot(number);
         let segment = &self.segments[segment];
         let (word, mask) = bit(at);
         Some(if segment.waiting[word] & mask != 0 {
-            Place::Waiting
+            TicketPlace::Waiting
         } else if segment.is_unknown(at) {
-            Place::Unknown
+            TicketPlace::Unknown
         } else if segment.gone[word] & mask == 0 {
-            Place::Slot
+            TicketPlace::Slot
         } else if segment.left[word] & mask != 0 {
-            Place::Gone(Departure::Left)
+            TicketPlace::Gone(Departure::Left)
         } else {
-            Place::Gone(Departure::Expired)
+            TicketPlace::Gone(Departure::Expired)
         })
     }
 
@@ -394,13 +394,13 @@ impl Line {
 
     /// Takes a ticket out of the line, into a slot.
     pub(super) fn take(&mut self, number: u32) {
-        assert_eq!(self.place(number), Some(Place::Waiting), "only who waits is admitted");
+        assert_eq!(self.place(number), Some(TicketPlace::Waiting), "only who waits is admitted");
         self.leave_line(number);
     }
 
     /// Puts a ticket whose slot was not taken up back into line.
     pub(super) fn back(&mut self, number: u32) {
-        assert_eq!(self.place(number), Some(Place::Slot), "only who has a slot comes back");
+        assert_eq!(self.place(number), Some(TicketPlace::Slot), "only who has a slot comes back");
         assert!(number < self.reached, "nobody comes back where it would make a position rise");
         self.enter(number);
     }
@@ -408,8 +408,8 @@ impl Line {
     /// Ends a living ticket.
     pub(super) fn go(&mut self, number: u32, how: Departure) {
         let place = self.place(number);
-        assert!(matches!(place, Some(Place::Waiting | Place::Slot)), "a ticket goes once");
-        if place == Some(Place::Waiting) {
+        assert!(matches!(place, Some(TicketPlace::Waiting | TicketPlace::Slot)), "a ticket goes once");
+        if place == Some(TicketPlace::Waiting) {
             self.leave_line(number);
         }
         if let Some(tag) = self.user(number).map(|user| self.tag(user)) {
@@ -523,7 +523,7 @@ impl Line {
 
     /// The numbers of all who wait below the reached one.
     pub(super) fn passed_over(&self) -> impl Iterator<Item = u32> {
-        (self.first..self.reached).filter(|&number| self.place(number) == Some(Place::Waiting))
+        (self.first..self.reached).filter(|&number| self.place(number) == Some(TicketPlace::Waiting))
     }
 
     /// Finds who has been silent for `ttl_ms`, in a few segments at a time. Each segment is looked at about once in that

@@ -6,8 +6,8 @@
 //!
 //! A position may rise by that, which is the one exception: those who come back in front were not counted before.
 
-use super::line::{Line, Place};
-use super::{Change, Damage, Departure, Join, Number, Room, RoomSettings, Slot, Standing};
+use super::line::{Line, TicketPlace};
+use super::{Change, Damage, Departure, Join, Number, Room, RoomPhase, RoomSettings, Slot};
 use crate::id::UserId;
 use crate::time::{Now, Steady};
 use std::hash::RandomState;
@@ -29,7 +29,7 @@ pub struct Known {
     /// The settings in force.
     pub settings: RoomSettings,
     /// Whether an operator closed it.
-    pub standing: Standing,
+    pub standing: RoomPhase,
     /// Numbers before it are void.
     pub first: u32,
     /// Numbers up to it may have been drawn; the next one is the one after it. At most
@@ -71,7 +71,7 @@ impl Room {
             }
         }
         for (number, _) in &known.slots {
-            if room.line.place(number.0) == Some(Place::Unknown) {
+            if room.line.place(number.0) == Some(TicketPlace::Unknown) {
                 room.line.come_back(number.0, None, None, now.steady);
             }
         }
@@ -81,7 +81,7 @@ impl Room {
         }
         room.restored(known.standing);
         room.grace_until = known.grace_until;
-        if known.standing == Standing::Closed {
+        if known.standing == RoomPhase::Closed {
             room.close();
         }
         Ok(room)
@@ -111,7 +111,7 @@ impl Room {
 
     /// Whether nothing is known of this number since a loss: whoever has its ticket comes back by [`Self::readmit`].
     pub fn is_unknown(&self, number: Number) -> bool {
-        self.line.place(number.0) == Some(Place::Unknown)
+        self.line.place(number.0) == Some(TicketPlace::Unknown)
     }
 
     /// Somebody came with a ticket, which the caller has checked, of an unknown number: from now on they wait under it.
@@ -128,7 +128,7 @@ impl Room {
         }
         if let Some(other) = user.and_then(|user| self.line.of_user(user.as_str())) {
             self.settle(other, now, changes);
-            let lives = matches!(self.line.place(other), Some(Place::Waiting | Place::Slot));
+            let lives = matches!(self.line.place(other), Some(TicketPlace::Waiting | TicketPlace::Slot));
             if lives && other < number.0 {
                 self.forget(number.0, Departure::Left, changes);
                 return false;

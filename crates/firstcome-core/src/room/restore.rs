@@ -1,12 +1,12 @@
 //! The way back of a room from stored rows.
 
-use super::line::Place;
+use super::line::TicketPlace;
 use super::{Damage, Departure, Hold, Join, Number, Room, Slot, in_both_sets};
 use crate::time::Now;
 
 /// Whether an operator closed a stored room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum RoomPhase {
     /// People may join.
     Running,
     /// Nobody may.
@@ -47,7 +47,7 @@ impl Room {
 
     /// Takes back a stored slot, after [`Self::restore_reached`].
     pub fn restore_slot(&mut self, number: Number, slot: Slot, now: Now) -> Result<(), Damage> {
-        if self.line.place(number.0) != Some(Place::Waiting) || self.admissions < slot.admission {
+        if self.line.place(number.0) != Some(TicketPlace::Waiting) || self.admissions < slot.admission {
             return Err(Damage::Slot);
         }
         if self.line.reached() <= number.0 {
@@ -61,8 +61,8 @@ impl Room {
     }
 
     /// Ends a restore: who was passed over counts as come back.
-    pub fn restored(&mut self, standing: Standing) {
-        self.closed = standing == Standing::Closed;
+    pub fn restored(&mut self, standing: RoomPhase) {
+        self.closed = standing == RoomPhase::Closed;
         self.returned = self.line.passed_over().collect();
     }
 }

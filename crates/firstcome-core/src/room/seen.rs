@@ -3,7 +3,7 @@
 //! The two are apart, so that a copy of the room can tell ([`Room::peek`]) and leave the contact to whoever orders
 //! what happens ([`Room::contact`]).
 
-use super::line::Place;
+use super::line::TicketPlace;
 use super::{Change, Departure, Hold, Number, POLL_MS_UNKNOWN, Poll, Room, Slot, TicketState, TicketView};
 use crate::time::{Now, Steady};
 
@@ -25,17 +25,17 @@ impl Room {
     /// What [`Self::poll`] tells, without being a contact: nothing changes.
     pub fn peek(&self, number: Number, now: Now) -> Option<Poll> {
         Some(match self.line.place(number.0)? {
-            Place::Gone(how) => Poll::Told(gone(number.0, how)),
-            Place::Unknown => Poll::Decide,
-            Place::Slot => {
+            TicketPlace::Gone(how) => Poll::Told(gone(number.0, how)),
+            TicketPlace::Unknown => Poll::Decide,
+            TicketPlace::Slot => {
                 let (slot, until) = self.slots.get(number.0)?;
                 if until <= now.steady || matches!(slot.hold, Hold::Offered { .. }) {
                     return Some(Poll::Decide);
                 }
                 Poll::Told(self.admitted(number.0, now)?)
             }
-            Place::Waiting if self.is_silent(number.0, now) => Poll::Decide,
-            Place::Waiting => Poll::Told(self.waiting(number.0, now)),
+            TicketPlace::Waiting if self.is_silent(number.0, now) => Poll::Decide,
+            TicketPlace::Waiting => Poll::Told(self.waiting(number.0, now)),
         })
     }
 
@@ -65,7 +65,7 @@ impl Room {
                 let at = word as u32 * 64 + bits.trailing_zeros();
                 bits &= bits - 1;
                 let Some(number) = first_number.checked_add(at) else { return };
-                if self.line.place(number) != Some(Place::Waiting) || self.is_silent(number, now) {
+                if self.line.place(number) != Some(TicketPlace::Waiting) || self.is_silent(number, now) {
                     continue;
                 }
                 let told_ms = self.line.told_ms(number);
@@ -89,7 +89,7 @@ impl Room {
     /// a number of which nothing is known since a loss: that is for [`Self::readmit`].
     pub fn decide(&mut self, number: Number, now: Now, changes: &mut Vec<Change>) -> Option<TicketView> {
         match self.line.place(number.0)? {
-            Place::Unknown => None,
+            TicketPlace::Unknown => None,
             _ => Some(self.look(number.0, now, changes)),
         }
     }
@@ -104,8 +104,8 @@ impl Room {
             changes.push(Change::Taken { number: Number(number), until });
         }
         match self.line.place(number) {
-            Some(Place::Waiting) => self.tell_waiting(number, now),
-            Some(Place::Gone(how)) => gone(number, how),
+            Some(TicketPlace::Waiting) => self.tell_waiting(number, now),
+            Some(TicketPlace::Gone(how)) => gone(number, how),
             _ => self.tell_admitted(number, now).unwrap_or_else(|| gone(number, Departure::Expired)),
         }
     }

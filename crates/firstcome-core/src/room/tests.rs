@@ -279,11 +279,14 @@ fn assert_sound(room: &Room) {
     let (mut waiting, mut active) = (0, 0);
     for ticket in 1..=room.drawn() {
         let place = room.line.place(ticket).expect("whatever was drawn has a place");
-        assert_eq!(place == Place::Slot, room.slots.get(ticket).is_some(), "in a slot or not: {ticket}");
-        waiting += u32::from(place == Place::Waiting);
-        active += u32::from(place == Place::Slot);
+        assert_eq!(place == TicketPlace::Slot, room.slots.get(ticket).is_some(), "in a slot or not: {ticket}");
+        waiting += u32::from(place == TicketPlace::Waiting);
+        active += u32::from(place == TicketPlace::Slot);
         let back = room.returned.contains(&ticket);
-        assert!(!back || place == Place::Waiting && ticket < room.line.reached(), "who came back waits: {ticket}");
+        assert!(
+            !back || place == TicketPlace::Waiting && ticket < room.line.reached(),
+            "who came back waits: {ticket}"
+        );
     }
     assert_eq!((room.line.waiting(), room.slots.count()), (waiting, active), "counts");
     assert!(room.returned.len() <= waiting as usize, "nobody comes back twice");

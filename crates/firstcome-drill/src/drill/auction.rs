@@ -8,9 +8,9 @@ pub(crate) mod record;
 mod wire;
 
 use super::EventArgs;
-use super::chaos::Place;
+use super::chaos::DrillTarget;
+use super::cluster::{Backing, market_sound};
 use super::facts::Facts;
-use super::nodes::{Backing, market_sound};
 use super::server::{KeyPair, Server, Stores};
 use super::{Scratch, draw_key};
 use crate::database::{Named, OwnDatabase};
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &EventArgs) -> Result<Facts, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
     let Some(Scratch(directory)) = &scratch else {
-        let place = Rc::new(Place::at(args.address()?));
+        let place = Rc::new(DrillTarget::at(args.address()?));
         let played = local.block_on(&runtime, event::play(&setting, place))?;
         return Ok(outcome::facts(&setting, &played, Vec::new()));
     };
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &EventArgs) -> Result<Facts, Failure> {
         return local.block_on(&runtime, on_database(&mut setting, named, directory));
     }
     let server = Server::start(directory, &setting.keys, false, &Stores::Directory)?;
-    let played = local.block_on(&runtime, event::play(&setting, Rc::new(Place::alone(server))))?;
+    let played = local.block_on(&runtime, event::play(&setting, Rc::new(DrillTarget::alone(server))))?;
     let stored = firstcome::sqlite::verify(directory).map_err(Failure::Store)?;
     Ok(outcome::facts(&setting, &played, stored))
 }
@@ -90,7 +90,7 @@ async fn on_database(setting: &mut Setting, named: &Named, scratch: &Path) -> Re
     let playing = async {
         setting.store = database.version().await?;
         let server = Server::start(scratch, &setting.keys, false, &Stores::Market(database.url.clone()))?;
-        let played = event::play(setting, Rc::new(Place::alone(server))).await?;
+        let played = event::play(setting, Rc::new(DrillTarget::alone(server))).await?;
         Ok(outcome::facts(setting, &played, market_sound(&database.url).await?))
     };
     let facts = unless_stopped(playing).await;

@@ -3,10 +3,10 @@
 
 mod admissions;
 mod answers;
+pub(crate) mod auction;
 mod claims;
 mod fenwick;
 pub(crate) mod in_sql;
-pub(crate) mod market;
 mod numbers;
 mod order;
 mod positions;
@@ -29,9 +29,9 @@ const EXAMPLES_MAX: usize = 5;
 pub(crate) const PRESENT_US: u64 = 30_000_000;
 
 /// One check while it counts.
-pub(crate) struct Tally(AuditCheck);
+pub(crate) struct CheckCounter(AuditCheck);
 
-impl Tally {
+impl CheckCounter {
     pub(crate) const fn new(invariant: &'static str, says: &'static str) -> Self {
         Self(AuditCheck { invariant, says, checked: 0, breaches: 0, examples: Vec::new() })
     }
@@ -89,8 +89,10 @@ pub(crate) fn all(history: &History, room: bool) -> Vec<AuditCheck> {
 
 /// What the offline check of the data directory found.
 pub(crate) fn stored(stored: Vec<Check>) -> AuditCheck {
-    let mut tally =
-        Tally::new("verify", "every stored invariant holds after the event, in the data directory or the database");
+    let mut tally = CheckCounter::new(
+        "verify",
+        "every stored invariant holds after the event, in the data directory or the database",
+    );
     for check in stored {
         tally.0.checked += check.checked;
         tally.0.breaches += check.breaches;

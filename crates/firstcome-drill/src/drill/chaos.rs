@@ -19,7 +19,7 @@ pub(crate) type SharedServer = Arc<Mutex<Server>>;
 pub(crate) type SharedStore = Arc<Mutex<StoreServer>>;
 
 /// What an event is played against.
-pub(crate) struct Place {
+pub(crate) struct DrillTarget {
     /// Of every node, at least one.
     pub(crate) addresses: Rc<[SocketAddr]>,
     /// The nodes, if they are the drill's own.
@@ -31,7 +31,7 @@ pub(crate) struct Place {
     pub(crate) is_shared: bool,
 }
 
-impl Place {
+impl DrillTarget {
     /// A service that runs somewhere.
     pub(crate) fn at(address: SocketAddr) -> Self {
         let addresses = Rc::new([address]);
@@ -124,7 +124,7 @@ async fn restart_node(node: &SharedServer) -> anyhow::Result<()> {
 /// Kills and restarts. A moment without anything in flight is no kill: it is waited for one.
 pub(crate) async fn kill_at<P: Players>(
     crowd: Rc<Crowd<P>>,
-    place: &Place,
+    place: &DrillTarget,
     seed: u64,
     moments_us: Vec<u64>,
 ) -> anyhow::Result<()> {

@@ -24,8 +24,11 @@ pub(crate) async fn dispatch<P: Players>(crowd: &Crowd<P>) {
 
 /// One connection of the crowd, to whichever node its steps go: takes a step, sends, reads, tells; for ever.
 pub(crate) async fn connection<P: Players>(crowd: Rc<Crowd<P>>, addresses: Rc<[SocketAddr]>) {
-    let mut line =
-        Line { streams: addresses.iter().map(|_| None).collect(), addresses, buffer: Vec::with_capacity(2_048) };
+    let mut line = ClientConnections {
+        streams: addresses.iter().map(|_| None).collect(),
+        addresses,
+        buffer: Vec::with_capacity(2_048),
+    };
     let mut out = Vec::with_capacity(1_024);
     loop {
         let Some(step) = crowd.next_step() else {
@@ -40,13 +43,13 @@ pub(crate) async fn connection<P: Players>(crowd: Rc<Crowd<P>>, addresses: Rc<[S
 type Open = (u32, TcpStream);
 
 /// The connections of one of the crowd, at most one to each node.
-struct Line {
+struct ClientConnections {
     addresses: Rc<[SocketAddr]>,
     streams: Vec<Option<Open>>,
     buffer: Vec<u8>,
 }
 
-impl Line {
+impl ClientConnections {
     /// The connection to a node, opened if there is none to this start of it.
     async fn open(&mut self, node: usize, start: u32) -> Option<TcpStream> {
         if let Some((_, stream)) = self.streams[node].take().filter(|(of, _)| *of == start) {
@@ -68,7 +71,7 @@ impl Line {
     }
 }
 
-async fn play<P: Players>(crowd: &Crowd<P>, step: Step<P::Act>, line: &mut Line, out: &mut Vec<u8>) {
+async fn play<P: Players>(crowd: &Crowd<P>, step: Step<P::Act>, line: &mut ClientConnections, out: &mut Vec<u8>) {
     // While a node is down nobody connects: a connection to a port without a listener could meet itself.
     let Some(node) = crowd.node_for(&step) else { return crowd.not_sent(step) };
     let start = crowd.spread.start_of(node);

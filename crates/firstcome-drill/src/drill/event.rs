@@ -1,6 +1,6 @@
 //! One event from the first arrival to the last look: who does what to the service besides the crowd.
 
-use super::chaos::{Place, kill_at, moments_us};
+use super::chaos::{DrillTarget, kill_at, moments_us};
 use super::client::{connection, dispatch};
 use super::clock::RunClock;
 use super::crowd::{Agenda, Crowd};
@@ -58,7 +58,7 @@ pub(crate) struct Played {
 
 /// The one who runs the shop.
 struct Admin<'a> {
-    place: &'a Place,
+    place: &'a DrillTarget,
     setting: &'a Setting,
 }
 
@@ -160,7 +160,7 @@ impl Admin<'_> {
 }
 
 /// Plays the event to its end.
-pub(crate) async fn play(setting: &Setting, place: Rc<Place>) -> anyhow::Result<Played> {
+pub(crate) async fn play(setting: &Setting, place: Rc<DrillTarget>) -> anyhow::Result<Played> {
     let admin = Admin { place: &place, setting };
     let mut foreign = Vec::new();
     if let Some(room) = &setting.room {
@@ -194,7 +194,12 @@ pub(crate) async fn play(setting: &Setting, place: Rc<Place>) -> anyhow::Result<
 }
 
 /// Makes the people and writes down when each comes.
-fn gather(setting: &Setting, place: &Place, clock: RunClock, foreign: Vec<(String, String)>) -> (Rc<Crowd>, Vec<u64>) {
+fn gather(
+    setting: &Setting,
+    place: &DrillTarget,
+    clock: RunClock,
+    foreign: Vec<(String, String)>,
+) -> (Rc<Crowd>, Vec<u64>) {
     let stale_us = if place.is_shared { STALE_US } else { 0 };
     let rate_per_s = f64::from(setting.admit);
     let stage = Stage {
@@ -233,7 +238,12 @@ fn gather(setting: &Setting, place: &Place, clock: RunClock, foreign: Vec<(Strin
 }
 
 /// The crowd, the sampler and the kills, until everybody is home.
-async fn event(setting: &Setting, place: &Rc<Place>, crowd: &Rc<Crowd>, rss_max: &Rc<Cell<u64>>) -> anyhow::Result<()> {
+async fn event(
+    setting: &Setting,
+    place: &Rc<DrillTarget>,
+    crowd: &Rc<Crowd>,
+    rss_max: &Rc<Cell<u64>>,
+) -> anyhow::Result<()> {
     // All of them end when this does, or is dropped.
     let mut tasks = JoinSet::new();
     for _ in 0..setting.connections {

@@ -26,11 +26,11 @@ pub(crate) struct Facts {
     pub(crate) series: Series,
     pub(crate) sample_people: Vec<SamplePerson>,
     /// What only auctions have.
-    pub(crate) market: Option<Market>,
+    pub(crate) market: Option<AuctionFacts>,
 }
 
 /// What was bid and sold. Series are sampled as those of [`Series`] are.
-pub(crate) struct Market {
+pub(crate) struct AuctionFacts {
     /// Bids that were accepted.
     pub(crate) bids: u64,
     /// Listings that were sold.

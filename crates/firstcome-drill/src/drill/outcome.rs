@@ -166,7 +166,7 @@ fn series(setting: &Setting, played: &Played) -> Series {
     let history = &played.people.history;
     let step_us = STEP_MS * 1_000 * (played.took_us / (STEP_MS * 1_000)).div_ceil(POINTS_MAX).max(1);
     let steps = (played.took_us / step_us + 1) as usize;
-    let rooms = |value: fn(&super::record::RoomSeen) -> u64| {
+    let rooms = |value: fn(&super::record::RoomObservation) -> u64| {
         let seen: Vec<(u64, f64)> = history.rooms.iter().map(|room| (room.received_us, value(room) as f64)).collect();
         if seen.is_empty() { Vec::new() } else { levels(&seen, steps, step_us) }
     };

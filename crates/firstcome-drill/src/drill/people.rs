@@ -3,7 +3,7 @@
 use super::clock::RunClock;
 use super::crowd::{Act, Agenda, Players, Step};
 use super::plan::{Cheat, Role, role, role_at_counter};
-use super::record::{Admission, Call, History, Holder, Record, Reply, Restart, ToldClaim};
+use super::record::{Admission, Call, ClaimReceipt, History, Holder, Record, Reply, Restart};
 use super::server::KeyPair;
 use super::wire::{Body, classify, hash, holder};
 use crate::rng::Rng;
@@ -283,7 +283,7 @@ impl People {
                 if let Some(claim) = body.claimed() {
                     record.value = claim.serial;
                     let by_name = self.stage.by_shop(record.person);
-                    self.history.told.push(ToldClaim {
+                    self.history.told.push(ClaimReceipt {
                         received_us: record.received_us(),
                         serial: claim.serial,
                         code_hash: hash(claim.code),

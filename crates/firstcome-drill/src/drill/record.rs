@@ -137,7 +137,7 @@ pub(crate) enum Holder {
 
 /// A claim that somebody was told.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ToldClaim {
+pub(crate) struct ClaimReceipt {
     pub(crate) received_us: u64,
     pub(crate) serial: u32,
     pub(crate) code_hash: u64,
@@ -156,7 +156,7 @@ pub(crate) struct ListedClaim {
 
 /// What the room said about itself.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RoomSeen {
+pub(crate) struct RoomObservation {
     pub(crate) received_us: u64,
     pub(crate) about_us: u64,
     pub(crate) waiting: u64,
@@ -234,9 +234,9 @@ pub(crate) struct History {
     /// In the order in which the answers came.
     pub(crate) records: Vec<Record>,
     pub(crate) admissions: Vec<Admission>,
-    pub(crate) rooms: Vec<RoomSeen>,
+    pub(crate) rooms: Vec<RoomObservation>,
     pub(crate) restarts: Vec<Restart>,
-    pub(crate) told: Vec<ToldClaim>,
+    pub(crate) told: Vec<ClaimReceipt>,
     pub(crate) listed: Vec<ListedClaim>,
     pub(crate) returned: Option<SlotReturn>,
     /// Answers that the API does not know, in words.

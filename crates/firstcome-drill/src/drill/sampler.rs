@@ -1,8 +1,8 @@
 //! What the room and the coupon say about themselves, four times a second, and how much memory the server takes.
 
-use super::chaos::Place;
+use super::chaos::DrillTarget;
 use super::crowd::Crowd;
-use super::record::{RoomSeen, ToldClaim};
+use super::record::{ClaimReceipt, RoomObservation};
 use super::server::call_on;
 use super::wire::{Body, Request};
 use crate::output::grouped;
@@ -20,7 +20,7 @@ pub(crate) const STEP_MS: u64 = 250;
 /// What is looked at.
 pub(crate) struct Sampler {
     pub(crate) crowd: Rc<Crowd>,
-    pub(crate) place: Rc<Place>,
+    pub(crate) place: Rc<DrillTarget>,
     pub(crate) room: Option<String>,
     pub(crate) admin: String,
     pub(crate) rss_max: Rc<Cell<u64>>,
@@ -47,7 +47,7 @@ struct Issued {
 }
 
 impl Issued {
-    fn look(&mut self, told: &[ToldClaim]) {
+    fn look(&mut self, told: &[ClaimReceipt]) {
         let fresh = told.get(self.looked_at..).unwrap_or_default();
         self.highest = fresh.iter().map(|claim| claim.serial).fold(self.highest, u32::max);
         self.looked_at = told.len();
@@ -87,7 +87,7 @@ impl Sampler {
         bar.set_message(format!("waiting {waiting}  active {active}  claims {told}  kills {kills}"));
     }
 
-    async fn look(&self, node: usize, slot: &mut Option<TcpStream>) -> Option<RoomSeen> {
+    async fn look(&self, node: usize, slot: &mut Option<TcpStream>) -> Option<RoomObservation> {
         let room = self.room.as_deref()?;
         let path = &["/v1/rooms/", room];
         let request = Request { method: "GET", path, key: Some(&self.admin), ..Request::default() };
@@ -101,7 +101,7 @@ impl Sampler {
             let received_us = self.crowd.clock.now_us();
             *slot = Some(stream);
             let body = Body::parse(&bytes).filter(|_| status == 200);
-            anyhow::Ok(body.map(|body| RoomSeen {
+            anyhow::Ok(body.map(|body| RoomObservation {
                 received_us,
                 about_us: body.as_of.and_then(|text| self.crowd.clock.of_text(text)).unwrap_or(sent_us).min(sent_us),
                 waiting: body.waiting.unwrap_or(0),

@@ -27,7 +27,7 @@ const SLICES_PER_STAY: u64 = 40;
 
 /// One rate, and what the back end made of it.
 #[derive(PartialEq, Debug)]
-pub(crate) struct Row {
+pub(crate) struct PlanRow {
     pub(crate) what: &'static str,
     pub(crate) per_second: f64,
     pub(crate) offered: f64,
@@ -39,7 +39,7 @@ pub(crate) struct Row {
 /// The rows, the planned rate first, and whether it holds.
 #[derive(PartialEq, Debug)]
 pub(crate) struct Check {
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<PlanRow>,
     pub(crate) verdict: Result<(), String>,
 }
 
@@ -65,7 +65,7 @@ impl Check {
     }
 }
 
-fn row(inputs: &Inputs, what: &'static str, per_second: f64, seed: u64) -> anyhow::Result<Row> {
+fn row(inputs: &Inputs, what: &'static str, per_second: f64, seed: u64) -> anyhow::Result<PlanRow> {
     let admit = Admit::at_most(per_second).context("a rate to compare with is beyond what a room can be set to")?;
     let (visit_s, per_second) = (inputs.visit_s(), admit.per_second());
     let offered = per_second * visit_s / inputs.pool as f64;
@@ -84,7 +84,7 @@ fn row(inputs: &Inputs, what: &'static str, per_second: f64, seed: u64) -> anyho
         warm_ns: end_ns / 2,
         end_ns,
     };
-    Ok(Row { what, per_second, offered, simulated_s, stay_s, measured: simulate(&run, seed) })
+    Ok(PlanRow { what, per_second, offered, simulated_s, stay_s, measured: simulate(&run, seed) })
 }
 
 /// Order of checks: the queue ends, the allowed utilisation is kept, the formula foretold it.

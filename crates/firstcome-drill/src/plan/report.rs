@@ -1,7 +1,7 @@
 //! The plan as tables for people and as JSON for programs.
 
 use super::assumptions::ASSUMPTIONS;
-use super::check::{Check, Row};
+use super::check::{Check, PlanRow};
 use super::rates::{HEAD_ROOM, Limit, Plan};
 use crate::output::{grouped, table};
 use comfy_table::Cell;
@@ -235,7 +235,7 @@ pub(crate) fn json_of(plan: &Plan, check: Option<&Check>) -> Value {
 }
 
 fn check_json(check: &Check) -> Value {
-    let row = |row: &Row| {
+    let row = |row: &PlanRow| {
         let seen = &row.measured;
         json!({
             "what": row.what, "rate_per_second": rounded(row.per_second), "offered": rounded(row.offered),

@@ -3,7 +3,7 @@
 use firstcome::core::id::LockName;
 use firstcome::core::lock::{Answer, ClientId, Step};
 use firstcome::lock::Retry;
-use firstcome::{Fault, FaultKind, LockError, LockInbox, LockSeen, LockStore, Locks, MemoryLocks, StoreError};
+use firstcome::{Fault, FaultKind, LockError, LockInbox, LockStore, Locks, MemoryLocks, StoreError, TimedLockView};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl LockStore for Watched {
         LockStore::take(&*self.store, step).await
     }
 
-    async fn view(&self, name: &LockName) -> Result<LockSeen, StoreError> {
+    async fn view(&self, name: &LockName) -> Result<TimedLockView, StoreError> {
         LockStore::view(&*self.store, name).await
     }
 

@@ -19,7 +19,7 @@ impl RedisLocks {
 mod tests {
     use super::*;
     use firstcome_core::id::LockName;
-    use firstcome_core::lock::{ClientId, Copies, Released, Request, Said};
+    use firstcome_core::lock::{ClientId, Copies, LockAnswer, Released, Request};
 
     #[test]
     fn a_release_goes_out_as_one_command_and_its_answer_is_read() {
@@ -29,7 +29,7 @@ mod tests {
         assert!(written.starts_with("*5\r\n$7\r\nEVALSHA\r\n$40\r\n"), "{written}");
         assert!(written.ends_with("$18\r\n0000000000000007:1\r\n"), "{written}");
         let read = RedisLocks::read(&step, b"$2\r\n12\r\n");
-        assert_eq!(read, Some(Answer { now_us: 12, said: Said::Released(Released::Released) }));
+        assert_eq!(read, Some(Answer { now_us: 12, said: LockAnswer::Released(Released::Released) }));
         assert_eq!(RedisLocks::read(&step, b"+OK\r\n"), None);
     }
 }

@@ -4,7 +4,7 @@ use super::{Items, RedisLocks, STANDING, counter, read};
 use crate::Script;
 use firstcome_core::id::{LockName, OwnerName};
 use firstcome_core::lock::bucket_of;
-use firstcome_store::StandingLock;
+use firstcome_store::HeldLockView;
 use firstcome_store::StoreError;
 use redis::Value;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const HOLDS: &str = "fc:{l??}:h:*";
 
 impl RedisLocks {
     /// The hold of a lock; `None` if it is free. One round trip. Changes nothing.
-    pub async fn standing(&self, name: &LockName) -> Result<Option<StandingLock>, StoreError> {
+    pub async fn standing(&self, name: &LockName) -> Result<Option<HeldLockView>, StoreError> {
         let mut run = STANDING.with_keys(1);
         let value = self.link.invoke(run.add(counter(bucket_of(name))).add(name)).await?;
         let mut items = Items::of(value).ok_or(StoreError::Unknown)?;
@@ -56,11 +56,11 @@ fn name_of(key: &Value) -> Option<LockName> {
     LockName::parse(name).ok()
 }
 
-fn standing_of(name: &LockName, items: &mut Items) -> Option<StandingLock> {
+fn standing_of(name: &LockName, items: &mut Items) -> Option<HeldLockView> {
     let (now_us, waiters) = (items.number()?, items.small()?);
     let request = read(&items.text()?)?;
     let owner = OwnerName::parse(&items.text()?).ok()?;
     let (fence, expires_us) = (items.fence()?, items.number()?);
     let left = Duration::from_micros(expires_us.saturating_sub(now_us));
-    Some(StandingLock { name: name.clone(), request, owner, fence, left, waiters })
+    Some(HeldLockView { name: name.clone(), request, owner, fence, left, waiters })
 }

@@ -4,7 +4,7 @@ use super::scripts::{Keys, Taken, Tell, Unclear};
 use super::waiting::Waiting;
 use super::{Figures, Shared, elapsed_us, ending, joining, now, surely_over};
 use firstcome_core::lock::Fence;
-use firstcome_core::lock::quorum::{Answer, Lost, Nodes, Renewal, Step, Tally, Written};
+use firstcome_core::lock::quorum::{Answer, Lost, Nodes, Renewal, Step, Votes, Written};
 use firstcome_store::Fault;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ pub(super) struct Attempt {
 
 /// How it stands.
 pub(super) struct Course {
-    pub(super) tally: Tally,
+    pub(super) tally: Votes,
     told: Option<oneshot::Sender<Outcome>>,
     /// Have been asked for the lock, and may yet answer.
     in_flight: Nodes,
@@ -98,7 +98,7 @@ impl<'a> Asking<'a> {
     ) -> Self {
         let number = shared.attempts.fetch_add(1, Ordering::Relaxed);
         let course = Course {
-            tally: Tally::new(shared.quorum, lease_ms),
+            tally: Votes::new(shared.quorum, lease_ms),
             told: Some(told),
             in_flight: shared.quorum.all(),
             may_have: shared.quorum.all(),

@@ -48,12 +48,12 @@ pub(super) struct Waiting {
     /// By the clock of this machine, so that all nodes have the same order.
     pub(super) since_us: i64,
     keys: Keys,
-    hearing: Mutex<Hearing>,
+    hearing: Mutex<Subscriber>,
     news: Notify,
 }
 
 #[derive(Default)]
-struct Hearing {
+struct Subscriber {
     /// The release that is being told of, and by whom.
     token: u64,
     told_by: Nodes,
@@ -135,13 +135,13 @@ impl Waiting {
 }
 
 /// Hears when a lock of a [`super::QuorumStore`] may have become free.
-pub struct QuorumEar {
+pub struct QuorumNotifications {
     shared: Arc<Shared>,
     waiting: Arc<Waiting>,
     word: Box<str>,
 }
 
-impl QuorumEar {
+impl QuorumNotifications {
     pub(super) fn new(shared: &Arc<Shared>, key: &str, word: &str) -> Self {
         let number = shared.waiters.numbers.fetch_add(1, Ordering::Relaxed);
         let waiting = Arc::new(Waiting {
@@ -158,13 +158,13 @@ impl QuorumEar {
     }
 }
 
-impl Ear for QuorumEar {
+impl Ear for QuorumNotifications {
     async fn freed(&mut self) {
         self.waiting.news.notified().await;
     }
 }
 
-impl Drop for QuorumEar {
+impl Drop for QuorumNotifications {
     fn drop(&mut self) {
         let Self { shared, waiting, word } = self;
         shared.waiters.all.lock().remove(&waiting.number);
@@ -178,7 +178,7 @@ impl Drop for QuorumEar {
     }
 }
 
-impl std::fmt::Debug for QuorumEar {
+impl std::fmt::Debug for QuorumNotifications {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("QuorumEar").field("member", &self.waiting.member).finish_non_exhaustive()
     }

@@ -3,7 +3,7 @@
 mod cluster;
 mod inbox;
 mod link;
-mod locks;
+mod lock;
 mod opening;
 mod outages;
 mod quorum;

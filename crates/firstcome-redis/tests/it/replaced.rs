@@ -4,9 +4,9 @@ use super::replicas::{acquire, granted, name, one_within, open_locks, release, r
 use super::several::*;
 use super::*;
 use firstcome_redis::RedisLocks;
-use firstcome_test_servers::{Durability, GONE_SOON, Kind, Options, PRIMARY_NAME, Sentinels, Server as Node};
-use firstcome_store::core::lock::{Acquired, Copies, Released, Said, Step, Wait, bucket_of};
+use firstcome_store::core::lock::{Acquired, Copies, LockAnswer, Released, Step, Wait, bucket_of};
 use firstcome_store::{LockStore, StoreError};
+use firstcome_test_servers::{Durability, GONE_SOON, Kind, Options, PRIMARY_NAME, Sentinels, Server as Node};
 
 fn hold(lock: &str) -> String {
     format!("fc:{{l{:02x}}}:h:{lock}", bucket_of(&name(lock)))
@@ -50,7 +50,7 @@ async fn fences_grow_across_a_fail_over_that_loses_the_last_grants() {
         assert!(highest < last && last < after, "{highest:?} {last:?} {after:?}");
         // What was copied is still held.
         let kept = locks.take(acquire("kept", 1, 1_001, Wait::No)).await.map(|answer| answer.said);
-        assert!(matches!(kept, Ok(Said::Acquired(Acquired::Contended { .. }))), "{kept:?}");
+        assert!(matches!(kept, Ok(LockAnswer::Acquired(Acquired::Contended { .. }))), "{kept:?}");
     })
     .await;
 }
@@ -71,7 +71,7 @@ async fn with_acknowledgement_a_grant_that_would_be_lost_is_never_told_and_clock
         cut_replicas(&trio.servers()[0]).await;
         assert_eq!(
             locks.take(release("a", 1, 1)).await.unwrap().said,
-            Said::Released(Released::Released),
+            LockAnswer::Released(Released::Released),
             "the replica has not got it, and nobody waits for that"
         );
         let untold = locks.take(acquire("a", 1, 2, Wait::No)).await;
@@ -83,9 +83,9 @@ async fn with_acknowledgement_a_grant_that_would_be_lost_is_never_told_and_clock
         let held =
             wait_for("the next primary", async || Some(locks.take(acquire("a", 1, 3, Wait::No)).await.ok()?.said));
         let held = held.await;
-        assert!(matches!(held, Said::Acquired(Acquired::Contended { .. })), "{held:?}");
+        assert!(matches!(held, LockAnswer::Acquired(Acquired::Contended { .. })), "{held:?}");
         let released = locks.take(release("a", 1, 2)).await.unwrap().said;
-        assert_eq!(released, Said::Released(Released::Released));
+        assert_eq!(released, LockAnswer::Released(Released::Released));
         // Nobody follows by now: what is granted is not told, and its fence is known all the same.
         let untold = locks.take(acquire("a", 1, 4, Wait::No)).await;
         assert!(matches!(untold, Err(StoreError::Unknown)), "{untold:?}");
@@ -150,7 +150,7 @@ async fn released_where_it_counts(replaced: &Replaced) -> bool {
     let _ = tokio::time::timeout(Duration::from_secs(2), wait_for("another primary", another)).await;
     let step = Step::Release { name: name("a"), request: request(1, 1), copies: Copies::One };
     let released = wait_for("an answer", async || Some(locks.take(step.clone()).await.ok()?.said)).await;
-    assert_eq!(released, Said::Released(Released::Released), "it was told");
+    assert_eq!(released, LockAnswer::Released(Released::Released), "it was told");
     !is_held(&replaced.copy, "a").await
 }
 
@@ -184,7 +184,7 @@ async fn what_a_primary_answers_after_it_was_replaced_is_unknown() {
         assert!(!is_held(replaced.old(), "a").await && is_held(&replaced.copy, "a").await);
         let again = Step::Release { name: name("a"), request: request(1, 1), copies: Copies::Several };
         let released = wait_for("an answer", async || Some(locks.take(again.clone()).await.ok()?.said)).await;
-        assert_eq!(released, Said::Released(Released::Released));
+        assert_eq!(released, LockAnswer::Released(Released::Released));
         assert!(!is_held(&replaced.copy, "a").await);
     })
     .await;

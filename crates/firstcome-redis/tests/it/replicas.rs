@@ -3,13 +3,14 @@
 use super::several::{cluster, home};
 use super::*;
 use firstcome_redis::{RedisLocks, Redisson, ReplicaAck, SingleKey};
-use firstcome_test_servers::Durability;
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::lock::{
-    Acquired, ClientId, Copies, Fence, Push, Released, Renewal, Request, Said, Step, Taken, Wait, Waiter, bucket_of,
+    Acquired, ClientId, Copies, Fence, LockAnswer, Push, Released, Renewal, Request, Step, Taken, Wait, Waiter,
+    bucket_of,
 };
 use firstcome_store::key::{KeyStore, Tried};
 use firstcome_store::{LockEvent, LockStore, StoreError};
+use firstcome_test_servers::Durability;
 use parking_lot::Mutex;
 use std::num::NonZeroU8;
 use std::sync::Arc;
@@ -78,14 +79,14 @@ pub(super) async fn open_locks(url: &str, client: u64, options: LinkOptions) -> 
     RedisLocks::open(url, ClientId(client), options).await.unwrap_or_else(|error| panic!("{url}: {error}"))
 }
 
-async fn said(locks: &RedisLocks, step: Step) -> Result<Said, StoreError> {
+async fn said(locks: &RedisLocks, step: Step) -> Result<LockAnswer, StoreError> {
     locks.take(step).await.map(|answer| answer.said)
 }
 
 /// Takes a lock that is free; again if the replica was slow.
 pub(super) async fn granted(locks: &RedisLocks, lock: &str, client: u64, number: u64) -> Fence {
     wait_for("a grant", async || match said(locks, acquire(lock, client, number, Wait::No)).await {
-        Ok(Said::Acquired(Acquired::Granted(grant))) => Some(grant.fence),
+        Ok(LockAnswer::Acquired(Acquired::Granted(grant))) => Some(grant.fence),
         Ok(other) => panic!("{lock}: {other:?}"),
         Err(_) => None,
     })
@@ -93,7 +94,7 @@ pub(super) async fn granted(locks: &RedisLocks, lock: &str, client: u64, number:
 }
 
 #[track_caller]
-fn assert_unknown(said: &Result<Said, StoreError>) {
+fn assert_unknown(said: &Result<LockAnswer, StoreError>) {
     assert!(matches!(said, Err(StoreError::Unknown)), "{said:?}");
 }
 
@@ -125,14 +126,14 @@ async fn a_grant_that_no_replica_has_is_unknown_and_counts_when_one_has_it() {
         assert_unknown(&said(&locks, renewal("before", 1, 1)).await);
         // What rests on no grant waits for nobody, nor does a release.
         let contended = said(&locks, acquire("a", 1, 3, Wait::No)).await.unwrap();
-        assert!(matches!(contended, Said::Acquired(Acquired::Contended { .. })), "{contended:?}");
+        assert!(matches!(contended, LockAnswer::Acquired(Acquired::Contended { .. })), "{contended:?}");
         let gone = said(&locks, renewal("nobody-has-it", 1, 9)).await.unwrap();
-        assert_eq!(gone, Said::Renewed(vec![None]));
-        assert_eq!(said(&locks, release("before", 1, 1)).await.unwrap(), Said::Released(Released::Released));
+        assert_eq!(gone, LockAnswer::Renewed(vec![None]));
+        assert_eq!(said(&locks, release("before", 1, 1)).await.unwrap(), LockAnswer::Released(Released::Released));
         two.replica.thaw();
         granted(&locks, "a", 1, 2).await;
         let renewed = wait_for("the replica", async || said(&locks, renewal("a", 1, 2)).await.ok()).await;
-        assert!(matches!(&renewed, Said::Renewed(ends) if ends[0].is_some()), "{renewed:?}");
+        assert!(matches!(&renewed, LockAnswer::Renewed(ends) if ends[0].is_some()), "{renewed:?}");
     })
     .await;
 }
@@ -146,17 +147,17 @@ async fn a_pushed_grant_is_told_when_a_replica_has_it() {
         let pushed = attach(&others, 2);
         granted(&locks, "a", 1, 1).await;
         let queued = said(&others, acquire("a", 2, 1, Wait::Yes)).await.unwrap();
-        assert!(matches!(queued, Said::Acquired(Acquired::Queued { .. })), "{queued:?}");
-        assert_eq!(said(&locks, release("a", 1, 1)).await.unwrap(), Said::Released(Released::Released));
+        assert!(matches!(queued, LockAnswer::Acquired(Acquired::Queued { .. })), "{queued:?}");
+        assert_eq!(said(&locks, release("a", 1, 1)).await.unwrap(), LockAnswer::Released(Released::Released));
         let push = wait_for("the push", async || pushed.lock().pop()).await;
         assert_eq!((push.grant.request, push.grant.taken), (request(2, 1), Taken::Open));
         // The same again, while nobody follows.
         let queued = said(&locks, acquire("a", 1, 2, Wait::Yes)).await.unwrap();
-        assert!(matches!(queued, Said::Acquired(Acquired::Queued { .. })), "{queued:?}");
+        assert!(matches!(queued, LockAnswer::Acquired(Acquired::Queued { .. })), "{queued:?}");
         let pushed = attach(&locks, 1);
         two.replica.freeze();
         let before = locks.link().counts();
-        assert_eq!(said(&others, release("a", 2, 1)).await.unwrap(), Said::Released(Released::Released));
+        assert_eq!(said(&others, release("a", 2, 1)).await.unwrap(), LockAnswer::Released(Released::Released));
         wait_for("the hint", async || (before.pushes < locks.link().counts().pushes).then_some(())).await;
         let heartbeat = || {
             let (bucket, client) = (bucket_of(&name("a")), ClientId(1));
@@ -165,7 +166,7 @@ async fn a_pushed_grant_is_told_when_a_replica_has_it() {
         // Its heartbeat shows nothing either, and comes at once; it counts as alive.
         let asked = Instant::now();
         match heartbeat().await.unwrap() {
-            Said::Beaten { looked, .. } => assert!(matches!(&looked[..], [(None, Some(_))]), "{looked:?}"),
+            LockAnswer::Beaten { looked, .. } => assert!(matches!(&looked[..], [(None, Some(_))]), "{looked:?}"),
             other => panic!("{other:?}"),
         }
         assert!(asked.elapsed() < SHORT, "{:?}", asked.elapsed());
@@ -230,7 +231,7 @@ async fn one_question_to_the_replicas_does_for_all_who_come_meanwhile() {
             async move {
                 let answer = locks.take(acquire(&lock, 2, 3, Wait::No)).await;
                 assert!(
-                    matches!(&answer, Ok(answer) if matches!(answer.said, Said::Acquired(Acquired::Granted(_)))),
+                    matches!(&answer, Ok(answer) if matches!(answer.said, LockAnswer::Acquired(Acquired::Granted(_)))),
                     "{answer:?}"
                 );
             }
@@ -262,7 +263,7 @@ async fn without_enough_replicas_nothing_is_granted_and_what_was_tried_is_given_
         assert_unknown(&said(&locks, acquire("a", 1, 1, Wait::No)).await);
         // As whoever asked does then.
         let undo = Step::Release { name: name("a"), request: request(1, 1), copies: Copies::Several };
-        assert_eq!(said(&locks, undo).await.unwrap(), Said::Released(Released::Released));
+        assert_eq!(said(&locks, undo).await.unwrap(), LockAnswer::Released(Released::Released));
         assert_eq!(locks.view(&name("a")).await.unwrap().view.held, None);
         // A script that the server has forgotten is loaded as ever.
         server.ask(&["SCRIPT", "FLUSH"]).await;

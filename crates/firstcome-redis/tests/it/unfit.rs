@@ -6,7 +6,7 @@ use firstcome_redis::{RedisLocks, Redisson, SingleKey};
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::lock::Copies;
 use firstcome_store::core::lock::{
-    Acquired, ClientId, Released, Renewal, Request, Said, Step, Wait, Waiter, bucket_of,
+    Acquired, ClientId, LockAnswer, Released, Renewal, Request, Step, Wait, Waiter, bucket_of,
 };
 use firstcome_store::key::{KeyStore, Tried};
 use firstcome_store::{FaultKind, LockStore, StoreError};
@@ -53,7 +53,7 @@ async fn locks_are_not_granted_while_the_server_may_evict_them_and_holders_keep_
     in_time(async {
         let locks = RedisLocks::open(&server.url(), ClientId(1), patient()).await.expect("it can be used");
         let granted = locks.take(acquire("held", 1)).await.expect("an answer");
-        assert!(matches!(granted.said, Said::Acquired(Acquired::Granted(_))), "{granted:?}");
+        assert!(matches!(granted.said, LockAnswer::Acquired(Acquired::Granted(_))), "{granted:?}");
         server.ask(&EVICT).await;
         let mut number = 1;
         wait_for("a refusal", async || {
@@ -64,16 +64,16 @@ async fn locks_are_not_granted_while_the_server_may_evict_them_and_holders_keep_
         // A client that holds one keeps it, and can give it back.
         let renewal = Renewal { name: name("held"), request: request(1), lease_ms: 60_000 };
         let renewed = locks.take(Step::Renew { bucket: bucket_of(&name("held")), renewals: vec![renewal] }).await;
-        let Ok(Said::Renewed(ends)) = renewed.map(|answer| answer.said) else { panic!("it is renewed") };
+        let Ok(LockAnswer::Renewed(ends)) = renewed.map(|answer| answer.said) else { panic!("it is renewed") };
         assert!(ends.iter().all(Option::is_some));
         let release = Step::Release { name: name("held"), request: request(1), copies: Copies::One };
         let released = locks.take(release).await.expect("an answer");
-        assert!(matches!(released.said, Said::Released(Released::Released)), "{released:?}");
+        assert!(matches!(released.said, LockAnswer::Released(Released::Released)), "{released:?}");
         server.ask(&KEEP).await;
         wait_for("a grant", async || {
             number += 1;
             let told = locks.take(acquire("again", number)).await;
-            matches!(told.map(|answer| answer.said), Ok(Said::Acquired(Acquired::Granted(_)))).then_some(())
+            matches!(told.map(|answer| answer.said), Ok(LockAnswer::Acquired(Acquired::Granted(_)))).then_some(())
         })
         .await;
     })

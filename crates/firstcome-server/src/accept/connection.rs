@@ -2,10 +2,10 @@
 
 use super::guests::TooMany;
 use super::leftover::{LentBody, Rest, Slot};
-use super::places::Place;
+use super::slots::ConnectionSlot;
+use super::stream::PeerStream;
 use super::watch::{Leaving, Phase, Tick, Watched};
-use super::wire::Wire;
-use super::{Door, HEAD_BYTES_MAX, Peer, Port, TICK, Tracked};
+use super::{HEAD_BYTES_MAX, Listener, Peer, Port, TICK, Tracked};
 use crate::error::{Code, Problem};
 use crate::{address, api, auth};
 use axum::body::Body;
@@ -22,7 +22,13 @@ use tokio::sync::watch::Receiver;
 use tower::ServiceExt;
 
 /// Serves one connection. `stopping` becomes true when the service stops.
-pub(super) async fn serve(stream: impl Wire, peer: IpAddr, place: &Place, door: &Door, mut stopping: Receiver<bool>) {
+pub(super) async fn serve(
+    stream: impl PeerStream,
+    peer: IpAddr,
+    place: &ConnectionSlot,
+    door: &Listener,
+    mut stopping: Receiver<bool>,
+) {
     let watch = &place.watch;
     let io = TokioIo::new(Watched::new(stream, Arc::clone(watch)));
     let slot = Slot::default();
@@ -90,7 +96,7 @@ pub(super) async fn serve(stream: impl Wire, peer: IpAddr, place: &Place, door: 
 }
 
 /// Answers, unless the address has asked for too much.
-async fn guarded(door: &Door, peer: IpAddr, request: hyper::Request<LentBody>) -> Response {
+async fn guarded(door: &Listener, peer: IpAddr, request: hyper::Request<LentBody>) -> Response {
     let app = &*door.app;
     if app.is_dev() {
         return match auth::dev_gate(request.headers()) {
@@ -135,7 +141,7 @@ async fn guarded(door: &Door, peer: IpAddr, request: hyper::Request<LentBody>) -
     response
 }
 
-async fn answer(door: &Door, request: hyper::Request<LentBody>) -> Response {
+async fn answer(door: &Listener, request: hyper::Request<LentBody>) -> Response {
     if let Some(response) = api::told_at_once(&door.app, &request) {
         return response;
     }

@@ -1,6 +1,6 @@
 //! What a connection is at, and for how long.
 
-use super::wire::Wire;
+use super::stream::PeerStream;
 use super::{Limits, Parcel, TICK};
 use parking_lot::Mutex;
 use std::io;
@@ -212,7 +212,7 @@ enum End {
     Said,
 }
 
-impl<S: Wire> AsyncRead for Watched<S> {
+impl<S: PeerStream> AsyncRead for Watched<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
@@ -228,7 +228,7 @@ impl<S: Wire> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: Wire> Watched<S> {
+impl<S: PeerStream> Watched<S> {
     pub(super) const fn new(stream: S, watch: Arc<Watch>) -> Self {
         Self { stream, watch, end: End::Open }
     }
@@ -249,7 +249,7 @@ impl<S: Wire> Watched<S> {
     }
 }
 
-impl<S: Wire> AsyncWrite for Watched<S> {
+impl<S: PeerStream> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.before_write()?;
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);

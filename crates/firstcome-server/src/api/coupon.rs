@@ -20,7 +20,7 @@ use firstcome::core::coupon::{Acknowledge, Attributes, Claim as ClaimCommand, Co
 use firstcome::core::id::{CouponName, UserId};
 use firstcome::core::revision::Revision;
 use firstcome::core::room::Number;
-use firstcome::{Given, Put, RedeemRequest, Refused};
+use firstcome::{ClaimReply, Put, RedeemRequest, Refused};
 use serde_json::Value;
 use std::pin::pin;
 use std::sync::Arc;
@@ -354,8 +354,8 @@ pub(crate) async fn post_claim(State(app): State<Arc<App>>, path: PathName, requ
         let given = answered(&app, pin!(app.store.claim_early(&coupon, claim))).await?;
         let given = given.map_err(|refusal| refused(&app, &coupon, user.as_str(), &refusal))?.into_inner();
         let claim = match &given {
-            Given::Stored(claimed) => Claim::new(&coupon, user.as_str(), claimed, app.durability().as_str()),
-            Given::Placed(since) => Claim::placed(&coupon, user.as_str(), *since),
+            ClaimReply::Stored(claimed) => Claim::new(&coupon, user.as_str(), claimed, app.durability().as_str()),
+            ClaimReply::Placed(since) => Claim::placed(&coupon, user.as_str(), *since),
         };
         Ok((StatusCode::CREATED, NO_STORE, Json(claim)).into_response())
     });

@@ -1,10 +1,10 @@
 //! The calls of the HTTP API about listings: what is sold once, by auction or at a fixed price.
 
-use super::body::{self, PageQuery, PathName};
-use super::json::Json;
-use super::market_shape::{
+use super::auction_shape::{
     Bid, BidBody, BidPage, Listing, ListingBody, PlacedBid, Purchase, PurchaseBody, ends_before_start, listing_settings,
 };
+use super::body::{self, PageQuery, PathName};
+use super::json::Json;
 use super::shape::Problem as ProblemShape;
 use super::{NO_STORE, answered, measured, revision};
 use crate::auth::{Caller, Scope};

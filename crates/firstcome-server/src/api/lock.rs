@@ -8,7 +8,7 @@ use super::{NO_STORE, measured};
 use crate::accept::{Parcel, Tracked};
 use crate::auth::{Caller, Scope};
 use crate::error::{Code, Problem};
-use crate::locks::Refusal;
+use crate::lock::Refusal;
 use crate::metrics::Route;
 use crate::state::App;
 use axum::extract::{Request, State};

@@ -2,12 +2,12 @@
 
 use super::body;
 use crate::error::{Code, Problem as Refusal};
-use crate::locks::{Grant, Wanted};
+use crate::lock::{Grant, Wanted};
 use crate::rfc3339::format as instant;
 use firstcome::core::id::LockName;
 use firstcome::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX};
 use firstcome::core::time::Timestamp;
-use firstcome::{Fence, HandleKey, LockSeen};
+use firstcome::{Fence, HandleKey, TimedLockView};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -164,7 +164,7 @@ pub(crate) struct Lock<'a> {
 }
 
 impl<'a> Lock<'a> {
-    pub(crate) fn new(name: &'a LockName, seen: &LockSeen) -> Self {
+    pub(crate) fn new(name: &'a LockName, seen: &TimedLockView) -> Self {
         let held = seen.view.held.as_ref();
         Self {
             lock: name.as_str(),

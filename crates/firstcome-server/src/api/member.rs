@@ -1,8 +1,8 @@
 //! The calls of the HTTP API about members and their points.
 
+use super::auction_shape::{AmountBody, Balance, Record, RecordPage};
 use super::body::{self, PageQuery, PathName};
 use super::json::Json;
-use super::market_shape::{AmountBody, Balance, Record, RecordPage};
 use super::shape::Problem as ProblemShape;
 use super::{NO_STORE, answered, listing, measured};
 use crate::auth::Scope;

@@ -1,6 +1,6 @@
 //! What goes over the wire. `/openapi.json` shows the same names and units.
 
-use super::market_shape::Purchase;
+use super::auction_shape::Purchase;
 use crate::error::{Code, Problem as Refusal};
 use crate::rfc3339::{self, format as instant};
 use firstcome::core::coupon::{Acknowledge, Attributes, CouponLimit, CouponSettings, Title};

@@ -9,7 +9,7 @@ use utoipa::openapi::OpenApi;
 #[template(path = "docs.html")]
 struct Reference {
     version: String,
-    description: Vec<Words>,
+    description: Vec<ReferenceText>,
     groups: Vec<Group>,
     shapes: Vec<Shape>,
     codes: &'static [Code],
@@ -25,7 +25,7 @@ struct Call {
     method: String,
     path: String,
     summary: String,
-    description: Words,
+    description: ReferenceText,
     scope: String,
     parameters: Vec<Field>,
     body: Option<String>,
@@ -34,14 +34,14 @@ struct Call {
 
 struct CallAnswer {
     status: String,
-    description: Words,
+    description: ReferenceText,
     shape: Option<String>,
 }
 
-/// Text with code in it. Escapes itself, so that the page takes it as it is.
+/// Text with code in it. Escapes itself, so that the page takes it is.
 #[derive(Template)]
 #[template(path = "words.html")]
-struct Words {
+struct ReferenceText {
     pieces: Vec<Piece>,
 }
 
@@ -98,14 +98,14 @@ fn kind(schema: &Value) -> String {
     format!("{base}{range}{format}")
 }
 
-fn words(description: &str) -> Words {
+fn words(description: &str) -> ReferenceText {
     let parts = description.split('`').enumerate();
     let piece = |(at, part): (usize, &str)| match at % 2 {
         0 => Piece::Text(part.into()),
         _ if Code::ALL.iter().any(|code| code.as_str() == part) => Piece::Error(part.into()),
         _ => Piece::Code(part.into()),
     };
-    Words { pieces: parts.filter(|(_, part)| !part.is_empty()).map(piece).collect() }
+    ReferenceText { pieces: parts.filter(|(_, part)| !part.is_empty()).map(piece).collect() }
 }
 
 fn call(path: &str, method: &str, operation: &Value) -> Call {

@@ -1,6 +1,6 @@
 //! Bodies that no honest client sends. Each is refused with its exact code, nothing happens, and the service goes on.
 
-use crate::rooms;
+use crate::room;
 use crate::service::{ADMIN, Ask, SERVICE, Service, claim, config, redeem};
 use axum::body::Body;
 use bytes::Bytes;
@@ -335,7 +335,7 @@ pub(crate) async fn a_body_has_at_most_64_kibibytes() {
     let settings = Ask::put("/v1/coupons/launch").by(ADMIN).raw(vec![b' '; 65_537]);
     service.send(settings).await.refused(413, "body_too_large");
     service.send(redeem("launch", &json!({})).raw(vec![b' '; 65_537])).await.refused(413, "body_too_large");
-    for ask in [rooms::join("sale"), rooms::verify("sale", ""), rooms::release("sale", "")] {
+    for ask in [room::join("sale"), room::verify("sale", ""), room::release("sale", "")] {
         service.send(ask.raw(vec![b' '; 65_537])).await.refused(413, "body_too_large");
     }
     assert_eq!(service.issued("launch").await, 2);
@@ -350,7 +350,7 @@ pub(crate) async fn a_body_is_announced_as_json() {
     {
         let rows = [claim("launch", "ann"), redeem("launch", &json!({"code": "x"})), Ask::put("/v1/coupons/launch")];
         let of_rooms =
-            [Ask::put("/v1/rooms/sale"), rooms::join("sale"), rooms::verify("sale", ""), rooms::release("sale", "")];
+            [Ask::put("/v1/rooms/sale"), room::join("sale"), room::verify("sale", ""), room::release("sale", "")];
         for ask in rows.into_iter().chain(of_rooms).map(|ask| ask.by(ADMIN).header("content-type", kind)) {
             service.send(ask).await.refused(415, "unsupported_media_type");
         }
@@ -373,7 +373,7 @@ pub(crate) async fn a_body_that_does_not_come_is_not_waited_for() {
     service.send(redeem("launch", &json!({})).raw(Parts::endless())).await.refused(408, "request_timeout");
     service.send(Ask::put("/v1/coupons/launch").by(ADMIN).raw(Parts::endless())).await.refused(408, "request_timeout");
     service.send(Ask::put("/v1/rooms/sale").by(ADMIN).raw(Parts::endless())).await.refused(408, "request_timeout");
-    for ask in [rooms::join("sale"), rooms::verify("sale", ""), rooms::release("sale", "")] {
+    for ask in [room::join("sale"), room::verify("sale", ""), room::release("sale", "")] {
         service.send(ask.raw(Parts::endless())).await.refused(408, "request_timeout");
     }
     assert_eq!(service.issued("launch").await, 0);

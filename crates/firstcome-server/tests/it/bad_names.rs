@@ -1,8 +1,8 @@
 //! Names at every boundary, in paths and in bodies.
 
-use crate::locks;
-use crate::market;
-use crate::rooms;
+use crate::auction;
+use crate::lock;
+use crate::room;
 use crate::service::{ADMIN, Ask, SERVICE, Service, claim, redeem};
 use serde_json::json;
 
@@ -62,11 +62,11 @@ fn calls_about_room(room: &str) -> Vec<Ask> {
         Ask::get(&path),
         Ask::put(&path).json(&json!({"max_active": 1})),
         Ask::delete(&path),
-        rooms::join(room),
-        Ask::get(&rooms::place(room, "x")),
-        Ask::delete(&rooms::place(room, "x")),
-        rooms::verify(room, "x"),
-        rooms::release(room, "x"),
+        room::join(room),
+        Ask::get(&room::place(room, "x")),
+        Ask::delete(&room::place(room, "x")),
+        room::verify(room, "x"),
+        room::release(room, "x"),
     ]
     .into_iter()
     .map(|ask| ask.by(ADMIN))
@@ -76,24 +76,24 @@ fn calls_about_room(room: &str) -> Vec<Ask> {
 /// All calls whose path names a lock.
 fn calls_about_lock(lock: &str) -> Vec<Ask> {
     let handle = "A".repeat(54);
-    let calls = [locks::look(lock), locks::acquire(lock, "ann", 0, 100), locks::renew(lock, &handle, 100)];
-    calls.into_iter().chain([locks::release(lock, &handle)]).collect()
+    let calls = [lock::look(lock), lock::acquire(lock, "ann", 0, 100), lock::renew(lock, &handle, 100)];
+    calls.into_iter().chain([lock::release(lock, &handle)]).collect()
 }
 
 /// All calls whose path names a listing.
 fn calls_about_listing(listing: &str) -> [Ask; 5] {
     [
-        market::look(listing),
-        market::put(listing, &market::fixed_price()),
-        market::bids(listing, ""),
-        market::bid(listing, "ann", 1),
-        market::purchase(listing, "ann"),
+        auction::look(listing),
+        auction::put(listing, &auction::fixed_price()),
+        auction::bids(listing, ""),
+        auction::bid(listing, "ann", 1),
+        auction::purchase(listing, "ann"),
     ]
 }
 
 /// All calls whose path names a member.
 fn calls_about_member(member: &str) -> [Ask; 4] {
-    [market::member(member), market::records(member, ""), market::charge(member, 1), market::refund(member, 1)]
+    [auction::member(member), auction::records(member, ""), auction::charge(member, 1), auction::refund(member, 1)]
 }
 
 pub(crate) async fn a_path_with_a_wrong_name_is_refused() {
@@ -155,16 +155,16 @@ pub(crate) async fn a_body_with_a_wrong_name_is_refused() {
     for (name, wrong) in users {
         let (user, room) = (format!("user {wrong}"), format!("room {wrong}"));
         service.claim("launch", &name).await.refused(400, "invalid_name").about("user", &user);
-        service.send(rooms::join_as("sale", &name)).await.refused(400, "invalid_name").about("user", &user);
+        service.send(room::join_as("sale", &name)).await.refused(400, "invalid_name").about("user", &user);
         if !name.starts_with("pass:") {
-            let answer = service.send(locks::acquire("door", &name, 0, 100)).await;
+            let answer = service.send(lock::acquire("door", &name, 0, 100)).await;
             answer.refused(400, "invalid_name").about("owner", &format!("owner {wrong}"));
-            let mut settings = market::fixed_price();
+            let mut settings = auction::fixed_price();
             settings["owner"] = json!(name);
             for (ask, field) in [
-                (market::put("vase", &settings), "owner"),
-                (market::bid("vase", &name, 1), "bidder"),
-                (market::purchase("vase", &name), "buyer"),
+                (auction::put("vase", &settings), "owner"),
+                (auction::bid("vase", &name, 1), "bidder"),
+                (auction::purchase("vase", &name), "buyer"),
             ] {
                 service.send(ask).await.refused(400, "invalid_name").about(field, &format!("{field} {wrong}"));
             }
@@ -192,15 +192,15 @@ pub(crate) async fn names_at_their_limits_are_taken() {
         let held = service.hold(&encoded(&name), &name).await;
         assert_eq!((&held["lock"], &held["owner"]), (&json!(name), &json!(name)));
         assert_eq!(service.lock(&name).await["holder"], name);
-        service.send(market::charge(&encoded(&name), 500)).await.is(200);
+        service.send(auction::charge(&encoded(&name), 500)).await.is(200);
         assert_eq!(service.balance(&name).await, (500, 500));
-        service.list(&encoded(&name), &market::fixed_price()).await;
+        service.list(&encoded(&name), &auction::fixed_price()).await;
         let sold = service.buy(&encoded(&name), &name).await.is(201).json();
         assert_eq!((&sold["listing"], &sold["buyer"]), (&json!(name), &json!(name)));
         service.make_room(&encoded(&name), json!({"max_active": 1})).await;
         assert_eq!(service.room(&name).await["room"], name);
         let pass = service.pass_of(&name, &name).await;
-        assert_eq!(service.send(rooms::verify(&name, &pass)).await.is(200).text("user"), name);
+        assert_eq!(service.send(room::verify(&name, &pass)).await.is(200).text("user"), name);
     }
     // Only users are reserved, and a name is another one in other letters.
     service.make("pass:7", json!({"limit": 9})).await;

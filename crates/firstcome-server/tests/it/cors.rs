@@ -1,7 +1,7 @@
 //! Pages of other origins: closed, unless an origin is named, and then the public rows only.
 
-use crate::market;
-use crate::rooms;
+use crate::auction;
+use crate::room;
 use crate::service::{ADMIN, Answer, Ask, Service, claim, config};
 use axum::http::{HeaderValue, Method};
 use serde_json::json;
@@ -50,18 +50,18 @@ fn every_row(origin: &str) -> Vec<Ask> {
         Ask::get(&format!("{coupon}/claims/ann")).by(ADMIN),
         Ask::post(&format!("{coupon}/redemptions")).by(ADMIN).json(&json!({"code": "x"})),
         Ask::put("/v1/rooms/lobby").by(ADMIN).json(&json!({"max_active": 1})),
-        rooms::verify("lobby", "x"),
-        rooms::release("lobby", "x"),
+        room::verify("lobby", "x"),
+        room::release("lobby", "x"),
         Ask::post("/v1/pass-keys").by(ADMIN),
         Ask::delete("/v1/rooms/lobby").by(ADMIN),
-        market::put("lamp", &market::fixed_price()),
-        market::bids("lamp", ""),
-        market::bid("lamp", "ann", 100),
-        market::purchase("lamp", "ann"),
-        market::member("ann"),
-        market::records("ann", ""),
-        market::charge("ann", 1),
-        market::refund("ann", 1),
+        auction::put("lamp", &auction::fixed_price()),
+        auction::bids("lamp", ""),
+        auction::bid("lamp", "ann", 100),
+        auction::purchase("lamp", "ann"),
+        auction::member("ann"),
+        auction::records("ann", ""),
+        auction::charge("ann", 1),
+        auction::refund("ann", 1),
         Ask::get("/metrics").by(ADMIN),
         Ask::get("/v1/nothing"),
         Ask::delete(coupon).by(ADMIN),
@@ -73,16 +73,16 @@ fn every_row(origin: &str) -> Vec<Ask> {
 
 fn public_rows(origin: &str) -> [Ask; 8] {
     let public = claim("launch", "ann").without("authorization");
-    let ticket = rooms::place("lobby", "x");
+    let ticket = room::place("lobby", "x");
     [
         Ask::get("/v1/coupons/launch"),
         public,
         Ask::get("/v1/rooms/lobby"),
-        rooms::join("lobby"),
+        room::join("lobby"),
         Ask::get(&ticket),
         Ask::delete(&ticket),
         Ask::get("/v1/pass-keys"),
-        market::look("lamp"),
+        auction::look("lamp"),
     ]
     .map(|ask| ask.header("origin", origin))
 }

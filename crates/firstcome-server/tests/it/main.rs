@@ -3,9 +3,11 @@
 //! All answers come through [`service::Answer`], which holds each to what all answers promise (see `promises`).
 
 mod addresses;
+mod auction;
 mod bad_bodies;
 mod bad_names;
 mod claims;
+mod cluster;
 mod cors;
 mod deadlines;
 mod dev_gate;
@@ -13,16 +15,14 @@ mod drain;
 mod framing;
 mod idempotency;
 mod in_process;
-mod locks;
-mod market;
+mod lock;
 mod model;
-mod nodes;
 mod operations;
 mod pages;
 mod promises;
 mod redemptions;
 mod revisions;
-mod rooms;
+mod room;
 mod running;
 mod scopes;
 mod secrets;

@@ -1,6 +1,6 @@
 //! Health and figures.
 
-use crate::rooms;
+use crate::room;
 use crate::service::{ADMIN, Ask, Service, claim, redeem, send};
 use firstcome_server::api::admin_router;
 use serde_json::json;
@@ -93,7 +93,7 @@ async fn figures_count_what_happened_in_rooms() {
     service.make_room("sale", json!({"max_active": 1, "claim_window_ms": 10_000, "active_ttl_ms": 60_000})).await;
     let [first, second, third] =
         [service.ticket("sale").await, service.ticket_of("sale", "ann").await, service.ticket("sale").await];
-    service.send(rooms::join_as("sale", "ann")).await.is(200);
+    service.send(room::join_as("sale", "ann")).await.is(200);
     service.tick().await;
     // The first one does not come, the second one does and gives it back, the third one leaves.
     service.pass_ms(10_000).await;
@@ -101,9 +101,9 @@ async fn figures_count_what_happened_in_rooms() {
     let mid = samples(&service.metrics().await);
     assert_eq!((mid["firstcome_room_waiting"], mid["firstcome_room_active"]), (2.0, 1.0));
     service.leave("sale", &third).await.is(204);
-    service.send(rooms::verify("sale", &pass)).await.is(200);
-    service.send(rooms::release("sale", &pass)).await.is(204);
-    service.send(rooms::release("sale", "x")).await.refused(403, "invalid_pass");
+    service.send(room::verify("sale", &pass)).await.is(200);
+    service.send(room::release("sale", &pass)).await.is(204);
+    service.send(room::release("sale", "x")).await.refused(403, "invalid_pass");
     service.poll("sale", "x").await.refused(404, "unknown_ticket");
     // The first one comes back, is admitted, and stays to the end.
     service.poll("sale", &first).await.is(200);
@@ -112,7 +112,7 @@ async fn figures_count_what_happened_in_rooms() {
     service.send(Ask::get("/v1/pass-keys")).await.is(200);
     service.send(Ask::post("/v1/pass-keys").by(ADMIN)).await.is(201);
     service.close_room("sale").await.is(204);
-    service.send(rooms::join("sale")).await.refused(410, "room_closed");
+    service.send(room::join("sale")).await.refused(410, "room_closed");
     let after = samples(&service.metrics().await);
     for (name, count) in [("joined", 3.0), ("admitted", 3.0), ("taken", 2.0), ("lapsed", 1.0), ("left", 2.0)] {
         let name = format!("firstcome_room_{name}_total");
@@ -183,7 +183,7 @@ async fn labels_come_from_fixed_lists_whatever_is_asked() {
         service.send(Ask::get(&format!("/labelpath{number}"))).await.refused(404, "not_found");
         service.claim(&coupon, "label wrong").await.refused(400, "invalid_name");
         service.make_room(&format!("labelroom{number}"), json!({"max_active": 1, "message": "labelmessage"})).await;
-        service.send(rooms::join_as(&format!("labelroom{number}"), &user)).await.is(201);
+        service.send(room::join_as(&format!("labelroom{number}"), &user)).await.is(201);
         service.hold(&format!("labellock{number}"), &user).await;
     }
     let metrics = service.metrics().await;

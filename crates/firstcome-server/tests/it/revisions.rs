@@ -1,6 +1,6 @@
 //! Settings that are read back, changed in part, and kept from lost updates: of coupons, rooms and listings alike.
 
-use crate::market::instant;
+use crate::auction::instant;
 use crate::service::{ADMIN, Answer, Ask, SERVICE, Service};
 use crate::stores::on_each;
 use axum::http::Method;

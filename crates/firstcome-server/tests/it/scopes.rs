@@ -1,6 +1,6 @@
 //! Every route with every kind of caller. A route that the document names and this table does not fails the test.
 
-use crate::market;
+use crate::auction;
 use crate::promises::document;
 use crate::service::{ADMIN, Ask, SERVICE, SERVICE_TOO, STRANGER, Service, claim};
 use axum::http::Method;
@@ -68,7 +68,7 @@ fn routes() -> Vec<Route> {
         route(Method::GET, "/v1/members/{member}/points/records", Scope::Service, None, 200),
         route(Method::POST, "/v1/members/{member}/points/charge", Scope::Service, Some(json!({"amount": 1})), 200),
         route(Method::POST, "/v1/members/{member}/points/refund", Scope::Service, Some(json!({"amount": 1})), 200),
-        route(Method::PUT, "/v1/listings/{listing}", Scope::Service, Some(market::auction(10)), 200),
+        route(Method::PUT, "/v1/listings/{listing}", Scope::Service, Some(auction::auction(10)), 200),
         route(Method::PATCH, "/v1/listings/{listing}", Scope::Service, Some(json!({"owner": "eve"})), 200),
         route(Method::GET, "/v1/listings/{listing}", Scope::Public, None, 200),
         route(Method::GET, "/v1/listings/{listing}/bids", Scope::Service, None, 200),
@@ -127,7 +127,7 @@ async fn fresh() -> Service {
     service.claim("launch", "ann").await.is(201);
     service.send(Ask::put("/v1/rooms/sale").by(ADMIN).json(&json!({"max_active": 1}))).await.is(201);
     service.fund(["ann"], 1_000).await;
-    service.list("lamp", &market::auction(10)).await;
+    service.list("lamp", &auction::auction(10)).await;
     service
 }
 

@@ -4,7 +4,7 @@
 //! test. Here are the ways in which it would most likely come out.
 
 use crate::promises;
-use crate::rooms;
+use crate::room;
 use crate::service::{ADMIN, Answer, Ask, SERVICE, STRANGER, Service, claim, config, redeem};
 use crate::stores::{FAULT_DETAIL, Verdict, scripted};
 use axum::http::{HeaderMap, Method};
@@ -33,13 +33,13 @@ async fn keys_come_back_in_no_answer() {
             redeem("launch", &json!({"code": "x"})).by(key),
             Ask::get("/v1/coupons/launch").by(key),
             Ask::put("/v1/rooms/sale").by(key).json(&json!({"max_active": 1})),
-            rooms::join_as("sale", "ann").by(key),
-            rooms::join("sale").by(key).once(key),
-            rooms::join("none").by(key),
-            Ask::get(&rooms::place("sale", "x")).by(key),
-            rooms::verify("sale", key).by(key),
-            rooms::release("sale", key).by(key),
-            rooms::claim_by("launch", key).by(key),
+            room::join_as("sale", "ann").by(key),
+            room::join("sale").by(key).once(key),
+            room::join("none").by(key),
+            Ask::get(&room::place("sale", "x")).by(key),
+            room::verify("sale", key).by(key),
+            room::release("sale", key).by(key),
+            room::claim_by("launch", key).by(key),
             Ask::get("/v1/pass-keys").by(key),
             Ask::post("/v1/pass-keys").by(key),
             Ask::get("/v1/nothing").by(key),
@@ -98,8 +98,8 @@ async fn no_secret_of_a_room_comes_out_of_any_answer() {
         Ask::get("/v1/rooms/sale"),
         Ask::get("/metrics").by(ADMIN),
         Ask::get("/"),
-        rooms::verify("sale", &pass),
-        rooms::join_as("sale", "ann"),
+        room::verify("sale", &pass),
+        room::join_as("sale", "ann"),
     ] {
         let answer = service.send(ask).await.is(200);
         assert!(!answer.bytes.windows(32).any(|window| window == secret));

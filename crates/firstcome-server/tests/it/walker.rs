@@ -1,14 +1,14 @@
 //! The scenarios, each a test of its own, and one test that walks through all of them and demands every code.
 
-use crate::locks::{
-    bodies as lock_bodies, figures as lock_figures, handles, holds, keys as lock_keys, trouble as lock_trouble, waits,
-};
-use crate::market::{
+use crate::auction::{
     bids, bodies as market_bodies, figures as market_figures, keys as market_keys, listings, points, purchases,
     restarts as market_restarts, trouble as market_trouble,
 };
+use crate::lock::{
+    bodies as lock_bodies, figures as lock_figures, handles, holds, keys as lock_keys, trouble as lock_trouble, waits,
+};
 use crate::promises::seen;
-use crate::rooms::{
+use crate::room::{
     admissions, claims as pass_claims, clocks, doors, gate, joins, keys, limits, passes, restarts, tickets,
     trouble as room_trouble,
 };

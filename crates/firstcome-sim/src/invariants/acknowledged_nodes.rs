@@ -7,8 +7,8 @@
 //! - "Sold out" is told only when all are issued.
 
 use super::{NodesEvidence, Violation};
-use crate::nodes::history::{Answer, CHECK_EVERY, History, Told};
-use crate::nodes::sql::{Sql, User};
+use crate::cluster::history::{Answer, CHECK_EVERY, ClusterReply, History};
+use crate::cluster::sql::{Sql, User};
 use std::collections::BTreeMap;
 
 const NAME: &str = "acknowledged_nodes";
@@ -30,7 +30,7 @@ fn serials_differ(history: &History) -> Result<(), String> {
     }
     let mut told: BTreeMap<u32, User> = BTreeMap::new();
     for answer in &history.answers {
-        let Told::Issued(serial) = answer.told else { continue };
+        let ClusterReply::Issued(serial) = answer.told else { continue };
         let first = *told.entry(serial).or_insert(answer.user);
         if first != answer.user {
             return Err(format!("serial {serial} was told to {first} and to {}", answer.user));
@@ -43,10 +43,10 @@ fn is_true(history: &History, stored: &Sql, answer: &Answer) -> Result<(), Strin
     let Answer { user, tag, at, told } = *answer;
     let claim = stored.claims.get(&user);
     match told {
-        Told::Issued(serial) if !history.went_back && claim.map(|claim| claim.serial) != Some(serial) => {
+        ClusterReply::Issued(serial) if !history.went_back && claim.map(|claim| claim.serial) != Some(serial) => {
             Err(format!("{user} was told serial {serial}, and {claim:?} is stored"))
         }
-        Told::Placed if claim.is_none() => {
+        ClusterReply::Placed if claim.is_none() => {
             let is_excused = history.went_back
                 || history.taken_back.contains(&tag)
                 || history.forgotten.contains(&tag)
@@ -54,7 +54,7 @@ fn is_true(history: &History, stored: &Sql, answer: &Answer) -> Result<(), Strin
                 || history.crashed.get(&tag).is_some_and(|unfit_since| at <= unfit_since + CHECK_EVERY);
             if is_excused { Ok(()) } else { Err(format!("{user} was told of a place at step {at}, and has no claim")) }
         }
-        Told::SoldOut if !history.went_back && stored.row.issued < stored.limit() => {
+        ClusterReply::SoldOut if !history.went_back && stored.row.issued < stored.limit() => {
             Err(format!("{user} was told that all are issued, and {} of {} are", stored.row.issued, stored.limit()))
         }
         _ => Ok(()),
@@ -64,7 +64,7 @@ fn is_true(history: &History, stored: &Sql, answer: &Answer) -> Result<(), Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nodes::redis::Entry;
+    use crate::cluster::redis::Entry;
 
     fn stored(users: &[User]) -> Sql {
         let mut sql = Sql::new(2);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_answers(answers: &[(User, Told)], change: impl FnOnce(&mut History), stored: &Sql, is_fine: bool) {
+    fn check_answers(answers: &[(User, ClusterReply)], change: impl FnOnce(&mut History), stored: &Sql, is_fine: bool) {
         let answers =
             answers.iter().map(|(user, told)| Answer { user: *user, tag: u64::from(*user), at: 1_000, told: *told });
         let mut history = History { answers: answers.collect(), ..History::default() };
@@ -88,18 +88,18 @@ mod tests {
     #[test]
     fn answers_that_did_not_stay_true_are_found() {
         let (none, one, two) = (stored(&[]), stored(&[7]), stored(&[7, 8]));
-        check_answers(&[(7, Told::Issued(1)), (8, Told::Issued(2))], |_| {}, &two, true);
-        check_answers(&[(7, Told::Issued(1)), (8, Told::Issued(1))], |_| {}, &two, false);
-        check_answers(&[(7, Told::Issued(1))], |_| {}, &none, false);
-        check_answers(&[(7, Told::Issued(1))], |history| history.went_back = true, &none, true);
-        check_answers(&[(7, Told::SoldOut)], |_| {}, &one, false);
-        check_answers(&[(9, Told::SoldOut)], |_| {}, &two, true);
+        check_answers(&[(7, ClusterReply::Issued(1)), (8, ClusterReply::Issued(2))], |_| {}, &two, true);
+        check_answers(&[(7, ClusterReply::Issued(1)), (8, ClusterReply::Issued(1))], |_| {}, &two, false);
+        check_answers(&[(7, ClusterReply::Issued(1))], |_| {}, &none, false);
+        check_answers(&[(7, ClusterReply::Issued(1))], |history| history.went_back = true, &none, true);
+        check_answers(&[(7, ClusterReply::SoldOut)], |_| {}, &one, false);
+        check_answers(&[(9, ClusterReply::SoldOut)], |_| {}, &two, true);
     }
 
     #[test]
     fn a_place_that_came_to_nothing_is_found_unless_it_could_not_be_known() {
         let none = stored(&[]);
-        let told = [(7, Told::Placed)];
+        let told = [(7, ClusterReply::Placed)];
         check_answers(&told, |_| {}, &none, false);
         check_answers(&told, |_| {}, &stored(&[7]), true);
         let crashed = |unfit_since: u64| move |history: &mut History| history.crashed.extend([(7, unfit_since)]);

@@ -8,8 +8,8 @@
 //!   last; within a life nothing moves it.
 
 use super::{RoomEvidence, Violation};
-use crate::rooms::history::{Command, Operation, Told};
-use crate::rooms::ledger::{Ledger, RoomStory};
+use crate::room::history::{Command, Operation, RoomStepReply};
+use crate::room::ledger::{Ledger, RoomStory};
 use firstcome_core::room::{Departure, Number, Rejection, TicketState};
 use firstcome_store::{Joining, TicketAnswer};
 
@@ -24,24 +24,24 @@ pub fn check(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), Violati
         let Some(told) = operation.told() else { continue };
         let room = ledger.rooms.get(&operation.room).unwrap_or(&nothing);
         let kept = match told {
-            Told::Joined(joining, answer) => join_is_stored(operation, *joining, answer, room),
-            Told::Ticket(answer) => ticket_is_stored(operation, answer, room),
-            Told::Left => left_is_stored(operation, room),
-            Told::Released => release_is_stored(operation, room),
-            Told::Pass(check) => pass_is_alive(operation, check.is_some(), room),
-            Told::Put(_) | Told::Closed => operator_is_obeyed(operation, room),
-            Told::Rotated(secret) => {
+            RoomStepReply::Joined(joining, answer) => join_is_stored(operation, *joining, answer, room),
+            RoomStepReply::Ticket(answer) => ticket_is_stored(operation, answer, room),
+            RoomStepReply::Left => left_is_stored(operation, room),
+            RoomStepReply::Released => release_is_stored(operation, room),
+            RoomStepReply::Pass(check) => pass_is_alive(operation, check.is_some(), room),
+            RoomStepReply::Put(_) | RoomStepReply::Closed => operator_is_obeyed(operation, room),
+            RoomStepReply::Rotated(secret) => {
                 match ledger.secrets.iter().any(|(at, it)| it == secret && *at <= operation.judged) {
                     true => Ok(()),
                     false => Err("a new secret was told and is not stored".into()),
                 }
             }
-            Told::Secrets(secrets) => {
+            RoomStepReply::Secrets(secrets) => {
                 let stored = |secret| ledger.secrets.iter().any(|(at, it)| it == secret && *at <= operation.judged);
                 if secrets.iter().all(stored) { Ok(()) } else { Err("a secret in use is not stored".into()) }
             }
-            Told::Refused(rejection) => refusal_is_right(evidence, operation, *rejection, room),
-            Told::View(_) | Told::Ticked => Ok(()),
+            RoomStepReply::Refused(rejection) => refusal_is_right(evidence, operation, *rejection, room),
+            RoomStepReply::View(_) | RoomStepReply::Ticked => Ok(()),
         };
         kept.map_err(|detail| found(format!("{}: {detail}", operation.room)))?;
     }
@@ -171,7 +171,9 @@ fn is_known(evidence: &RoomEvidence<'_>, operation: &Operation, room: &RoomStory
     let stored = room.settings.first().zip(life).is_some_and(|((put, _), life)| put < life);
     stored
         || evidence.history.operations().iter().any(|put| {
-            put.room == operation.room && matches!(put.told(), Some(Told::Put(_))) && put.end() < operation.asked
+            put.room == operation.room
+                && matches!(put.told(), Some(RoomStepReply::Put(_)))
+                && put.end() < operation.asked
         })
 }
 
@@ -179,7 +181,8 @@ fn is_known(evidence: &RoomEvidence<'_>, operation: &Operation, room: &RoomStory
 fn denials_stand(evidence: &RoomEvidence<'_>) -> Result<(), String> {
     let operations = evidence.history.operations();
     for (later_at, later) in operations.iter().enumerate() {
-        let (Command::Check(number, admission), Some(Told::Pass(Some(_)))) = (&later.command, later.told()) else {
+        let (Command::Check(number, admission), Some(RoomStepReply::Pass(Some(_)))) = (&later.command, later.told())
+        else {
             continue;
         };
         for earlier in &operations[..later_at] {
@@ -187,14 +190,14 @@ fn denials_stand(evidence: &RoomEvidence<'_>) -> Result<(), String> {
                 continue;
             }
             let denied = match (&earlier.command, earlier.told()) {
-                (Command::Check(other, which), Some(Told::Pass(None))) => {
+                (Command::Check(other, which), Some(RoomStepReply::Pass(None))) => {
                     // What was never a pass may become one.
                     (other, which) == (number, admission) && was_pass(operations, earlier)
                 }
-                (Command::Release(other, which), Some(Told::Released)) => {
+                (Command::Release(other, which), Some(RoomStepReply::Released)) => {
                     (other, which) == (number, admission) && was_pass(operations, earlier)
                 }
-                (Command::Leave(_, Some(other)), Some(Told::Left)) => other == number,
+                (Command::Leave(_, Some(other)), Some(RoomStepReply::Left)) => other == number,
                 _ => false,
             };
             if denied {

@@ -8,7 +8,7 @@
 //!   may have changed the settings in between. Nothing ever contradicts "deleted".
 
 use super::{Evidence, Violation};
-use crate::history::{Command, History, Operation, Outcome, Told};
+use crate::history::{Command, CouponReply, History, Operation, Outcome};
 use crate::journal::CouponRows;
 use firstcome_core::coupon::{CouponState, Effect, Issued, Redeemed, Rejection};
 
@@ -47,9 +47,9 @@ fn answer_is_stored(operation: &Operation, rows: Option<&CouponRows>) -> Result<
         claim_is_stored(operation, issued, rows)?;
     }
     let redeemed = match told {
-        Told::Redeemed(Effect::New(redeemed) | Effect::Again(redeemed))
-        | Told::Refused(Rejection::AlreadyRedeemed(redeemed), _)
-        | Told::ClaimOf(Some((_, Some(redeemed)))) => Some(*redeemed),
+        CouponReply::Redeemed(Effect::New(redeemed) | Effect::Again(redeemed))
+        | CouponReply::Refused(Rejection::AlreadyRedeemed(redeemed), _)
+        | CouponReply::ClaimOf(Some((_, Some(redeemed)))) => Some(*redeemed),
         _ => None,
     };
     redeemed.map_or(Ok(()), |redeemed| redemption_is_stored(redeemed, rows))
@@ -65,8 +65,8 @@ fn claim_is_stored(operation: &Operation, issued: Issued, rows: &CouponRows) -> 
     }
     let same = match &operation.command {
         Command::Claim(asked) => match operation.told() {
-            Some(Told::Claimed(Effect::New(_), _)) => asked == claim,
-            Some(Told::Claimed(Effect::Again(_), _)) => asked.request == claim.request,
+            Some(CouponReply::Claimed(Effect::New(_), _)) => asked == claim,
+            Some(CouponReply::Claimed(Effect::Again(_), _)) => asked.request == claim.request,
             _ => asked.user == claim.user,
         },
         Command::ClaimOf(user) => *user == claim.user,
@@ -75,7 +75,9 @@ fn claim_is_stored(operation: &Operation, issued: Issued, rows: &CouponRows) -> 
     if !same {
         return Err(format!("{coupon}: serial {serial} is stored with something else than was asked for"));
     }
-    let (Some(Told::Claimed(_, code)) | Some(Told::Refused(_, Some(code)))) = operation.told() else { return Ok(()) };
+    let (Some(CouponReply::Claimed(_, code)) | Some(CouponReply::Refused(_, Some(code)))) = operation.told() else {
+        return Ok(());
+    };
     if !rows.voucher_key.is_code_of(code.as_str(), *found, claim.user.as_str()) {
         return Err(format!("{coupon}: the code that was told for serial {serial} does not lead to it any more"));
     }
@@ -108,7 +110,7 @@ fn code_is_known(operation: &Operation) -> Result<(), String> {
 fn operator_is_obeyed(history: &History, operation: &Operation, rows: Option<&CouponRows>) -> Result<(), String> {
     let coupon = &operation.coupon;
     match (&operation.command, operation.told()) {
-        (Command::Put(settings), Some(Told::Put(_))) => {
+        (Command::Put(settings), Some(CouponReply::Put(_))) => {
             let Some(rows) = rows else { return Err(format!("{coupon}: was put and is not stored")) };
             let changed_since = history.of(coupon).any(|other| {
                 matches!(other.command, Command::Put(_))
@@ -119,12 +121,13 @@ fn operator_is_obeyed(history: &History, operation: &Operation, rows: Option<&Co
                 return Err(format!("{coupon}: the settings that were put last are not the stored ones"));
             }
         }
-        (Command::Delete, Some(Told::Deleted)) if rows.is_none_or(|rows| !rows.deleted) => {
+        (Command::Delete, Some(CouponReply::Deleted)) if rows.is_none_or(|rows| !rows.deleted) => {
             return Err(format!("{coupon}: was deleted and is still there"));
         }
-        (_, Some(Told::Refused(Rejection::UnknownCoupon, _))) => {
-            let put =
-                history.of(coupon).find(|put| matches!(put.told(), Some(Told::Put(_))) && put.precedes(operation));
+        (_, Some(CouponReply::Refused(Rejection::UnknownCoupon, _))) => {
+            let put = history
+                .of(coupon)
+                .find(|put| matches!(put.told(), Some(CouponReply::Put(_))) && put.precedes(operation));
             if put.is_some() {
                 return Err(format!("{coupon}: was put and called unknown later"));
             }
@@ -147,20 +150,21 @@ fn earlier_put_is_open(history: &History, operation: &Operation) -> bool {
 /// No answer to a question asked later contradicts this refusal.
 fn refusal_stands(history: &History, refusal: &Operation) -> Result<(), String> {
     let (reason, before) = match refusal.told() {
-        Some(Told::Refused(Rejection::NotOpen(opens_at), _)) => ("not_open", Some(*opens_at)),
-        Some(Told::Refused(rejection @ (Rejection::SoldOut | Rejection::Expired(_) | Rejection::Deleted), _)) => {
-            (rejection.code(), None)
-        }
-        Some(Told::View { state: CouponState::Deleted, .. } | Told::Deleted) => ("deleted", None),
+        Some(CouponReply::Refused(Rejection::NotOpen(opens_at), _)) => ("not_open", Some(*opens_at)),
+        Some(CouponReply::Refused(
+            rejection @ (Rejection::SoldOut | Rejection::Expired(_) | Rejection::Deleted),
+            _,
+        )) => (rejection.code(), None),
+        Some(CouponReply::View { state: CouponState::Deleted, .. } | CouponReply::Deleted) => ("deleted", None),
         _ => return Ok(()),
     };
     let later = history.of(&refusal.coupon).filter(|later| refusal.precedes(later));
     for later in later {
         let contradicts = match (&refusal.command, later.told()) {
-            (_, Some(Told::Put(_))) => reason == "deleted",
-            (Command::Redeem(..), Some(Told::Redeemed(Effect::New(_)))) => true,
+            (_, Some(CouponReply::Put(_))) => reason == "deleted",
+            (Command::Redeem(..), Some(CouponReply::Redeemed(Effect::New(_)))) => true,
             (Command::Redeem(..), _) => false,
-            (_, Some(Told::Claimed(Effect::New(issued), _))) => {
+            (_, Some(CouponReply::Claimed(Effect::New(issued), _))) => {
                 before.is_none_or(|opens_at| issued.issued_at < opens_at)
             }
             _ => false,
@@ -178,7 +182,7 @@ fn look_is_fresh(history: &History, look: &Operation) -> Result<(), String> {
     let coupon = &look.coupon;
     let earlier = history.of(coupon).filter(|earlier| earlier.precedes(look));
     match (&look.command, look.told()) {
-        (Command::View, Some(Told::View { limit, issued, .. })) => {
+        (Command::View, Some(CouponReply::View { limit, issued, .. })) => {
             let known = earlier.map(Operation::claims_implied).max().unwrap_or(0);
             if *issued < known {
                 return Err(format!("{coupon}: a look shows {issued} claims after {known} were known"));
@@ -187,7 +191,7 @@ fn look_is_fresh(history: &History, look: &Operation) -> Result<(), String> {
                 return Err(format!("{coupon}: a look shows the limit {limit}, which was not in force"));
             }
         }
-        (Command::ClaimOf(user), Some(Told::ClaimOf(Some((issued, None))))) => {
+        (Command::ClaimOf(user), Some(CouponReply::ClaimOf(Some((issued, None))))) => {
             let mut redeemed = earlier.filter_map(Operation::redeemed);
             if redeemed.any(|redeemed| redeemed.serial == issued.serial) {
                 return Err(format!("{coupon}: the redemption of {user} was told and is not shown"));

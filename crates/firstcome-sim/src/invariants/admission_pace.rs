@@ -5,8 +5,8 @@
 //! saw may have been a contact or not, so both are allowed for.
 
 use super::{RoomEvidence, Violation};
-use crate::rooms::history::{Command, Operation, Told};
-use crate::rooms::ledger::{Ledger, RoomStory, TicketStory, offer_until};
+use crate::room::history::{Command, Operation, RoomStepReply};
+use crate::room::ledger::{Ledger, RoomStory, TicketStory, offer_until};
 use firstcome_core::id::RoomName;
 use firstcome_core::room::{Admit, TicketState};
 use std::collections::BTreeMap;
@@ -170,7 +170,7 @@ fn slots_come_back(
     for (life, &from) in lives.iter().enumerate() {
         let to = lives.get(life + 1).copied().unwrap_or(i64::MAX);
         let Some(ahead_us) = ledger.ahead_us(from, to) else { continue };
-        let is_tick = |it: &&Operation| it.life == life + 1 && it.told() == Some(&Told::Ticked);
+        let is_tick = |it: &&Operation| it.life == life + 1 && it.told() == Some(&RoomStepReply::Ticked);
         let ticks: Vec<&Operation> = evidence.history.operations().iter().filter(is_tick).collect();
         for (number, ticket) in &room.tickets {
             for slot in &ticket.slots {

@@ -7,8 +7,8 @@
 //! - Nobody loses a hold before its time by what somebody else does.
 
 use super::{LockEvidence, Violation};
-use crate::locks::history::{Belief, History};
-use crate::locks::ledger::End;
+use crate::lock::history::{Belief, History};
+use crate::lock::ledger::End;
 use std::collections::{BTreeMap, BTreeSet};
 
 const NAME: &str = "fenced_exclusion";

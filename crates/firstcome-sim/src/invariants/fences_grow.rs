@@ -4,7 +4,7 @@
 //! takes as many fences as it has passes, and none of them twice.
 
 use super::{LockEvidence, Violation};
-use crate::locks::history::Disturbance;
+use crate::lock::history::Disturbance;
 use std::collections::BTreeMap;
 
 const NAME: &str = "fences_grow";

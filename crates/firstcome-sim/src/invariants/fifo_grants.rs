@@ -6,8 +6,8 @@
 //!   granted the lock. A process that runs, and whose calls arrive, is never passed over.
 
 use super::{LockEvidence, Violation};
-use crate::locks::history::History;
-use crate::locks::ledger::{Out, PlaceStory};
+use crate::lock::history::History;
+use crate::lock::ledger::{Out, WaiterStory};
 use firstcome_core::limits::CLAIM_WINDOW_MS;
 
 const NAME: &str = "fifo_grants";
@@ -49,7 +49,7 @@ const fn is_dead(silence_us: Option<u64>) -> bool {
     }
 }
 
-fn was_heard_of(history: &History, place: &PlaceStory, at: i64) -> bool {
+fn was_heard_of(history: &History, place: &WaiterStory, at: i64) -> bool {
     history.is_wanted(place.request, at)
         && !history.is_troubled(place.request.client, at - CALM_US, at)
         && !history.is_disturbed(place.at, at)

@@ -3,8 +3,8 @@
 //! Nor does the store's end move before a deadline that was told already and still counts.
 
 use super::{LockEvidence, Violation};
-use crate::locks::history::Belief;
-use crate::locks::ledger::HoldStory;
+use crate::lock::history::Belief;
+use crate::lock::ledger::HoldStory;
 
 const NAME: &str = "hold_deadline";
 /// What a process knows of the store's clock is no older than this.

@@ -5,10 +5,10 @@
 //!   captured if it is the one that was paid for; with its own amount, and never again.
 //! - What is held of a member is the sum of its open holds.
 
-use super::{MarketEvidence, Violation};
-use crate::market::journal::Commit;
-use crate::market::ledger::Ledger;
-use firstcome_core::auction::{Phase, Standing};
+use super::{AuctionEvidence, Violation};
+use crate::auction::journal::Commit;
+use crate::auction::ledger::Ledger;
+use firstcome_core::auction::{ListingStanding, Phase};
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::{Kind, Record};
 use firstcome_store::embedded::journal::Change;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 const NAME: &str = "holds_end_once";
 
 /// Looks for a hold that should not be, or is not where one should be.
-pub fn check(evidence: &MarketEvidence<'_>, ledger: &Ledger) -> Result<(), Violation> {
+pub fn check(evidence: &AuctionEvidence<'_>, ledger: &Ledger) -> Result<(), Violation> {
     let mut books = Books::default();
     for commit in evidence.log {
         let judged = books.take(commit, ledger).and_then(|()| books.audit());
@@ -35,7 +35,7 @@ struct Hold {
 #[derive(Default)]
 struct Books {
     holds: BTreeMap<(ListingName, u32), Hold>,
-    listings: BTreeMap<ListingName, Standing>,
+    listings: BTreeMap<ListingName, ListingStanding>,
     held: BTreeMap<MemberName, u64>,
 }
 
@@ -134,7 +134,7 @@ impl Books {
 
 #[cfg(test)]
 mod tests {
-    use super::super::market_story::Story;
+    use super::super::auction_story::Story;
     use super::check;
     use firstcome_core::points::{Balance, Kind};
 

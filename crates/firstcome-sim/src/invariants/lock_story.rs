@@ -1,12 +1,12 @@
 //! Histories of a lock written by hand, so that each invariant can be shown what it must reject.
 
 use super::{LockEvidence, Violation};
-use crate::locks::history::{Asked, Belief, Disturbance, History, Word, Write};
-use crate::locks::ledger::Ledger;
-use crate::locks::shelf::{Logged, Shelved};
+use crate::lock::history::{Belief, Disturbance, History, LockMessage, LockRequest, Write};
+use crate::lock::ledger::Ledger;
+use crate::lock::table::{Logged, Shelved};
 use firstcome_core::id::{LockName, OwnerName};
 use firstcome_core::lock::{
-    Ask, ClientId, Copies, Fence, Hold, Life, Renewal, Request, Step, Taken, Told, Wait, Waiter, Watch,
+    Ask, ClientId, Copies, Fence, Hold, LockReply, Renewal, Request, Session, Step, Taken, Wait, Waiter, Watch,
 };
 use firstcome_core::time::Steady;
 
@@ -68,7 +68,7 @@ impl Story {
     pub(super) fn asks(&mut self, of: u64) -> &mut Self {
         let (wait_ms, lease_ms) = (120_000, LEASE_MS);
         let ask = Ask { name: name(), owner: owner(), wait_ms, lease_ms, passes: 1, watch: Watch::Renew };
-        let asked = Asked { at: self.history.now - 1, ask, given_up: None, dropped: false, copied: false };
+        let asked = LockRequest { at: self.history.now - 1, ask, given_up: None, dropped: false, copied: false };
         self.history.asked.insert(request(of), asked);
         self
     }
@@ -83,7 +83,7 @@ impl Story {
 
     pub(super) fn lives(&mut self, of: u64) -> &mut Self {
         let seen_us = self.history.now as u64;
-        self.log(Shelved::Life(ClientId(of), Life { number: 1, seen_us }))
+        self.log(Shelved::Life(ClientId(of), Session { number: 1, seen_us }))
     }
 
     pub(super) fn in_line(&mut self, of: u64, number: u64) -> &mut Self {
@@ -134,8 +134,8 @@ impl Story {
         self
     }
 
-    pub(super) fn told(&mut self, of: u64, told: Told) -> &mut Self {
-        self.history.tell(Word { at: self.history.now, request: request(of), told });
+    pub(super) fn told(&mut self, of: u64, told: LockReply) -> &mut Self {
+        self.history.tell(LockMessage { at: self.history.now, request: request(of), told });
         self
     }
 
@@ -147,7 +147,7 @@ impl Story {
 
     pub(super) fn told_until(&mut self, of: u64, fence: u64, until: i64) -> &mut Self {
         let (fence_told, deadline) = (Fence::new(fence).unwrap(), Steady::from_us(until));
-        let told = Told::Granted { fence: fence_told, deadline, taken: Taken::Yes };
+        let told = LockReply::Granted { fence: fence_told, deadline, taken: Taken::Yes };
         self.believes(of, fence, self.history.now, until).told(of, told)
     }
 

@@ -6,9 +6,9 @@
 //! - A renewal lengthens the hold that it names, and never brings back one that had ended.
 
 use super::{LockEvidence, Violation};
-use crate::locks::history::{History, is_final};
-use crate::locks::ledger::Ledger;
-use firstcome_core::lock::{Request, Told};
+use crate::lock::history::{History, is_final};
+use crate::lock::ledger::Ledger;
+use firstcome_core::lock::{LockReply, Request};
 use std::collections::BTreeMap;
 
 const NAME: &str = "lock_words";
@@ -30,14 +30,14 @@ pub fn check(evidence: &LockEvidence<'_>) -> Result<(), Violation> {
 }
 
 fn words_are_in_order(history: &History) -> Result<(), String> {
-    let mut last: BTreeMap<Request, &Told> = BTreeMap::new();
+    let mut last: BTreeMap<Request, &LockReply> = BTreeMap::new();
     for word in &history.words {
         let (request, told) = (word.request, &word.told);
         let before = last.insert(request, told);
         let is_right = match (before, told) {
             (Some(before), _) if is_final(before) => false,
-            (None, Told::Renewed { .. } | Told::Lost | Told::Released) => false,
-            (Some(_), Told::Granted { .. } | Told::Contended { .. } | Told::TimedOut { .. }) => false,
+            (None, LockReply::Renewed { .. } | LockReply::Lost | LockReply::Released) => false,
+            (Some(_), LockReply::Granted { .. } | LockReply::Contended { .. } | LockReply::TimedOut { .. }) => false,
             _ => true,
         };
         if !is_right {
@@ -58,7 +58,7 @@ fn words_are_in_order(history: &History) -> Result<(), String> {
 }
 
 fn over_is_over(history: &History, ledger: &Ledger) -> Result<(), String> {
-    for word in history.words.iter().filter(|word| matches!(word.told, Told::Released | Told::NotHeld)) {
+    for word in history.words.iter().filter(|word| matches!(word.told, LockReply::Released | LockReply::NotHeld)) {
         let is_copied = history.asked.get(&word.request).is_some_and(|asked| asked.copied);
         // A copy that the network made without a word to anybody may be granted a lock that nobody wants.
         if is_copied || history.is_disturbed(0, history.now) {
@@ -80,18 +80,18 @@ fn over_is_over(history: &History, ledger: &Ledger) -> Result<(), String> {
 mod tests {
     use super::super::lock_story::Story;
     use super::check;
-    use firstcome_core::lock::Told;
+    use firstcome_core::lock::LockReply;
 
     #[test]
     fn a_second_final_word_and_a_word_out_of_order_are_found() {
-        let rows = [[Told::NotHeld, Told::NotHeld], [Told::NotHeld, Told::Lost]];
+        let rows = [[LockReply::NotHeld, LockReply::NotHeld], [LockReply::NotHeld, LockReply::Lost]];
         for [first, second] in rows {
             let mut story = Story::new();
             story.asks(1).told(1, first).told(1, second);
             story.assert_found(check, "was told");
         }
         let mut story = Story::new();
-        story.asks(1).told(1, Told::Released);
+        story.asks(1).told(1, LockReply::Released);
         story.assert_found(check, "was told Released");
     }
 
@@ -101,17 +101,17 @@ mod tests {
         story.asks(1).healed().pass_ms(31_000);
         story.assert_found(check, "no final word");
         let mut story = Story::new();
-        story.asks(1).told(1, Told::NotHeld).healed().pass_ms(31_000);
+        story.asks(1).told(1, LockReply::NotHeld).healed().pass_ms(31_000);
         story.assert_clean(check);
     }
 
     #[test]
     fn a_hold_after_its_release_is_found() {
         let mut story = Story::new();
-        story.asks(1).granted(1, 7).told_until(1, 7, 900_000).told(1, Told::Released);
+        story.asks(1).granted(1, 7).told_until(1, 7, 900_000).told(1, LockReply::Released);
         story.assert_found(check, "and holds the lock");
         let mut story = Story::new();
-        story.asks(1).granted(1, 7).told_until(1, 7, 900_000).freed(1).told(1, Told::Released);
+        story.asks(1).granted(1, 7).told_until(1, 7, 900_000).freed(1).told(1, LockReply::Released);
         story.assert_clean(check);
     }
 

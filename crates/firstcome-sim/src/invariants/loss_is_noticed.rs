@@ -4,7 +4,7 @@
 //! - Nor does any node while the gate has heard of more than the database holds.
 
 use super::{NodesEvidence, Violation};
-use crate::nodes::history::Write;
+use crate::cluster::history::Write;
 
 const NAME: &str = "loss_is_noticed";
 
@@ -35,10 +35,10 @@ fn judge(write: &Write) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nodes::sql::Row;
+    use crate::cluster::sql::NodeCouponRow;
 
-    const fn row(generation: i64, position: u64, loss_accepted: i64) -> Row {
-        Row { issued: position as u32, generation, position, anchor: 0, loss_accepted }
+    const fn row(generation: i64, position: u64, loss_accepted: i64) -> NodeCouponRow {
+        NodeCouponRow { issued: position as u32, generation, position, anchor: 0, loss_accepted }
     }
 
     #[test]

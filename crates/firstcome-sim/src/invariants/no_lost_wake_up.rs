@@ -9,9 +9,9 @@
 //!   to it. Nobody is stuck when faults have stopped.
 
 use super::{LockEvidence, Violation};
-use crate::locks::history::{History, Word};
-use crate::locks::ledger::{HoldStory, Ledger, Out};
-use firstcome_core::lock::{Request, Told};
+use crate::lock::history::{History, LockMessage};
+use crate::lock::ledger::{HoldStory, Ledger, Out};
+use firstcome_core::lock::{LockReply, Request};
 
 const NAME: &str = "no_lost_wake_up";
 /// Half a claim window, and what a call usually takes, with room for the call before.
@@ -73,7 +73,7 @@ fn over_is_noticed(history: &History, ledger: &Ledger, hold: &HoldStory) -> Resu
 }
 
 fn is_told(history: &History, hold: &HoldStory, until: i64) -> bool {
-    let is_of = |told: &Told| matches!(told, Told::Granted { fence, .. } if *fence == hold.fence);
+    let is_of = |told: &LockReply| matches!(told, LockReply::Granted { fence, .. } if *fence == hold.fence);
     history.words_of(hold.waiter.request).any(|word| word.at <= until && is_of(&word.told))
 }
 
@@ -85,7 +85,7 @@ fn grant_is_told(history: &History, hold: &HoldStory) -> Result<(), String> {
     }
     let request = hold.waiter.request;
     // A copy that arrives after a flush gets in line again for a request that holds the lock, and needs no second word.
-    let holds = |word: &Word| word.at <= hold.at && matches!(word.told, Told::Granted { .. });
+    let holds = |word: &LockMessage| word.at <= hold.at && matches!(word.told, LockReply::Granted { .. });
     if history.words_of(request).any(holds) || !is_well(history, request, hold.at, late) {
         return Ok(());
     }
@@ -96,7 +96,7 @@ fn grant_is_told(history: &History, hold: &HoldStory) -> Result<(), String> {
 fn stands_soon(history: &History, ledger: &Ledger, request: Request, from: i64) -> Result<(), String> {
     let late = from.saturating_add(SOON_US);
     let is_granted =
-        |at: i64| history.words_of(request).any(|word| word.at <= at && matches!(word.told, Told::Granted { .. }));
+        |at: i64| history.words_of(request).any(|word| word.at <= at && matches!(word.told, LockReply::Granted { .. }));
     let Some(asked) = history.asked.get(&request) else { return Ok(()) };
     if from <= asked.at || asked.ask.wait_ms == 0 || is_granted(late) || !is_well(history, request, from, late) {
         return Ok(());
@@ -111,7 +111,7 @@ fn stands_soon(history: &History, ledger: &Ledger, request: Request, from: i64) 
 mod tests {
     use super::super::lock_story::Story;
     use super::check;
-    use firstcome_core::lock::Told;
+    use firstcome_core::lock::LockReply;
 
     #[test]
     fn a_hold_that_nobody_ends_is_found() {
@@ -142,7 +142,7 @@ mod tests {
             .asks(2)
             .in_line(2, 8)
             .passed_over(1, 8)
-            .told(2, Told::NotHeld)
+            .told(2, LockReply::NotHeld)
             .pass_ms(3_000);
         story.assert_clean(check);
     }

@@ -8,7 +8,7 @@
 //!   `min(limit, distinct claimants)`.
 
 use super::{Evidence, Violation};
-use crate::history::{History, Operation, Told};
+use crate::history::{CouponReply, History, Operation};
 use crate::journal::CouponRows;
 use firstcome_core::coupon::{CouponSettings, CouponState, Rejection};
 use firstcome_core::time::Timestamp;
@@ -71,7 +71,7 @@ fn window_is_true(operation: &Operation) -> Result<(), String> {
 fn sold_out_is_true(history: &History, operation: &Operation) -> Result<(), String> {
     let told_sold_out = matches!(
         operation.told(),
-        Some(Told::Refused(Rejection::SoldOut, _) | Told::View { state: CouponState::SoldOut, .. })
+        Some(CouponReply::Refused(Rejection::SoldOut, _) | CouponReply::View { state: CouponState::SoldOut, .. })
     );
     if !told_sold_out {
         return Ok(());

@@ -7,7 +7,7 @@
 //! - A claim is redeemed at most once.
 
 use super::{Evidence, Violation};
-use crate::history::{Command, History, Operation, Told};
+use crate::history::{Command, CouponReply, History, Operation};
 use crate::journal::CouponRows;
 use firstcome_core::coupon::Serial;
 use firstcome_core::id::{CouponName, UserId};
@@ -91,7 +91,7 @@ fn serials_told_once(history: &History, coupon: &CouponName) -> Result<(), Strin
 
 /// Whoever looks up a user after a claim was told finds that claim.
 fn told_claims_are_shown(history: &History, coupon: &CouponName) -> Result<(), String> {
-    let looks = history.of(coupon).filter(|look| matches!(look.told(), Some(Told::ClaimOf(None))));
+    let looks = history.of(coupon).filter(|look| matches!(look.told(), Some(CouponReply::ClaimOf(None))));
     for look in looks {
         let mut told = history.of(coupon).filter(|told| told.claim_told().is_some() && told.precedes(look));
         if let Some(user) = asking_user(look)

@@ -6,8 +6,8 @@
 //!   else.
 
 use super::{RoomEvidence, Violation};
-use crate::rooms::history::{Operation, Told};
-use crate::rooms::ledger::{Ledger, TicketStory};
+use crate::room::history::{Operation, RoomStepReply};
+use crate::room::ledger::{Ledger, TicketStory};
 use firstcome_core::room::TicketState;
 use firstcome_store::Joining;
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ pub fn check(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), Violati
     for operation in evidence.history.operations() {
         let Some(answer) = operation.ticket() else { continue };
         let number = answer.number.get();
-        let is_new = matches!(operation.told(), Some(Told::Joined(Joining::New, _)));
+        let is_new = matches!(operation.told(), Some(RoomStepReply::Joined(Joining::New, _)));
         if is_new && !drawn.insert((&operation.room, number)) {
             return Err(found(format!("{}: number {number} was told to two", operation.room)));
         }

@@ -6,10 +6,10 @@
 //!   unsold if nobody bid, or once the winner's time is over, and not before.
 //! - What was sold was paid for once, by the buyer, to the owner, in the commit of the sale; nothing else was.
 
-use super::{MarketEvidence, Violation};
-use crate::market::journal::Commit;
-use crate::market::ledger::Ledger;
-use firstcome_core::auction::{Phase, Sale, Standing};
+use super::{AuctionEvidence, Violation};
+use crate::auction::journal::Commit;
+use crate::auction::ledger::Ledger;
+use firstcome_core::auction::{ListingStanding, Phase, Sale};
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::Kind;
 use firstcome_core::time::Timestamp;
@@ -21,8 +21,8 @@ const NAME: &str = "one_sale";
 type Payments<'a> = Vec<(Kind, &'a MemberName, u64)>;
 
 /// Looks for a second sale, a wrong winner, and a change after the end.
-pub fn check(evidence: &MarketEvidence<'_>, ledger: &Ledger) -> Result<(), Violation> {
-    let mut last: BTreeMap<&ListingName, &Standing> = BTreeMap::new();
+pub fn check(evidence: &AuctionEvidence<'_>, ledger: &Ledger) -> Result<(), Violation> {
+    let mut last: BTreeMap<&ListingName, &ListingStanding> = BTreeMap::new();
     for commit in evidence.log {
         take(commit, ledger, &mut last).map_err(|detail| Violation::new(NAME, evidence.seed, detail))?;
     }
@@ -32,7 +32,7 @@ pub fn check(evidence: &MarketEvidence<'_>, ledger: &Ledger) -> Result<(), Viola
 fn take<'a>(
     commit: &'a Commit,
     ledger: &'a Ledger,
-    last: &mut BTreeMap<&'a ListingName, &'a Standing>,
+    last: &mut BTreeMap<&'a ListingName, &'a ListingStanding>,
 ) -> Result<(), String> {
     let mut payments: BTreeMap<&ListingName, Payments<'_>> = BTreeMap::new();
     for change in &commit.changes {
@@ -66,7 +66,11 @@ fn take<'a>(
 }
 
 /// Whether a row may follow another, and the sale if it is the one that says it.
-fn follows<'a>(before: Option<&Standing>, standing: &'a Standing, now: Timestamp) -> Result<Option<&'a Sale>, String> {
+fn follows<'a>(
+    before: Option<&ListingStanding>,
+    standing: &'a ListingStanding,
+    now: Timestamp,
+) -> Result<Option<&'a Sale>, String> {
     let phase = &standing.phase;
     match before.map(|before| &before.phase) {
         Some(Phase::Sold(_) | Phase::Unsold(_)) if before != Some(standing) => {
@@ -99,7 +103,7 @@ fn follows<'a>(before: Option<&Standing>, standing: &'a Standing, now: Timestamp
 }
 
 /// Whether the buyer is the one who may have bought, at that price and instant.
-fn won(standing: &Standing, sale: &Sale, over: bool) -> Result<(), String> {
+fn won(standing: &ListingStanding, sale: &Sale, over: bool) -> Result<(), String> {
     let Sale { buyer, price, at } = sale;
     if standing.auction_terms().is_none() {
         let right = *buyer != standing.owner && *price == standing.price && standing.starts_at <= *at;
@@ -115,7 +119,7 @@ fn won(standing: &Standing, sale: &Sale, over: bool) -> Result<(), String> {
     if over { Err("sold after the time to settle".into()) } else { Ok(()) }
 }
 
-fn paid(standing: &Standing, sale: Option<&Sale>, payments: &Payments<'_>) -> Result<(), String> {
+fn paid(standing: &ListingStanding, sale: Option<&Sale>, payments: &Payments<'_>) -> Result<(), String> {
     let wanted: Payments<'_> = sale.map_or_else(Vec::new, |sale| {
         let price = sale.price.get();
         vec![(Kind::Purchase, &sale.buyer, price), (Kind::Sold, &standing.owner, price)]
@@ -125,7 +129,7 @@ fn paid(standing: &Standing, sale: Option<&Sale>, payments: &Payments<'_>) -> Re
 
 #[cfg(test)]
 mod tests {
-    use super::super::market_story::Story;
+    use super::super::auction_story::Story;
     use super::check;
     use firstcome_core::auction::Phase;
     use firstcome_core::points::{Amount, Kind};

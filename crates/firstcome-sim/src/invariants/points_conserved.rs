@@ -3,8 +3,8 @@
 //! The records on disk are played again. Each must follow from those before it, a balance must be the sum of its
 //! records, and all balances together must be what was charged less what was refunded.
 
-use super::{MarketEvidence, Violation};
-use crate::market::journal::Commit;
+use super::{AuctionEvidence, Violation};
+use crate::auction::journal::Commit;
 use firstcome_core::points::{Kind, Record, Wallet};
 use firstcome_store::embedded::journal::{Change, MemberId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const NAME: &str = "points_conserved";
 
 /// Looks for points that came from nowhere, or went there.
-pub fn check(evidence: &MarketEvidence<'_>) -> Result<(), Violation> {
+pub fn check(evidence: &AuctionEvidence<'_>) -> Result<(), Violation> {
     let mut played = Played::default();
     for commit in evidence.log {
         played.take(commit).map_err(|detail| Violation::new(NAME, evidence.seed, detail))?;
@@ -84,13 +84,13 @@ impl Played {
 
 #[cfg(test)]
 mod tests {
-    use super::super::market_story::{Story, member};
-    use super::{MarketEvidence, Violation};
-    use crate::market::ledger::Ledger;
+    use super::super::auction_story::{Story, member};
+    use super::{AuctionEvidence, Violation};
+    use crate::auction::ledger::Ledger;
     use firstcome_core::points::{Balance, Kind};
 
     /// It reads the log alone.
-    fn check(evidence: &MarketEvidence<'_>, _: &Ledger) -> Result<(), Violation> {
+    fn check(evidence: &AuctionEvidence<'_>, _: &Ledger) -> Result<(), Violation> {
         super::check(evidence)
     }
 

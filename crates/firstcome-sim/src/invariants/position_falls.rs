@@ -1,7 +1,7 @@
 //! Invariant 11: a position that was shown never rises, except across a restart, and counts nobody who has departed.
 
 use super::{RoomEvidence, Violation};
-use crate::rooms::ledger::{Ledger, RoomStory};
+use crate::room::ledger::{Ledger, RoomStory};
 use firstcome_core::id::RoomName;
 use firstcome_core::room::TicketState;
 use std::collections::BTreeMap;

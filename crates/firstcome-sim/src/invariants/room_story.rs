@@ -1,9 +1,9 @@
 //! Histories of a room written by hand, so that each invariant can be shown what it must reject.
 
 use super::{RoomEvidence, Violation};
-use crate::rooms::history::{Command, History, Outcome, Told, WallStep};
-use crate::rooms::journal::Commit;
-use crate::rooms::ledger::Ledger;
+use crate::room::history::{Command, History, Outcome, RoomStepReply, WallStep};
+use crate::room::journal::Commit;
+use crate::room::ledger::Ledger;
 use firstcome_core::id::{RoomName, UserId};
 use firstcome_core::room::{self, Departure, Hold, Join, Number, Rejection, RoomSettings, Slot, TicketState};
 use firstcome_core::time::{Now, Steady, Timestamp};
@@ -77,7 +77,7 @@ impl Story {
         self.pass_us(1)
     }
 
-    fn tell(&mut self, command: Command, told: Told) -> &mut Self {
+    fn tell(&mut self, command: Command, told: RoomStepReply) -> &mut Self {
         self.end(command, Outcome::Told(told))
     }
 
@@ -95,7 +95,7 @@ impl Story {
 
     fn told(&mut self, of: u32, state: TicketState) -> &mut Self {
         let answer = self.answer(of, state);
-        self.tell(Command::Poll("ticket".into(), Some(number(of))), Told::Ticket(answer))
+        self.tell(Command::Poll("ticket".into(), Some(number(of))), RoomStepReply::Ticket(answer))
     }
 
     pub(super) fn put(&mut self, settings: RoomSettings) -> &mut Self {
@@ -106,7 +106,7 @@ impl Story {
     }
 
     pub(super) fn told_put(&mut self, settings: RoomSettings) -> &mut Self {
-        self.tell(Command::Put(settings), Told::Put(Put::Replaced))
+        self.tell(Command::Put(settings), RoomStepReply::Put(Put::Replaced))
     }
 
     pub(super) fn closed(&mut self) -> &mut Self {
@@ -169,7 +169,7 @@ impl Story {
 
     pub(super) fn told_new(&mut self, of: u32) -> &mut Self {
         let answer = self.answer(of, TicketState::Waiting { position: 0, wait_ms: None });
-        self.tell(Command::Join(Join { user: None, request: None }), Told::Joined(Joining::New, answer))
+        self.tell(Command::Join(Join { user: None, request: None }), RoomStepReply::Joined(Joining::New, answer))
     }
 
     pub(super) fn waits(&mut self, of: u32, position: u32) -> &mut Self {
@@ -196,28 +196,28 @@ impl Story {
     }
 
     pub(super) fn left(&mut self, of: u32) -> &mut Self {
-        self.tell(Command::Leave("ticket".into(), Some(number(of))), Told::Left)
+        self.tell(Command::Leave("ticket".into(), Some(number(of))), RoomStepReply::Left)
     }
 
     pub(super) fn released(&mut self, of: u32, admission: u64) -> &mut Self {
-        self.tell(Command::Release(number(of), admission), Told::Released)
+        self.tell(Command::Release(number(of), admission), RoomStepReply::Released)
     }
 
     pub(super) fn valid(&mut self, of: u32, admission: u64) -> &mut Self {
         let check = PassCheck { until: self.now.wall, user: None };
-        self.tell(Command::Check(number(of), admission), Told::Pass(Some(check)))
+        self.tell(Command::Check(number(of), admission), RoomStepReply::Pass(Some(check)))
     }
 
     pub(super) fn not_valid(&mut self, of: u32, admission: u64) -> &mut Self {
-        self.tell(Command::Check(number(of), admission), Told::Pass(None))
+        self.tell(Command::Check(number(of), admission), RoomStepReply::Pass(None))
     }
 
     pub(super) fn refused(&mut self, rejection: Rejection) -> &mut Self {
-        self.tell(Command::Join(Join { user: None, request: None }), Told::Refused(rejection))
+        self.tell(Command::Join(Join { user: None, request: None }), RoomStepReply::Refused(rejection))
     }
 
     pub(super) fn ticked(&mut self) -> &mut Self {
-        self.tell(Command::Tick, Told::Ticked)
+        self.tell(Command::Tick, RoomStepReply::Ticked)
     }
 
     /// The clocks are stored, the store's steady one so far ahead of the world's.

@@ -1,7 +1,7 @@
 //! Histories written by hand, so that each invariant can be shown what it must reject.
 
 use super::{Evidence, Violation};
-use crate::history::{Command, History, OperationId, Outcome, Told};
+use crate::history::{Command, CouponReply, History, OperationId, Outcome};
 use crate::journal::{CouponRows, Stored};
 use firstcome_core::coupon::{
     Claim, CouponLimit, CouponSettings, CouponState, Effect, Issued, Redeemed, Rejection, Serial,
@@ -50,7 +50,7 @@ impl Story {
         self.history.invoke(CouponName::parse("c").unwrap(), command, self.now)
     }
 
-    fn tell(&mut self, command: Command, told: Told) -> &mut Self {
+    fn tell(&mut self, command: Command, told: CouponReply) -> &mut Self {
         let id = self.invoke(command);
         self.end(id, Outcome::Told(told))
     }
@@ -69,15 +69,15 @@ impl Story {
         Claim { user: UserId::parse(user).unwrap(), attributes: None, request: None }
     }
 
-    fn accepted(&mut self, serial: u32, user: &str) -> Told {
+    fn accepted(&mut self, serial: u32, user: &str) -> CouponReply {
         let issued = self.issued(serial);
-        Told::Claimed(Effect::New(issued), self.rows_mut().voucher_key.code(issued, user))
+        CouponReply::Claimed(Effect::New(issued), self.rows_mut().voucher_key.code(issued, user))
     }
 
     pub(super) fn put(&mut self, limit: u32) -> &mut Self {
         let settings = CouponSettings::with_limit(Self::limit(limit));
         self.rows_mut().settings = settings.clone();
-        self.tell(Command::Put(settings), Told::Put(Put::Replaced))
+        self.tell(Command::Put(settings), CouponReply::Put(Put::Replaced))
     }
 
     pub(super) fn row(&mut self, serial: u32, user: &str) -> &mut Self {
@@ -113,12 +113,12 @@ impl Story {
     }
 
     pub(super) fn already_issued(&mut self, user: &str, serial: u32) -> &mut Self {
-        let told = Told::Refused(Rejection::AlreadyIssued(self.issued(serial)), None);
+        let told = CouponReply::Refused(Rejection::AlreadyIssued(self.issued(serial)), None);
         self.tell(Command::Claim(Self::claim(user)), told)
     }
 
     pub(super) fn refused(&mut self, user: &str, rejection: Rejection) -> &mut Self {
-        self.tell(Command::Claim(Self::claim(user)), Told::Refused(rejection, None))
+        self.tell(Command::Claim(Self::claim(user)), CouponReply::Refused(rejection, None))
     }
 
     pub(super) fn unknown(&mut self, user: &str) -> &mut Self {
@@ -133,12 +133,12 @@ impl Story {
 
     pub(super) fn view(&mut self, issued: u32) -> &mut Self {
         let limit = self.rows_mut().settings.limit.get();
-        self.tell(Command::View, Told::View { limit, issued, state: CouponState::Open })
+        self.tell(Command::View, CouponReply::View { limit, issued, state: CouponState::Open })
     }
 
     pub(super) fn claim_of(&mut self, user: &str, serial: Option<u32>) -> &mut Self {
         let shown = serial.map(|serial| (self.issued(serial), None));
-        self.tell(Command::ClaimOf(UserId::parse(user).unwrap()), Told::ClaimOf(shown))
+        self.tell(Command::ClaimOf(UserId::parse(user).unwrap()), CouponReply::ClaimOf(shown))
     }
 
     /// Settings as [`Story::put`] makes them, with a window.
@@ -147,7 +147,7 @@ impl Story {
         settings.opens_at = Timestamp::from_us(opens_at);
         settings.expires_at = Timestamp::from_us(expires_at);
         self.rows_mut().settings = settings.clone();
-        self.tell(Command::Put(settings), Told::Put(Put::Replaced))
+        self.tell(Command::Put(settings), CouponReply::Put(Put::Replaced))
     }
 
     /// Moves the clock.
@@ -167,7 +167,7 @@ impl Story {
         }
         let redeem = RedeemRequest { code, user: Some(user.clone()), request: None };
         let command = Command::Redeem(redeem, Some((redeemed.serial, user)));
-        self.tell(command, Told::Redeemed(Effect::New(redeemed)))
+        self.tell(command, CouponReply::Redeemed(Effect::New(redeemed)))
     }
 
     pub(super) fn heal(&mut self) -> &mut Self {

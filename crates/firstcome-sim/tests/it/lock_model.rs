@@ -8,8 +8,8 @@
 
 use firstcome_core::id::{LockName, OwnerName};
 use firstcome_core::lock::{
-    self, Acquired, Answer, Ask, Call, Client, ClientId, Copies, Failed, Hold, Life, Push, Request, Said, Settings,
-    Shelf, Step, Told, Wait, Waiter, Watch,
+    self, Acquired, Answer, Ask, Call, Client, ClientId, Copies, Failed, Hold, LockAnswer, LockReply, LockTable, Push,
+    Request, Session, Settings, Step, Wait, Waiter, Watch,
 };
 use firstcome_core::time::Steady;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -17,16 +17,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The state of a bucket, so small that it can be cloned and digested.
 #[derive(Clone, Default, Hash)]
-struct SmallShelf {
+struct SmallLockTable {
     last: u64,
     hold: Option<Hold>,
     line: BTreeMap<u64, Waiter>,
-    lives: BTreeMap<ClientId, Life>,
+    lives: BTreeMap<ClientId, Session>,
     voids: BTreeSet<Request>,
     granted: u64,
 }
 
-impl Shelf for SmallShelf {
+impl LockTable for SmallLockTable {
     fn last(&self) -> u64 {
         self.last
     }
@@ -79,11 +79,11 @@ impl Shelf for SmallShelf {
         self.line.range(..number).count() as u32
     }
 
-    fn life(&self, client: ClientId) -> Option<Life> {
+    fn life(&self, client: ClientId) -> Option<Session> {
         self.lives.get(&client).copied()
     }
 
-    fn put_life(&mut self, client: ClientId, life: Life) {
+    fn put_life(&mut self, client: ClientId, life: Session) {
         self.lives.insert(client, life);
     }
 
@@ -128,7 +128,7 @@ struct Budget {
 struct World {
     now_us: i64,
     processes: Vec<Process>,
-    shelf: SmallShelf,
+    shelf: SmallLockTable,
     messages: Vec<Message>,
     budget: Budget,
     // How it came to this: told when something is wrong.
@@ -163,7 +163,7 @@ impl World {
         let mut world = Self {
             now_us: 1_000_000,
             processes: Vec::new(),
-            shelf: SmallShelf::default(),
+            shelf: SmallLockTable::default(),
             messages: Vec::new(),
             budget,
             path: Vec::new(),
@@ -193,7 +193,9 @@ impl World {
             assert_eq!(number, process.request);
             assert!(!process.is_over, "a word after the last one: {told:?}");
             match told {
-                Told::Granted { deadline, .. } | Told::Renewed { deadline } => process.deadline = Some(deadline),
+                LockReply::Granted { deadline, .. } | LockReply::Renewed { deadline } => {
+                    process.deadline = Some(deadline)
+                }
                 _ => (process.deadline, process.is_over) = (None, true),
             }
         }
@@ -375,7 +377,11 @@ impl World {
         let waiter = Waiter { request, owner: owner(), lease_ms: LEASE_MS, passes: 1 };
         let acquire = Step::Acquire { name: name(), waiter, wait: Wait::No };
         let (answer, _) = lock::take(&mut self.shelf, &acquire, self.now_us as u64);
-        assert!(matches!(answer.said, Said::Acquired(Acquired::Granted(_))), "not free: {answer:?} {:?}", self.path);
+        assert!(
+            matches!(answer.said, LockAnswer::Acquired(Acquired::Granted(_))),
+            "not free: {answer:?} {:?}",
+            self.path
+        );
         let release = Step::Release { name: name(), request, copies: Copies::One };
         lock::take(&mut self.shelf, &release, self.now_us as u64);
         assert!(self.shelf.hold.is_none() && self.shelf.line.is_empty(), "something is left: {:?}", self.path);

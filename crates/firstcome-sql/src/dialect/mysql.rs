@@ -1,7 +1,7 @@
 //! MySQL and MariaDB.
 
-use super::{Cells, Dialect, hex};
 use super::{Column, Value, add_list, quoted};
+use super::{Dialect, RowReader, hex};
 use crate::replication::{Replication, count, value};
 use crate::watch::Watch;
 use crate::{Address, DatabaseOptions, SqlError};
@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-impl Cells for MySqlRow {
+impl RowReader for MySqlRow {
     fn integer(&self, at: usize) -> Result<i64, sqlx::Error> {
         self.try_get(at)
     }

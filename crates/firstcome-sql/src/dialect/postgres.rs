@@ -1,7 +1,7 @@
 //! PostgreSQL.
 
-use super::{Cells, Dialect, hex};
 use super::{Column, Value, add_list, checked};
+use super::{Dialect, RowReader, hex};
 use crate::replication::{Replication, count, value};
 use crate::watch::Watch;
 use crate::{Address, DatabaseOptions, SqlError};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The oldest version with all that is used here.
 const VERSION_MIN: u32 = 130_000;
 
-impl Cells for PgRow {
+impl RowReader for PgRow {
     fn integer(&self, at: usize) -> Result<i64, sqlx::Error> {
         // A number that stands in a statement is of the smaller kind.
         self.try_get(at).or_else(|_| self.try_get::<i32, _>(at).map(i64::from))

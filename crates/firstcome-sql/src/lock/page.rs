@@ -5,7 +5,7 @@
 //! are pure, so nothing of the first attempt remains.
 
 use firstcome_core::id::LockName;
-use firstcome_core::lock::{ClientId, Hold, Life, Request, Shelf, Waiter};
+use firstcome_core::lock::{ClientId, Hold, LockTable, Request, Session, Waiter};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,7 +61,7 @@ enum Missed {
 
 /// A line, as far as it was read, and what has changed since.
 #[derive(Clone, Default)]
-pub(super) struct Line {
+pub(super) struct WaitingLine {
     /// The first ones.
     pub(super) heads: BTreeMap<u64, Waiter>,
     /// Whether these are all.
@@ -80,7 +80,7 @@ pub(super) struct Line {
 /// What is not on the page.
 struct Unknown;
 
-impl Line {
+impl WaitingLine {
     /// Up to here every place is known.
     fn known_to(&self) -> u64 {
         if self.is_whole { u64::MAX } else { self.heads.last_key_value().map_or(0, |(number, _)| *number) }
@@ -161,7 +161,7 @@ impl Line {
 #[derive(Clone, Default)]
 pub(super) struct Leaf {
     pub(super) hold: Option<Hold>,
-    pub(super) line: Line,
+    pub(super) line: WaitingLine,
 }
 
 /// What was read, and what became of it.
@@ -170,7 +170,7 @@ pub(super) struct Page {
     pub(super) now_us: u64,
     pub(super) lasts: BTreeMap<u8, u64>,
     pub(super) locks: BTreeMap<LockName, Leaf>,
-    pub(super) lives: BTreeMap<(u8, ClientId), Option<Life>>,
+    pub(super) lives: BTreeMap<(u8, ClientId), Option<Session>>,
     pub(super) voids: BTreeMap<(u8, Request), Option<u64>>,
     missed: RefCell<Vec<Missed>>,
 }
@@ -188,23 +188,23 @@ impl Page {
         self.missed.borrow_mut().push(missed);
     }
 
-    pub(super) fn shelf(&mut self, bucket: u8) -> PageShelf<'_> {
-        PageShelf { page: self, bucket }
+    pub(super) fn shelf(&mut self, bucket: u8) -> PageLockTable<'_> {
+        PageLockTable { page: self, bucket }
     }
 }
 
 /// One bucket on a page.
-pub(super) struct PageShelf<'a> {
+pub(super) struct PageLockTable<'a> {
     page: &'a mut Page,
     bucket: u8,
 }
 
-impl PageShelf<'_> {
+impl PageLockTable<'_> {
     /// Reads from a line; anything will do if it is not on the page.
     fn of_line<T: Default>(
         &self,
         name: &LockName,
-        read: impl FnOnce(&Line) -> Result<T, Unknown>,
+        read: impl FnOnce(&WaitingLine) -> Result<T, Unknown>,
         missed: impl FnOnce(LockName) -> Missed,
     ) -> T {
         let line = self.page.locks.get(name).map(|leaf| &leaf.line);
@@ -218,7 +218,7 @@ impl PageShelf<'_> {
     }
 }
 
-impl Shelf for PageShelf<'_> {
+impl LockTable for PageLockTable<'_> {
     fn last(&self) -> u64 {
         self.page.lasts.get(&self.bucket).copied().unwrap_or(0)
     }
@@ -240,7 +240,7 @@ impl Shelf for PageShelf<'_> {
     }
 
     fn first(&self, name: &LockName) -> Option<(u64, Waiter)> {
-        self.of_line(name, Line::first, Missed::Heads)
+        self.of_line(name, WaitingLine::first, Missed::Heads)
     }
 
     fn number_of(&self, name: &LockName, request: Request) -> Option<u64> {
@@ -267,7 +267,7 @@ impl Shelf for PageShelf<'_> {
         self.of_line(name, |line| line.ahead(number), |name| Missed::Number(name, number))
     }
 
-    fn life(&self, client: ClientId) -> Option<Life> {
+    fn life(&self, client: ClientId) -> Option<Session> {
         match self.page.lives.get(&(self.bucket, client)) {
             Some(life) => *life,
             None => {
@@ -277,7 +277,7 @@ impl Shelf for PageShelf<'_> {
         }
     }
 
-    fn put_life(&mut self, client: ClientId, life: Life) {
+    fn put_life(&mut self, client: ClientId, life: Session) {
         self.page.lives.insert((self.bucket, client), Some(life));
     }
 

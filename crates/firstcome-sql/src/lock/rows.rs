@@ -4,9 +4,9 @@
 //! together. What is written into it is numbers, and names, which hold no quotes.
 
 use super::super::SqlError;
-use super::page::{Leaf, Line, Page, Wants};
+use super::page::{Leaf, Page, WaitingLine, Wants};
 use firstcome_core::id::{LockName, OwnerName};
-use firstcome_core::lock::{ClientId, Fence, Hold, Life, Request, Taken, Waiter};
+use firstcome_core::lock::{ClientId, Fence, Hold, Request, Session, Taken, Waiter};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use std::fmt::{self, Write as _};
@@ -173,7 +173,7 @@ fn add(page: &mut Page, row: &PgRow) -> sqlx::Result<()> {
         }
         3 => drop(line(page, row)?.heads.insert(bits(row, 2)?, waiter(row, 3)?)),
         4 => {
-            let life = Life { number: bits(row, 3)?, seen_us: bits(row, 4)? };
+            let life = Session { number: bits(row, 3)?, seen_us: bits(row, 4)? };
             page.lives.insert((small(row, 1)?, ClientId(bits(row, 2)?)), Some(life));
         }
         5 => {
@@ -191,7 +191,7 @@ fn add(page: &mut Page, row: &PgRow) -> sqlx::Result<()> {
     Ok(())
 }
 
-fn line<'a>(page: &'a mut Page, row: &PgRow) -> sqlx::Result<&'a mut Line> {
+fn line<'a>(page: &'a mut Page, row: &PgRow) -> sqlx::Result<&'a mut WaitingLine> {
     Ok(&mut page.locks.entry(lock(row)?).or_default().line)
 }
 

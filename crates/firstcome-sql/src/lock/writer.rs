@@ -1,13 +1,13 @@
 //! The one task of a process that writes: it takes what has arrived, and commits it in one transaction.
 
 use super::super::{SqlError, SqlOptions, connect};
+use super::notify::{LockNotifier, notify};
 use super::page::{Page, Wants};
-use super::post::{Post, notify};
 use super::rows::{self, Keep};
 use firstcome_core::id::LockName;
 use firstcome_core::lock::{Answer, Push, Renewal, Step, bucket_of, take, view};
 use firstcome_store::StoreError;
-use firstcome_store::{LockEvent, LockSeen};
+use firstcome_store::{LockEvent, TimedLockView};
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{AssertSqlSafe, PgConnection, raw_sql};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const TRIES: u32 = 3;
 /// What is asked of the writer. Whoever asked may have gone: the step is taken all the same.
 pub(super) enum Job {
     Take(Step, oneshot::Sender<Result<Answer, StoreError>>),
-    View(LockName, oneshot::Sender<Result<LockSeen, StoreError>>),
+    View(LockName, oneshot::Sender<Result<TimedLockView, StoreError>>),
 }
 
 /// A job in the queue.
@@ -36,7 +36,7 @@ pub(super) struct Queued {
 
 enum Outcome {
     Taken(Answer),
-    Seen(LockSeen),
+    Seen(TimedLockView),
 }
 
 impl Job {
@@ -90,7 +90,7 @@ impl Job {
 pub(super) struct Writer {
     pub(super) options: PgConnectOptions,
     pub(super) times: SqlOptions,
-    pub(super) post: Arc<Post>,
+    pub(super) post: Arc<LockNotifier>,
     pub(super) connection: Option<PgConnection>,
 }
 
@@ -214,7 +214,7 @@ fn take_all(page: &mut Page, batch: &[Job]) -> (Vec<Outcome>, Vec<Push>) {
                 all_pushes.extend(pushes);
                 Outcome::Taken(answer)
             }
-            Job::View(name, _) => Outcome::Seen(LockSeen { view: view(&shelf, name, now_us), now_us }),
+            Job::View(name, _) => Outcome::Seen(TimedLockView { view: view(&shelf, name, now_us), now_us }),
         });
     }
     (outcomes, all_pushes)

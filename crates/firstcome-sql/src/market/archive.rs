@@ -2,13 +2,13 @@
 //! the same.
 
 use super::changes::{Before, ListingChange, stored};
+use super::dialect::{AuctionSql, LISTING_COLUMNS, RequestScope};
 use super::load::{self, Columns};
-use super::tongue::{LISTING_COLUMNS, RequestScope, Tongue};
 use crate::SqlError;
-use crate::dialect::{Cells, Dialect, list, maybe, quoted};
+use crate::dialect::{Dialect, RowReader, list, maybe, quoted};
 use crate::reader::{Reader, wrong};
 use crate::schema::Part;
-use firstcome_core::auction::{Bid, Listing, PlacedBid, Standing, Terms};
+use firstcome_core::auction::{Bid, Listing, ListingStanding, PlacedBid, Terms};
 use firstcome_core::id::{ListingName, MemberName, RequestId};
 use firstcome_core::points::{Record, Wallet};
 use firstcome_core::time::Timestamp;
@@ -17,17 +17,17 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// A kind of database that can hold a market.
-pub trait HasMarket: Dialect {
+pub trait HasAuctions: Dialect {
     /// Its tables.
     const MARKET: Part;
 }
 
-impl HasMarket for Postgres {
-    const MARKET: Part = <Self as Tongue>::PART;
+impl HasAuctions for Postgres {
+    const MARKET: Part = <Self as AuctionSql>::PART;
 }
 
-impl HasMarket for MySql {
-    const MARKET: Part = <Self as Tongue>::PART;
+impl HasAuctions for MySql {
+    const MARKET: Part = <Self as AuctionSql>::PART;
 }
 
 /// Makes members that are new; their numbers are read by [`numbers`].
@@ -41,7 +41,7 @@ pub fn make_members(names: &[&str]) -> String {
 }
 
 /// Makes listings that are new as they were at first, for their bids and records to name: [`write_listing`] follows.
-pub fn make_listings(listings: &[(i64, &Standing)]) -> String {
+pub fn make_listings(listings: &[(i64, &ListingStanding)]) -> String {
     let rows = list(listings, |text, (owner, standing)| {
         text.push('(');
         quoted(text, standing.name.as_str());
@@ -71,12 +71,12 @@ pub fn write_listing(
     id: i64,
     owner: i64,
     highest: Option<(i64, Bid)>,
-    standing: Standing,
+    standing: ListingStanding,
     writer: i64,
 ) -> Option<()> {
     let (highest_id, highest) = highest.unzip();
     let version = standing.version;
-    let listing = Listing::restore(Standing { highest, ..standing }).ok()?;
+    let listing = Listing::restore(ListingStanding { highest, ..standing }).ok()?;
     let change = ListingChange { before: Some(Before { id, version }), listing, owner, highest: highest_id };
     change.write(text, writer, false);
     Some(())
@@ -147,7 +147,7 @@ pub fn write_wallet<D: Dialect>(text: &mut String, id: i64, wallet: &Wallet) {
 }
 
 /// Reads a number and a name.
-pub fn number_and_name<R: Cells>(row: &R) -> Result<(i64, String), SqlError> {
+pub fn number_and_name<R: RowReader>(row: &R) -> Result<(i64, String), SqlError> {
     let mut cells = Reader::at(row, 0);
     Ok((cells.integer()?, cells.maybe_text()?.unwrap_or_default()))
 }
@@ -158,7 +158,7 @@ pub fn listings_after(id: i64, count: usize) -> String {
 }
 
 /// A listing and its number.
-pub fn listing_of<R: Cells>(row: &R) -> Result<(i64, Standing), SqlError> {
+pub fn listing_of<R: RowReader>(row: &R) -> Result<(i64, ListingStanding), SqlError> {
     let Columns { standing, .. } = load::columns(row)?;
     Ok((Reader::at(row, 0).integer()?, standing))
 }
@@ -172,7 +172,7 @@ pub fn members_after(id: i64, count: usize) -> String {
 pub const RECORD_COLUMNS: &str = "number,kind,amount,listing,bid,at,total,held,chain";
 
 /// A record of a member.
-pub fn record_of<R: Cells>(
+pub fn record_of<R: RowReader>(
     cells: &mut Reader<'_, R>,
     member: &MemberName,
     listings: &BTreeMap<i64, ListingName>,

@@ -6,14 +6,14 @@
 //! if members are to be created; among them, one if requests are repeated.
 
 use super::changes::{Changes, ListingChange};
+use super::database::AuctionDatabase;
+#[cfg(feature = "planted-bugs")]
+use super::dialect::lock;
+use super::dialect::{AuctionSql, Opening, RequestScope, tag};
 use super::judge::{Answer, Bench, Command, Known, KnownEffect};
-use super::lanes::{Scope, Waiting};
 use super::load;
 use super::proof::{Pending, draw_writer};
-use super::shop::Shop;
-#[cfg(feature = "planted-bugs")]
-use super::tongue::lock;
-use super::tongue::{Opening, RequestScope, Tongue, tag};
+use super::queues::{Scope, Waiting};
 use crate::SqlError;
 use crate::base::{ROLL_BACK, Session};
 use crate::dialect::{list, number};
@@ -52,7 +52,7 @@ fn not_as_read(says: &str) -> Failed {
     Failed::NotDone(SqlError::Serialization { says: says.to_owned() })
 }
 
-impl<D: Tongue> Shop<D> {
+impl<D: AuctionSql> AuctionDatabase<D> {
     /// Runs the first commands of a batch, at least one, in one transaction.
     pub(super) async fn attempt(&self, scope: &Scope, batch: &[Waiting], until: Instant) -> Result<Judged, Failed> {
         let mut session = self.session(until).await.map_err(Failed::NoConnection)?;
@@ -317,7 +317,7 @@ fn is_unguarded() -> bool {
 
 /// Does what planted bugs do between judging and writing.
 #[cfg(feature = "planted-bugs")]
-async fn spoil<D: Tongue>(session: &mut Session<D>, scope: RequestScope) -> Result<(), SqlError> {
+async fn spoil<D: AuctionSql>(session: &mut Session<D>, scope: RequestScope) -> Result<(), SqlError> {
     if planted::is(Bug::JudgedBeforeLock) {
         session.ask(lock::<D>(scope)).await?;
     }

@@ -1,8 +1,8 @@
 //! What a batch changes, as rows.
 
-use super::tongue::RequestScope;
+use super::dialect::RequestScope;
 use crate::dialect::{maybe, number, quoted};
-use crate::watch::{Told, ToldOf};
+use crate::watch::{AcknowledgedCommit, CommittedRow};
 use firstcome_core::auction::{Listing, Phase, PlacedBid, Terms};
 use firstcome_core::points::{Record, Wallet};
 use firstcome_core::time::Timestamp;
@@ -81,18 +81,18 @@ impl Changes {
     }
 
     /// The row that shows that it was committed.
-    pub(super) fn told(&self) -> Option<Told> {
+    pub(super) fn told(&self) -> Option<AcknowledgedCommit> {
         let of = match (self.records.last(), &self.listing) {
             (Some(RecordRow { member: id, record, .. }), _) => {
-                ToldOf::Record { member: record.member.clone(), id: *id, number: record.number }
+                CommittedRow::Record { member: record.member.clone(), id: *id, number: record.number }
             }
             (None, Some(change)) => {
                 let standing = change.listing.standing();
-                ToldOf::Listing { name: standing.name.clone(), version: standing.version }
+                CommittedRow::Listing { name: standing.name.clone(), version: standing.version }
             }
             (None, None) => return None,
         };
-        Some(Told { of, writer: self.writer })
+        Some(AcknowledgedCommit { of, writer: self.writer })
     }
 
     /// How many rows are written if all are as they were read.
@@ -183,5 +183,5 @@ impl ListingChange {
 }
 
 fn columns() -> impl Iterator<Item = &'static str> {
-    super::tongue::LISTING_COLUMNS.into_iter().chain(UNREAD_COLUMNS)
+    super::dialect::LISTING_COLUMNS.into_iter().chain(UNREAD_COLUMNS)
 }

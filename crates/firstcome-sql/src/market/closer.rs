@@ -1,10 +1,10 @@
 //! Closes auctions by time, without anybody's call. Every process does it; each auction is closed once, since all go
 //! through the same transaction, which sees that it is closed.
 
+use super::database::AuctionDatabase;
+use super::dialect::{AuctionSql, tag};
 use super::judge::Command;
-use super::lanes::Scope;
-use super::shop::Shop;
-use super::tongue::{Tongue, tag};
+use super::queues::Scope;
 use crate::SqlError;
 use crate::reader::Reader;
 use crate::watch::{LOOK_EVERY, LOOK_EVERY_WHILE_BACK};
@@ -35,7 +35,7 @@ struct Due {
     id: i64,
 }
 
-impl<D: Tongue> Shop<D> {
+impl<D: AuctionSql> AuctionDatabase<D> {
     /// Closes what is due until nothing is, and says when the next one will be, if it is known. Waits for each listing so long
     /// at most, and as long as any command may wait.
     ///
@@ -110,7 +110,7 @@ impl<D: Tongue> Shop<D> {
 }
 
 /// Looks whether the database lacks what it had acknowledged, until the market is dropped.
-pub(super) async fn keep_looking_back<D: Tongue>(shop: Weak<Shop<D>>) {
+pub(super) async fn keep_looking_back<D: AuctionSql>(shop: Weak<AuctionDatabase<D>>) {
     loop {
         let Some(shop) = shop.upgrade() else { return };
         // A database that cannot be reached is seen by the next call that uses it.
@@ -122,7 +122,7 @@ pub(super) async fn keep_looking_back<D: Tongue>(shop: Weak<Shop<D>>) {
 }
 
 /// Closes what is due, until the market is dropped.
-pub(super) async fn keep_closing<D: Tongue>(shop: Weak<Shop<D>>) {
+pub(super) async fn keep_closing<D: AuctionSql>(shop: Weak<AuctionDatabase<D>>) {
     loop {
         let Some(shop) = shop.upgrade() else { return };
         // An error is told to whoever calls; here it is tried again.

@@ -1,8 +1,8 @@
 //! Judges a batch by the rules, on what was read under the locks.
 
 use super::changes::{BidRow, Changes, ListingChange, RecordRow, RequestRow, WalletChange, stored};
+use super::dialect::RequestScope;
 use super::load::Stored;
-use super::tongue::RequestScope;
 use firstcome_core::auction::{Advance, ListingSettings, Phase, PlacedBid, Rejection, Sale, Wallets};
 use firstcome_core::coupon::Effect;
 use firstcome_core::id::{MemberName, RequestId};
@@ -72,21 +72,21 @@ pub(super) enum KnownEffect {
 
 /// The wallets that were locked.
 #[derive(Default)]
-pub(super) struct Purse {
-    wallets: BTreeMap<MemberName, Held>,
+pub(super) struct LockedWallets {
+    wallets: BTreeMap<MemberName, LockedWallet>,
     /// Asked for, and not there: the batch must be done again.
     pub(super) missing: bool,
 }
 
-struct Held {
+struct LockedWallet {
     id: i64,
     before: u64,
     wallet: Wallet,
 }
 
-impl Purse {
+impl LockedWallets {
     pub(super) fn add(&mut self, id: i64, wallet: Wallet) {
-        self.wallets.insert(wallet.member.clone(), Held { id, before: wallet.records, wallet });
+        self.wallets.insert(wallet.member.clone(), LockedWallet { id, before: wallet.records, wallet });
     }
 
     pub(super) fn has(&self, member: &MemberName) -> bool {
@@ -98,7 +98,7 @@ impl Purse {
     }
 }
 
-impl Wallets for Purse {
+impl Wallets for LockedWallets {
     fn balance(&self, member: &MemberName) -> Balance {
         self.wallets.get(member).map_or_else(Balance::default, |held| held.wallet.balance)
     }
@@ -110,7 +110,7 @@ impl Wallets for Purse {
         }
         // It was added above if it was not there.
         let held = self.wallets.entry(member.clone());
-        let empty = || Held { id: 0, before: 0, wallet: Wallet::empty(member.clone()) };
+        let empty = || LockedWallet { id: 0, before: 0, wallet: Wallet::empty(member.clone()) };
         &mut held.or_insert_with(empty).wallet
     }
 }
@@ -120,7 +120,7 @@ pub(super) struct Bench {
     pub(super) now: Timestamp,
     pub(super) scope: RequestScope,
     pub(super) stored: Option<Stored>,
-    pub(super) purse: Purse,
+    pub(super) purse: LockedWallets,
     pub(super) known: BTreeMap<u128, Known>,
     /// The numbers of owners of whom a put speaks.
     pub(super) owners: BTreeMap<MemberName, i64>,
@@ -135,7 +135,7 @@ impl Bench {
             now,
             scope,
             stored: None,
-            purse: Purse::default(),
+            purse: LockedWallets::default(),
             known: BTreeMap::new(),
             owners: BTreeMap::new(),
             changes: Changes::default(),
@@ -242,7 +242,8 @@ impl Bench {
         }
         let changed = std::mem::take(&mut self.purse.wallets).into_values();
         let changed = changed.filter(|held| held.wallet.records != held.before);
-        changes.wallets = changed.map(|Held { id, before, wallet }| WalletChange { id, before, wallet }).collect();
+        changes.wallets =
+            changed.map(|LockedWallet { id, before, wallet }| WalletChange { id, before, wallet }).collect();
         if let Some(Stored { before, owner, highest, listing }) = self.stored
             && listing.standing().version != before.version
         {

@@ -1,11 +1,11 @@
 //! From rows back to what the rules know. What cannot be true is an error, never repaired.
 
 use super::changes::Before;
-use super::tongue::LISTING_COLUMNS;
+use super::dialect::LISTING_COLUMNS;
 use crate::SqlError;
-use crate::dialect::Cells;
+use crate::dialect::RowReader;
 use crate::reader::{Reader, wrong};
-use firstcome_core::auction::{AuctionTerms, Bid, Extend, Listing, Phase, Sale, Standing, Terms};
+use firstcome_core::auction::{AuctionTerms, Bid, Extend, Listing, ListingStanding, Phase, Sale, Terms};
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::{Amount, Kind, Record, Reference, Wallet};
 
@@ -18,7 +18,7 @@ pub(super) struct Stored {
 }
 
 /// Reads the columns of a listing; `id` is known to whoever asked.
-pub(super) fn listing<R: Cells>(row: &R, id: i64) -> Result<Stored, SqlError> {
+pub(super) fn listing<R: RowReader>(row: &R, id: i64) -> Result<Stored, SqlError> {
     let Columns { owner, highest, standing } = columns(row)?;
     let version = standing.version;
     let listing = Listing::restore(standing).map_err(|damage| wrong(damage.as_str()))?;
@@ -31,11 +31,11 @@ pub(super) struct Columns {
     pub(super) owner: i64,
     /// The number of the highest bidder.
     pub(super) highest: Option<i64>,
-    pub(super) standing: Standing,
+    pub(super) standing: ListingStanding,
 }
 
 /// Reads the columns of a listing.
-pub(super) fn columns<R: Cells>(row: &R) -> Result<Columns, SqlError> {
+pub(super) fn columns<R: RowReader>(row: &R) -> Result<Columns, SqlError> {
     let mut cells = Reader::at(row, 1);
     let name = cells.maybe_listing()?.ok_or_else(|| wrong("a listing without a name"))?;
     let owner_id = cells.integer()?;
@@ -70,7 +70,7 @@ pub(super) fn columns<R: Cells>(row: &R) -> Result<Columns, SqlError> {
     let version = cells.count()?;
     let last_at = cells.instant()?;
     debug_assert_eq!(cells.position(), 1 + LISTING_COLUMNS.len(), "all columns are read");
-    let standing = Standing {
+    let standing = ListingStanding {
         name,
         owner,
         price,
@@ -87,7 +87,7 @@ pub(super) fn columns<R: Cells>(row: &R) -> Result<Columns, SqlError> {
     Ok(Columns { owner: owner_id, highest: highest_id, standing })
 }
 
-fn terms<R: Cells>(cells: &mut Reader<'_, R>) -> Result<Terms, SqlError> {
+fn terms<R: RowReader>(cells: &mut Reader<'_, R>) -> Result<Terms, SqlError> {
     let kind = cells.integer()?;
     let ends_at = cells.maybe_instant()?;
     let min_increment = cells.maybe_count()?.and_then(Amount::new);
@@ -107,13 +107,13 @@ fn terms<R: Cells>(cells: &mut Reader<'_, R>) -> Result<Terms, SqlError> {
 }
 
 /// Reads a wallet and its number.
-pub(super) fn wallet<R: Cells>(row: &R) -> Result<(i64, Wallet), SqlError> {
+pub(super) fn wallet<R: RowReader>(row: &R) -> Result<(i64, Wallet), SqlError> {
     let mut cells = Reader::at(row, 1);
     Ok((cells.integer()?, wallet_of(&mut cells)?))
 }
 
 /// Reads a wallet from its member's name on.
-pub(super) fn wallet_of<R: Cells>(cells: &mut Reader<'_, R>) -> Result<Wallet, SqlError> {
+pub(super) fn wallet_of<R: RowReader>(cells: &mut Reader<'_, R>) -> Result<Wallet, SqlError> {
     let member = cells.member()?;
     let balance = cells.balance()?;
     let records = cells.count()?;
@@ -123,17 +123,17 @@ pub(super) fn wallet_of<R: Cells>(cells: &mut Reader<'_, R>) -> Result<Wallet, S
 }
 
 /// Reads a bid from number, bidder, price and instant.
-pub(super) fn bid<R: Cells>(cells: &mut Reader<'_, R>) -> Result<Bid, SqlError> {
+pub(super) fn bid<R: RowReader>(cells: &mut Reader<'_, R>) -> Result<Bid, SqlError> {
     Ok(Bid { number: cells.small()?, bidder: cells.member()?, price: cells.amount()?, at: cells.instant()? })
 }
 
 /// Reads a record of a member.
-pub(super) fn record<R: Cells>(row: &R, member: &MemberName) -> Result<Record, SqlError> {
+pub(super) fn record<R: RowReader>(row: &R, member: &MemberName) -> Result<Record, SqlError> {
     record_of(&mut Reader::at(row, 1), member, Reader::maybe_listing)
 }
 
 /// Reads a record from its number on; `listing` reads what it is about.
-pub(super) fn record_of<'a, R: Cells>(
+pub(super) fn record_of<'a, R: RowReader>(
     cells: &mut Reader<'a, R>,
     member: &MemberName,
     listing: impl FnOnce(&mut Reader<'a, R>) -> Result<Option<ListingName>, SqlError>,

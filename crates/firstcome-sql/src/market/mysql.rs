@@ -1,13 +1,13 @@
 //! MySQL and MariaDB.
 
 use super::changes::Changes;
-use super::tongue::{Opening, Tongue, listing_columns, owners, part, tag};
+use super::dialect::{AuctionSql, Opening, listing_columns, owners, part, tag};
 use crate::dialect::{Dialect, hex, list, maybe, number};
 use crate::schema::Part;
 use sqlx::MySql;
 use std::fmt::Write as _;
 
-impl Tongue for MySql {
+impl AuctionSql for MySql {
     const PART: Part = part(&[include_str!("mysql_0001.sql"), include_str!("mysql_0002.sql")]);
 
     fn open(opening: &Opening<'_>) -> String {

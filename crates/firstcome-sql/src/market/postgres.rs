@@ -1,13 +1,13 @@
 //! PostgreSQL.
 
 use super::changes::{Changes, stored};
-use super::tongue::{Opening, Tongue, listing_columns, owners, part, tag};
+use super::dialect::{AuctionSql, Opening, listing_columns, owners, part, tag};
 use crate::dialect::{Dialect, hex, list, maybe, number};
 use crate::schema::Part;
 use sqlx::Postgres;
 use std::fmt::Write as _;
 
-impl Tongue for Postgres {
+impl AuctionSql for Postgres {
     const PART: Part = part(&[include_str!("postgres_0001.sql"), include_str!("postgres_0002.sql")]);
 
     fn open(opening: &Opening<'_>) -> String {

@@ -10,13 +10,13 @@
 
 use super::batch::Judged;
 use super::changes::{Changes, ListingChange};
-use super::shop::Shop;
-use super::tongue::{RequestScope, Tongue, lock};
+use super::database::AuctionDatabase;
+use super::dialect::{AuctionSql, RequestScope, lock};
 use crate::SqlError;
 use crate::base::ROLL_BACK;
-use crate::dialect::{Cells, quoted};
+use crate::dialect::{RowReader, quoted};
 use crate::reader::Reader;
-use crate::watch::Told;
+use crate::watch::AcknowledgedCommit;
 use firstcome_store::edge::draw_id;
 use tokio::time::Instant;
 
@@ -24,7 +24,7 @@ use tokio::time::Instant;
 pub(super) struct Pending {
     pub(super) judged: Judged,
     /// What shows that it was committed, and [`crate::watch::Watch::looks`] before it.
-    pub(super) told: Option<(Told, u64)>,
+    pub(super) told: Option<(AcknowledgedCommit, u64)>,
     writer: i64,
     trace: Option<Trace>,
 }
@@ -77,7 +77,7 @@ impl Pending {
     }
 }
 
-impl<D: Tongue> Shop<D> {
+impl<D: AuctionSql> AuctionDatabase<D> {
     /// Finds out whether a batch was committed; `None` if nothing tells that, an error if it cannot be looked up now.
     ///
     /// Waits for the row that the batch had locked, or for its name: whoever gets it knows that the batch is over, in one way
@@ -118,7 +118,7 @@ impl<D: Tongue> Shop<D> {
     }
 }
 
-fn version_and_writer<R: Cells>(row: &R) -> Result<(u64, i64), SqlError> {
+fn version_and_writer<R: RowReader>(row: &R) -> Result<(u64, i64), SqlError> {
     let mut cells = Reader::at(row, 1);
     Ok((cells.count()?, cells.integer()?))
 }

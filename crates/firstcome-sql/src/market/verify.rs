@@ -1,8 +1,8 @@
 //! Re-checks every stored invariant of members, listings and bids from the rows of a database: the same checks as those of
 //! the file. Nothing is written, and rules of the server (who may write, what is durable) are not looked at.
 
+use super::dialect::{AuctionSql, LISTING_COLUMNS};
 use super::load::{self, Columns};
-use super::tongue::{LISTING_COLUMNS, Tongue};
 use crate::reader::Reader;
 use crate::snapshot::{PAGE, Reading, Snapshot};
 use crate::{Address, SqlError, SqlOptions, connect};
@@ -29,7 +29,7 @@ pub async fn verify_market(url: &str) -> Result<Vec<Check>, SqlError> {
     }
 }
 
-async fn verify<D: Tongue + Snapshot>(connection: D::Connection) -> Result<Vec<Check>, SqlError> {
+async fn verify<D: AuctionSql + Snapshot>(connection: D::Connection) -> Result<Vec<Check>, SqlError> {
     let mut reading = Reading::<D>::new(connection);
     reading.is_ours(D::PART.steps.len() as i64).await?;
     reading.begin().await?;

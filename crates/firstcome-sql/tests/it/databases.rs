@@ -1,6 +1,6 @@
 //! Database servers of a test's own: PostgreSQL, and MariaDB.
 
-use firstcome_test_servers::{Copy, Durability, Kind, Options, Server, machine_has};
+use firstcome_test_servers::{Durability, Kind, Options, Server, ServerCopy, machine_has};
 use sqlx::{MySqlPool, PgPool};
 
 /// A server with a directory and a port of its own; ended when it is dropped.
@@ -23,14 +23,14 @@ impl Running {
     }
 
     /// Stops it, keeps a copy of its files, and starts it again.
-    pub(crate) async fn keep_copy(&mut self) -> Copy {
+    pub(crate) async fn keep_copy(&mut self) -> ServerCopy {
         let copy = self.0.keep_copy().await.unwrap_or_else(|error| panic!("{error}"));
         self.restart().await;
         copy
     }
 
     /// Kills it, puts a copy in the place of its files, and starts it again at the same port.
-    pub(crate) async fn restore(&mut self, copy: &Copy) {
+    pub(crate) async fn restore(&mut self, copy: &ServerCopy) {
         self.0.restore(copy).await.unwrap_or_else(|error| panic!("{error}"));
     }
 }

@@ -7,7 +7,7 @@ use firstcome_sql::{PostgresLocks, SqlError, SqlOptions};
 use firstcome_store::conformance::{self, LetPass};
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::lock::{
-    Acquired, Answer, ClientId, Copies, Released, Request, Said, Step, Taken, Wait, Waiter, bucket_of,
+    Acquired, Answer, ClientId, Copies, LockAnswer, Released, Request, Step, Taken, Wait, Waiter, bucket_of,
 };
 use firstcome_store::{FaultKind, LockEvent, LockStore, StoreError};
 use parking_lot::Mutex;
@@ -53,13 +53,13 @@ fn give_back(lock: &str, client: u64, number: u64) -> Step {
     Step::Release { name: name(lock), request: request(client, number), copies: Copies::One }
 }
 
-async fn take(store: &PostgresLocks, step: Step) -> Said {
+async fn take(store: &PostgresLocks, step: Step) -> LockAnswer {
     store.take(step).await.expect("the store answers").said
 }
 
 async fn fence(store: &PostgresLocks, lock: &str, client: u64, number: u64) -> u64 {
     match take(store, ask(lock, client, number)).await {
-        Said::Acquired(Acquired::Granted(grant)) => grant.fence.get(),
+        LockAnswer::Acquired(Acquired::Granted(grant)) => grant.fence.get(),
         said => panic!("{lock} is granted: {said:?}"),
     }
 }
@@ -81,9 +81,9 @@ async fn count(pool: &PgPool, sql: &str) -> i64 {
 
 /// What a client hears.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<LockEvent>>>);
+struct ReceivedEvents(Arc<Mutex<Vec<LockEvent>>>);
 
-impl Heard {
+impl ReceivedEvents {
     fn by(store: &PostgresLocks, client: u64) -> Self {
         let heard = Self::default();
         let kept = Arc::clone(&heard.0);
@@ -151,22 +151,22 @@ async fn grants_go_from_process_to_process_with_rising_fences() {
     let Some((server, pool)) = postgres().await else { return };
     in_time(async {
         let (one, other) = (open(&server).await, open(&server).await);
-        let (first_hears, other_hears) = (Heard::by(&one, 1), Heard::by(&other, 2));
+        let (first_hears, other_hears) = (ReceivedEvents::by(&one, 1), ReceivedEvents::by(&other, 2));
         first_hears.begins(1).await;
         other_hears.begins(1).await;
         let mut before = fence(&one, "door", 1, 0).await;
         for number in 1..=5 {
             let (next, waits) = if number % 2 == 1 { (2, &other) } else { (1, &one) };
             let queued = take(waits, ask("door", next, number)).await;
-            assert!(matches!(queued, Said::Acquired(Acquired::Queued { ahead: 0, .. })), "{queued:?}");
+            assert!(matches!(queued, LockAnswer::Acquired(Acquired::Queued { ahead: 0, .. })), "{queued:?}");
             let (holder, hears) = if next == 2 { (&one, &other_hears) } else { (&other, &first_hears) };
             let released = take(holder, give_back("door", 3 - next, number - 1)).await;
-            assert_eq!(released, Said::Released(Released::Released));
+            assert_eq!(released, LockAnswer::Released(Released::Released));
             let after = hears.granted(request(next, number)).await;
             assert!(before < after, "{after} after {before}");
             before = after;
         }
-        assert_eq!(take(&other, give_back("door", 2, 5)).await, Said::Released(Released::Released));
+        assert_eq!(take(&other, give_back("door", 2, 5)).await, LockAnswer::Released(Released::Released));
         let left = "SELECT (SELECT count(*) FROM firstcome_lock_hold) + (SELECT count(*) FROM firstcome_lock_waiter)";
         assert_eq!(count(&pool, left).await, 0);
     })
@@ -178,7 +178,7 @@ async fn a_connection_that_listens_and_is_lost_is_made_again() {
     let Some((server, pool)) = postgres().await else { return };
     in_time(async {
         let (one, other) = (open(&server).await, open(&server).await);
-        let hears = Heard::by(&other, 2);
+        let hears = ReceivedEvents::by(&other, 2);
         hears.begins(1).await;
         fence(&one, "door", 1, 1).await;
         take(&other, ask("door", 2, 1)).await;
@@ -215,25 +215,25 @@ async fn a_server_that_is_killed_and_starts_again_has_every_grant_that_was_told(
         match store.take(ask("door", 1, 1)).await {
             Err(StoreError::Unknown) => {}
             Ok(answer) => match answer.said {
-                Said::Acquired(Acquired::Granted(grant)) => assert_eq!(grant.fence.get(), granted),
+                LockAnswer::Acquired(Acquired::Granted(grant)) => assert_eq!(grant.fence.get(), granted),
                 said => panic!("it is held by whoever asks: {said:?}"),
             },
             told => assert_eq!(unavailable(told), FaultKind::Unreachable),
         }
         server.restart().await;
         assert_eq!(fence(&store, "door", 1, 1).await, granted);
-        assert_eq!(take(&store, give_back("door", 1, 1)).await, Said::Released(Released::Released));
+        assert_eq!(take(&store, give_back("door", 1, 1)).await, LockAnswer::Released(Released::Released));
         assert!(granted < fence(&store, "door", 2, 1).await);
     })
     .await;
 }
 
 /// What one task was told: the fence of each hold; none of one that was given back.
-type Told = Arc<Mutex<BTreeMap<(String, u64, u64), Option<u64>>>>;
+type FencesByRequest = Arc<Mutex<BTreeMap<(String, u64, u64), Option<u64>>>>;
 
 /// Takes locks one after the other until it is stopped, and gives every third one back. What is unknown is asked for again, and no answer
 /// contradicts one of before.
-async fn take_and_tell(store: Arc<PostgresLocks>, client: u64, told: Told, stop: Arc<AtomicBool>) {
+async fn take_and_tell(store: Arc<PostgresLocks>, client: u64, told: FencesByRequest, stop: Arc<AtomicBool>) {
     const HOUR_MS: u32 = 3_600_000;
     for number in 0_u64.. {
         let lock = format!("lock-{client}-{number}");
@@ -255,9 +255,11 @@ async fn take_and_tell(store: Arc<PostgresLocks>, client: u64, told: Told, stop:
             };
             let key = (lock.clone(), client, number);
             match said {
-                Said::Acquired(Acquired::Granted(grant)) => drop(told.lock().insert(key, Some(grant.fence.get()))),
+                LockAnswer::Acquired(Acquired::Granted(grant)) => {
+                    drop(told.lock().insert(key, Some(grant.fence.get())))
+                }
                 // Given back before, by a try whose answer was lost.
-                Said::Released(_) => drop(told.lock().insert(key, None)),
+                LockAnswer::Released(_) => drop(told.lock().insert(key, None)),
                 said => panic!("{lock} is its own: {said:?}"),
             }
         }
@@ -273,7 +275,7 @@ async fn a_server_that_is_killed_again_and_again_under_load_has_every_grant_that
         // A step whose connection dies without a word is soon asked again.
         options.answer_timeout = Duration::from_secs(2);
         let store = Arc::new(PostgresLocks::open(server.url(), options).await.expect("the server will do"));
-        let (told, stop) = (Told::default(), Arc::new(AtomicBool::new(false)));
+        let (told, stop) = (FencesByRequest::default(), Arc::new(AtomicBool::new(false)));
         let tasks: Vec<_> = (1..=6)
             .map(|client| tokio::spawn(take_and_tell(Arc::clone(&store), client, Arc::clone(&told), Arc::clone(&stop))))
             .collect();
@@ -325,14 +327,14 @@ async fn fences_of_rows_grow_on_a_database_that_went_back() {
         let store = open(&server).await;
         let copy = server.keep_copy().await;
         let told = wait_for("the server", async || match store.take(ask("door", 1, 1)).await.ok()?.said {
-            Said::Acquired(Acquired::Granted(grant)) => Some(grant.fence.get()),
+            LockAnswer::Acquired(Acquired::Granted(grant)) => Some(grant.fence.get()),
             said => panic!("it is free: {said:?}"),
         });
         let told = told.await;
         server.restore(&copy).await;
         // The grant is gone, and another client has the lock at once; the fence tells them apart.
         let next = wait_for("the server", async || match store.take(ask("door", 2, 1)).await.ok()?.said {
-            Said::Acquired(Acquired::Granted(grant)) => Some(grant.fence.get()),
+            LockAnswer::Acquired(Acquired::Granted(grant)) => Some(grant.fence.get()),
             said => panic!("it is free: {said:?}"),
         });
         let next = next.await;
@@ -355,7 +357,7 @@ async fn a_bucket_that_somebody_keeps_is_waited_for_and_not_for_ever() {
         let told = store.take(give_back("door", 1, 1)).await;
         assert!(matches!(told, Err(StoreError::Overloaded { .. })), "{told:?}");
         keeps.rollback().await.expect("it ends");
-        assert_eq!(take(&store, give_back("door", 1, 1)).await, Said::Released(Released::Released));
+        assert_eq!(take(&store, give_back("door", 1, 1)).await, LockAnswer::Released(Released::Released));
     })
     .await;
 }
@@ -370,12 +372,12 @@ async fn a_long_line_of_the_dead_is_passed_over_in_one_step() {
             take(&store, ask("door", 2, number)).await;
         }
         let queued = take(&store, ask("door", 3, 1)).await;
-        assert!(matches!(queued, Said::Acquired(Acquired::Queued { ahead: 100, .. })), "{queued:?}");
+        assert!(matches!(queued, LockAnswer::Acquired(Acquired::Queued { ahead: 100, .. })), "{queued:?}");
         let again = take(&store, ask("door", 2, 50)).await;
-        assert!(matches!(again, Said::Acquired(Acquired::Queued { ahead: 49, .. })), "{again:?}");
+        assert!(matches!(again, LockAnswer::Acquired(Acquired::Queued { ahead: 49, .. })), "{again:?}");
         // As after three seconds in which only one of the two was heard of.
         run(&pool, "UPDATE firstcome_lock_life SET seen_us = seen_us - 3000000 WHERE client = 2").await;
-        assert_eq!(take(&store, give_back("door", 1, 1)).await, Said::Released(Released::Released));
+        assert_eq!(take(&store, give_back("door", 1, 1)).await, LockAnswer::Released(Released::Released));
         assert!(0 < fence(&store, "door", 3, 1).await);
         assert_eq!(count(&pool, "SELECT count(*) FROM firstcome_lock_waiter").await, 0);
         assert_eq!(count(&pool, "SELECT waiters FROM firstcome_lock_hold").await, 0);
@@ -440,8 +442,8 @@ async fn processes_that_ask_at_once_lose_no_step() {
                 for number in 0..15 {
                     let granted = loop {
                         match take(&store, ask("door", client, number)).await {
-                            Said::Acquired(Acquired::Granted(grant)) => break grant.fence.get(),
-                            Said::Acquired(Acquired::Queued { .. }) => {}
+                            LockAnswer::Acquired(Acquired::Granted(grant)) => break grant.fence.get(),
+                            LockAnswer::Acquired(Acquired::Queued { .. }) => {}
                             said => panic!("it is granted or waits: {said:?}"),
                         }
                     };
@@ -449,7 +451,7 @@ async fn processes_that_ask_at_once_lose_no_step() {
                     assert!(before < granted, "{granted} after {before}");
                     assert_eq!(
                         take(&store, give_back("door", client, number)).await,
-                        Said::Released(Released::Released)
+                        LockAnswer::Released(Released::Released)
                     );
                 }
             })

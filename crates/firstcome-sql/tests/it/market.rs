@@ -17,13 +17,13 @@ mod went_back;
 
 use crate::databases::{self, Running};
 use crate::server::PATIENCE;
-use firstcome_sql::{DatabaseOptions, SqlMarket};
+use firstcome_sql::{DatabaseOptions, SqlAuctions};
 use firstcome_store::core::auction::ListingSettings;
 use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::id::{ListingName, MemberName, RequestId};
 use firstcome_store::core::points::{Amount, Balance};
 use firstcome_store::core::time::Timestamp;
-use firstcome_store::{MarketAnswer, MarketStore, MovePoints, PlaceBid, Purchase, Transfer};
+use firstcome_store::{AuctionAnswer, AuctionStore, MovePoints, PlaceBid, Purchase, Transfer};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
 
 /// One of the two kinds of servers, and what the tests say to it behind the market's back.
@@ -79,8 +79,8 @@ impl Base {
         self.connect().await.number(text).await
     }
 
-    pub(crate) async fn open(&self) -> SqlMarket {
-        SqlMarket::open_with(&self.url, options()).await.expect("it opens")
+    pub(crate) async fn open(&self) -> SqlAuctions {
+        SqlAuctions::open_with(&self.url, options()).await.expect("it opens")
     }
 }
 
@@ -158,16 +158,16 @@ pub(crate) fn buy(buyer: &str) -> Purchase {
     Purchase { buyer: member(buyer), request: None }
 }
 
-pub(crate) async fn try_charge(market: &SqlMarket, name: &str, points: u64) -> MarketAnswer<Effect<Balance>> {
+pub(crate) async fn try_charge(market: &SqlAuctions, name: &str, points: u64) -> AuctionAnswer<Effect<Balance>> {
     let movement = MovePoints { transfer: Transfer::Charge, amount: amount(points), request: None };
     market.move_points(&member(name), movement).await
 }
 
-pub(crate) async fn charge(market: &SqlMarket, name: &str, points: u64) {
+pub(crate) async fn charge(market: &SqlAuctions, name: &str, points: u64) {
     try_charge(market, name, points).await.expect("it answers").expect("it is charged");
 }
 
-pub(crate) async fn balance(market: &SqlMarket, name: &str) -> (u64, u64) {
+pub(crate) async fn balance(market: &SqlAuctions, name: &str) -> (u64, u64) {
     let balance: Balance = market.balance(&member(name)).await.expect("it answers");
     (balance.available(), balance.total())
 }

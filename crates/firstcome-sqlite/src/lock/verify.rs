@@ -1,6 +1,6 @@
 //! Re-checks every invariant of stored locks from the rows alone, without the rules that wrote them.
 
-use super::shelf::{number, waiter};
+use super::table::{number, waiter};
 use super::{LOCKS_FILE, fault, schema};
 use crate::open_reader;
 use crate::verify::integrity;
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 /// What is known of a hold while the line goes by.
-struct Held {
+struct LockCheck {
     request: Request,
     said: u64,
     found: u64,
@@ -49,7 +49,7 @@ fn check(snapshot: &Connection) -> rusqlite::Result<Vec<Check>> {
         bucket.ok().and_then(|bucket| lasts.get(&bucket).copied()).unwrap_or(0)
     };
 
-    let mut holds: BTreeMap<Box<str>, Held> = BTreeMap::new();
+    let mut holds: BTreeMap<Box<str>, LockCheck> = BTreeMap::new();
     let sql = "SELECT client, request, owner, lease_ms, passes, lock, fence, expires_us, waiters FROM hold";
     each(snapshot, sql, |row| {
         let (waiter, lock, fence) = (waiter(row)?, row.get::<_, Box<str>>(5)?, number(row, 6)?);
@@ -58,7 +58,7 @@ fn check(snapshot: &Connection) -> rusqlite::Result<Vec<Check>> {
         let last = fence + u64::from(waiter.passes.max(1)) - 1;
         numbers.check(last <= last_of(&lock), here);
         let said: u32 = row.get(8)?;
-        holds.insert(lock, Held { request: waiter.request, said: said.into(), found: 0 });
+        holds.insert(lock, LockCheck { request: waiter.request, said: said.into(), found: 0 });
         Ok(())
     })?;
 
@@ -77,7 +77,7 @@ fn check(snapshot: &Connection) -> rusqlite::Result<Vec<Check>> {
         once.check(requests.insert((lock.clone(), waiter.request)), here);
         Ok(())
     })?;
-    for (lock, Held { said, found, .. }) in holds {
+    for (lock, LockCheck { said, found, .. }) in holds {
         lines.check(said == found, || format!("lock {lock}: {found} wait, its hold says {said}"));
     }
     each(snapshot, "SELECT bucket, number FROM life", |row| {

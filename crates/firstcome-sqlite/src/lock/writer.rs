@@ -1,8 +1,8 @@
 //! The one thread of a process that writes: it takes what has arrived, and commits it in one transaction.
 
-use super::post::Post;
-use super::shelf::SqlShelf;
-use super::{Clock, LockSeen, fault, io_fault, is_busy};
+use super::notify::LockNotifier;
+use super::table::SqliteLockTable;
+use super::{Clock, TimedLockView, fault, io_fault, is_busy};
 use firstcome_core::id::LockName;
 use firstcome_core::lock::{Answer, Push, Step, bucket_of, take, view};
 use firstcome_store::Faults;
@@ -19,7 +19,7 @@ const BATCH_MAX: usize = 256;
 /// What is asked of the writer. Whoever asked may have gone: the step is taken all the same.
 pub(super) enum Job {
     Take(Step, oneshot::Sender<Result<Answer, StoreError>>),
-    View(LockName, oneshot::Sender<Result<LockSeen, StoreError>>),
+    View(LockName, oneshot::Sender<Result<TimedLockView, StoreError>>),
 }
 
 /// A job in the queue.
@@ -31,7 +31,7 @@ pub(super) struct Queued {
 
 enum Outcome {
     Taken(Answer),
-    Seen(LockSeen),
+    Seen(TimedLockView),
 }
 
 impl Job {
@@ -101,7 +101,7 @@ pub(super) struct Writer {
     connection: Connection,
     identity: Identity,
     clock: Arc<dyn Clock>,
-    post: Arc<Post>,
+    post: Arc<LockNotifier>,
     /// Why no step is taken any more.
     broken: Option<Arc<Fault>>,
     /// The open fault, logged once.
@@ -114,7 +114,12 @@ pub(super) struct Writer {
 const FAULTY_FILE: &str = "locks";
 
 impl Writer {
-    pub(super) fn new(connection: Connection, identity: Identity, clock: Arc<dyn Clock>, post: Arc<Post>) -> Self {
+    pub(super) fn new(
+        connection: Connection,
+        identity: Identity,
+        clock: Arc<dyn Clock>,
+        post: Arc<LockNotifier>,
+    ) -> Self {
         Self { connection, identity, clock, post, broken: None, faults: Faults::default(), is_faulty: false }
     }
 
@@ -191,7 +196,7 @@ impl Writer {
                 }
                 Job::Take(Step::Renew { bucket, .. } | Step::Beat { bucket, .. }, _) => *bucket,
             };
-            let mut shelf = SqlShelf::new(&self.connection, bucket);
+            let mut shelf = SqliteLockTable::new(&self.connection, bucket);
             // Read in the transaction: no later step of any process reads an earlier clock, unless it is set back.
             let now_us = u64::try_from(self.clock.now().as_us()).unwrap_or(0);
             outcomes.push(match job {
@@ -200,7 +205,7 @@ impl Writer {
                     all_pushes.extend(pushes);
                     Outcome::Taken(answer)
                 }
-                Job::View(name, _) => Outcome::Seen(LockSeen { view: view(&shelf, name, now_us), now_us }),
+                Job::View(name, _) => Outcome::Seen(TimedLockView { view: view(&shelf, name, now_us), now_us }),
             });
             shelf.finish()?;
         }

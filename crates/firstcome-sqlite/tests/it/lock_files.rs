@@ -4,7 +4,7 @@ use crate::in_time;
 use firstcome_sqlite::{LOCKS_FILE, LockDurability, SqliteLocks, verify_locks};
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::lock::{
-    Acquired, ClientId, Copies, Push, Released, Renewal, Request, Said, Step, Wait, Waiter, bucket_of,
+    Acquired, ClientId, Copies, LockAnswer, Push, Released, Renewal, Request, Step, Wait, Waiter, bucket_of,
 };
 use firstcome_store::core::time::Timestamp;
 use firstcome_store::edge::ManualClock;
@@ -58,13 +58,13 @@ fn give_back(lock: &str, client: u64, number: u64) -> Step {
     Step::Release { name: name(lock), request: request(client, number), copies: Copies::One }
 }
 
-async fn take(store: &SqliteLocks, step: Step) -> Said {
+async fn take(store: &SqliteLocks, step: Step) -> LockAnswer {
     store.take(step).await.expect("the store answers").said
 }
 
 async fn fence(store: &SqliteLocks, lock: &str, client: u64, number: u64) -> u64 {
     match take(store, ask(lock, client, number)).await {
-        Said::Acquired(Acquired::Granted(grant)) => grant.fence.get(),
+        LockAnswer::Acquired(Acquired::Granted(grant)) => grant.fence.get(),
         said => panic!("{lock} is granted: {said:?}"),
     }
 }
@@ -113,10 +113,10 @@ async fn nothing_is_left_of_many_names() {
                     let lock = format!("name-{number}");
                     fence(&store, &lock, 1, number).await;
                     let waits = take(&store, ask(&lock, 2, number)).await;
-                    assert!(matches!(waits, Said::Acquired(Acquired::Queued { .. })), "{waits:?}");
+                    assert!(matches!(waits, LockAnswer::Acquired(Acquired::Queued { .. })), "{waits:?}");
                     for client in [1, 2] {
                         let told = take(&store, give_back(&lock, client, number)).await;
-                        assert_eq!(told, Said::Released(Released::Released));
+                        assert_eq!(told, LockAnswer::Released(Released::Released));
                     }
                 }
             })
@@ -182,7 +182,7 @@ fn process_that_takes_grants() {
                     println!("{MARK}granted {lock} {client} {number} {}", fence(&store, &lock, client, number).await);
                     if number % 3 == 0 {
                         let told = take(&store, give_back(&lock, client, number)).await;
-                        assert_eq!(told, Said::Released(Released::Released));
+                        assert_eq!(told, LockAnswer::Released(Released::Released));
                         println!("{MARK}released {lock} {client} {number} 0");
                     }
                 }
@@ -195,10 +195,10 @@ fn process_that_takes_grants() {
 }
 
 /// What a process was told before it was killed: the fence of each hold, none once it was given back.
-type Told = BTreeMap<(String, u64, u64), Option<u64>>;
+type FencesByRequest = BTreeMap<(String, u64, u64), Option<u64>>;
 
 /// Runs it until it was told of so many grants, and kills it in the middle of its work.
-fn take_and_be_killed(directory: &Path, first: u64, grants: usize, told: &mut Told) {
+fn take_and_be_killed(directory: &Path, first: u64, grants: usize, told: &mut FencesByRequest) {
     let mut child = Command::new(std::env::current_exe().expect("this binary has a path"))
         .args(["--exact", "lock_files::process_that_takes_grants", "--nocapture"])
         .stdin(Stdio::piped())
@@ -229,9 +229,9 @@ fn take_and_be_killed(directory: &Path, first: u64, grants: usize, told: &mut To
 async fn grants_and_fences_outlive_the_process_that_is_killed() {
     in_time(async {
         let directory = directory();
-        let mut told = Told::new();
+        let mut told = FencesByRequest::new();
         for round in 0..6_u64 {
-            let kept = |told: &Told| told.values().flatten().max().copied().unwrap_or_default();
+            let kept = |told: &FencesByRequest| told.values().flatten().max().copied().unwrap_or_default();
             let highest = kept(&told);
             take_and_be_killed(directory.path(), round * 1_000_000, 30 + 11 * round as usize, &mut told);
             assert_eq!(breaches(directory.path()), [""; 0], "round {round}");
@@ -269,7 +269,7 @@ async fn grants_and_fences_outlive_the_store() {
         file.execute("UPDATE bucket SET last = last + 3600000000", []).expect("it can be changed");
         let store = open(directory.path());
         assert_eq!(fence(&store, "door", 1, 1).await, first);
-        assert_eq!(take(&store, give_back("door", 1, 1)).await, Said::Released(Released::Released));
+        assert_eq!(take(&store, give_back("door", 1, 1)).await, LockAnswer::Released(Released::Released));
         assert!(first + 3_600_000_000 < fence(&store, "door", 2, 1).await);
     })
     .await;
@@ -464,7 +464,7 @@ async fn steps_of_two_stores_wait_for_each_other_and_none_fails() {
                 for number in 1..200 {
                     fence(&store, &lock, client, number).await;
                     let told = take(&store, give_back(&lock, client, number)).await;
-                    assert_eq!(told, Said::Released(Released::Released));
+                    assert_eq!(told, LockAnswer::Released(Released::Released));
                 }
             })
         });
@@ -500,7 +500,7 @@ async fn a_push_reaches_a_client_of_another_store_on_the_same_directory() {
             }
             let given = (2..200).map(|number| here.take(give_back(&format!("many-{number}"), 1, number)));
             for told in given {
-                assert_eq!(told.await.expect("the store answers").said, Said::Released(Released::Released));
+                assert_eq!(told.await.expect("the store answers").said, LockAnswer::Released(Released::Released));
             }
             heard(&pushes);
             drop(there);

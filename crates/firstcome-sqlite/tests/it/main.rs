@@ -1,9 +1,9 @@
 //! The embedded store and locks in files of SQLite.
 
+mod auction;
+mod lock;
 #[cfg(unix)]
 mod lock_files;
-mod locks;
-mod market;
 mod old_codes;
 mod restarts;
 mod sqlite;

@@ -5,7 +5,7 @@ use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::id::{MemberName, RequestId};
 use firstcome_store::core::limits::POINTS_KEY_MS;
 use firstcome_store::core::points::Amount;
-use firstcome_store::{Embedded, MarketStore, MovePoints, Transfer};
+use firstcome_store::{AuctionStore, Embedded, MovePoints, Transfer};
 
 async fn charged(store: &Embedded, name: &str, key: Option<u128>) -> (&'static str, u64) {
     let member = MemberName::parse(name).expect("a name");

@@ -1,7 +1,7 @@
 //! The rules by which rows come in, whatever keeps them then. Coupons and claims; the rest lies beside it.
 
-use super::market::IncomingMarket;
-use super::rooms::{IncomingRooms, RoomsBefore};
+use super::auction::IncomingAuctionRows;
+use super::room::{IncomingRooms, RoomsBefore};
 use super::{ArchivedCoupon, ArchivedSecret, ImportError, Incoming, IncomingClaim};
 use crate::edge::{draw_hasher, draw_secret};
 use crate::embedded::StoredCoupon;
@@ -37,7 +37,7 @@ pub struct Intake {
     /// Coupons whose codes are bound from another serial on than is written yet.
     rebound: BTreeSet<CouponId>,
     pub(super) rooms: IncomingRooms,
-    pub(super) market: IncomingMarket,
+    pub(super) market: IncomingAuctionRows,
     secrets: BTreeMap<String, [u8; 32]>,
     changes: Vec<Change>,
 }
@@ -50,7 +50,7 @@ impl Intake {
         let mut coupons = HashMap::with_hasher(hasher.clone());
         coupons.extend(before.coupons.into_iter().map(|stored| (stored.name.clone(), stored)));
         let rooms = IncomingRooms::new(before.rooms, &hasher);
-        let market = IncomingMarket::new(before.has_market, &hasher);
+        let market = IncomingAuctionRows::new(before.has_market, &hasher);
         let (rebound, secrets, changes) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
         Self { now, hasher, coupons, next_coupon, rebound, rooms, market, secrets, changes }
     }

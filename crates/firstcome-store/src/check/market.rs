@@ -4,7 +4,7 @@
 //! listing's in the order of their numbers, and the keys whenever their listing is known.
 
 use super::Check;
-use firstcome_core::auction::{Bid, Listing, Phase, Standing};
+use firstcome_core::auction::{Bid, Listing, ListingStanding, Phase};
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::{Kind, Record, Wallet};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -20,7 +20,7 @@ struct Money {
 
 /// A listing as it is stored, and the bid that its bids lead to so far.
 struct Played {
-    standing: Standing,
+    standing: ListingStanding,
     highest: Option<Bid>,
 }
 
@@ -164,7 +164,7 @@ impl Replay {
     }
 
     /// A listing. Its highest bid is taken from its bids; what a store repeats of it goes to [`Self::repeated`].
-    pub fn listing(&mut self, id: i64, standing: Standing) {
+    pub fn listing(&mut self, id: i64, standing: ListingStanding) {
         self.listings.insert(id, Played { standing, highest: None });
     }
 
@@ -234,7 +234,7 @@ impl Replay {
     }
 }
 
-fn check_bid(checks: &mut Checks, standing: &Standing, before: Option<&Bid>, bid: &Bid) {
+fn check_bid(checks: &mut Checks, standing: &ListingStanding, before: Option<&Bid>, bid: &Bid) {
     let here = || format!("listing {}, bid {}", standing.name, bid.number);
     checks.contiguous.check(bid.number == before.map_or(1, |before| before.number.saturating_add(1)), here);
     let step = standing.auction_terms().and_then(|terms| terms.min_increment).map_or(1, |step| step.get());
@@ -244,7 +244,7 @@ fn check_bid(checks: &mut Checks, standing: &Standing, before: Option<&Bid>, bid
     checks.in_time.check((standing.starts_at..=standing.effective_ends_at).contains(&bid.at), here);
 }
 
-fn check_listing(checks: &mut Checks, standing: &Standing, money: &Money) {
+fn check_listing(checks: &mut Checks, standing: &ListingStanding, money: &Money) {
     let here = || format!("listing {}", standing.name);
     checks.sound.check(Listing::restore(standing.clone()).is_ok(), here);
     let settled = matches!(standing.phase, Phase::Sold(_) | Phase::Unsold(_));

@@ -13,8 +13,8 @@ use crate::edge::draw_hasher;
 use crate::lock::{LockEvent, LockInbox, LockStore};
 use firstcome_core::id::{LockName, OwnerName};
 use firstcome_core::lock::{
-    Acquired, Answer, BUCKETS, ClientId, Copies, Fence, Grant, Head, MemoryShelf, Push, Released, Renewal, Request,
-    Said, Step, Taken, Wait, Waiter, bucket_of, take, view,
+    Acquired, Answer, BUCKETS, ClientId, Copies, Fence, Grant, Head, LockAnswer, MemoryLockTable, Push, Released,
+    Renewal, Request, Step, Taken, Wait, Waiter, bucket_of, take, view,
 };
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ type Row<'a> = (u64, Step, &'a str);
 
 /// The rules, fed with the instants that the store tells.
 struct Oracle {
-    buckets: BTreeMap<u8, MemoryShelf<RandomState>>,
+    buckets: BTreeMap<u8, MemoryLockTable<RandomState>>,
     pushes: Vec<Push>,
     /// Of each lock the highest fence that was told, and of each request its own.
     fences: BTreeMap<LockName, (Fence, BTreeMap<Request, Fence>)>,
@@ -85,7 +85,7 @@ struct Oracle {
 
 impl Oracle {
     fn take(&mut self, step: &Step, now_us: u64) -> Answer {
-        let shelf = self.buckets.entry(bucket(step)).or_insert_with(|| MemoryShelf::new(draw_hasher()));
+        let shelf = self.buckets.entry(bucket(step)).or_insert_with(|| MemoryLockTable::new(draw_hasher()));
         let (answer, pushes) = take(shelf, step, now_us);
         self.pushes.extend(pushes);
         answer
@@ -137,8 +137,8 @@ impl<S: LockStore> Bench<S> {
         let wanted = oracle.take(step, answer.now_us);
         assert_eq!(answer, wanted, "{step:?}: the store's answer, and the rules'");
         match (&answer.said, step) {
-            (Said::Acquired(Acquired::Granted(grant)), Step::Acquire { name, .. }) => oracle.note(name, *grant),
-            (Said::Beaten { looked, .. }, Step::Beat { names, .. }) => {
+            (LockAnswer::Acquired(Acquired::Granted(grant)), Step::Acquire { name, .. }) => oracle.note(name, *grant),
+            (LockAnswer::Beaten { looked, .. }, Step::Beat { names, .. }) => {
                 for (name, grant) in names.iter().zip(looked).filter_map(|(name, (grant, _))| Some((name, (*grant)?))) {
                     oracle.note(name, grant);
                 }
@@ -152,7 +152,7 @@ impl<S: LockStore> Bench<S> {
     async fn view(&self, name: &LockName) -> (bool, u32) {
         let seen = self.store.view(name).await.expect("the store answers");
         let mut oracle = self.oracle.lock();
-        let shelf = oracle.buckets.entry(bucket_of(name)).or_insert_with(|| MemoryShelf::new(draw_hasher()));
+        let shelf = oracle.buckets.entry(bucket_of(name)).or_insert_with(|| MemoryLockTable::new(draw_hasher()));
         assert_eq!(seen.view, view(shelf, name, seen.now_us), "{name}: what the store shows, and the rules");
         (seen.view.held.is_some(), seen.view.waiters)
     }
@@ -168,7 +168,7 @@ impl<S: LockStore> Bench<S> {
     /// The fence of a hold, as a repeat tells it.
     async fn fence(&self, client: u64, number: u64) -> u64 {
         match self.take(&ask(client, number)).await.said {
-            Said::Acquired(Acquired::Granted(grant)) => grant.fence.get(),
+            LockAnswer::Acquired(Acquired::Granted(grant)) => grant.fence.get(),
             said => panic!("{client}/{number} has the lock: {said:?}"),
         }
     }
@@ -211,24 +211,26 @@ fn bucket(step: &Step) -> u8 {
 
 fn words(answer: &Answer) -> String {
     match &answer.said {
-        Said::Acquired(Acquired::Granted(grant)) => match grant.taken {
+        LockAnswer::Acquired(Acquired::Granted(grant)) => match grant.taken {
             Taken::Yes => "granted".to_owned(),
             Taken::Open => "granted, to be confirmed".to_owned(),
         },
-        Said::Acquired(Acquired::Queued { ahead, .. }) => format!("queued {ahead}"),
-        Said::Acquired(Acquired::Contended { holder, waiters, .. }) => format!("held by {holder}, {waiters} wait"),
-        Said::Acquired(Acquired::Void) => "void".to_owned(),
-        Said::Released(Released::Released) => "released".to_owned(),
-        Said::Released(Released::Withdrawn { ahead }) => format!("withdrawn {ahead}"),
-        Said::Released(Released::NotHeld) => "not held".to_owned(),
-        Said::Renewed(ends) => {
+        LockAnswer::Acquired(Acquired::Queued { ahead, .. }) => format!("queued {ahead}"),
+        LockAnswer::Acquired(Acquired::Contended { holder, waiters, .. }) => {
+            format!("held by {holder}, {waiters} wait")
+        }
+        LockAnswer::Acquired(Acquired::Void) => "void".to_owned(),
+        LockAnswer::Released(Released::Released) => "released".to_owned(),
+        LockAnswer::Released(Released::Withdrawn { ahead }) => format!("withdrawn {ahead}"),
+        LockAnswer::Released(Released::NotHeld) => "not held".to_owned(),
+        LockAnswer::Renewed(ends) => {
             ends.iter().map(|end| if end.is_some() { "renewed" } else { "lost" }).collect::<Vec<_>>().join(" ")
         }
-        Said::Beaten { looked, .. } => looked.iter().map(looked_words).collect::<Vec<_>>().join(" "),
+        LockAnswer::Beaten { looked, .. } => looked.iter().map(looked_words).collect::<Vec<_>>().join(" "),
     }
 }
 
-fn looked_words((grant, seen): &(Option<Grant>, Option<firstcome_core::lock::Seen>)) -> &'static str {
+fn looked_words((grant, seen): &(Option<Grant>, Option<firstcome_core::lock::WaiterView>)) -> &'static str {
     match (grant, seen) {
         (Some(_), _) => "mine",
         (None, None) => "free",

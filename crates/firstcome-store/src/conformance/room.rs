@@ -111,7 +111,7 @@ type Row<'a> = (i64, Step, &'a str);
 
 /// An answer: what rows compare, and the rest, which only the rules can foretell.
 #[derive(PartialEq, Eq, Debug)]
-struct Told {
+struct RoomReply {
     words: String,
     rest: String,
 }
@@ -215,7 +215,7 @@ impl<S: RoomStore + 'static> Bench<S> {
     }
 
     /// Gives one command to the store and writes down its answer.
-    async fn apply(&self, room: &RoomName, step: &Step) -> Told {
+    async fn apply(&self, room: &RoomName, step: &Step) -> RoomReply {
         match step {
             Step::Put(settings) => tell_put(answered(self.store.put_room(room, settings.clone()).await)),
             Step::Close => tell_done(answered(self.store.close_room(room).await), "closed"),
@@ -242,20 +242,20 @@ fn answered<T>(answer: RoomAnswer<T>) -> Result<T, Rejection> {
     answer.expect("the store answers")
 }
 
-fn words(words: impl Into<String>) -> Told {
-    Told { words: words.into(), rest: String::new() }
+fn words(words: impl Into<String>) -> RoomReply {
+    RoomReply { words: words.into(), rest: String::new() }
 }
 
-fn tell_refused(rejection: Rejection) -> Told {
+fn tell_refused(rejection: Rejection) -> RoomReply {
     let rest = match rejection {
         Rejection::Full { retry_after_ms } => format!("retry after {retry_after_ms}"),
         Rejection::KeyReused(number) => format!("of {}", number.get()),
         _ => String::new(),
     };
-    Told { words: rejection.code().to_owned(), rest }
+    RoomReply { words: rejection.code().to_owned(), rest }
 }
 
-fn tell_put(answer: Result<Put, Rejection>) -> Told {
+fn tell_put(answer: Result<Put, Rejection>) -> RoomReply {
     match answer {
         Ok(Put::Created) => words("created"),
         Ok(Put::Replaced) => words("replaced"),
@@ -263,11 +263,11 @@ fn tell_put(answer: Result<Put, Rejection>) -> Told {
     }
 }
 
-fn tell_done(answer: Result<(), Rejection>, done: &str) -> Told {
+fn tell_done(answer: Result<(), Rejection>, done: &str) -> RoomReply {
     answer.map_or_else(tell_refused, |()| words(done))
 }
 
-fn tell_check(answer: Result<Option<Timestamp>, Rejection>) -> Told {
+fn tell_check(answer: Result<Option<Timestamp>, Rejection>) -> RoomReply {
     match answer {
         Ok(Some(until)) => words(format!("valid until {}", ms(until))),
         Ok(None) => words("not valid"),
@@ -275,18 +275,18 @@ fn tell_check(answer: Result<Option<Timestamp>, Rejection>) -> Told {
     }
 }
 
-fn tell_view(answer: Result<RoomView, Rejection>) -> Told {
+fn tell_view(answer: Result<RoomView, Rejection>) -> RoomReply {
     match answer {
         Ok(view) => {
             let RoomView { state, waiting, active, serving, rate, wait_at_tail_ms } = view;
             let words = format!("{} {waiting} waiting {active} active serving {serving}", state.as_str());
-            Told { words, rest: format!("{rate} {wait_at_tail_ms:?}") }
+            RoomReply { words, rest: format!("{rate} {wait_at_tail_ms:?}") }
         }
         Err(rejection) => tell_refused(rejection),
     }
 }
 
-fn tell_join(answer: Result<(Joining, TicketAnswer), Rejection>) -> Told {
+fn tell_join(answer: Result<(Joining, TicketAnswer), Rejection>) -> RoomReply {
     match answer {
         Ok((joining, told)) => {
             let how = match joining {
@@ -295,26 +295,26 @@ fn tell_join(answer: Result<(Joining, TicketAnswer), Rejection>) -> Told {
                 Joining::SameUser => "same user",
             };
             let ticket = tell_ticket(Ok(told));
-            Told { words: format!("{how} {}", ticket.words), ..ticket }
+            RoomReply { words: format!("{how} {}", ticket.words), ..ticket }
         }
         Err(rejection) => tell_refused(rejection),
     }
 }
 
-fn tell_ticket(answer: Result<TicketAnswer, Rejection>) -> Told {
+fn tell_ticket(answer: Result<TicketAnswer, Rejection>) -> RoomReply {
     let told = match answer {
         Ok(told) => told,
         Err(rejection) => return tell_refused(rejection),
     };
     let number = told.number.get();
     match told.state {
-        TicketState::Waiting { position, wait_ms } => Told {
+        TicketState::Waiting { position, wait_ms } => RoomReply {
             words: format!("{number} waiting {position}"),
             rest: format!("{wait_ms:?} ask after {} at {:?}", told.poll_after_ms, told.as_of),
         },
         TicketState::Admitted { slot, .. } => {
             let until = told.until.map_or(0, ms);
-            Told {
+            RoomReply {
                 words: format!("{number} admitted {}@{} until {until}", slot.admission, ms(slot.admitted_at)),
                 rest: format!("{:?} ask after {} at {:?}", told.user, told.poll_after_ms, told.as_of),
             }

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU32;
 
 /// One coupon. Only the writer locks it for writing.
-pub(super) struct Cell {
+pub(super) struct CouponCell {
     pub(super) id: CouponId,
     pub(super) voucher_key: VoucherKey,
     pub(super) coupon: RwLock<Coupon>,
@@ -23,7 +23,7 @@ pub(super) struct Cell {
     pub(super) redeeming: Mutex<BTreeSet<Serial>>,
 }
 
-impl Cell {
+impl CouponCell {
     pub(super) fn new(id: CouponId, voucher_key: VoucherKey, coupon: Coupon) -> Self {
         let durable = AtomicU32::new(coupon.issued());
         Self { id, voucher_key, coupon: RwLock::new(coupon), durable, redeeming: Mutex::default() }

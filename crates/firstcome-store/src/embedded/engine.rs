@@ -10,9 +10,9 @@
 //!   ([`Engine::probe`]).
 //! - After any other failed commit nothing is written any more: memory then knows of claims that the disk may not have.
 
-use super::coupon::Cell;
+use super::auction::{self, AuctionWriter, Rest};
+use super::coupon::CouponCell;
 use super::journal::{Change, CouponId, CouponPut, Journal, JournalError, Outcome, RoomId};
-use super::market::{self, Desk, Rest};
 use super::room::{self, RoomCell};
 use super::{Command, PutCommand, PutRoomCommand, Reply, RoomJob, Shared};
 use crate::edge::Stopwatch;
@@ -33,14 +33,14 @@ use std::sync::atomic::Ordering;
 const CLAIMS_PER_HOLD: usize = 64;
 
 /// An answer that waits for the commit.
-enum Told {
+enum PendingReply {
     Claim(Reply<Effect<Issued>>, Result<Effect<Issued>, Rejection>),
     Redeem(Reply<Effect<Redeemed>>, Result<Effect<Redeemed>, Rejection>),
 }
 
 /// One claim on its way through a batch.
 pub(super) struct ClaimCommand {
-    pub(super) cell: Arc<Cell>,
+    pub(super) cell: Arc<CouponCell>,
     pub(super) claim: Claim,
     pub(super) reply: Reply<Effect<Issued>>,
 }
@@ -54,15 +54,15 @@ pub struct Engine {
     pub(super) next_room: u32,
     pub(super) next_pass_secret: u32,
     pub(super) changes: Vec<Change>,
-    told: Vec<Told>,
-    touched: Vec<Arc<Cell>>,
-    pub(super) told_rooms: Vec<room::Told>,
+    told: Vec<PendingReply>,
+    touched: Vec<Arc<CouponCell>>,
+    pub(super) told_rooms: Vec<room::PendingRoomReply>,
     told_ticks: Vec<(Reply<Option<Rest>>, Option<Rest>)>,
     pub(super) touched_rooms: Vec<Arc<RoomCell>>,
     pub(super) room_changes: Vec<firstcome_core::room::Change>,
     pub(super) clock_stored: Option<Steady>,
-    pub(super) desk: Desk,
-    pub(super) told_market: Vec<market::Told>,
+    pub(super) desk: AuctionWriter,
+    pub(super) told_market: Vec<auction::PendingAuctionReply>,
 }
 
 /// The numbers that the next things get.
@@ -79,7 +79,7 @@ impl Engine {
         journal: Box<dyn Journal>,
         hasher: RandomState,
         next: Next,
-        desk: Desk,
+        desk: AuctionWriter,
     ) -> Self {
         Self {
             shared,
@@ -182,7 +182,7 @@ impl Engine {
         }
     }
 
-    fn claims(&mut self, cell: &Arc<Cell>, run: impl Iterator<Item = ClaimCommand>, now: Now) {
+    fn claims(&mut self, cell: &Arc<CouponCell>, run: impl Iterator<Item = ClaimCommand>, now: Now) {
         let fault = self.shared.fault();
         let changes = self.changes.len();
         let mut coupon = cell.coupon.write();
@@ -199,7 +199,7 @@ impl Engine {
             if let Ok(Effect::New(issued)) = answer {
                 self.changes.push(Change::Claimed { id: cell.id, issued, claim });
             }
-            self.told.push(Told::Claim(reply, answer));
+            self.told.push(PendingReply::Claim(reply, answer));
         }
         drop(coupon);
         if changes < self.changes.len() {
@@ -211,7 +211,7 @@ impl Engine {
         }
     }
 
-    fn redeem(&mut self, cell: &Arc<Cell>, redeem: &Redeem, reply: Reply<Effect<Redeemed>>, now: Now) {
+    fn redeem(&mut self, cell: &Arc<CouponCell>, redeem: &Redeem, reply: Reply<Effect<Redeemed>>, now: Now) {
         if reply.is_closed() {
             return;
         }
@@ -231,7 +231,7 @@ impl Engine {
             touch(&mut self.touched, cell);
             self.changes.push(Change::Redeemed { id: cell.id, redeemed, request: redeem.request });
         }
-        self.told.push(Told::Redeem(reply, answer));
+        self.told.push(PendingReply::Redeem(reply, answer));
     }
 
     fn put_coupon(
@@ -267,11 +267,11 @@ impl Engine {
         }
         self.next_coupon += 1;
         let coupon = Coupon::new(settings, self.hasher.clone());
-        self.shared.add(name, Cell::new(id, voucher_key, coupon));
+        self.shared.add(name, CouponCell::new(id, voucher_key, coupon));
         Ok(Ok(Put::Created))
     }
 
-    fn delete_coupon(&mut self, cell: &Cell, at: Now) -> Result<Result<(), Rejection>, StoreError> {
+    fn delete_coupon(&mut self, cell: &CouponCell, at: Now) -> Result<Result<(), Rejection>, StoreError> {
         if !cell.coupon.read().is_deleted() {
             self.commit(Change::CouponDeleted { id: cell.id, at: at.wall })?;
             cell.coupon.write().delete();
@@ -362,12 +362,12 @@ impl Engine {
     fn answer_all(&mut self) {
         for told in self.told.drain(..) {
             match told {
-                Told::Claim(reply, answer) => reply.send(Ok(answer)),
-                Told::Redeem(reply, answer) => reply.send(Ok(answer)),
+                PendingReply::Claim(reply, answer) => reply.send(Ok(answer)),
+                PendingReply::Redeem(reply, answer) => reply.send(Ok(answer)),
             }
         }
-        self.told_rooms.drain(..).for_each(room::Told::tell);
-        self.told_market.drain(..).for_each(market::Told::tell);
+        self.told_rooms.drain(..).for_each(room::PendingRoomReply::tell);
+        self.told_market.drain(..).for_each(auction::PendingAuctionReply::tell);
         self.told_ticks.drain(..).for_each(|(reply, rest)| reply.send(Ok(Ok(rest))));
     }
 
@@ -415,7 +415,7 @@ const fn market_is_left_out() -> bool {
     false
 }
 
-impl Told {
+impl PendingReply {
     fn refuse(self, error: &StoreError) {
         match self {
             Self::Claim(reply, _) => reply.send(Err(error.clone())),
@@ -424,19 +424,19 @@ impl Told {
     }
 }
 
-fn touch(touched: &mut Vec<Arc<Cell>>, cell: &Arc<Cell>) {
+fn touch(touched: &mut Vec<Arc<CouponCell>>, cell: &Arc<CouponCell>) {
     if !touched.iter().any(|known| Arc::ptr_eq(known, cell)) {
         touched.push(Arc::clone(cell));
     }
 }
 
 /// How many claims of a coupon are durable, as readers see it.
-pub(super) fn durable(cell: &Cell) -> u32 {
+pub(super) fn durable(cell: &CouponCell) -> u32 {
     cell.durable.load(Ordering::Acquire)
 }
 
 /// The durable claims of a coupon as a serial, if there is one.
-pub(super) fn last_durable(cell: &Cell) -> Option<Serial> {
+pub(super) fn last_durable(cell: &CouponCell) -> Option<Serial> {
     Serial::new(durable(cell))
 }
 

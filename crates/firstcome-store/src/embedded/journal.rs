@@ -4,7 +4,7 @@ use super::StoredRoom;
 use crate::error::{Fault, FaultKind, StoreError};
 use crate::ticket::TicketKey;
 use crate::voucher::VoucherKey;
-use firstcome_core::auction::{Bid, PlacedBid, Standing};
+use firstcome_core::auction::{Bid, ListingStanding, PlacedBid};
 use firstcome_core::coupon::{Attributes, Claim, CouponSettings, Issued, Redeemed, Serial};
 use firstcome_core::id::{CouponName, RequestId, RoomName};
 use firstcome_core::points::{Record, Wallet};
@@ -205,7 +205,7 @@ pub enum Change {
         /// Which.
         id: ListingId,
         /// All that is known of it.
-        standing: Box<Standing>,
+        standing: Box<ListingStanding>,
         /// The request that bought it, if it carried a key.
         sale_request: Option<RequestId>,
     },

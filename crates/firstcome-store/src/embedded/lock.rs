@@ -2,9 +2,9 @@
 
 use crate::edge::{Clock, SystemClock, draw_hasher};
 use crate::error::StoreError;
-use crate::lock::{LockEvent, LockInbox, LockSeen, LockStore};
+use crate::lock::{LockEvent, LockInbox, LockStore, TimedLockView};
 use firstcome_core::id::LockName;
-use firstcome_core::lock::{Answer, BUCKETS, ClientId, MemoryShelf, Push, Step, bucket_of, take, view};
+use firstcome_core::lock::{Answer, BUCKETS, ClientId, MemoryLockTable, Push, Step, bucket_of, take, view};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::hash::RandomState;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Locks in memory: gone with the process. No step waits for anything, and none fails.
 pub struct MemoryLocks {
-    buckets: Vec<Mutex<MemoryShelf<RandomState>>>,
+    buckets: Vec<Mutex<MemoryLockTable<RandomState>>>,
     inboxes: RwLock<BTreeMap<ClientId, LockInbox>>,
     clock: Arc<dyn Clock>,
 }
@@ -27,7 +27,7 @@ impl MemoryLocks {
     /// With a clock of one's own.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         let hasher = draw_hasher();
-        let buckets = (0..BUCKETS).map(|_| Mutex::new(MemoryShelf::new(hasher.clone()))).collect();
+        let buckets = (0..BUCKETS).map(|_| Mutex::new(MemoryLockTable::new(hasher.clone()))).collect();
         Self { buckets, inboxes: RwLock::default(), clock }
     }
 
@@ -75,10 +75,10 @@ impl LockStore for MemoryLocks {
         Ok(self.take_now(&step))
     }
 
-    async fn view(&self, name: &LockName) -> Result<LockSeen, StoreError> {
+    async fn view(&self, name: &LockName) -> Result<TimedLockView, StoreError> {
         let shelf = self.buckets[usize::from(bucket_of(name))].lock();
         let now_us = self.now_us();
-        Ok(LockSeen { view: view(&*shelf, name, now_us), now_us })
+        Ok(TimedLockView { view: view(&*shelf, name, now_us), now_us })
     }
 
     fn attach(&self, client: ClientId, inbox: LockInbox) {

@@ -67,14 +67,14 @@ impl Order {
 }
 
 /// An answer about a room that waits for the commit.
-pub(super) enum Told {
+pub(super) enum PendingRoomReply {
     Join(Reply<(Joining, TicketAnswer), Rejection>, Result<(Joining, TicketAnswer), Rejection>),
     Look(Reply<TicketAnswer, Rejection>, Result<TicketAnswer, Rejection>),
     Done(Reply<(), Rejection>, Result<(), Rejection>),
     Check(Reply<Option<PassCheck>, Rejection>, Option<PassCheck>),
 }
 
-impl Told {
+impl PendingRoomReply {
     pub(super) fn tell(self) {
         match self {
             Self::Join(reply, answer) => reply.send(Ok(answer)),
@@ -325,7 +325,13 @@ impl Engine {
     }
 }
 
-fn judge(cell: &RoomCell, room: &mut Room, order: Order, now: Now, changes: &mut Vec<room::Change>) -> Told {
+fn judge(
+    cell: &RoomCell,
+    room: &mut Room,
+    order: Order,
+    now: Now,
+    changes: &mut Vec<room::Change>,
+) -> PendingRoomReply {
     match order {
         Order::Join(join, reply) => {
             let answer = room.join(&join, now, changes).map(|joined| {
@@ -336,20 +342,20 @@ fn judge(cell: &RoomCell, room: &mut Room, order: Order, now: Now, changes: &mut
                 };
                 (joining, cell.answer(room, view, now))
             });
-            Told::Join(reply, answer)
+            PendingRoomReply::Join(reply, answer)
         }
         Order::Look(number, reply) => {
             let view = room.decide(number, now, changes).ok_or(Rejection::UnknownTicket);
-            Told::Look(reply, view.map(|view| cell.answer(room, view, now)))
+            PendingRoomReply::Look(reply, view.map(|view| cell.answer(room, view, now)))
         }
-        Order::Leave(number, reply) => Told::Done(reply, room.leave(number, now, changes)),
+        Order::Leave(number, reply) => PendingRoomReply::Done(reply, room.leave(number, now, changes)),
         Order::Release(number, admission, reply) => {
             room.release(number, admission, now, changes);
-            Told::Done(reply, Ok(()))
+            PendingRoomReply::Done(reply, Ok(()))
         }
         Order::Check(number, admission, reply) => {
             room.end_over(number, now, changes);
-            Told::Check(reply, check(room, number, admission, now))
+            PendingRoomReply::Check(reply, check(room, number, admission, now))
         }
     }
 }

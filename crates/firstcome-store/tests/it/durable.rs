@@ -11,14 +11,14 @@ async fn a_claim_is_told_only_after_its_commit_returned() {
         let (store, script) = threaded();
         let coupon = name("gate");
         let mut put = Asking::waits(store.put_coupon(&coupon, limited(5)));
-        assert_eq!(script.asked(), Asked::Commit(1));
+        assert_eq!(script.asked(), JournalRequest::Commit(1));
         put.still_waits();
         assert_eq!(words(at_once(store.claim(&coupon, by("ann")))), "unknown_coupon", "it is not there yet");
         script.say(Verdict::Commit);
         put.told().await.expect("the store answers").expect("nothing is refused");
 
         let mut ann = Asking::waits(store.claim(&coupon, by("ann")));
-        assert_eq!(script.asked(), Asked::Commit(1));
+        assert_eq!(script.asked(), JournalRequest::Commit(1));
         ann.still_waits();
         assert_eq!(seen(&store, &coupon).await, "open 0/5", "nobody sees what is not durable");
         assert_eq!(store.claim_of(&coupon, "ann").await.expect("reads go on"), Ok(None));
@@ -41,7 +41,7 @@ async fn refusals_that_rest_on_durable_claims_need_no_writer_and_others_wait_for
 
         // The last one is decided and not durable: if its commit fails, somebody else may get it.
         let bob = Asking::waits(store.claim(&coupon, keyed("bob", 2)));
-        assert_eq!(script.asked(), Asked::Commit(1));
+        assert_eq!(script.asked(), JournalRequest::Commit(1));
         let mut cid = Asking::waits(store.claim(&coupon, by("cid")));
         let mut bob_repeats = Asking::waits(store.claim(&coupon, keyed("bob", 2)));
         let mut bob_again = Asking::waits(store.claim(&coupon, by("bob")));
@@ -64,7 +64,7 @@ async fn refusals_that_rest_on_durable_claims_need_no_writer_and_others_wait_for
 
         // Now all of it is durable: the writer may be as busy as it likes.
         let busy = Asking::waits(store.claim(&other, by("eve")));
-        assert_eq!(script.asked(), Asked::Commit(1));
+        assert_eq!(script.asked(), JournalRequest::Commit(1));
         assert_eq!(words(at_once(store.claim(&coupon, by("cid")))), "sold_out");
         assert_eq!(words(at_once(store.claim(&coupon, by("bob")))), "already_issued");
         assert_eq!(words(at_once(store.claim(&coupon, keyed("bob", 2)))), "again 2");
@@ -83,7 +83,7 @@ async fn refusals_by_the_clock_need_no_writer() {
         script.commit(store.put_coupon(&coupon, window)).await;
         script.commit(store.put_coupon(&other, limited(9))).await;
         let busy = Asking::waits(store.claim(&other, by("eve")));
-        assert_eq!(script.asked(), Asked::Commit(1));
+        assert_eq!(script.asked(), JournalRequest::Commit(1));
         assert_eq!(words(at_once(store.claim(&coupon, by("ann")))), "not_open");
         script.clock.set(at(200));
         assert_eq!(words(at_once(store.claim(&coupon, by("ann")))), "expired");
@@ -101,7 +101,7 @@ async fn a_redemption_is_seen_only_after_its_commit_returned() {
         script.commit(store.put_coupon(&coupon, limited(2))).await;
         let ann = script.commit(store.claim(&coupon, by("ann"))).await.into_inner();
         let first = Asking::waits(store.redeem(&coupon, of(&ann)));
-        assert_eq!(script.asked(), Asked::Commit(1));
+        assert_eq!(script.asked(), JournalRequest::Commit(1));
         let second = Asking::waits(store.redeem(&coupon, of(&ann)));
         let record = store.claim_of(&coupon, "ann").await.expect("reads go on").expect("it exists");
         assert_eq!(record.and_then(|record| record.redeemed), None, "seen before it was durable");
@@ -124,7 +124,7 @@ async fn settings_and_deletions_are_in_force_only_after_their_commit_returned() 
         script.commit(store.claim(&coupon, by("ann"))).await;
 
         let raise = Asking::waits(store.put_coupon(&coupon, limited(2)));
-        assert_eq!(script.asked(), Asked::Commit(1));
+        assert_eq!(script.asked(), JournalRequest::Commit(1));
         assert_eq!(seen(&store, &coupon).await, "sold_out 1/1");
         assert_eq!(words(at_once(store.claim(&coupon, by("bob")))), "sold_out", "the old limit holds until then");
         script.say(Verdict::Commit);
@@ -132,7 +132,7 @@ async fn settings_and_deletions_are_in_force_only_after_their_commit_returned() 
         assert_eq!(seen(&store, &coupon).await, "open 1/2");
 
         let delete = Asking::waits(store.delete_coupon(&coupon));
-        assert_eq!(script.asked(), Asked::Commit(1));
+        assert_eq!(script.asked(), JournalRequest::Commit(1));
         assert_eq!(seen(&store, &coupon).await, "open 1/2");
         let cid = Asking::waits(store.claim(&coupon, by("cid")));
         script.say(Verdict::Commit);

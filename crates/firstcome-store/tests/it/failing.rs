@@ -18,12 +18,12 @@ async fn fail_third_commit(store: &Embedded, script: &Script, verdict: Verdict) 
     script.commit(store.put_coupon(&coupon, limited(4))).await;
     let ann = script.commit(store.claim(&coupon, by("ann"))).await.into_inner();
     let bob = Asking::waits(store.claim(&coupon, by("bob")));
-    assert_eq!(script.asked(), Asked::Commit(1));
+    assert_eq!(script.asked(), JournalRequest::Commit(1));
     let cid = Asking::waits(store.claim(&coupon, by("cid")));
     let dan = Asking::waits(store.claim(&coupon, by("dan")));
     script.say(Verdict::Commit);
     assert_eq!(words(bob.told().await), "new 2");
-    assert_eq!(script.asked(), Asked::Commit(2));
+    assert_eq!(script.asked(), JournalRequest::Commit(2));
     let eve = Asking::waits(store.claim(&coupon, by("eve")));
     script.say(verdict);
     (ann, [words(cid.told().await), words(dan.told().await), words(eve.told().await)])
@@ -162,14 +162,14 @@ async fn a_store_that_is_closed_finishes_what_waits_and_takes_no_more() {
         let coupon = name("closing");
         script.commit(store.put_coupon(&coupon, limited(9))).await;
         let first = Asking::waits(store.claim(&coupon, by("ann")));
-        assert_eq!(script.asked(), Asked::Commit(1));
+        assert_eq!(script.asked(), JournalRequest::Commit(1));
         let second = Asking::waits(store.claim(&coupon, by("bob")));
         script.say(Verdict::CommitAll);
         let closing = store.clone();
         tokio::task::spawn_blocking(move || closing.close()).await.expect("closing ends");
         assert_eq!(words(first.told().await), "new 1");
         assert_eq!(words(second.told().await), "new 2");
-        assert_eq!((script.asked(), script.asked()), (Asked::Commit(1), Asked::Close));
+        assert_eq!((script.asked(), script.asked()), (JournalRequest::Commit(1), JournalRequest::Close));
         assert_eq!(words(at_once(store.claim(&coupon, by("cid")))), "unavailable: stopped");
         assert_eq!(words(at_once(store.claim(&coupon, by("ann")))), "already_issued");
         assert_eq!(seen(&store, &coupon).await, "open 2/9");

@@ -1,13 +1,13 @@
 //! Every adapter against the conformance suite, and the embedded store over journals that wait, fail and panic.
 
+mod auction;
+mod auction_turns;
 mod durable;
 mod failing;
-mod locks;
-mod market;
-mod market_turns;
+mod lock;
 mod memory;
 mod overload;
-mod rooms;
+mod room;
 mod scripted;
 mod stepped;
 mod threaded;

@@ -12,7 +12,7 @@ async fn a_full_queue_refuses_at_once_and_answers_all_that_waited() {
         let coupon = name("flood");
         script.commit(store.put_coupon(&coupon, limited(100_000))).await;
         let first = Asking::waits(store.claim(&coupon, by("first")));
-        assert_eq!(script.asked(), Asked::Commit(1));
+        assert_eq!(script.asked(), JournalRequest::Commit(1));
         let measured = store.stats().queue_limit.load(Ordering::Relaxed);
         assert!((2_048..=65_536).contains(&measured), "{measured}");
         // As if it had been measured. The writer measures again only once it is let go.
@@ -51,11 +51,11 @@ async fn who_came_while_the_writer_was_busy_shares_one_commit() {
         let coupon = name("batch");
         script.commit(store.put_coupon(&coupon, limited(1_000))).await;
         let first = Asking::waits(store.claim(&coupon, by("first")));
-        assert_eq!(script.asked(), Asked::Commit(1));
+        assert_eq!(script.asked(), JournalRequest::Commit(1));
         let users: Vec<String> = (0..500).map(|number| format!("user{number}")).collect();
         let waiting: Vec<_> = users.iter().map(|user| Asking::waits(store.claim(&coupon, by(user)))).collect();
         script.say(Verdict::CommitAll);
-        assert_eq!(script.asked(), Asked::Commit(500), "one transaction, and so one sync, for all of them");
+        assert_eq!(script.asked(), JournalRequest::Commit(500), "one transaction, and so one sync, for all of them");
         assert_eq!(words(first.told().await), "new 1");
         for asking in waiting {
             asking.told().await.expect("the store answers").expect("there are enough");

@@ -29,7 +29,7 @@ pub(crate) enum Verdict {
 
 /// What the journal was asked to do.
 #[derive(PartialEq, Eq, Debug)]
-pub(crate) enum Asked {
+pub(crate) enum JournalRequest {
     /// A commit of so many changes has begun.
     Commit(usize),
     Close,
@@ -38,7 +38,7 @@ pub(crate) enum Asked {
 /// Waits in every commit for the test's verdict.
 struct Scripted {
     inner: Box<dyn Journal>,
-    asked: Sender<Asked>,
+    asked: Sender<JournalRequest>,
     verdicts: Receiver<Verdict>,
     all: bool,
 }
@@ -46,7 +46,7 @@ struct Scripted {
 impl Journal for Scripted {
     fn commit(&mut self, changes: &[Change]) -> Result<(), JournalError> {
         // Whoever gives the verdicts may be gone at the end of a test, or may not expect this commit at all.
-        let _ = self.asked.send(Asked::Commit(changes.len()));
+        let _ = self.asked.send(JournalRequest::Commit(changes.len()));
         let gone = Verdict::Fail(Outcome::Unknown);
         let verdict = if self.all {
             self.verdicts.try_recv().unwrap_or(Verdict::Commit)
@@ -68,14 +68,14 @@ impl Journal for Scripted {
     }
 
     fn close(&mut self) {
-        let _ = self.asked.send(Asked::Close);
+        let _ = self.asked.send(JournalRequest::Close);
     }
 }
 
 /// The test's end of a [`Scripted`] journal. Dropped before the store, it lets the writer end.
 pub(crate) struct Script {
     pub(crate) clock: Arc<ManualClock>,
-    asked: Receiver<Asked>,
+    asked: Receiver<JournalRequest>,
     verdicts: Sender<Verdict>,
 }
 
@@ -87,12 +87,12 @@ impl Script {
 
     /// What the journal was asked next, once it is.
     #[track_caller]
-    pub(crate) fn asked(&self) -> Asked {
+    pub(crate) fn asked(&self) -> JournalRequest {
         self.asked.recv_timeout(PATIENCE).expect("the journal is asked for something")
     }
 
     /// What the journal was asked and the test has not seen, if anything.
-    pub(crate) fn asked_already(&self) -> Option<Asked> {
+    pub(crate) fn asked_already(&self) -> Option<JournalRequest> {
         self.asked.try_recv().ok()
     }
 
@@ -100,7 +100,7 @@ impl Script {
     pub(crate) async fn commit<T>(&self, future: impl Future<Output = Answer<T>>) -> T {
         self.say(Verdict::Commit);
         let answer = future.await.expect("the store answers").expect("nothing is refused");
-        assert_eq!(self.asked(), Asked::Commit(1));
+        assert_eq!(self.asked(), JournalRequest::Commit(1));
         answer
     }
 }

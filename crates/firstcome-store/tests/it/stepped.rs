@@ -125,7 +125,7 @@ async fn after_a_failed_commit_nothing_more_of_the_batch_is_written() {
         let ann = Asking::waits(store.claim(&coupon, by("ann")));
         stepper.step(10);
         let ann = ann.told().await.expect("the store answers").expect("there are three").into_inner();
-        assert_eq!((script.asked(), script.asked()), (Asked::Commit(1), Asked::Commit(1)));
+        assert_eq!((script.asked(), script.asked()), (JournalRequest::Commit(1), JournalRequest::Commit(1)));
 
         script.say(Verdict::Fail(Outcome::Unknown));
         let bob = Asking::waits(store.claim(&coupon, by("bob")));
@@ -143,7 +143,11 @@ async fn after_a_failed_commit_nothing_more_of_the_batch_is_written() {
         assert_eq!(words(cid.told().await), "unavailable: full");
         assert_eq!(failed(redeem_later.told().await), "unavailable: full");
         assert_eq!(failed(delete.told().await), "unavailable: full");
-        assert_eq!((script.asked(), script.asked_already()), (Asked::Commit(2), None), "one commit, and no more");
+        assert_eq!(
+            (script.asked(), script.asked_already()),
+            (JournalRequest::Commit(2), None),
+            "one commit, and no more"
+        );
         assert_eq!(seen(&store, &coupon).await, "open 1/3");
         assert_eq!(store.coupon_count(), 1);
     })

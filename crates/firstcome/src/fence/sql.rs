@@ -143,21 +143,23 @@ impl Columns {
     }
 }
 
-fn places(placeholders: Placeholders) -> (Place, Place) {
+fn places(placeholders: Placeholders) -> (PlaceholderStyle, PlaceholderStyle) {
     match placeholders {
-        Placeholders::Named => (Place::Named("fence"), Place::Named("owner")),
-        Placeholders::Numbered(first) => (Place::Numbered(u32::from(first)), Place::Numbered(u32::from(first) + 1)),
-        Placeholders::InOrder => (Place::Next, Place::Next),
+        Placeholders::Named => (PlaceholderStyle::Named("fence"), PlaceholderStyle::Named("owner")),
+        Placeholders::Numbered(first) => {
+            (PlaceholderStyle::Numbered(u32::from(first)), PlaceholderStyle::Numbered(u32::from(first) + 1))
+        }
+        Placeholders::InOrder => (PlaceholderStyle::Next, PlaceholderStyle::Next),
     }
 }
 
-enum Place {
+enum PlaceholderStyle {
     Named(&'static str),
     Numbered(u32),
     Next,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PlaceholderStyle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Named(name) => write!(f, ":{name}"),

@@ -4,11 +4,11 @@ use super::quick::{self, Quick};
 use super::{Guard, LockError};
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::lock::{
-    Answer, Ask, Call, ClientId, Failed, Fence, Party, Request, Settings, Step, Taken, Told,
+    Answer, Ask, Call, ClientId, Failed, Fence, LockReply, Party, Request, Settings, Step, Taken,
 };
 use firstcome_store::core::time::Steady;
 use firstcome_store::edge::draw_id;
-use firstcome_store::{Fault, LockEvent, LockInbox, LockSeen, LockStore, MemoryLocks, StoreError};
+use firstcome_store::{Fault, LockEvent, LockInbox, LockStore, MemoryLocks, StoreError, TimedLockView};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -25,7 +25,7 @@ type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A store behind a pointer.
 pub(super) trait AnyStore: Send + Sync {
     fn take(self: Arc<Self>, step: Step) -> BoxFuture<Result<Answer, StoreError>>;
-    fn view(self: Arc<Self>, name: LockName) -> BoxFuture<Result<LockSeen, StoreError>>;
+    fn view(self: Arc<Self>, name: LockName) -> BoxFuture<Result<TimedLockView, StoreError>>;
     fn attach(&self, client: ClientId, inbox: LockInbox);
     fn detach(&self, client: ClientId);
 }
@@ -35,7 +35,7 @@ impl<S: LockStore> AnyStore for S {
         Box::pin(async move { LockStore::take(&*self, step).await })
     }
 
-    fn view(self: Arc<Self>, name: LockName) -> BoxFuture<Result<LockSeen, StoreError>> {
+    fn view(self: Arc<Self>, name: LockName) -> BoxFuture<Result<TimedLockView, StoreError>> {
         Box::pin(async move { LockStore::view(&*self, &name).await })
     }
 
@@ -61,7 +61,7 @@ pub(super) struct Seat {
     deadline: Option<Steady>,
     /// Whether the hold lasts its whole lease.
     taken: bool,
-    last: Option<Told>,
+    last: Option<LockReply>,
     /// Counts renewals that were told.
     renewals: u64,
     wakers: Vec<Waker>,
@@ -309,9 +309,9 @@ impl Shared {
         });
         let mut pending = Pending { shared: self, number, running: self.begin_all(calls), wanted: Wanted::Yes };
         match pending.last().await {
-            Told::Released => Ok(()),
+            LockReply::Released => Ok(()),
             // What the store did not say cannot make a hold last that was over before it was asked.
-            Told::Failed(_) if over => Err(LockError::Lost),
+            LockReply::Failed(_) if over => Err(LockError::Lost),
             told => Err(self.error_of(told)),
         }
     }
@@ -368,7 +368,7 @@ impl Shared {
         answer.map_err(LockError::from)
     }
 
-    pub(super) async fn view(&self, name: &LockName) -> Result<LockSeen, LockError> {
+    pub(super) async fn view(&self, name: &LockName) -> Result<TimedLockView, LockError> {
         let seen = match &self.backend {
             Backend::Memory(store) => LockStore::view(&**store, name).await,
             Backend::Other(store) => Arc::clone(store).view(name.clone()).await,
@@ -417,24 +417,24 @@ impl Shared {
         let mut machine = self.machine.lock();
         // Given back: it is never lost any more.
         let Some(seat) = machine.seats.get_mut(&number) else { return Poll::Pending };
-        if seat.last == Some(Told::Lost) || (seat.last.is_none() && seat.is_over(self.now())) {
+        if seat.last == Some(LockReply::Lost) || (seat.last.is_none() && seat.is_over(self.now())) {
             return Poll::Ready(());
         }
         seat.wait(context);
         Poll::Pending
     }
 
-    fn error_of(&self, told: Told) -> LockError {
+    fn error_of(&self, told: LockReply) -> LockError {
         match told {
-            Told::Contended { holder, waiters, ttl_ms } => {
+            LockReply::Contended { holder, waiters, ttl_ms } => {
                 LockError::Contended { holder: holder.to_string(), waiters, ttl: Duration::from_millis(ttl_ms) }
             }
-            Told::TimedOut { ahead } => LockError::TimedOut { position: ahead },
-            Told::Failed(Failed::Unavailable) => match self.machine.lock().error.clone() {
+            LockReply::TimedOut { ahead } => LockError::TimedOut { position: ahead },
+            LockReply::Failed(Failed::Unavailable) => match self.machine.lock().error.clone() {
                 Some(error) => LockError::Unavailable(error),
                 None => LockError::Unknown,
             },
-            Told::Failed(Failed::Unknown) => LockError::Unknown,
+            LockReply::Failed(Failed::Unknown) => LockError::Unknown,
             _ => LockError::Lost,
         }
     }
@@ -468,12 +468,12 @@ impl Seat {
         Self { granted: Some(fence), deadline: Some(deadline), taken: true, ..Self::default() }
     }
 
-    fn hear(&mut self, told: Told) {
+    fn hear(&mut self, told: LockReply) {
         match told {
-            Told::Granted { fence, deadline, taken } => {
+            LockReply::Granted { fence, deadline, taken } => {
                 (self.granted, self.deadline, self.taken) = (Some(fence), Some(deadline), taken == Taken::Yes);
             }
-            Told::Renewed { deadline } => {
+            LockReply::Renewed { deadline } => {
                 self.deadline = Some(deadline);
                 self.renewals += 1;
             }
@@ -532,7 +532,7 @@ impl Pending<'_> {
         granted.map_err(|told| self.shared.error_of(told))
     }
 
-    async fn last(&mut self) -> Told {
+    async fn last(&mut self) -> LockReply {
         poll_fn(|context| self.poll(context, |seat| seat.last.clone())).await
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{LockError, parse_name};
 use crate::fence::FenceToken;
-use firstcome_etcd::{Counts, EtcdError, EtcdHold, EtcdLink, EtcdOptions, EtcdSeen, EtcdWrite, Taken};
+use firstcome_etcd::{Counts, EtcdError, EtcdHold, EtcdLink, EtcdLockView, EtcdOptions, EtcdWrite, Taken};
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::limits::WAIT_MS_MAX;
 use firstcome_store::core::lock::{ClientId, Fence, Request};
@@ -70,7 +70,7 @@ impl EtcdLocks {
     }
 
     /// Shows a lock. One request.
-    pub async fn view(&self, name: &str) -> Result<EtcdSeen, LockError> {
+    pub async fn view(&self, name: &str) -> Result<EtcdLockView, LockError> {
         Ok(self.store.view(&parse_name(name)?).await?)
     }
 

@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 /// Dropping the last one of [`Self::reenter`]'s gives the lock back in the background; [`Self::release`] says how that
 /// went.
 pub struct Guard {
-    held: Arc<Held>,
+    held: Arc<GuardState>,
 }
 
-struct Held {
+struct GuardState {
     shared: Arc<Shared>,
     number: u64,
     name: LockName,
@@ -65,7 +65,7 @@ impl Lease {
     }
 }
 
-impl Drop for Held {
+impl Drop for GuardState {
     fn drop(&mut self) {
         if self.over == Over::No {
             self.shared.forget(self.number);
@@ -82,7 +82,7 @@ impl fmt::Debug for Guard {
 impl Guard {
     pub(super) fn new(shared: Arc<Shared>, number: u64, asked: (LockName, OwnerName, Duration), fence: Fence) -> Self {
         let (name, owner, lease) = asked;
-        Self { held: Arc::new(Held { shared, number, name, owner, fence, lease, over: Over::No }) }
+        Self { held: Arc::new(GuardState { shared, number, name, owner, fence, lease, over: Over::No }) }
     }
 
     /// The name of the lock.
@@ -99,7 +99,7 @@ impl Guard {
     /// What is shown to whatever the lock guards: the fence, with the names of the lock and of this very hold. See
     /// [`fence`](crate::fence) for what checks it. The same for every guard of one hold. No request; a digest.
     pub fn token(&self) -> FenceToken {
-        let Held { shared, number, name, owner, fence, .. } = &*self.held;
+        let GuardState { shared, number, name, owner, fence, .. } = &*self.held;
         FenceToken::of_hold(name, *fence, owner, Request { client: shared.id, number: *number })
     }
 

@@ -4,7 +4,7 @@ mod cohort;
 mod reentry;
 
 use super::{COHORT_MAX, LockError, lease_ms};
-use cohort::{Cohort, Lines, Turn};
+use cohort::{Cohort, CohortLines, CohortTurn};
 use firstcome_redis::{Counts, LinkOptions, OpenError, Redisson, SingleKey};
 use firstcome_store::StoreError;
 use firstcome_store::core::limits::WAIT_MS_MAX;
@@ -77,7 +77,7 @@ pub type SpinGuard = KeyGuard<SingleKey>;
 struct Shared<S: KeyStore> {
     store: S,
     /// Who of this process wants which key in a cohort.
-    lines: Lines<S>,
+    lines: CohortLines<S>,
     runtime: Handle,
     /// How many claims are being given back in the background.
     leaving: watch::Sender<usize>,
@@ -124,7 +124,7 @@ impl<S: KeyStore> KeyLocks<S> {
         Self {
             shared: Arc::new(Shared {
                 store,
-                lines: Lines::default(),
+                lines: CohortLines::default(),
                 runtime: Handle::current(),
                 leaving: watch::Sender::new(0),
             }),
@@ -256,12 +256,12 @@ impl<S: KeyStore> KeyRequest<S> {
             let (claim, held) = self.ask(claim, lease_ms, until).await?;
             return Ok(KeyGuard::new(claim, held, (lease_ms, self.watched), None));
         }
-        match Lines::turn(&self.shared, &self.key, until).await? {
-            Turn::Hold(guard) => Ok(guard),
-            Turn::Ask(asking) => {
+        match CohortLines::turn(&self.shared, &self.key, until).await? {
+            CohortTurn::Hold(guard) => Ok(guard),
+            CohortTurn::Ask(asking) => {
                 let (claim, held) = self.ask(claim, lease_ms, until).await?;
                 let cohort = Cohort::new(asking, held.grant, self.passes, Instant::now() + self.lease);
-                let held = Held { grant: S::pass(held.grant, self.passes.get() - 1), ..held };
+                let held = TimedGrant { grant: S::pass(held.grant, self.passes.get() - 1), ..held };
                 Ok(KeyGuard::new(claim, held, (lease_ms, self.watched), Some(cohort)))
             }
         }
@@ -274,7 +274,7 @@ impl<S: KeyStore> KeyRequest<S> {
         mut claim: Claim<S>,
         lease_ms: u32,
         until: Instant,
-    ) -> Result<(Claim<S>, Held<S::Grant>), LockError> {
+    ) -> Result<(Claim<S>, TimedGrant<S::Grant>), LockError> {
         let store = &self.shared.store;
         let once = self.tries == NonZeroU32::MIN || self.wait.is_zero();
         let mut ear = if once { None } else { store.listen_by_trying(&self.key, &claim.word) };
@@ -343,7 +343,7 @@ fn over_at(sent: Instant, lease_ms: u32) -> Instant {
 
 /// What a try has taken, and until when.
 #[derive(Clone, Copy)]
-struct Held<G> {
+struct TimedGrant<G> {
     grant: G,
     deadline: Instant,
 }
@@ -351,7 +351,7 @@ struct Held<G> {
 impl<S: KeyStore> Claim<S> {
     /// One try.
     #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
-    async fn attempt(&mut self, lease_ms: u32, passes: NonZeroU32) -> Result<Held<S::Grant>, LockError> {
+    async fn attempt(&mut self, lease_ms: u32, passes: NonZeroU32) -> Result<TimedGrant<S::Grant>, LockError> {
         let sent = Instant::now();
         // A try that may yet arrive counts as well: then the end of this one is the end of both.
         let before = self.over_at.replace(over_at(sent, lease_ms));
@@ -359,7 +359,7 @@ impl<S: KeyStore> Claim<S> {
             Ok(Tried::Taken(grant)) => {
                 let deadline = deadline_of(sent, lease_ms);
                 // An answer that took so long is none: what it says may be over.
-                if Instant::now() < deadline { Ok(Held { grant, deadline }) } else { Err(LockError::Unknown) }
+                if Instant::now() < deadline { Ok(TimedGrant { grant, deadline }) } else { Err(LockError::Unknown) }
             }
             Ok(Tried::Held { lasts }) => {
                 self.over_at = before;
@@ -391,7 +391,7 @@ impl<S: KeyStore> Drop for Claim<S> {
 
 /// What became of a lock that was to be given back.
 #[derive(PartialEq, Eq)]
-enum GivenBack {
+enum ReleaseReply {
     /// It was held until then.
     Held,
     /// Not held, or given back by a try that had no answer.
@@ -407,12 +407,12 @@ async fn give_back(
     key: &str,
     word: &str,
     over_at: Instant,
-) -> Result<GivenBack, LockError> {
+) -> Result<ReleaseReply, LockError> {
     let mut perhaps_done = false;
     loop {
         let error = match shared.store.release(key, word).await {
-            Ok(true) => return Ok(GivenBack::Held),
-            Ok(false) => return Ok(if perhaps_done { GivenBack::Perhaps } else { GivenBack::NotHeld }),
+            Ok(true) => return Ok(ReleaseReply::Held),
+            Ok(false) => return Ok(if perhaps_done { ReleaseReply::Perhaps } else { ReleaseReply::NotHeld }),
             Err(error) => error,
         };
         perhaps_done |= matches!(error, StoreError::Unknown);
@@ -454,7 +454,12 @@ impl<S: KeyStore> fmt::Debug for KeyGuard<S> {
 }
 
 impl<S: KeyStore> KeyGuard<S> {
-    fn new(claim: Claim<S>, held: Held<S::Grant>, (lease_ms, watched): (u32, bool), cohort: Option<Cohort<S>>) -> Self {
+    fn new(
+        claim: Claim<S>,
+        held: TimedGrant<S::Grant>,
+        (lease_ms, watched): (u32, bool),
+        cohort: Option<Cohort<S>>,
+    ) -> Self {
         let (shared, key, word) = (Arc::clone(&claim.shared), Arc::clone(&claim.key), claim.word.clone());
         let deadline = watch::Sender::new(held.deadline);
         let (ownership, telling) = (Mutex::new(Ownership::first(claim)), tokio::sync::Mutex::default());
@@ -543,9 +548,9 @@ impl<S: KeyStore> KeyGuard<S> {
         claim.over_at = None;
         self.hold.let_the_next_ask();
         match given_back {
-            GivenBack::Held => Ok(()),
-            GivenBack::Perhaps if !was_lost => Ok(()),
-            GivenBack::Perhaps | GivenBack::NotHeld => Err(LockError::Lost),
+            ReleaseReply::Held => Ok(()),
+            ReleaseReply::Perhaps if !was_lost => Ok(()),
+            ReleaseReply::Perhaps | ReleaseReply::NotHeld => Err(LockError::Lost),
         }
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! # Names
 //! A name is used as it is, so the key must be what the other library makes of the name that it is given: redis-py, redsync,
-//! node-redlock and Redisson use it as it is; redis-semaphore puts `mutex:` before it, python-redis-lock `lock:`.
+//! node-redlock and Redisson use it is; redis-semaphore puts `mutex:` before it, python-redis-lock `lock:`.
 //!
 //! # Waking each other
 //! [`Redisson`]: both ways, within a round trip. `RFairLock` keeps its hash there too, so it excludes and is excluded, but it

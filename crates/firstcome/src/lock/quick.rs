@@ -6,7 +6,7 @@
 use super::driver::{Backend, Machine, Seat, Shared};
 use super::{Fence, Guard, LockError};
 use firstcome_store::MemoryLocks;
-use firstcome_store::core::lock::{Acquired, Ask, Copies, Released, Request, Said, Step, Wait, Waiter};
+use firstcome_store::core::lock::{Acquired, Ask, Copies, LockAnswer, Released, Request, Step, Wait, Waiter};
 use firstcome_store::core::time::Steady;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -91,7 +91,7 @@ impl Shared {
         let (number, request) = self.draw();
         let waiter = Waiter { request, owner: ask.owner.clone(), lease_ms: ask.lease_ms, passes: 1 };
         let step = Step::Acquire { name: ask.name.clone(), waiter, wait: Wait::No };
-        let Said::Acquired(Acquired::Granted(grant)) = store.take_now(&step).said else { return Err(ask) };
+        let LockAnswer::Acquired(Acquired::Granted(grant)) = store.take_now(&step).said else { return Err(ask) };
         let wanted = (ask.name.clone(), ask.owner.clone(), Duration::from_millis(u64::from(ask.lease_ms)));
         let wakes = {
             let mut machine = self.machine.lock();
@@ -136,7 +136,7 @@ impl Shared {
         let request = Request { client: self.id, number };
         let step = Step::Release { name: hold.ask.name, request, copies: Copies::One };
         match store.take_now(&step).said {
-            Said::Released(Released::Released) => Ok(()),
+            LockAnswer::Released(Released::Released) => Ok(()),
             _ => Err(LockError::Lost),
         }
     }

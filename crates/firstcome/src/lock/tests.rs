@@ -215,7 +215,7 @@ impl LockStore for Slow {
         Ok(answer)
     }
 
-    async fn view(&self, name: &LockName) -> Result<LockSeen, StoreError> {
+    async fn view(&self, name: &LockName) -> Result<TimedLockView, StoreError> {
         LockStore::view(&*self.store, name).await
     }
 

@@ -3,7 +3,7 @@
 
 mod access;
 mod faults;
-mod line;
+mod hand_over;
 mod lost_answers;
 mod proxy;
 mod server;

@@ -15,13 +15,13 @@ async fn processes(server: &Server, count: usize) -> Vec<Locks> {
 }
 
 /// One process has the lock, and tasks of three others are in line.
-struct Line {
+struct WaitingProcesses {
     processes: Vec<Locks>,
     holder: Guard,
     waiting: Vec<JoinHandle<Result<Guard, LockError>>>,
 }
 
-impl Line {
+impl WaitingProcesses {
     async fn stands(server: &Server, name: &str) -> Self {
         let processes = processes(server, 4).await;
         let holder = processes[0].lock(name).lease(LEASE).acquire().await.expect("it is free");
@@ -64,7 +64,7 @@ impl Line {
 async fn who_waits_is_served_after_everything_was_forgotten() {
     let Some(server) = Server::start(&[]).await else { return };
     in_time(async {
-        let line = Line::stands(&server, "flushed").await;
+        let line = WaitingProcesses::stands(&server, "flushed").await;
         server.ask(&["FLUSHALL"]).await;
         line.serves_anew(&server, "flushed").await;
     })
@@ -75,7 +75,7 @@ async fn who_waits_is_served_after_everything_was_forgotten() {
 async fn who_was_forgotten_is_in_line_again_although_the_lock_is_never_free() {
     let Some(server) = Server::start(&[]).await else { return };
     in_time(async {
-        let line = Line::stands(&server, "taken").await;
+        let line = WaitingProcesses::stands(&server, "taken").await;
         let newcomer = open(&server.url()).await;
         server.ask(&["FLUSHALL"]).await;
         let taken = newcomer.lock("taken").lease(LEASE * 10).try_acquire().await;
@@ -92,7 +92,7 @@ async fn who_was_forgotten_is_in_line_again_although_the_lock_is_never_free() {
 async fn who_waits_is_served_by_an_empty_server_after_a_kill() {
     let Some(mut server) = Server::start(&[]).await else { return };
     in_time(async {
-        let line = Line::stands(&server, "killed").await;
+        let line = WaitingProcesses::stands(&server, "killed").await;
         server.kill();
         server.restart().await;
         line.serves_anew(&server, "killed").await;

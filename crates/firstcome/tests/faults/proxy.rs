@@ -34,14 +34,14 @@ enum Fate {
     Kept,
 }
 
-struct Wire {
+struct ProxiedSocket {
     which: Which,
     cut: Arc<Notify>,
 }
 
 #[derive(Default)]
 struct State {
-    wires: Vec<Arc<Mutex<Wire>>>,
+    wires: Vec<Arc<Mutex<ProxiedSocket>>>,
     armed: Option<(String, u32, Fate)>,
     kept: Option<(TcpStream, Vec<u8>)>,
     /// What the server says over these connections does not get through.
@@ -149,7 +149,7 @@ async fn accept(listener: TcpListener, port: u16, state: Arc<Mutex<State>>) {
             continue;
         }
         let cut = Arc::new(Notify::new());
-        let wire = Arc::new(Mutex::new(Wire { which: Which::Commands, cut: Arc::clone(&cut) }));
+        let wire = Arc::new(Mutex::new(ProxiedSocket { which: Which::Commands, cut: Arc::clone(&cut) }));
         state.lock().wires.push(Arc::clone(&wire));
         let state = Arc::clone(&state);
         tokio::spawn(async move {
@@ -165,7 +165,7 @@ async fn accept(listener: TcpListener, port: u16, state: Arc<Mutex<State>>) {
 }
 
 /// Passes bytes both ways until either end is closed or something is to be lost.
-async fn pass(mut client: TcpStream, mut server: TcpStream, wire: &Mutex<Wire>, state: &Mutex<State>) {
+async fn pass(mut client: TcpStream, mut server: TcpStream, wire: &Mutex<ProxiedSocket>, state: &Mutex<State>) {
     let (mut up, mut down) = (vec![0; 65_536], vec![0; 65_536]);
     let mut held_back = state.lock().held_back.subscribe();
     loop {

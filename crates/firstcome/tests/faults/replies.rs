@@ -7,14 +7,14 @@ use std::time::Instant;
 const LEASE: Duration = Duration::from_secs(20);
 
 /// One process behind a bad way, and one that sees all.
-struct Way {
+struct FaultyProxy {
     server: Server,
     proxy: Proxy,
     ours: Locks,
     other: Locks,
 }
 
-impl Way {
+impl FaultyProxy {
     async fn new() -> Option<Self> {
         let server = Server::start(&[]).await?;
         let proxy = Proxy::before(server.port()).await;
@@ -60,7 +60,7 @@ const LOSSES: [(Loss, &str); 2] = [(Loss::Cut, "cut"), (Loss::Silence, "silent")
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_that_nobody_was_told_of_is_told_when_it_is_asked_for_again() {
-    let Some(way) = Way::new().await else { return };
+    let Some(way) = FaultyProxy::new().await else { return };
     in_time(async {
         for (loss, name) in LOSSES {
             way.proxy.lose_replies(name, 2, loss);
@@ -79,7 +79,7 @@ async fn a_grant_that_nobody_was_told_of_is_told_when_it_is_asked_for_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_that_nobody_waits_for_is_undone() {
-    let Some(way) = Way::new().await else { return };
+    let Some(way) = FaultyProxy::new().await else { return };
     in_time(async {
         for (loss, name) in LOSSES {
             way.proxy.lose_replies(name, 1, loss);
@@ -94,7 +94,7 @@ async fn a_grant_that_nobody_waits_for_is_undone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_was_not_told_of_its_place_stands_in_line_once() {
-    let Some(way) = Way::new().await else { return };
+    let Some(way) = FaultyProxy::new().await else { return };
     in_time(async {
         for (loss, name) in LOSSES {
             let theirs = way.other.lock(name).lease(LEASE).acquire().await.expect("it is free");
@@ -120,7 +120,7 @@ async fn who_was_not_told_of_its_place_stands_in_line_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_was_granted_a_lock_while_cut_off_has_it_when_it_is_back() {
-    let Some(way) = Way::new().await else { return };
+    let Some(way) = FaultyProxy::new().await else { return };
     in_time(async {
         let theirs = way.other.lock("a").lease(LEASE).acquire().await.expect("it is free");
         way.proxy.lose_replies("a", 1, Loss::Cut);
@@ -142,7 +142,7 @@ async fn who_was_granted_a_lock_while_cut_off_has_it_when_it_is_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_nobody_was_told_of_is_one_and_takes_nothing_from_the_next() {
-    let Some(way) = Way::new().await else { return };
+    let Some(way) = FaultyProxy::new().await else { return };
     in_time(async {
         for (loss, name) in LOSSES {
             let guard = way.take(name).await;
@@ -163,7 +163,7 @@ async fn a_release_that_nobody_was_told_of_is_one_and_takes_nothing_from_the_nex
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_that_nobody_was_told_of_is_repeated() {
-    let Some(way) = Way::new().await else { return };
+    let Some(way) = FaultyProxy::new().await else { return };
     in_time(async {
         for (loss, name) in LOSSES {
             let lease = Duration::from_secs(8);
@@ -182,7 +182,7 @@ async fn a_renewal_that_nobody_was_told_of_is_repeated() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_that_is_cut_off_knows_of_its_loss_before_another_one_has_the_lock() {
-    let Some(way) = Way::new().await else { return };
+    let Some(way) = FaultyProxy::new().await else { return };
     in_time(async {
         // The last instant counts at which it may have believed to have the lock, and the first at which the other one knew.
         for lease_ms in [300, 500, 1_000] {
@@ -219,7 +219,7 @@ async fn a_holder_that_is_cut_off_knows_of_its_loss_before_another_one_has_the_l
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_copy_of_what_was_given_up_takes_nothing() {
-    let Some(way) = Way::new().await else { return };
+    let Some(way) = FaultyProxy::new().await else { return };
     in_time(async {
         way.proxy.keep_next("a");
         let guard = granted(way.wait_for("a", 1).await).await;
@@ -242,7 +242,7 @@ async fn a_late_copy_of_what_was_given_up_takes_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_copy_of_a_release_or_a_renewal_changes_nothing() {
-    let Some(way) = Way::new().await else { return };
+    let Some(way) = FaultyProxy::new().await else { return };
     in_time(async {
         let first = way.take("a").await;
         way.proxy.keep_next("a");
@@ -263,7 +263,7 @@ async fn a_late_copy_of_a_release_or_a_renewal_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_push_that_comes_too_late_is_not_needed() {
-    let Some(way) = Way::new().await else { return };
+    let Some(way) = FaultyProxy::new().await else { return };
     in_time(async {
         way.proxy.hold_back(Which::Inbox);
         let theirs = way.other.lock("a").lease(LEASE).acquire().await.expect("it is free");
@@ -284,7 +284,7 @@ async fn a_push_that_comes_too_late_is_not_needed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_hears_again_looks_at_once_what_it_missed() {
-    let Some(way) = Way::new().await else { return };
+    let Some(way) = FaultyProxy::new().await else { return };
     in_time(async {
         let theirs = way.other.lock("a").lease(LEASE * 3).acquire().await.expect("it is free");
         let waiting = queue(&way.ours, "a", LEASE).await;

@@ -75,12 +75,12 @@ pub(crate) struct Storm {
 }
 
 /// What was said to those in a storm, by code, and the longest time between a release and the next grant.
-pub(crate) struct Said {
+pub(crate) struct StormReplies {
     codes: BTreeMap<&'static str, u64>,
     pub(crate) longest_gap: Duration,
 }
 
-impl Said {
+impl StormReplies {
     /// How often.
     pub(crate) fn count(&self, code: &str) -> u64 {
         self.codes.get(code).copied().unwrap_or(0)
@@ -135,7 +135,7 @@ impl Storm {
     }
 
     /// Ends it, and looks whether everything is well.
-    pub(crate) async fn end(self, server: &Server, memory: Memory) -> Said {
+    pub(crate) async fn end(self, server: &Server, memory: Memory) -> StormReplies {
         let Self { shared, processes, tasks } = self;
         shared.over.store(true, Ordering::Relaxed);
         let promised = shared.lease + CLAIM_WINDOW + SLACK;
@@ -156,7 +156,7 @@ impl Storm {
         assert_nothing_left(server, &all, &names).await;
         let (codes, longest_gap) = (shared.said.lock().clone(), *shared.longest_gap.lock());
         println!("{codes:?}, longest gap {longest_gap:?}");
-        Said { codes, longest_gap }
+        StormReplies { codes, longest_gap }
     }
 }
 

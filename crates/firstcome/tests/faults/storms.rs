@@ -1,7 +1,7 @@
 //! Many hand-overs while scripts are forgotten and connections killed.
 
 use super::proxy::{Loss, Proxy, Which};
-use super::storm::{Memory, Said, Storm};
+use super::storm::{Memory, Storm, StormReplies};
 use super::*;
 
 const LEASE: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ async fn storm(server: &Server, processes: usize, tasks: usize) -> Storm {
 /// Somebody waited all the time: no hand-over may take longer than finding out that the one who was given the lock did
 /// not hear of it.
 #[track_caller]
-fn assert_no_gap(said: &Said) {
+fn assert_no_gap(said: &StormReplies) {
     assert!(said.longest_gap < CLAIM_WINDOW + SLACK, "{:?} without a grant", said.longest_gap);
 }
 

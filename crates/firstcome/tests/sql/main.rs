@@ -12,7 +12,7 @@ use firstcome::core::auction::{ListingSettings, Rejection};
 use firstcome::core::id::MemberName;
 use firstcome::core::points::Amount;
 use firstcome::lock::SqlOptions;
-use firstcome::sql::SqlMarket;
+use firstcome::sql::SqlAuctions;
 use firstcome::{Auctions, LockError, Locks, SessionLocks};
 use server::PATIENCE;
 use std::future::Future;
@@ -113,7 +113,7 @@ async fn auctions_and_points_in_a_database_have_the_words_of_the_others() {
             mariadb_with(&["innodb-flush-log-at-trx-commit=1"]).await,
         ];
         for server in durable.into_iter().flatten() {
-            let auctions = Auctions::over(SqlMarket::open(server.url()).await.expect("it will do"));
+            let auctions = Auctions::over(SqlAuctions::open(server.url()).await.expect("it will do"));
             let ann = auctions.points().member("ann").expect("a name");
             ann.charge(100).expect("an amount").send().await.expect("an answer").expect("it is charged");
             let vase = auctions.listing("vase").expect("a name");

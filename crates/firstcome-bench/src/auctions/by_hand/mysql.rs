@@ -1,9 +1,9 @@
 //! By hand on MySQL and MariaDB.
 
 use super::super::audit::Facts;
+use super::super::engine::POINTS;
 use super::super::hot::Run;
-use super::super::market::POINTS;
-use super::{CHARGE, Change, Hand, Lot, RecordRow, Session, Wallet, facts};
+use super::{CHARGE, Change, HandDatabase, HandListing, RecordRow, Session, Wallet, facts};
 use anyhow::Context;
 use firstcome::sql::Address;
 use sqlx::pool::{PoolConnection, PoolOptions};
@@ -44,7 +44,7 @@ impl ByMySql {
     }
 }
 
-impl Hand for ByMySql {
+impl HandDatabase for ByMySql {
     type Session = MySqlSession;
 
     async fn session(&self) -> anyhow::Result<MySqlSession> {
@@ -124,7 +124,7 @@ impl Session for MySqlSession {
         Ok(())
     }
 
-    async fn lot(&mut self, lock: bool) -> anyhow::Result<Lot> {
+    async fn lot(&mut self, lock: bool) -> anyhow::Result<HandListing> {
         const LOOK: &str = "SELECT bids, highest, highest_price, version, \
             TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) FROM by_hand_listing WHERE id = 1";
         const LOCK: &str = "SELECT bids, highest, highest_price, version, \
@@ -132,7 +132,7 @@ impl Session for MySqlSession {
         let row: (i64, Option<i64>, Option<i64>, i64, i64) =
             sqlx::query_as(if lock { LOCK } else { LOOK }).fetch_one(&mut *self.0).await?;
         let (bids, member, price, version, now_us) = row;
-        Ok(Lot { bids, highest: member.zip(price), version, now_us })
+        Ok(HandListing { bids, highest: member.zip(price), version, now_us })
     }
 
     async fn wallets(&mut self, [one, other]: [i64; 2], lock: bool) -> anyhow::Result<Vec<Wallet>> {

@@ -1,9 +1,9 @@
 //! By hand on PostgreSQL.
 
 use super::super::audit::Facts;
+use super::super::engine::POINTS;
 use super::super::hot::Run;
-use super::super::market::POINTS;
-use super::{CHARGE, Change, Hand, Lot, RecordRow, Session, Wallet, facts};
+use super::{CHARGE, Change, HandDatabase, HandListing, RecordRow, Session, Wallet, facts};
 use anyhow::Context;
 use firstcome::sql::Address;
 use sqlx::pool::{PoolConnection, PoolOptions};
@@ -37,7 +37,7 @@ impl ByPostgres {
     }
 }
 
-impl Hand for ByPostgres {
+impl HandDatabase for ByPostgres {
     type Session = PostgresSession;
 
     async fn session(&self) -> anyhow::Result<PostgresSession> {
@@ -119,7 +119,7 @@ impl Session for PostgresSession {
         Ok(())
     }
 
-    async fn lot(&mut self, lock: bool) -> anyhow::Result<Lot> {
+    async fn lot(&mut self, lock: bool) -> anyhow::Result<HandListing> {
         const LOOK: &str = "SELECT bids, highest, highest_price, version, \
             (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM by_hand_listing WHERE id = 1";
         const LOCK: &str = "SELECT bids, highest, highest_price, version, \
@@ -127,7 +127,7 @@ impl Session for PostgresSession {
         let row: (i64, Option<i64>, Option<i64>, i64, i64) =
             sqlx::query_as(if lock { LOCK } else { LOOK }).fetch_one(&mut *self.0).await?;
         let (bids, member, price, version, now_us) = row;
-        Ok(Lot { bids, highest: member.zip(price), version, now_us })
+        Ok(HandListing { bids, highest: member.zip(price), version, now_us })
     }
 
     async fn wallets(&mut self, [one, other]: [i64; 2], lock: bool) -> anyhow::Result<Vec<Wallet>> {

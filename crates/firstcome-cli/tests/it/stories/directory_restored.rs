@@ -6,7 +6,7 @@
 //! after it is forgotten, as a restore means it: claims, redemptions, tickets, points, sales and idempotency keys.
 
 use crate::archive::{admin, start};
-use crate::killed::Told;
+use crate::killed::ToldClaim;
 use crate::support::http::{Answer, Client};
 use crate::support::program::firstcome;
 use crate::support::wait_for;
@@ -75,7 +75,7 @@ fn a_code_told_after_the_backup_names_no_claim_after_the_restore() {
     let ann = claimed(&mut client, "ann", Some("ann-1"));
     assert_eq!(ann["serial"], 2);
     let again = claimed(&mut client, "ann", Some("ann-1"));
-    assert_eq!(Told::new(&again), Told::new(&ann), "while nothing is lost, her key is known");
+    assert_eq!(ToldClaim::new(&again), ToldClaim::new(&ann), "while nothing is lost, her key is known");
     server.stop();
     restore(here);
     is_sound(here);
@@ -92,14 +92,14 @@ fn a_code_told_after_the_backup_names_no_claim_after_the_restore() {
     assert_eq!(redeem(&mut client, &bob["code"], Some("bob")).status, 201);
     // What the copy held is as it was.
     let known = claimed(&mut client, "zoe", Some("zoe-1"));
-    assert_eq!(Told::new(&known), Told::new(&zoe));
+    assert_eq!(ToldClaim::new(&known), ToldClaim::new(&zoe));
     assert_eq!(redeem(&mut client, &zoe["code"], Some("zoe")).status, 201);
     refused(&mut client, &zoe["code"], None, (409, "already_redeemed"));
     // The key of a request that is forgotten makes a new claim, also for another user, and once.
     let fresh = claimed(&mut client, "ann", Some("ann-1"));
     assert_eq!(fresh["serial"], 3);
     assert_ne!(fresh["code"], ann["code"]);
-    assert_eq!(Told::new(&claimed(&mut client, "ann", Some("ann-1"))), Told::new(&fresh));
+    assert_eq!(ToldClaim::new(&claimed(&mut client, "ann", Some("ann-1"))), ToldClaim::new(&fresh));
     refused(&mut client, &ann["code"], None, (404, "unknown_code"));
     server.stop();
     is_sound(here);

@@ -5,7 +5,7 @@
 //! Now the command and all that it has started are gone before the second command starts, whichever keepers are killed. If all three are killed at
 //! once, the command itself is gone; what it has started in the background is not (the README says so).
 
-use crate::lock::{Place, Running, is_running, until_gone};
+use crate::lock::{LockStores, Running, is_running, until_gone};
 use crate::support::machine_has;
 use crate::support::program::is_installed;
 use crate::support::wait_for;
@@ -41,7 +41,7 @@ enum Part {
 use Part::{Guardian, Holder, Keeper};
 
 struct Terminals {
-    place: Place,
+    place: LockStores,
 }
 
 impl Terminals {
@@ -49,7 +49,7 @@ impl Terminals {
         if !machine_has("setsid (util-linux)", is_installed("setsid")) {
             return None;
         }
-        Some(Self { place: Place::new()? })
+        Some(Self { place: LockStores::new()? })
     }
 
     /// The first command writes, the second one waits, and these are killed. The writers' numbers, and the second terminal.

@@ -18,7 +18,7 @@ const ROUNDS: u32 = 5;
 
 /// What all clients saw.
 #[derive(Default)]
-struct Seen {
+struct ClientCounts {
     answers: AtomicU64,
     refused_connections: AtomicU64,
     unanswered: AtomicU64,
@@ -26,7 +26,7 @@ struct Seen {
 }
 
 /// Calls again and again until the service refuses connections. Every third client keeps its connection.
-fn call_until_refused(address: SocketAddr, number: usize, seen: &Seen) {
+fn call_until_refused(address: SocketAddr, number: usize, seen: &ClientCounts) {
     let mut client = Client::new(address);
     for call in 0..1_000_000 {
         if !number.is_multiple_of(3) {
@@ -56,7 +56,7 @@ fn no_request_on_an_established_connection_goes_unanswered_when_the_service_stop
     for round in 0..ROUNDS {
         let directory = tempfile::tempdir().expect("a directory");
         let mut server = Server::start_with(directory.path(), &["--coupon", "launch=1000000"]);
-        let seen = Seen::default();
+        let seen = ClientCounts::default();
         std::thread::scope(|scope| {
             for number in 0..CLIENTS {
                 let (address, seen) = (server.address(), &seen);

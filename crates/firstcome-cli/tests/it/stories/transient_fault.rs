@@ -6,7 +6,7 @@
 //! next; the log has one line with the detail.
 
 use crate::disk::{Disk, can_mount, fill};
-use crate::killed::Told;
+use crate::killed::ToldClaim;
 use crate::support::http::Client;
 use crate::support::program::{firstcome, run};
 use crate::support::server::Server;
@@ -105,7 +105,7 @@ fn claims_go_on_after_a_full_disk_has_room_again() {
     assert_eq!(serials, (1..=serial).collect::<Vec<_>>());
     for claim in &stored {
         let user = claim["user"].as_str().expect("a name");
-        assert!(user == refused || told.get(user) == Some(&Told::new(claim)), "{claim}");
+        assert!(user == refused || told.get(user) == Some(&ToldClaim::new(claim)), "{claim}");
     }
     let said = faults(&server);
     assert!(said.iter().any(|line| line.contains("disk is full")), "{said:?}");

@@ -55,14 +55,14 @@ impl World {
     }
 
     /// Stops the database, copies its files and starts it again.
-    pub(crate) fn keep_sql(&mut self) -> firstcome_test_servers::Copy {
+    pub(crate) fn keep_sql(&mut self) -> firstcome_test_servers::ServerCopy {
         let kept = self.runtime.block_on(self.sql.keep_copy()).expect("a copy");
         self.runtime.block_on(self.sql.restart()).expect("it starts again");
         kept
     }
 
     /// Ends the database at once, puts a copy in the place of its files and starts it again.
-    pub(crate) fn restore_sql(&mut self, kept: &firstcome_test_servers::Copy) {
+    pub(crate) fn restore_sql(&mut self, kept: &firstcome_test_servers::ServerCopy) {
         self.runtime.block_on(self.sql.restore(kept)).expect("it starts again");
     }
 

@@ -1,8 +1,8 @@
 //! What a repair leaves alone, and what it rests on.
 
 use super::*;
-use crate::line::{Point, What};
-use crate::rooms;
+use crate::proxy::{Point, ProxyFault};
+use crate::room;
 use crate::scripts::ADJUST;
 use firstcome_store::TicketAnswer;
 use firstcome_store::core::room::replica::{Entry, Replica};
@@ -12,11 +12,11 @@ use tokio::time::interval;
 
 const ANYBODY: Join = Join { user: None, request: None };
 
-async fn join(node: &Fleet, who: Join) -> TicketAnswer {
+async fn join(node: &Cluster, who: Join) -> TicketAnswer {
     node.join(&room(), who).await.expect("it answers").expect("there is room").1
 }
 
-async fn generation(place: &Place, table: &str) -> i64 {
+async fn generation(place: &TestDeployment, table: &str) -> i64 {
     place.foreign().await.number(&format!("SELECT generation FROM {table}")).await
 }
 
@@ -79,7 +79,7 @@ async fn settings_that_a_gate_has_not_heard_of_are_put_in_force() {
     put(&node, CouponSettings { acknowledge: Acknowledge::Placed, ..limit(9) }).await;
     new(claim(&node, "ann").await);
     at_rest(&place).await;
-    line.set(&Point::Script(ADJUST), 0, What::Hold);
+    line.set(&Point::Script(ADJUST), 0, ProxyFault::Hold);
     let fewer = CouponSettings { acknowledge: Acknowledge::Placed, ..limit(5) };
     in_time(dying.put_coupon(&coupon(COUPON), fewer)).await.expect_err("nobody answers");
     drop((dying, node, line));
@@ -172,7 +172,7 @@ async fn a_database_that_went_back_is_named(kind: Kind) {
         foreign.say(&format!("CREATE TABLE kept_{table} AS SELECT * FROM {table}")).await;
     }
     let node = place.node().await;
-    let dan = join(&node, rooms::of("dan")).await;
+    let dan = join(&node, room::of("dan")).await;
     at_rest(&place).await;
     drop(node);
     at_rest(&place).await;
@@ -190,11 +190,11 @@ async fn a_database_that_went_back_is_named(kind: Kind) {
     // That is not repaired unless an operator accepts it.
     assert_eq!(needs_repair(&repaired(&place).await), 1);
     let node = place.node().await;
-    assert!(node.join(&room(), rooms::of("eve")).await.is_err(), "it stands still");
+    assert!(node.join(&room(), room::of("eve")).await.is_err(), "it stands still");
     let accepted = accept_loss(&place.redis, &place.sql, secret(), options()).await.expect("it is accepted");
     assert_eq!(needs_repair(&accepted), 0, "{accepted:?}");
     is_sound(&verified(&place).await);
-    let eve = rooms::until("the room to go on", async || node.join(&room(), rooms::of("eve")).await.ok()).await;
+    let eve = room::until("the room to go on", async || node.join(&room(), room::of("eve")).await.ok()).await;
     assert!(dan.number < eve.expect("there is room").1.number);
 }
 
@@ -217,7 +217,7 @@ async fn a_later_image_is_compared(kind: Kind) {
     let node = place.node_with(options).await;
     let settings = RoomSettings { paused: true, ..RoomSettings::with_slots(1) };
     node.put_room(&room(), settings).await.expect("it answers").expect("it is put");
-    join(&node, rooms::of("ann")).await;
+    join(&node, room::of("ann")).await;
     let (mut keeper, mut foreign) = (place.keeper().await, place.foreign().await);
     wait_for("an image after the database", async || {
         join(&node, ANYBODY).await;
@@ -260,7 +260,7 @@ async fn keep_an_image_with(keeper: &mut Keeper, user: &str) {
     let mut replica = Replica::from_image(&image, draw_hasher()).expect("an image");
     let (now, mut changes) = (replica.now(), Vec::new());
     for position in replica.position() + 1..=end + 1 {
-        let join = if position <= end { ANYBODY } else { rooms::of(user) };
+        let join = if position <= end { ANYBODY } else { room::of(user) };
         replica.apply(position, now, &Entry::Join { join, tag: position }, &mut changes).expect("it follows");
     }
     let (image, position) = (replica.image(), (end + 1).to_string());

@@ -3,7 +3,7 @@
 use super::*;
 
 /// ann has bid 20 and bob, late, 30: ends at 12 000, to be settled by 17 000.
-fn running() -> Standing {
+fn running() -> ListingStanding {
     let mut settings = extended();
     let Terms::Auction(terms) = &mut settings.terms else { unreachable!() };
     terms.settle_within_ms = Some(5);
@@ -20,7 +20,7 @@ fn sale(buyer: &str, price: u64, now: i64) -> Phase {
 }
 
 #[track_caller]
-fn told(standing: &Standing, change: impl FnOnce(&mut Standing)) -> Option<Damage> {
+fn told(standing: &ListingStanding, change: impl FnOnce(&mut ListingStanding)) -> Option<Damage> {
     let mut changed = standing.clone();
     change(&mut changed);
     match Listing::restore(changed.clone()) {
@@ -32,7 +32,7 @@ fn told(standing: &Standing, change: impl FnOnce(&mut Standing)) -> Option<Damag
     }
 }
 
-fn highest(standing: &mut Standing) -> &mut Bid {
+fn highest(standing: &mut ListingStanding) -> &mut Bid {
     standing.highest.as_mut().expect("there is one")
 }
 

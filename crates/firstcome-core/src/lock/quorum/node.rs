@@ -7,13 +7,13 @@ use super::{Answer, Known, Renewed, Written};
 use std::num::NonZeroU32;
 
 /// What only the holder knows: one per attempt, never used again.
-pub type Word = u128;
+pub type HolderKey = u128;
 
 /// Who has a lock on a node. Gone from `ends_us` on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Held {
+pub struct NodeHold {
     /// Whose attempt.
-    pub word: Word,
+    pub word: HolderKey,
     /// What was drawn for it here, or the fence it was repaired with.
     pub value: Fence,
     /// Until when, by the node's time.
@@ -33,7 +33,7 @@ pub struct Node {
 }
 
 /// The key of this word, if it has not run out.
-fn living(key: &mut Option<Held>, now_us: u64) -> Option<&mut Held> {
+fn living(key: &mut Option<NodeHold>, now_us: u64) -> Option<&mut NodeHold> {
     if key.is_some_and(|held| held.ends_us <= now_us) {
         *key = None;
     }
@@ -60,8 +60,8 @@ impl Node {
     /// Order: lease above the longest → young → had by this word → had by another one → drawn.
     pub fn take(
         &mut self,
-        key: &mut Option<Held>,
-        (word, lease_ms, hint, passes): (Word, u32, u64, NonZeroU32),
+        key: &mut Option<NodeHold>,
+        (word, lease_ms, hint, passes): (HolderKey, u32, u64, NonZeroU32),
         rejoin_ms: u32,
         now_us: u64,
     ) -> Answer {
@@ -80,12 +80,12 @@ impl Node {
             return Answer::Refused;
         };
         self.counter = value.get();
-        *key = Some(Held { word, value, ends_us: now_us + u64::from(lease_ms) * 1_000 });
+        *key = Some(NodeHold { word, value, ends_us: now_us + u64::from(lease_ms) * 1_000 });
         Answer::Granted(value)
     }
 
     /// Raises the counter to a fence, if this word has the key.
-    pub fn write_back(&mut self, key: &mut Option<Held>, word: Word, fence: Fence, now_us: u64) -> Written {
+    pub fn write_back(&mut self, key: &mut Option<NodeHold>, word: HolderKey, fence: Fence, now_us: u64) -> Written {
         self.awake(now_us);
         if living(key, now_us).is_none_or(|held| held.word != word) {
             return Written::Gone;
@@ -98,8 +98,8 @@ impl Node {
     /// young one: it has forgotten it, or was not asked in time.
     pub fn renew(
         &mut self,
-        key: &mut Option<Held>,
-        (word, lease_ms, fence): (Word, u32, Fence),
+        key: &mut Option<NodeHold>,
+        (word, lease_ms, fence): (HolderKey, u32, Fence),
         now_us: u64,
     ) -> Renewed {
         self.awake(now_us);
@@ -112,7 +112,7 @@ impl Node {
             }
             None => {
                 self.counter = self.counter.max(fence.get());
-                *key = Some(Held { word, value: fence, ends_us });
+                *key = Some(NodeHold { word, value: fence, ends_us });
                 Renewed::Yes
             }
         }
@@ -120,7 +120,7 @@ impl Node {
 
     /// Takes the key of this word away. Whoever has another one keeps it. Afterwards this word has no key here, until a
     /// late copy of a take or a renewal makes one, which then lasts for its lease.
-    pub fn release(&mut self, key: &mut Option<Held>, word: Word, now_us: u64) -> super::Ended {
+    pub fn release(&mut self, key: &mut Option<NodeHold>, word: HolderKey, now_us: u64) -> super::Ended {
         self.awake(now_us);
         if living(key, now_us).is_none_or(|held| held.word != word) {
             return super::Ended::Absent;

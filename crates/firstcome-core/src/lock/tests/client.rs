@@ -11,7 +11,7 @@ mod leaving;
 mod random;
 
 use super::*;
-use crate::lock::client::{Ask, Call, Failed, Settings, Told, Watch};
+use crate::lock::client::{Ask, Call, Failed, LockReply, Settings, Watch};
 use crate::time::Steady;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ const STEADY_US: i64 = 7_000_000_000;
 
 /// What becomes of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub(super) enum CallFate {
     /// It arrives, and its answer too.
     Good,
     /// It is refused, and the process is told.
@@ -35,7 +35,7 @@ pub(super) enum Way {
 
 #[derive(Debug)]
 enum Mail {
-    Step { client: usize, call: Call, way: Way },
+    Step { client: usize, call: Call, way: CallFate },
     Answer { client: usize, id: u64, answer: Result<Answer, Failed> },
     Push { client: usize, push: Push },
 }
@@ -49,13 +49,13 @@ struct HeldNow {
 /// Processes, a store, and the net between them.
 pub(super) struct Net {
     now_us: u64,
-    shelves: BTreeMap<u8, MemoryShelf<RandomState>>,
+    shelves: BTreeMap<u8, MemoryLockTable<RandomState>>,
     clients: Vec<Option<Client>>,
     mail: BTreeMap<(u64, u64), Mail>,
     sent: u64,
     /// There and back.
     pub(super) delay_ms: (u64, u64),
-    way: Way,
+    way: CallFate,
     pub(super) lose_pushes: bool,
     /// How much faster than theirs the store's clock runs: parts in a million.
     rate_ppm: i64,
@@ -63,7 +63,7 @@ pub(super) struct Net {
     set_by_us: i64,
     chance: Option<Chance>,
     held: BTreeMap<(usize, u64), HeldNow>,
-    told: Vec<(u64, usize, u64, Told)>,
+    told: Vec<(u64, usize, u64, LockReply)>,
     ended: BTreeSet<(usize, u64)>,
     /// Which steps were sent, and when.
     calls: Vec<(u64, usize, Step)>,
@@ -90,7 +90,7 @@ impl Net {
             mail: BTreeMap::new(),
             sent: 0,
             delay_ms: (1, 1),
-            way: Way::Good,
+            way: CallFate::Good,
             lose_pushes: false,
             rate_ppm: 0,
             set_by_us: 0,
@@ -171,7 +171,7 @@ impl Net {
 
     /// Whether no store knows of anybody who holds or waits.
     fn nothing_is_left(&self) -> bool {
-        self.shelves.values().all(MemoryShelf::is_empty)
+        self.shelves.values().all(MemoryLockTable::is_empty)
     }
 
     fn waiters(&self, name: &str) -> u32 {
@@ -181,15 +181,15 @@ impl Net {
 
     /// What a request was told last, but for renewals.
     pub(super) fn last(&self, at: usize, number: u64) -> String {
-        let of = |(_, client, request, told): &&(u64, usize, u64, Told)| {
-            (*client, *request) == (at, number) && !matches!(told, Told::Renewed { .. })
+        let of = |(_, client, request, told): &&(u64, usize, u64, LockReply)| {
+            (*client, *request) == (at, number) && !matches!(told, LockReply::Renewed { .. })
         };
         self.told.iter().rev().find(of).map_or(String::new(), |(_, _, _, told)| tell(told))
     }
 
     /// When a request was told this for the first time, in ms.
     fn told_at_ms(&self, at: usize, number: u64, what: &str) -> Option<u64> {
-        let of = |(_, client, request, told): &&(u64, usize, u64, Told)| {
+        let of = |(_, client, request, told): &&(u64, usize, u64, LockReply)| {
             (*client, *request) == (at, number) && tell(told) == what
         };
         self.told.iter().find(of).map(|(us, ..)| us / 1_000)
@@ -214,17 +214,17 @@ impl Net {
     }
 
     /// What becomes of the next call.
-    fn next_way(&mut self) -> (u64, Way) {
+    fn next_way(&mut self) -> (u64, CallFate) {
         let (there_ms, _) = self.delay_ms;
-        if self.chance.is_none() || self.way != Way::Good {
+        if self.chance.is_none() || self.way != CallFate::Good {
             return (there_ms, self.way);
         }
         let way = match self.below(40) {
-            0 => Way::Refused,
-            1 => Way::StepLost,
-            2 => Way::AnswerLost,
-            3 => Way::Late(self.below(4_000).into()),
-            _ => Way::Good,
+            0 => CallFate::Refused,
+            1 => CallFate::StepLost,
+            2 => CallFate::AnswerLost,
+            3 => CallFate::Late(self.below(4_000).into()),
+            _ => CallFate::Good,
         };
         (u64::from(self.below(30)), way)
     }
@@ -252,16 +252,16 @@ impl Net {
         }
     }
 
-    fn hear(&mut self, at: usize, number: u64, told: Told) {
+    fn hear(&mut self, at: usize, number: u64, told: LockReply) {
         let key = (at, number);
         assert!(!self.ended.contains(&key), "{key:?} has ended, and then {told:?}");
         match &told {
-            Told::Granted { fence, deadline, .. } => {
+            LockReply::Granted { fence, deadline, .. } => {
                 let name = self.name_of(at, number);
                 let before = self.held.insert(key, HeldNow { name, fence: *fence, deadline: *deadline });
                 assert!(before.is_none(), "{key:?} is granted twice");
             }
-            Told::Renewed { deadline } => self.held.get_mut(&key).expect("it holds").deadline = *deadline,
+            LockReply::Renewed { deadline } => self.held.get_mut(&key).expect("it holds").deadline = *deadline,
             _ => {
                 self.held.remove(&key);
                 self.ended.insert(key);
@@ -282,20 +282,20 @@ impl Net {
         let now = self.steady();
         match mail {
             Mail::Step { client, call: Call { id, step }, way } => {
-                let failed = if way == Way::Refused { Failed::Unavailable } else { Failed::Unknown };
-                if way == Way::Good || way == Way::AnswerLost {
+                let failed = if way == CallFate::Refused { Failed::Unavailable } else { Failed::Unknown };
+                if way == CallFate::Good || way == CallFate::AnswerLost {
                     let answer = self.take(&step);
                     let back_ms = self.back_ms();
-                    let answer = if way == Way::Good { Ok(answer) } else { Err(failed) };
+                    let answer = if way == CallFate::Good { Ok(answer) } else { Err(failed) };
                     if self.below(20) == 1 {
                         self.post(back_ms + 40, Mail::Answer { client, id, answer: answer.clone() });
                     }
                     return self.post(back_ms, Mail::Answer { client, id, answer });
                 }
                 self.post(1, Mail::Answer { client, id, answer: Err(failed) });
-                if let Way::Late(ms) = way {
+                if let CallFate::Late(ms) = way {
                     // Whoever hears of it knows it no more.
-                    self.post(ms, Mail::Step { client, call: Call { id: 0, step }, way: Way::Good });
+                    self.post(ms, Mail::Step { client, call: Call { id: 0, step }, way: CallFate::Good });
                 }
             }
             Mail::Answer { client, id, answer } => {
@@ -325,7 +325,7 @@ impl Net {
                 *bucket
             }
         };
-        let shelf = self.shelves.entry(bucket).or_insert_with(|| MemoryShelf::new(hasher()));
+        let shelf = self.shelves.entry(bucket).or_insert_with(|| MemoryLockTable::new(hasher()));
         let (answer, pushes) = super::take(shelf, step, now_us);
         for push in pushes {
             let client = push.grant.request.client.0 as usize;
@@ -386,7 +386,7 @@ impl Net {
 
     /// Everything is given up, and nothing is left anywhere.
     fn end(&mut self) {
-        (self.chance, self.way, self.lose_pushes, self.delay_ms) = (None, Way::Good, false, (1, 1));
+        (self.chance, self.way, self.lose_pushes, self.delay_ms) = (None, CallFate::Good, false, (1, 1));
         for at in 0..self.clients.len() {
             let Some(client) = &self.clients[at] else { continue };
             for number in client.numbers() {
@@ -424,16 +424,16 @@ impl Chance {
     }
 }
 
-fn tell(told: &Told) -> String {
+fn tell(told: &LockReply) -> String {
     match told {
-        Told::Granted { .. } => "granted".to_owned(),
-        Told::Renewed { .. } => "renewed".to_owned(),
-        Told::Contended { holder, waiters, ttl_ms } => format!("contended {holder} {waiters} {ttl_ms} ms"),
-        Told::TimedOut { ahead } => format!("timed out {ahead:?}"),
-        Told::Failed(failed) => format!("failed {failed:?}"),
-        Told::Lost => "lost".to_owned(),
-        Told::Released => "released".to_owned(),
-        Told::NotHeld => "not held".to_owned(),
+        LockReply::Granted { .. } => "granted".to_owned(),
+        LockReply::Renewed { .. } => "renewed".to_owned(),
+        LockReply::Contended { holder, waiters, ttl_ms } => format!("contended {holder} {waiters} {ttl_ms} ms"),
+        LockReply::TimedOut { ahead } => format!("timed out {ahead:?}"),
+        LockReply::Failed(failed) => format!("failed {failed:?}"),
+        LockReply::Lost => "lost".to_owned(),
+        LockReply::Released => "released".to_owned(),
+        LockReply::NotHeld => "not held".to_owned(),
     }
 }
 

@@ -90,7 +90,7 @@ fn a_place_drawn_by_a_clock_that_was_ahead_of_an_empty_store_is_not_taken_over()
     play.pass_ms(HOUR_MS);
     play.try_lock("a", waiter(1, 2));
     let place = play.place("a", waiter(2, 1));
-    play.shelf = MemoryShelf::new(hasher());
+    play.shelf = MemoryLockTable::new(hasher());
     play.now_us -= HOUR_MS * 1_000;
     play.try_lock("a", waiter(9, 1));
     play.ask("a", waiter(2, 1), Wait::Again(place));

@@ -5,23 +5,23 @@ use std::cell::Cell;
 
 /// A shelf that counts how often it is asked.
 struct Counted {
-    shelf: MemoryShelf<RandomState>,
+    shelf: MemoryLockTable<RandomState>,
     asked: Cell<u32>,
 }
 
 impl Counted {
-    fn inner(&self) -> &MemoryShelf<RandomState> {
+    fn inner(&self) -> &MemoryLockTable<RandomState> {
         self.asked.set(self.asked.get() + 1);
         &self.shelf
     }
 
-    fn inner_mut(&mut self) -> &mut MemoryShelf<RandomState> {
+    fn inner_mut(&mut self) -> &mut MemoryLockTable<RandomState> {
         self.asked.set(self.asked.get() + 1);
         &mut self.shelf
     }
 }
 
-impl Shelf for Counted {
+impl LockTable for Counted {
     fn last(&self) -> u64 {
         self.inner().last()
     }
@@ -58,10 +58,10 @@ impl Shelf for Counted {
     fn ahead(&self, name: &LockName, number: u64) -> u32 {
         self.inner().ahead(name, number)
     }
-    fn life(&self, client: ClientId) -> Option<Life> {
+    fn life(&self, client: ClientId) -> Option<Session> {
         self.inner().life(client)
     }
-    fn put_life(&mut self, client: ClientId, life: Life) {
+    fn put_life(&mut self, client: ClientId, life: Session) {
         self.inner_mut().put_life(client, life);
     }
     fn is_void(&self, request: Request, now_us: u64) -> bool {
@@ -74,7 +74,7 @@ impl Shelf for Counted {
 
 /// How often the shelf is asked by each step of a lock with so many waiters.
 fn questions(waiters: u64) -> Vec<u32> {
-    let mut shelf = Counted { shelf: MemoryShelf::new(hasher()), asked: Cell::new(0) };
+    let mut shelf = Counted { shelf: MemoryLockTable::new(hasher()), asked: Cell::new(0) };
     let name = lock_name("a");
     let now_us = START_US;
     acquire(&mut shelf, &name, waiter(1, 1), Wait::No, now_us);
@@ -111,7 +111,7 @@ fn no_step_asks_more_of_the_shelf_because_more_wait() {
 
 #[test]
 fn each_dead_one_at_the_head_costs_a_few_questions_once() {
-    let mut shelf = Counted { shelf: MemoryShelf::new(hasher()), asked: Cell::new(0) };
+    let mut shelf = Counted { shelf: MemoryLockTable::new(hasher()), asked: Cell::new(0) };
     let name = lock_name("a");
     acquire(&mut shelf, &name, waiter(1, 1), Wait::No, START_US);
     for client in 100..1_100 {

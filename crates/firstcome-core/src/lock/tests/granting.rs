@@ -123,7 +123,7 @@ fn the_answer_to_a_heartbeat_names_the_life_after_its_looks() {
     play.pass_ms(200);
     let step = Step::Beat { bucket: 0, client: ClientId(2), names: vec![lock_name("a")] };
     let (answer, _) = take(&mut play.shelf, &step, play.now_us);
-    let Said::Beaten { life: told, looked } = answer.said else { panic!("{answer:?}") };
+    let LockAnswer::Beaten { life: told, looked } = answer.said else { panic!("{answer:?}") };
     assert_eq!(looked, [(None, None)]);
     assert_ne!(told, life);
     assert_eq!(play.beat(2), told, "it stands");

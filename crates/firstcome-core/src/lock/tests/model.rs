@@ -285,7 +285,7 @@ impl Both {
         };
         let (answer, pushes) = take(&mut self.play.shelf, &step, self.play.now_us);
         self.play.pushes.extend(pushes);
-        let Said::Beaten { life, looked } = answer.said else { panic!("{step:?}") };
+        let LockAnswer::Beaten { life, looked } = answer.said else { panic!("{step:?}") };
         let looked = looked.iter().map(|(grant, seen)| match seen {
             None => "free".to_owned(),
             Some(seen) => format!("{} {}", grant.is_some(), tell_seen(seen)),
@@ -362,7 +362,7 @@ impl Both {
     }
 }
 
-fn tell_seen(seen: &Seen) -> String {
+fn tell_seen(seen: &WaiterView) -> String {
     let head = if seen.head == Head::Mine { "mine" } else { "others" };
     format!("{} {} {head}", seen.expires_us, seen.lease_ms)
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn queued(acquired: &Acquired) -> (u64, u32, u64, Seen) {
+fn queued(acquired: &Acquired) -> (u64, u32, u64, WaiterView) {
     match acquired {
         Acquired::Queued { number, ahead, life, seen } => (*number, *ahead, *life, *seen),
         other => panic!("in line: {other:?}"),
@@ -18,10 +18,10 @@ fn an_answer_in_line_tells_place_life_and_the_end_of_the_hold() {
     let (number, ahead, told_life, seen) = queued(&acquired);
     assert!(fence < number);
     assert_eq!((ahead, told_life), (0, life));
-    let wanted = Seen { expires_us: START_US + 10_000_000, lease_ms: LEASE_MS, head: Head::Mine };
+    let wanted = WaiterView { expires_us: START_US + 10_000_000, lease_ms: LEASE_MS, head: Head::Mine };
     assert_eq!(seen, wanted);
     let acquired = play.acquire("a", waiter(3, 1), Wait::Yes);
-    assert_eq!(queued(&acquired).3, Seen { head: Head::Others, ..wanted });
+    assert_eq!(queued(&acquired).3, WaiterView { head: Head::Others, ..wanted });
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn after_the_store_forgot_all_the_old_places_come_back_in_any_order() {
     let mut play = Play::held();
     let places = [2, 3, 4].map(|client| play.place("a", waiter(client, 1)));
     play.pass_ms(1);
-    play.shelf = MemoryShelf::new(hasher());
+    play.shelf = MemoryLockTable::new(hasher());
     play.try_lock("a", waiter(9, 1));
     for at in [1, 2, 0] {
         play.ask("a", waiter(2 + at as u64, 1), Wait::Again(places[at]));

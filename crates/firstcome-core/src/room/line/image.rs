@@ -3,7 +3,7 @@
 //! Of whom who is gone nothing but the bits is written. A segment whose tickets are all gone takes a few bytes, plus those
 //! of who left and who expired, where that is mixed.
 
-use super::{Bits, Columns, Line, Place, SEGMENT, Segment, WORDS};
+use super::{Bits, Columns, Line, SEGMENT, Segment, TicketPlace, WORDS};
 use crate::id::{RequestId, UserId};
 use crate::room::bytes::{ImageError, Reader, first_bits, put_bits, put_number, put_request, put_steady, put_user};
 use std::hash::RandomState;
@@ -193,6 +193,6 @@ impl Line {
 
     /// Whether somebody waits who was passed over.
     pub(in crate::room) fn is_passed_over(&self, number: u32) -> bool {
-        number < self.reached && self.place(number) == Some(Place::Waiting)
+        number < self.reached && self.place(number) == Some(TicketPlace::Waiting)
     }
 }

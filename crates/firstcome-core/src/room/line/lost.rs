@@ -3,7 +3,7 @@
 //! An unknown number costs its bits. Only once somebody comes back are there columns for their segment.
 
 use super::image::each;
-use super::{Columns, Departure, Line, Place, SEGMENT, TOLD_MS, WORDS, bit};
+use super::{Columns, Departure, Line, SEGMENT, TOLD_MS, TicketPlace, WORDS, bit};
 use crate::id::{RequestId, UserId};
 use crate::room::bytes::first_bits;
 use crate::time::Steady;
@@ -88,7 +88,7 @@ impl Line {
     }
 
     fn no_longer_unknown(&mut self, number: u32) -> bool {
-        if self.place(number) != Some(Place::Unknown) {
+        if self.place(number) != Some(TicketPlace::Unknown) {
             return false;
         }
         let (segment, at) = self.spot(number);

@@ -71,7 +71,7 @@ fn counted(line: &Line) -> Vec<u32> {
     (0..=line.next)
         .map(|number| {
             let told = ahead;
-            let waits = line.place(number) == Some(Place::Waiting) && line.reached <= number;
+            let waits = line.place(number) == Some(TicketPlace::Waiting) && line.reached <= number;
             ahead += u32::from(waits);
             told
         })
@@ -94,9 +94,9 @@ fn a_position_is_what_counting_one_by_one_gives_across_segments_and_groups() {
             for _ in 0..stop / 16 {
                 let number = 1 + chance.below(stop);
                 match (line.place(number), chance.below(4)) {
-                    (Some(Place::Waiting), 0) => line.go(number, Departure::Left),
-                    (Some(Place::Waiting), 1) => line.go(number, Departure::Expired),
-                    (Some(Place::Waiting), 2) if round % 2 == 1 => {
+                    (Some(TicketPlace::Waiting), 0) => line.go(number, Departure::Left),
+                    (Some(TicketPlace::Waiting), 1) => line.go(number, Departure::Expired),
+                    (Some(TicketPlace::Waiting), 2) if round % 2 == 1 => {
                         if let Some(found) = line.search(START, SEARCH_TICKETS_MAX).found {
                             line.take(found);
                             taken.push(found);
@@ -138,7 +138,7 @@ fn a_position_never_rises() {
                 }
                 2 => {
                     let number = 1 + chance.below(line.next() - 1);
-                    if line.place(number) == Some(Place::Waiting) {
+                    if line.place(number) == Some(TicketPlace::Waiting) {
                         line.go(number, Departure::Left);
                     }
                 }
@@ -168,7 +168,7 @@ fn a_segment_whose_tickets_are_all_gone_keeps_only_its_bits() {
     assert_eq!(line.kept_segments(), 1);
     for number in 1..=4_096 {
         let how = if number % 3 == 0 { Departure::Left } else { Departure::Expired };
-        assert_eq!(line.place(number), Some(Place::Gone(how)), "{number}");
+        assert_eq!(line.place(number), Some(TicketPlace::Gone(how)), "{number}");
         assert_eq!((line.user(number), line.of_user(&format!("u{number}"))), (None, None));
         assert_eq!(line.of_request(number.into()), None);
         assert!(!line.is_present(number, START));

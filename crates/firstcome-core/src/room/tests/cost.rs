@@ -59,7 +59,7 @@ fn a_million_who_came_back_and_are_silent_again_are_looked_at_in_bounded_ticks()
     let mut play = Play::new(RoomSettings { waiting_ttl_ms: 7 * DAY_MS, ..RoomSettings::with_slots(1) });
     play.strangers(MANY);
     play.room.restore_reached(MANY + 1, 0).unwrap();
-    play.room.restored(Standing::Running);
+    play.room.restored(RoomPhase::Running);
     assert_eq!(play.room.returned.len(), MANY as usize);
     play.pass_ms(3_600_000);
     for ticks in 1..=4 {

@@ -67,7 +67,7 @@ impl Crowd {
         }
         while let Some(leaves) = self.leaves.first_entry().filter(|leaves| *leaves.key() <= now) {
             for ticket in leaves.remove() {
-                if self.play.room.line.place(ticket) == Some(Place::Waiting) {
+                if self.play.room.line.place(ticket) == Some(TicketPlace::Waiting) {
                     self.play.leave(ticket);
                 }
             }

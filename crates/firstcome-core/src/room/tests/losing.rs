@@ -202,7 +202,7 @@ fn what_is_known_and_breaks_a_rule_is_named() {
 
 #[test]
 fn a_closed_room_comes_back_closed_and_numbers_before_the_first_stay_void() {
-    let mut play = play(&Known { standing: Standing::Closed, ..known() });
+    let mut play = play(&Known { standing: RoomPhase::Closed, ..known() });
     assert_eq!((play.counts(), play.try_join(&anonymous())), ((0, 0, 10), "room_closed".to_owned()));
     assert_eq!((play.look(6).as_str(), play.readmit(6, None).as_str()), ("expired", "false: "));
     play.put(&ten_per_second());

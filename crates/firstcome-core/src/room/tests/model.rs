@@ -14,7 +14,7 @@ use proptest::prelude::*;
 type Ms = i64;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Stand {
+enum ModelTicket {
     Waits,
     Offered {
         admission: u64,
@@ -32,7 +32,7 @@ enum Stand {
 
 struct Ticket {
     join: Join,
-    stand: Stand,
+    stand: ModelTicket,
     seen: Ms,
     told_ms: Ms,
     back: bool,
@@ -81,17 +81,20 @@ impl Model {
     }
 
     fn waiting(&self) -> usize {
-        self.tickets.iter().filter(|it| it.stand == Stand::Waits).count()
+        self.tickets.iter().filter(|it| it.stand == ModelTicket::Waits).count()
     }
 
     fn active(&self) -> usize {
-        self.tickets.iter().filter(|it| matches!(it.stand, Stand::Offered { .. } | Stand::Taken { .. })).count()
+        self.tickets
+            .iter()
+            .filter(|it| matches!(it.stand, ModelTicket::Offered { .. } | ModelTicket::Taken { .. }))
+            .count()
     }
 
     fn end(&self, at: usize) -> Ms {
         match self.tickets[at].stand {
-            Stand::Offered { until, .. } => until,
-            Stand::Taken { until, contact, .. } => {
+            ModelTicket::Offered { until, .. } => until,
+            ModelTicket::Taken { until, contact, .. } => {
                 self.settings.idle_ttl_ms.map_or(until, |idle_ms| until.min(contact + idle_ms as Ms))
             }
             _ => Ms::MAX,
@@ -108,15 +111,15 @@ impl Model {
     }
 
     fn go(&mut self, at: usize, how: Departure) {
-        self.tickets[at].stand = Stand::Gone(how);
+        self.tickets[at].stand = ModelTicket::Gone(how);
         self.tickets[at].back = false;
         self.changes.push(Change::Gone { number: number(at as u32 + 1), how });
     }
 
     fn end_slot(&mut self, at: usize) {
         match self.tickets[at].stand {
-            Stand::Offered { .. } => {
-                self.tickets[at].stand = Stand::Waits;
+            ModelTicket::Offered { .. } => {
+                self.tickets[at].stand = ModelTicket::Waits;
                 self.tickets[at].ticked = None;
                 self.changes.push(Change::Lapsed { number: number(at as u32 + 1) });
             }
@@ -127,7 +130,7 @@ impl Model {
     fn settle(&mut self, at: usize) {
         if self.end(at) <= self.ms() {
             self.end_slot(at);
-        } else if self.tickets[at].stand == Stand::Waits && self.is_silent(at) {
+        } else if self.tickets[at].stand == ModelTicket::Waits && self.is_silent(at) {
             self.go(at, Departure::Expired);
         }
     }
@@ -135,32 +138,33 @@ impl Model {
     fn look(&mut self, at: usize) -> String {
         self.settle(at);
         let now = self.ms();
-        if let Stand::Offered { admission, .. } = self.tickets[at].stand {
+        if let ModelTicket::Offered { admission, .. } = self.tickets[at].stand {
             let until = now + self.settings.active_ttl_ms as Ms;
-            self.tickets[at].stand = Stand::Taken { admission, until, contact: now };
+            self.tickets[at].stand = ModelTicket::Taken { admission, until, contact: now };
             self.changes.push(Change::Taken { number: number(at as u32 + 1), until: Self::steady(until) });
         }
-        let ahead = self.tickets[self.reached.min(at)..at].iter().filter(|it| it.stand == Stand::Waits).count() as u32;
+        let ahead =
+            self.tickets[self.reached.min(at)..at].iter().filter(|it| it.stand == ModelTicket::Waits).count() as u32;
         let ticket = &mut self.tickets[at];
         match &mut ticket.stand {
-            Stand::Waits => {
+            ModelTicket::Waits => {
                 ticket.seen = now;
                 ticket.back = at < self.reached;
                 assert!(ahead <= ticket.position, "the position rose");
                 ticket.position = ahead;
                 format!("waiting {ahead}")
             }
-            Stand::Taken { contact, .. } => {
+            ModelTicket::Taken { contact, .. } => {
                 *contact = now;
                 "admitted".to_owned()
             }
-            Stand::Gone(how) => tell_departure(*how).to_owned(),
-            Stand::Offered { .. } | Stand::Unknown => unreachable!("taken above, or not asked"),
+            ModelTicket::Gone(how) => tell_departure(*how).to_owned(),
+            ModelTicket::Offered { .. } | ModelTicket::Unknown => unreachable!("taken above, or not asked"),
         }
     }
 
     fn lives(&self, at: usize) -> bool {
-        !matches!(self.tickets[at].stand, Stand::Gone(_) | Stand::Unknown)
+        !matches!(self.tickets[at].stand, ModelTicket::Gone(_) | ModelTicket::Unknown)
     }
 
     fn find(&self, is: impl Fn(&Join) -> bool) -> Option<usize> {
@@ -193,7 +197,7 @@ impl Model {
         let at = self.tickets.len();
         self.tickets.push(Ticket {
             join: join.clone(),
-            stand: Stand::Waits,
+            stand: ModelTicket::Waits,
             seen: self.ms(),
             told_ms: 0,
             back: false,
@@ -209,7 +213,7 @@ impl Model {
         if self.tickets.len() <= at {
             return "unknown_ticket".to_owned();
         }
-        if !matches!(self.tickets[at].stand, Stand::Gone(_)) {
+        if !matches!(self.tickets[at].stand, ModelTicket::Gone(_)) {
             self.go(at, Departure::Left);
         }
         "done".to_owned()
@@ -221,7 +225,7 @@ impl Model {
             return None;
         }
         match &mut self.tickets[at].stand {
-            Stand::Taken { admission: bound, contact, .. } if *bound == admission => {
+            ModelTicket::Taken { admission: bound, contact, .. } if *bound == admission => {
                 *contact = if touches { now } else { *contact };
                 Some((self.end(at) - now) as u64)
             }
@@ -239,7 +243,7 @@ impl Model {
         }
         let ttl_ms = self.settings.waiting_ttl_ms as Ms;
         for at in 0..self.tickets.len() {
-            if self.tickets[at].stand != Stand::Waits {
+            if self.tickets[at].stand != ModelTicket::Waits {
                 continue;
             }
             let ticked = *self.tickets[at].ticked.get_or_insert(now);
@@ -284,7 +288,7 @@ impl Model {
             self.credit -= self.settings.admit.map_or(0, |admit| admit.every_ms as i64);
             self.admissions += 1;
             let until = now + self.settings.claim_window_ms as Ms;
-            self.tickets[at].stand = Stand::Offered { admission: self.admissions, until };
+            self.tickets[at].stand = ModelTicket::Offered { admission: self.admissions, until };
             let hold = Hold::Offered { until: Self::steady(until) };
             let slot = Slot { admission: self.admissions, admitted_at: self.now.wall, hold };
             self.changes.push(Change::Admitted { number: number(at as u32 + 1), slot });
@@ -304,7 +308,7 @@ impl Model {
         while self.reached < self.tickets.len() {
             let at = self.reached;
             self.reached += 1;
-            if self.tickets[at].stand == Stand::Waits && self.is_present(at) {
+            if self.tickets[at].stand == ModelTicket::Waits && self.is_present(at) {
                 return Some(at);
             }
         }
@@ -318,7 +322,7 @@ impl Model {
         }
         if settings.idle_ttl_ms != self.settings.idle_ttl_ms {
             for ticket in &mut self.tickets {
-                if let Stand::Taken { contact, .. } = &mut ticket.stand {
+                if let ModelTicket::Taken { contact, .. } = &mut ticket.stand {
                     *contact = now;
                 }
             }
@@ -330,7 +334,7 @@ impl Model {
     fn close(&mut self) {
         self.closed = true;
         for ticket in &mut self.tickets {
-            (ticket.stand, ticket.back) = (Stand::Gone(Departure::Expired), false);
+            (ticket.stand, ticket.back) = (ModelTicket::Gone(Departure::Expired), false);
         }
         self.reached = self.tickets.len();
     }
@@ -341,16 +345,18 @@ impl Model {
         (self.credit, self.earned_at, self.grace_until) = (0, now, Ms::MIN);
         let mut room = Room::restoring(self.settings.clone(), hasher(), self.now, 1);
         for (at, ticket) in self.tickets.iter_mut().enumerate() {
-            let gone = if let Stand::Gone(how) = ticket.stand { Some(how) } else { None };
+            let gone = if let ModelTicket::Gone(how) = ticket.stand { Some(how) } else { None };
             room.restore_ticket(number(at as u32 + 1), &ticket.join, gone, self.now).unwrap();
-            ticket.back = ticket.stand == Stand::Waits && at < self.reached;
+            ticket.back = ticket.stand == ModelTicket::Waits && at < self.reached;
             (ticket.seen, ticket.told_ms, ticket.ticked, ticket.position) = (now, 0, None, u32::MAX);
         }
         room.restore_reached(self.reached as u32 + 1, self.admissions).unwrap();
         for (at, ticket) in self.tickets.iter_mut().enumerate() {
             let (admission, hold) = match &mut ticket.stand {
-                Stand::Offered { admission, until } => (*admission, Hold::Offered { until: Self::steady(*until) }),
-                Stand::Taken { admission, until, contact } => {
+                ModelTicket::Offered { admission, until } => {
+                    (*admission, Hold::Offered { until: Self::steady(*until) })
+                }
+                ModelTicket::Taken { admission, until, contact } => {
                     *contact = now;
                     (*admission, Hold::Taken { until: Self::steady(*until) })
                 }
@@ -359,7 +365,7 @@ impl Model {
             let slot = Slot { admission, admitted_at: self.now.wall, hold };
             room.restore_slot(number(at as u32 + 1), slot, self.now).unwrap();
         }
-        room.restored(if self.closed { Standing::Closed } else { Standing::Running });
+        room.restored(if self.closed { RoomPhase::Closed } else { RoomPhase::Running });
         room
     }
 }
@@ -380,7 +386,9 @@ impl Both {
     /// An admission near that of the ticket.
     fn admission(&self, at: usize, pick: u64) -> u64 {
         match self.model.tickets.get(at).map(|ticket| ticket.stand) {
-            Some(Stand::Offered { admission, .. } | Stand::Taken { admission, .. }) if pick != 2 => admission,
+            Some(ModelTicket::Offered { admission, .. } | ModelTicket::Taken { admission, .. }) if pick != 2 => {
+                admission
+            }
             _ => pick,
         }
     }
@@ -396,7 +404,7 @@ impl Both {
 
     /// The interval that is told depends on what was measured, which the model does not know.
     fn take_over_told(&mut self, at: usize) {
-        if at < self.model.tickets.len() && self.model.tickets[at].stand == Stand::Waits {
+        if at < self.model.tickets.len() && self.model.tickets[at].stand == ModelTicket::Waits {
             let view = self.play.view(at as u32 + 1).expect("it was drawn");
             self.model.tickets[at].told_ms = view.poll_after_ms.into();
         }
@@ -473,7 +481,7 @@ impl Both {
                 self.play.room.close();
                 self.model.close();
             }
-            Step::Restart if self.model.tickets.iter().all(|it| it.stand != Stand::Unknown) => {
+            Step::Restart if self.model.tickets.iter().all(|it| it.stand != ModelTicket::Unknown) => {
                 self.play.room = self.model.restart();
             }
             Step::Restart => self.play.room = self.model.lose(0, None),

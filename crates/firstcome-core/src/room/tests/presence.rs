@@ -193,7 +193,7 @@ fn people_who_waited_from_the_start_are_told_apart_after_months() {
             }
         }
     }
-    let living = (1..=100_u32).filter(|&ticket| play.room.line.place(ticket) == Some(Place::Waiting)).count();
+    let living = (1..=100_u32).filter(|&ticket| play.room.line.place(ticket) == Some(TicketPlace::Waiting)).count();
     assert!(living == 0, "the last asked on day 130: {living} live");
     assert_sound(&play.room);
 }

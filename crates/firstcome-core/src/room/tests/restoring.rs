@@ -33,7 +33,7 @@ fn restored() -> Play {
     assert_eq!(play.room.restore_slot(number(1), taken, play.now), Ok(()));
     let offered = slot(9, Hold::Offered { until: until(10_000) });
     assert_eq!(play.room.restore_slot(number(5), offered, play.now), Ok(()));
-    play.room.restored(Standing::Running);
+    play.room.restored(RoomPhase::Running);
     assert_sound(&play.room);
     play
 }
@@ -90,7 +90,7 @@ fn after_a_restart_everybody_counts_as_just_seen() {
 fn numbers_below_the_first_are_void() {
     let mut play = Play::new(ten_per_second());
     play.room = Room::restoring(ten_per_second(), hasher(), play.now, 5_000);
-    play.room.restored(Standing::Running);
+    play.room.restored(RoomPhase::Running);
     assert_eq!((play.look(1).as_str(), play.look(4_999).as_str()), ("expired", "expired"));
     assert_eq!(play.look(5_000), "unknown");
     assert_eq!(play.room.restore_ticket(number(4_999), &anonymous(), None, play.now), Err(Damage::Ticket));
@@ -103,7 +103,7 @@ fn numbers_below_the_first_are_void() {
 fn a_closed_room_comes_back_closed() {
     let mut play = Play::new(ten_per_second());
     play.room = Room::restoring(ten_per_second(), hasher(), play.now, 8);
-    play.room.restored(Standing::Closed);
+    play.room.restored(RoomPhase::Closed);
     assert_eq!(play.try_join(&anonymous()), "room_closed");
     play.put(&ten_per_second());
     assert_eq!(play.try_join(&anonymous()), "new 8 waiting 0");
@@ -159,7 +159,7 @@ fn no_more_is_reached_than_was_drawn() {
         let mut play = Play::new(ten_per_second());
         play.strangers(7);
         assert_eq!(play.room.restore_reached(reached, 0), wanted, "{reached}");
-        play.room.restored(Standing::Running);
+        play.room.restored(RoomPhase::Running);
         let serving = if wanted.is_ok() { reached.max(1) - 1 } else { 0 };
         assert_eq!(play.counts(), (7, 0, serving));
         assert_sound(&play.room);
@@ -176,7 +176,7 @@ fn a_line_is_restored_across_segments_whatever_was_reached() {
             assert_eq!(play.room.restore_ticket(number(ticket), &anonymous(), gone, play.now), Ok(()));
         }
         assert_eq!(play.room.restore_reached(reached, 0), Ok(()));
-        play.room.restored(Standing::Running);
+        play.room.restored(RoomPhase::Running);
         assert_sound(&play.room);
         let behind = (reached..=MANY).filter(|ticket| ticket % 3 != 0).count() as u32;
         assert_eq!(play.try_join(&anonymous()), format!("new {} waiting {behind}", MANY + 1), "reached {reached}");

@@ -21,7 +21,7 @@ pub(super) fn room(settings: &RoomSettings, lost: Option<u32>) -> Room {
 pub(super) fn nothing(settings: &RoomSettings, ceiling: u32) -> Known {
     Known {
         settings: settings.clone(),
-        standing: Standing::Running,
+        standing: RoomPhase::Running,
         first: 1,
         ceiling,
         reached: 1,

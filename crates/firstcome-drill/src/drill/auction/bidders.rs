@@ -1,7 +1,9 @@
 //! The members: what they send, and what they make of the answers.
 
 use super::plan::{Act, Aim, Plan};
-use super::record::{Heard, History, Instant, Look, Lot, Order, STRANGER, State, Told, What};
+use super::record::{
+    DrillReply, History, Instant, ListingObservation, ListingRecord, Order, ReceivedReply, RequestKind, STRANGER, State,
+};
 use super::wire::{Body, Reader};
 use crate::drill::crowd::{Agenda, Players, Step};
 use crate::drill::record::Restart;
@@ -63,7 +65,7 @@ impl Bidders {
             ties: vec![None; ties as usize],
             known,
             open: steps.len(),
-            latencies: What::ALL.map(|_| latencies()).into(),
+            latencies: RequestKind::ALL.map(|_| latencies()).into(),
             answers: 0,
             accepted: 0,
             sold: 0,
@@ -74,7 +76,7 @@ impl Bidders {
     /// How much an order bids: settled when it is sent for the first time, and the same ever after.
     fn settle_amount(&mut self, at: u32) {
         let Order { what, lot, key, amount, .. } = self.history.orders[at as usize];
-        if what != What::Bid || amount != 0 {
+        if what != RequestKind::Bid || amount != 0 {
             return;
         }
         let minimum = self.known[lot as usize].minimum;
@@ -99,12 +101,16 @@ impl Bidders {
         let (member, amount) = (names.member(member), amount.to_string());
         let listing = if lot == STRANGER { String::new() } else { names.lot(lot) };
         let (path, body): ([&str; 3], [&str; 5]) = match what {
-            What::Charge => (["/v1/members/", &member, "/points/charge"], ["{\"amount\":", &amount, "}", "", ""]),
-            What::Refund => (["/v1/members/", &member, "/points/refund"], ["{\"amount\":", &amount, "}", "", ""]),
-            What::Bid => {
+            RequestKind::Charge => {
+                (["/v1/members/", &member, "/points/charge"], ["{\"amount\":", &amount, "}", "", ""])
+            }
+            RequestKind::Refund => {
+                (["/v1/members/", &member, "/points/refund"], ["{\"amount\":", &amount, "}", "", ""])
+            }
+            RequestKind::Bid => {
                 (["/v1/listings/", &listing, "/bids"], ["{\"bidder\":\"", &member, "\",\"price\":", &amount, "}"])
             }
-            What::Purchase | What::Look => {
+            RequestKind::Purchase | RequestKind::Look => {
                 (["/v1/listings/", &listing, "/purchase"], ["{\"buyer\":\"", &member, "\"}", "", ""])
             }
         };
@@ -118,10 +124,10 @@ impl Bidders {
         step.act == Act::Ask && self.sent[step.person as usize]
     }
 
-    const fn what(&self, step: &Step<Act>) -> What {
+    const fn what(&self, step: &Step<Act>) -> RequestKind {
         match step.act {
             Act::Ask | Act::Twin => self.history.orders.as_slice()[step.person as usize].what,
-            Act::Look | Act::Settle => What::Look,
+            Act::Look | Act::Settle => RequestKind::Look,
         }
     }
 
@@ -137,7 +143,7 @@ impl Bidders {
     }
 
     /// An order that nobody had planned.
-    fn order(&mut self, what: What, member: u32, lot: u32, delay_us: i64, agenda: &mut Agenda<Act>) -> u32 {
+    fn order(&mut self, what: RequestKind, member: u32, lot: u32, delay_us: i64, agenda: &mut Agenda<Act>) -> u32 {
         let number = self.history.orders.len() as u32;
         self.history.orders.push(Order { what, member, lot, amount: 0, key: number });
         self.aims.push(Aim::Fixed);
@@ -148,31 +154,31 @@ impl Bidders {
     }
 
     /// Sends the same again a little later, since nobody knows what became of it.
-    fn again(&mut self, step: &Step<Act>, told: Told, retry_after_ms: Option<u64>, agenda: &mut Agenda<Act>) {
+    fn again(&mut self, step: &Step<Act>, told: DrillReply, retry_after_ms: Option<u64>, agenda: &mut Agenda<Act>) {
         let mut rng = Rng::of(self.seed, step.person, agenda.now_us);
         let due_us = agenda.now_us + retry_after_ms.unwrap_or(50) * 1_000 + rng.range(20_000, 150_000);
         // A service that says when to come again has answered; one that is silent has not.
-        let intended_us = if told == Told::Lost { step.intended_us } else { due_us };
+        let intended_us = if told == DrillReply::Lost { step.intended_us } else { due_us };
         self.push(agenda, Step { due_us, intended_us, ..*step });
     }
 
-    fn heard(&mut self, step: &Step<Act>, sent_us: u64, told: Told, now_us: u64) {
+    fn heard(&mut self, step: &Step<Act>, sent_us: u64, told: DrillReply, now_us: u64) {
         let (sent_us, received_us) = (sent_us.cast_signed(), now_us.cast_signed());
-        self.history.heard.push(Heard { order: step.person, sent_us, received_us, told });
+        self.history.heard.push(ReceivedReply { order: step.person, sent_us, received_us, told });
     }
 
     /// What somebody does who was told what became of an order.
-    fn decided(&mut self, step: &Step<Act>, told: Told, agenda: &mut Agenda<Act>) {
+    fn decided(&mut self, step: &Step<Act>, told: DrillReply, agenda: &mut Agenda<Act>) {
         let Order { what, lot, .. } = self.history.orders[step.person as usize];
         let mut rng = Rng::of(self.seed, step.person, 40);
         match told {
-            Told::Placed(placed) => {
+            DrillReply::Placed(placed) => {
                 self.accepted += u64::from(step.act == Act::Ask);
                 let least = placed.bid.price + self.history.lots[lot as usize].step();
                 self.learn(lot, least);
             }
-            Told::TooLow(minimum) => self.learn(lot, minimum),
-            Told::Sold(_) => self.sold += u64::from(step.act == Act::Ask),
+            DrillReply::TooLow(minimum) => self.learn(lot, minimum),
+            DrillReply::Sold(_) => self.sold += u64::from(step.act == Act::Ask),
             _ => {}
         }
         // Some ask again whether it is still so, with the same key.
@@ -182,13 +188,13 @@ impl Bidders {
             let step = Step::new(step.person, Act::Twin, agenda.now_us + later_us);
             self.push(agenda, step);
         }
-        if what == What::Bid && step.act == Act::Ask && rng.chance(150) {
+        if what == RequestKind::Bid && step.act == Act::Ask && rng.chance(150) {
             let look = Step::new(lot, Act::Look, agenda.now_us);
             self.push(agenda, look);
         }
     }
 
-    fn looked(&mut self, step: &Step<Act>, look: Look, agenda: &mut Agenda<Act>) {
+    fn looked(&mut self, step: &Step<Act>, look: ListingObservation, agenda: &mut Agenda<Act>) {
         self.history.looks.push(look);
         let lot = self.history.lots[step.person as usize];
         if let Some(highest) = look.highest {
@@ -200,7 +206,7 @@ impl Bidders {
     }
 
     /// The auction should be over: the winner settles, in time or late or never, and others try.
-    fn settle(&mut self, at: u32, lot: Lot, look: &Look, agenda: &mut Agenda<Act>) {
+    fn settle(&mut self, at: u32, lot: ListingRecord, look: &ListingObservation, agenda: &mut Agenda<Act>) {
         let now_us = agenda.now_us.cast_signed();
         let mut rng = Rng::of(self.seed, at, 50);
         let Some(ends_us) = look.ends_us else { return };
@@ -212,7 +218,7 @@ impl Bidders {
         let loser = rng.below(u64::from(self.reader.names.members)) as u32;
         for other in [loser, lot.owner] {
             let delay_us = rng.below(100_000).cast_signed();
-            self.order(What::Purchase, other, at, delay_us, agenda);
+            self.order(RequestKind::Purchase, other, at, delay_us, agenda);
         }
         let Some(winner) = look.highest.map(|highest| highest.bidder).filter(|bidder| *bidder != STRANGER) else {
             return;
@@ -226,13 +232,13 @@ impl Bidders {
             (Some(_), 50..60) | (None, 0..15) => return,
             _ => rng.below(250_000).cast_signed(),
         };
-        let order = self.order(What::Purchase, winner, at, delay_us, agenda);
+        let order = self.order(RequestKind::Purchase, winner, at, delay_us, agenda);
         let due_us = agenda.now_us.saturating_add_signed(delay_us);
         if rng.chance(300) {
             self.push(agenda, Step::new(order, Act::Twin, due_us));
         }
         // Once more with another key: sold is sold.
-        self.order(What::Purchase, winner, at, delay_us + rng.range(0, 200_000).cast_signed(), agenda);
+        self.order(RequestKind::Purchase, winner, at, delay_us + rng.range(0, 200_000).cast_signed(), agenda);
     }
 }
 
@@ -282,10 +288,10 @@ impl Players for Bidders {
     fn lost(&mut self, step: &Step<Act>, sent_us: u64, agenda: &mut Agenda<Act>) {
         self.open -= 1;
         if matches!(step.act, Act::Ask | Act::Twin) {
-            self.heard(step, sent_us, Told::Lost, agenda.now_us);
+            self.heard(step, sent_us, DrillReply::Lost, agenda.now_us);
         }
         if step.act != Act::Twin {
-            self.again(step, Told::Lost, None, agenda);
+            self.again(step, DrillReply::Lost, None, agenda);
         }
     }
 
@@ -300,12 +306,12 @@ impl Players for Bidders {
                 history.strange.push(format!("{}: {status} {text}", what.name()));
             }
         };
-        if what == What::Look {
+        if what == RequestKind::Look {
             let (sent_us, now_us) = (sent_us.cast_signed(), agenda.now_us.cast_signed());
             let look = self.reader.look(step.person, sent_us, now_us, bytes).filter(|_| status == 200);
             return match look {
                 Some(look) => self.looked(step, look, agenda),
-                None if status == 503 => self.again(step, Told::Undecided, None, agenda),
+                None if status == 503 => self.again(step, DrillReply::Undecided, None, agenda),
                 None => {
                     strange(&mut self.history);
                     self.history.strange_looks += 1;
@@ -313,9 +319,9 @@ impl Players for Bidders {
             };
         }
         let body = serde_json::from_slice::<Body<'_>>(bytes).ok();
-        let told = body.as_ref().map_or(Told::Unexpected, |body| self.reader.told(what, status, body));
+        let told = body.as_ref().map_or(DrillReply::Unexpected, |body| self.reader.told(what, status, body));
         self.heard(step, sent_us, told, agenda.now_us);
-        if told == Told::Unexpected {
+        if told == DrillReply::Unexpected {
             strange(&mut self.history);
         }
         if !told.is_undecided() {

@@ -3,9 +3,9 @@
 use super::Setting;
 use super::bidders::Bidders;
 use super::plan::{HOT, Plan};
-use super::record::{Balance, Bid, History, Look, Lot, Movement, Names};
+use super::record::{Balance, Bid, History, ListingObservation, ListingRecord, Movement, Names};
 use super::wire::{BidPage, Reader, RecordPage};
-use crate::drill::chaos::{Place, kill_at, moments_us};
+use crate::drill::chaos::{DrillTarget, kill_at, moments_us};
 use crate::drill::client::{connection, dispatch};
 use crate::drill::clock::RunClock;
 use crate::drill::crowd::Crowd;
@@ -47,13 +47,14 @@ pub(crate) struct Played {
 }
 
 /// Plays the event to its end.
-pub(crate) async fn play(setting: &Setting, place: Rc<Place>) -> anyhow::Result<Played> {
+pub(crate) async fn play(setting: &Setting, place: Rc<DrillTarget>) -> anyhow::Result<Played> {
     let names = Names { prefix: setting.prefix.clone(), members: setting.size.people, lots: setting.size.stock };
     let plan = Plan::of(setting.size);
     let clock = RunClock::start();
     let reader = Reader { names, clock };
     put_listings(setting, &place, &reader, &plan.lots).await?;
-    let apart_us = Desk::open(place.addresses[0], &reader, &setting.keys.service).await?.clocks_apart_us().await?;
+    let apart_us =
+        OperatorConnection::open(place.addresses[0], &reader, &setting.keys.service).await?.clocks_apart_us().await?;
     let (mut bidders, agenda) = Bidders::new(reader.clone(), setting.size.seed, setting.keys.service.clone(), plan);
     bidders.history.reading_us += apart_us;
     let spread = Spread::over(place.addresses.len(), setting.size.seed);
@@ -67,7 +68,7 @@ pub(crate) async fn play(setting: &Setting, place: Rc<Place>) -> anyhow::Result<
 }
 
 /// The settings of a listing.
-fn settings(reader: &Reader, lot: &Lot) -> String {
+fn settings(reader: &Reader, lot: &ListingRecord) -> String {
     let instant = |at_us: i64| reader.clock.text_at(at_us);
     let owner = reader.names.member(lot.owner);
     let kind = if lot.terms.is_some() { "auction" } else { "fixed_price" };
@@ -89,7 +90,12 @@ fn settings(reader: &Reader, lot: &Lot) -> String {
     body.to_string()
 }
 
-async fn put_listings(setting: &Setting, place: &Place, reader: &Reader, lots: &[Lot]) -> anyhow::Result<()> {
+async fn put_listings(
+    setting: &Setting,
+    place: &DrillTarget,
+    reader: &Reader,
+    lots: &[ListingRecord],
+) -> anyhow::Result<()> {
     let mut tasks = Vec::new();
     for first in 0..READERS as usize {
         let some = (0..).zip(lots).skip(first).step_by(READERS as usize);
@@ -118,7 +124,7 @@ async fn put_listings(setting: &Setting, place: &Place, reader: &Reader, lots: &
 /// The crowd and the kills, until everything is told.
 async fn event(
     setting: &Setting,
-    place: &Rc<Place>,
+    place: &Rc<DrillTarget>,
     crowd: &Rc<Crowd<Bidders>>,
     rss_max: &Rc<Cell<u64>>,
 ) -> anyhow::Result<()> {
@@ -145,7 +151,7 @@ async fn event(
 }
 
 /// Shows how far it is, and looks how much memory the server takes; for ever.
-async fn watch(crowd: Rc<Crowd<Bidders>>, place: Rc<Place>, rss_max: Rc<Cell<u64>>, seconds: u64) {
+async fn watch(crowd: Rc<Crowd<Bidders>>, place: Rc<DrillTarget>, rss_max: Rc<Cell<u64>>, seconds: u64) {
     let bar = line(seconds);
     let mut ticks = interval(Duration::from_millis(STEP_MS));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -160,13 +166,13 @@ async fn watch(crowd: Rc<Crowd<Bidders>>, place: Rc<Place>, rss_max: Rc<Cell<u64
 }
 
 /// One connection of those that read everything.
-struct Desk {
+struct OperatorConnection {
     stream: TcpStream,
     reader: Reader,
     key: String,
 }
 
-impl Desk {
+impl OperatorConnection {
     async fn open(address: SocketAddr, reader: &Reader, key: &str) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address).await.context("cannot connect")?;
         stream.set_nodelay(true)?;
@@ -209,7 +215,7 @@ impl Desk {
         Ok(apart_us)
     }
 
-    async fn listing(&mut self, lot: u32) -> anyhow::Result<Look> {
+    async fn listing(&mut self, lot: u32) -> anyhow::Result<ListingObservation> {
         let listing = self.reader.names.lot(lot);
         let sent_us = self.reader.clock.now_us().cast_signed();
         let bytes = self.get(&["/v1/listings/", &listing]).await?;
@@ -218,7 +224,7 @@ impl Desk {
     }
 
     /// Looks until time has done everything that it does to this listing.
-    async fn settled(&mut self, lot: u32, rules: &Lot) -> anyhow::Result<Look> {
+    async fn settled(&mut self, lot: u32, rules: &ListingRecord) -> anyhow::Result<ListingObservation> {
         let mut ticks = interval(Duration::from_millis(20));
         loop {
             let look = self.listing(lot).await?;
@@ -296,9 +302,14 @@ impl Desk {
 }
 
 /// Reads everything that there is, after time has done what it does by itself.
-async fn look_at_everything(place: &Place, reader: &Reader, key: &str, history: &mut History) -> anyhow::Result<()> {
+async fn look_at_everything(
+    place: &DrillTarget,
+    reader: &Reader,
+    key: &str,
+    history: &mut History,
+) -> anyhow::Result<()> {
     let node = |at: u32| place.addresses[at as usize % place.addresses.len()];
-    let mut desk = Desk::open(node(0), reader, key).await?;
+    let mut desk = OperatorConnection::open(node(0), reader, key).await?;
     for (at, lot) in (HOT..).zip(&history.lots) {
         history.last.push(desk.settled(at, lot).await?);
         history.bids.push(desk.bids(at).await?);
@@ -306,7 +317,7 @@ async fn look_at_everything(place: &Place, reader: &Reader, key: &str, history: 
     let members = reader.names.members;
     let mut tasks = Vec::new();
     for first in 0..READERS {
-        let mut desk = Desk::open(node(first), reader, key).await?;
+        let mut desk = OperatorConnection::open(node(first), reader, key).await?;
         tasks.push(spawn_local(async move {
             let mut found = Vec::new();
             for member in (first..members).step_by(READERS as usize) {

@@ -3,9 +3,9 @@
 use super::Setting;
 use super::event::Played;
 use super::plan::HOT;
-use super::record::{History, Told, What};
+use super::record::{DrillReply, History, RequestKind};
 use crate::drill::audit;
-use crate::drill::facts::{Facts, Kill, Market, Series};
+use crate::drill::facts::{AuctionFacts, Facts, Kill, Series};
 use crate::drill::outcome::{latency, levels, rates};
 use crate::drill::sampler::STEP_MS;
 use crate::drill::server::highest_rss;
@@ -18,7 +18,7 @@ const POINTS_MAX: u64 = 600;
 
 pub(super) fn facts(setting: &Setting, played: &Played, stored: Vec<Check>) -> Facts {
     let history = &played.bidders.history;
-    let mut checks = audit::market::all(history);
+    let mut checks = audit::auction::all(history);
     if !stored.is_empty() {
         checks.push(audit::stored(stored));
     }
@@ -31,7 +31,7 @@ pub(super) fn facts(setting: &Setting, played: &Played, stored: Vec<Check>) -> F
         in_flight: restart.in_flight,
         down_ms: (restart.ready_us - restart.killed_us) / 1_000,
     };
-    let named = What::ALL.iter().zip(&played.bidders.latencies);
+    let named = RequestKind::ALL.iter().zip(&played.bidders.latencies);
     Facts {
         event: "auction",
         started_at: played.started_at.clone(),
@@ -70,7 +70,8 @@ fn conditions(setting: &Setting, reading_us: i64) -> Vec<(String, String)> {
 
 fn figures(played: &Played, seconds: f64) -> Vec<(String, String)> {
     let history = &played.bidders.history;
-    let told = |told: fn(Told) -> bool| grouped(history.heard.iter().filter(|heard| told(heard.told)).count() as u64);
+    let told =
+        |told: fn(DrillReply) -> bool| grouped(history.heard.iter().filter(|heard| told(heard.told)).count() as u64);
     let hot = history.bids.get(HOT as usize);
     let auctions = history.lots.iter().filter(|lot| lot.terms.is_some()).count();
     let sent = bids_sent(history);
@@ -83,8 +84,8 @@ fn figures(played: &Played, seconds: f64) -> Vec<(String, String)> {
         ("bids of the hot auction", grouped(hot.map_or(0, Vec::len) as u64)),
         ("records of points", grouped(history.records.iter().map(Vec::len).sum::<usize>() as u64)),
         ("slowest send of the drill itself", format!("{} ms", played.latest_us / 1_000)),
-        ("answers cut off by a kill", told(|told| told == Told::Lost)),
-        ("told a key was reused", told(|told| told == Told::KeyReused)),
+        ("answers cut off by a kill", told(|told| told == DrillReply::Lost)),
+        ("told a key was reused", told(|told| told == DrillReply::KeyReused)),
     ];
     if 0 < played.rss_max {
         rows.push(("server memory, highest", format!("{} MB", played.rss_max / 1_000_000)));
@@ -100,7 +101,7 @@ fn bids_sent(history: &History) -> u64 {
     let mut orders: Vec<u32> = history.heard.iter().map(|heard| heard.order).collect();
     orders.sort_unstable();
     orders.dedup();
-    orders.iter().filter(|order| history.orders[**order as usize].what == What::Bid).count() as u64
+    orders.iter().filter(|order| history.orders[**order as usize].what == RequestKind::Bid).count() as u64
 }
 
 /// What became of the orders, by call: by the last word on each.
@@ -121,24 +122,24 @@ fn outcomes(history: &History) -> Vec<(String, u64)> {
         "key of another request",
         "outcome unknown",
     ];
-    let mut counts: BTreeMap<(What, usize), u64> = BTreeMap::new();
+    let mut counts: BTreeMap<(RequestKind, usize), u64> = BTreeMap::new();
     for heard in history.by_order().values() {
         let Some(last) = heard.iter().rev().find(|heard| !heard.told.is_undecided()).or(heard.last()) else { continue };
         let word = match last.told {
-            Told::Moved { .. } => 0,
-            Told::Placed(_) => 1,
-            Told::Sold(_) => 2,
-            Told::OwnListing => 3,
-            Told::NotInProgress => 4,
-            Told::AlreadyHighest => 5,
-            Told::TooLow(_) => 6,
-            Told::Insufficient(_) => 7,
-            Told::NotEnded(_) => 8,
-            Told::NotWinner => 9,
-            Told::AlreadySold(_) => 10,
-            Told::SettlementExpired(_) => 11,
-            Told::KeyReused => 12,
-            Told::Lost | Told::Undecided | Told::Unexpected => 13,
+            DrillReply::Moved { .. } => 0,
+            DrillReply::Placed(_) => 1,
+            DrillReply::Sold(_) => 2,
+            DrillReply::OwnListing => 3,
+            DrillReply::NotInProgress => 4,
+            DrillReply::AlreadyHighest => 5,
+            DrillReply::TooLow(_) => 6,
+            DrillReply::Insufficient(_) => 7,
+            DrillReply::NotEnded(_) => 8,
+            DrillReply::NotWinner => 9,
+            DrillReply::AlreadySold(_) => 10,
+            DrillReply::SettlementExpired(_) => 11,
+            DrillReply::KeyReused => 12,
+            DrillReply::Lost | DrillReply::Undecided | DrillReply::Unexpected => 13,
         };
         *counts.entry((history.order(last).what, word)).or_default() += 1;
     }
@@ -154,16 +155,17 @@ fn steps(played: &Played) -> (u64, usize) {
 fn series(played: &Played) -> Series {
     let (step_us, steps) = steps(played);
     let heard = &played.bidders.history.heard;
-    let answered = heard.iter().filter(|heard| heard.told != Told::Lost).map(|heard| heard.received_us.cast_unsigned());
+    let answered =
+        heard.iter().filter(|heard| heard.told != DrillReply::Lost).map(|heard| heard.received_us.cast_unsigned());
     Series { step_s: step_us as f64 / 1e6, requests_per_s: rates(answered, steps, step_us), ..Series::default() }
 }
 
-fn market(played: &Played) -> Market {
+fn market(played: &Played) -> AuctionFacts {
     let history = &played.bidders.history;
     let (step_us, steps) = steps(played);
     let unsigned = |at_us: i64| u64::try_from(at_us).unwrap_or(0);
     let accepted = history.bids.iter().flatten().map(|bid| unsigned(bid.at_us));
-    let refused = history.heard.iter().filter(|heard| history.order(heard).what == What::Bid);
+    let refused = history.heard.iter().filter(|heard| history.order(heard).what == RequestKind::Bid);
     let refused = refused.filter(|heard| !heard.told.is_effect() && !heard.told.is_undecided());
     let mut sold_us: Vec<u64> = history.last.iter().filter_map(|look| Some(unsigned(look.sale?.at_us))).collect();
     sold_us.sort_unstable();
@@ -185,7 +187,7 @@ fn market(played: &Played) -> Market {
         .collect();
     let hot = history.bids.get(HOT as usize).map_or(&[][..], Vec::as_slice);
     let last = history.last.get(HOT as usize);
-    Market {
+    AuctionFacts {
         bids: history.bids.iter().map(|bids| bids.len() as u64).sum(),
         sales: sold_us.len() as u64,
         accepted_per_s: rates(accepted, steps, step_us),

@@ -1,6 +1,6 @@
 //! The plan of an event of auctions, made before it: what is sold and how, who wants what and when.
 
-use super::record::{Extend, Lot, Order, STRANGER, Terms, What};
+use super::record::{Extend, ListingRecord, Order, RequestKind, STRANGER, Terms};
 use crate::drill::crowd::Step;
 use crate::rng::Rng;
 
@@ -40,7 +40,7 @@ pub(crate) enum Aim {
 /// Everything that is settled before the event.
 #[derive(Default)]
 pub(crate) struct Plan {
-    pub(crate) lots: Vec<Lot>,
+    pub(crate) lots: Vec<ListingRecord>,
     pub(crate) orders: Vec<Order>,
     /// Of each order.
     pub(crate) aims: Vec<Aim>,
@@ -94,7 +94,7 @@ impl Plan {
     }
 
     /// A new order, not yet to be sent.
-    fn order(&mut self, what: What, member: u32, lot: u32, amount: u64, aim: Aim) -> u32 {
+    fn order(&mut self, what: RequestKind, member: u32, lot: u32, amount: u64, aim: Aim) -> u32 {
         let number = self.orders.len() as u32;
         self.orders.push(Order { what, member, lot, amount, key: number });
         self.aims.push(aim);
@@ -133,19 +133,19 @@ impl Plan {
         let amount = |base: u64, place: u64| base.max(2) * 8 + place;
         let first = amount(if broke { 2 } else { funds / 8 }, 0);
         let at_us = size.at(0.01) + rng.below(size.at(OPENS - 0.02).cast_unsigned().max(1)).cast_signed();
-        let order = self.order(What::Charge, member, STRANGER, first, Aim::Fixed);
+        let order = self.order(RequestKind::Charge, member, STRANGER, first, Aim::Fixed);
         self.click(order, at_us, rng.chance(100));
         if rng.chance(30) {
             self.with_key_of(order, amount(funds / 8, 1), Aim::Fixed, at_us);
         }
         if rng.chance(200) && !broke {
-            let order = self.order(What::Charge, member, STRANGER, amount(funds / 16, 2), Aim::Fixed);
+            let order = self.order(RequestKind::Charge, member, STRANGER, amount(funds / 16, 2), Aim::Fixed);
             let at_us = size.at(0.2) + rng.below(size.at(0.6).cast_unsigned()).cast_signed();
             self.click(order, at_us, rng.chance(200));
         }
         if rng.chance(200) {
             let whole = if rng.chance(250) { funds } else { funds / (8 * rng.range(2, 12)) };
-            let order = self.order(What::Refund, member, STRANGER, amount(whole, 3), Aim::Fixed);
+            let order = self.order(RequestKind::Refund, member, STRANGER, amount(whole, 3), Aim::Fixed);
             let at_us = size.at(0.2) + rng.below(size.at(0.75).cast_unsigned()).cast_signed();
             self.click(order, at_us, rng.chance(250));
         }
@@ -175,7 +175,7 @@ impl Plan {
 
     /// A bid, or a purchase at a fixed price.
     fn wish(&mut self, size: Size, member: u32, at: u32, rng: &mut Rng) {
-        let Lot { starts_us, terms, .. } = self.lots[at as usize];
+        let ListingRecord { starts_us, terms, .. } = self.lots[at as usize];
         let last_us = terms.map_or(size.at(0.95), |terms| terms.ends_us.min(size.at(0.97)));
         let first_us = starts_us.max(size.at(OPENS));
         let mut at_us = first_us + rng.below((last_us - first_us).max(1).cast_unsigned()).cast_signed();
@@ -184,7 +184,7 @@ impl Plan {
             at_us = size.at(OPENS) + rng.below(size.at(0.85).cast_unsigned()).cast_signed();
         }
         if terms.is_none() && !rng.chance(150) {
-            let order = self.order(What::Purchase, member, at, 0, Aim::Fixed);
+            let order = self.order(RequestKind::Purchase, member, at, 0, Aim::Fixed);
             self.click(order, at_us, rng.chance(100));
             return;
         }
@@ -194,7 +194,7 @@ impl Plan {
             13..16 => Aim::Raise(rng.range(100, 3_000)),
             _ => Aim::Raise(rng.below(20)),
         };
-        let order = self.order(What::Bid, member, at, 0, aim);
+        let order = self.order(RequestKind::Bid, member, at, 0, aim);
         self.click(order, at_us, rng.chance(100));
         if rng.chance(40) {
             self.with_key_of(order, 0, Aim::Raise(rng.range(1, 30)), at_us);
@@ -203,11 +203,11 @@ impl Plan {
 
     /// Owners bid for, and buy, what is theirs.
     fn by_owner(&mut self, size: Size, at: u32, rng: &mut Rng) {
-        let Lot { owner, starts_us, terms, .. } = self.lots[at as usize];
+        let ListingRecord { owner, starts_us, terms, .. } = self.lots[at as usize];
         let last_us = terms.map_or(size.at(0.9), |terms| terms.ends_us);
         for _ in 0..rng.range(1, 3) {
-            let what = if rng.chance(700) { What::Bid } else { What::Purchase };
-            let aim = if what == What::Bid { Aim::Raise(rng.below(50)) } else { Aim::Fixed };
+            let what = if rng.chance(700) { RequestKind::Bid } else { RequestKind::Purchase };
+            let aim = if what == RequestKind::Bid { Aim::Raise(rng.below(50)) } else { Aim::Fixed };
             let order = self.order(what, owner, at, 0, aim);
             let at_us = starts_us + rng.below((last_us - starts_us).max(1).cast_unsigned()).cast_signed();
             self.ask(order, at_us.max(size.at(OPENS)).min(size.at(0.97)));
@@ -235,18 +235,18 @@ impl Plan {
             // Some of them too low: a refused bid must not put the end off.
             let aim = if rng.chance(300) { Aim::Low(rng.range(1, 5)) } else { Aim::Raise(rng.below(30)) };
             let member = any(rng);
-            let order = self.order(What::Bid, member, at, 0, aim);
+            let order = self.order(RequestKind::Bid, member, at, 0, aim);
             self.click(order, ends_us + moved_us + off_us, rng.chance(100));
         }
         // Refused late bids, and then whoever settles too early: they are told the end, which no refused bid may have put off.
         for _ in 0..if extend.is_some() { 4 } else { 0 } {
             let (member, early_us) = (any(rng), rng.range(130_000, 190_000).cast_signed());
-            let order = self.order(What::Bid, member, at, 0, Aim::Low(rng.range(1, 5)));
+            let order = self.order(RequestKind::Bid, member, at, 0, Aim::Low(rng.range(1, 5)));
             self.ask(order, ends_us - early_us);
         }
         for _ in 0..if extend.is_some() { 5 } else { 1 } {
             let (member, early_us) = (any(rng), rng.range(5_000, 110_000).cast_signed());
-            let order = self.order(What::Purchase, member, at, 0, Aim::Fixed);
+            let order = self.order(RequestKind::Purchase, member, at, 0, Aim::Fixed);
             self.ask(order, ends_us - early_us);
         }
         let settle_us = (ends_us + rng.range(2_000, 60_000).cast_signed()).cast_unsigned();
@@ -258,14 +258,14 @@ impl Plan {
         if at != HOT && !rng.chance(400) {
             return;
         }
-        let Lot { starts_us, terms, .. } = self.lots[at as usize];
+        let ListingRecord { starts_us, terms, .. } = self.lots[at as usize];
         let (first_us, last_us) =
             (starts_us.max(size.at(OPENS)), terms.map_or(0, |terms| terms.ends_us).min(size.at(0.9)));
         for _ in 0..rng.range(1, 3) {
             let at_us = first_us + rng.below((last_us - first_us).max(1).cast_unsigned()).cast_signed();
             for _ in 0..rng.range(3, 8) {
                 let member = rng.below(u64::from(size.people)) as u32;
-                let order = self.order(What::Bid, member, at, 0, Aim::Tie(self.ties));
+                let order = self.order(RequestKind::Bid, member, at, 0, Aim::Tie(self.ties));
                 self.ask(order, at_us);
             }
             self.ties += 1;
@@ -278,14 +278,14 @@ impl Plan {
         let at_us = first_us + rng.below((size.at(0.9) - first_us).max(1).cast_unsigned()).cast_signed();
         for _ in 0..rng.range(5, 25) {
             let member = rng.below(u64::from(size.people)) as u32;
-            let order = self.order(What::Purchase, member, at, 0, Aim::Fixed);
+            let order = self.order(RequestKind::Purchase, member, at, 0, Aim::Fixed);
             self.click(order, at_us, rng.chance(150));
         }
     }
 }
 
 /// What is sold as number `at`, and how. The first is the one that everybody looks at.
-fn lot(size: Size, at: u32) -> Lot {
+fn lot(size: Size, at: u32) -> ListingRecord {
     let mut rng = Rng::of(size.seed, at, 12);
     let owner = rng.below(u64::from(size.people)) as u32;
     let hot = at == HOT;
@@ -295,7 +295,7 @@ fn lot(size: Size, at: u32) -> Lot {
     let price = if hot { 10 } else { rng.range(5, 400) };
     if (85..100).contains(&kind) || at == 1 {
         // Dear enough that not everybody can buy it.
-        return Lot { owner, price: price * 10, starts_us, terms: None };
+        return ListingRecord { owner, price: price * 10, starts_us, terms: None };
     }
     let turns = 0 < size.bids && !hot;
     let ends_us = match rng.below(100) {
@@ -315,7 +315,7 @@ fn lot(size: Size, at: u32) -> Lot {
         max_count: rng.range(1, 5) as u32,
     });
     let settle_us = rng.chance(600).then(|| ms(&mut rng, 300, 900));
-    Lot { owner, price, starts_us, terms: Some(Terms { ends_us, increment, extend, settle_us }) }
+    ListingRecord { owner, price, starts_us, terms: Some(Terms { ends_us, increment, extend, settle_us }) }
 }
 
 #[cfg(test)]
@@ -365,7 +365,7 @@ mod tests {
     fn as_many_random_bids_as_are_asked_for_are_on_all_auctions_by_all() {
         let size = Size { people: 30, stock: 50, bids: 9_000, ..SIZE };
         let plan = Plan::of(size);
-        let bids: Vec<&Order> = plan.orders.iter().filter(|order| order.what == What::Bid).collect();
+        let bids: Vec<&Order> = plan.orders.iter().filter(|order| order.what == RequestKind::Bid).collect();
         assert!((9_000..10_500).contains(&bids.len()), "{}", bids.len());
         let (lots, members): (BTreeSet<u32>, BTreeSet<u32>) = bids.iter().map(|bid| (bid.lot, bid.member)).unzip();
         let auctions = plan.lots.iter().filter(|lot| lot.terms.is_some()).count();
@@ -373,7 +373,8 @@ mod tests {
         assert!(auctions <= lots.len(), "{auctions} auctions, {} bid on", lots.len());
         // They take turns.
         let running = |at_us: i64| {
-            let runs = |lot: &&Lot| lot.terms.is_some_and(|terms| (lot.starts_us..terms.ends_us).contains(&at_us));
+            let runs =
+                |lot: &&ListingRecord| lot.terms.is_some_and(|terms| (lot.starts_us..terms.ends_us).contains(&at_us));
             plan.lots.iter().filter(runs).count()
         };
         let most = (0..20).map(|second| running(second * 1_000_000)).max();
@@ -383,7 +384,7 @@ mod tests {
     #[test]
     fn no_two_charges_or_refunds_of_a_member_are_alike() {
         let plan = Plan::of(SIZE);
-        let moves = plan.orders.iter().filter(|order| matches!(order.what, What::Charge | What::Refund));
+        let moves = plan.orders.iter().filter(|order| matches!(order.what, RequestKind::Charge | RequestKind::Refund));
         let alike: Vec<_> = moves.map(|order| (order.what, order.member, order.amount)).collect();
         assert_eq!(alike.iter().collect::<BTreeSet<_>>().len(), alike.len());
     }

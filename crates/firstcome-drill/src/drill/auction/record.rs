@@ -28,7 +28,7 @@ pub(crate) struct Terms {
 
 /// A listing as the drill made it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Lot {
+pub(crate) struct ListingRecord {
     pub(crate) owner: u32,
     pub(crate) price: u64,
     pub(crate) starts_us: Instant,
@@ -36,7 +36,7 @@ pub(crate) struct Lot {
     pub(crate) terms: Option<Terms>,
 }
 
-impl Lot {
+impl ListingRecord {
     /// By so much at least a bid exceeds the one before it.
     pub(crate) fn step(&self) -> u64 {
         self.terms.and_then(|terms| terms.increment).unwrap_or(1)
@@ -46,7 +46,7 @@ impl Lot {
 /// Which call changes something.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
-pub(crate) enum What {
+pub(crate) enum RequestKind {
     Charge,
     Refund,
     Bid,
@@ -55,7 +55,7 @@ pub(crate) enum What {
     Look,
 }
 
-impl What {
+impl RequestKind {
     pub(crate) const ALL: [Self; 5] = [Self::Charge, Self::Refund, Self::Bid, Self::Purchase, Self::Look];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -72,7 +72,7 @@ impl What {
 /// One wish: a key and a body. However often it is sent, it is the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Order {
-    pub(crate) what: What,
+    pub(crate) what: RequestKind,
     pub(crate) member: u32,
     /// [`STRANGER`] of a charge or a refund.
     pub(crate) lot: u32,
@@ -92,12 +92,12 @@ pub(crate) struct Sale {
 
 /// What the answer was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Told {
+pub(crate) enum DrillReply {
     /// No answer: the effect may have happened.
     Lost,
     /// The service could not say.
     Undecided,
-    Placed(Placed),
+    Placed(AcceptedBid),
     Sold(Sale),
     Moved {
         total: u64,
@@ -119,13 +119,13 @@ pub(crate) enum Told {
 
 /// A bid that was accepted, as its bidder was told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Placed {
+pub(crate) struct AcceptedBid {
     pub(crate) bid: Bid,
     pub(crate) ends_us: Instant,
     pub(crate) fence: u64,
 }
 
-impl Told {
+impl DrillReply {
     /// Whether whoever hears this asks again, since nothing was decided.
     pub(crate) const fn is_undecided(self) -> bool {
         matches!(self, Self::Lost | Self::Undecided)
@@ -138,11 +138,11 @@ impl Told {
 
 /// One request and its answer. Its effect, if it had one, happened somewhere between sent and received.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Heard {
+pub(crate) struct ReceivedReply {
     pub(crate) order: u32,
     pub(crate) sent_us: Instant,
     pub(crate) received_us: Instant,
-    pub(crate) told: Told,
+    pub(crate) told: DrillReply,
 }
 
 /// An accepted bid.
@@ -167,7 +167,7 @@ pub(crate) enum State {
 
 /// A look at a listing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Look {
+pub(crate) struct ListingObservation {
     pub(crate) lot: u32,
     pub(crate) sent_us: Instant,
     pub(crate) received_us: Instant,
@@ -276,14 +276,14 @@ pub(crate) struct History {
     pub(crate) start_wall_us: i64,
     /// How far two readings of the same instant may lie apart.
     pub(crate) reading_us: i64,
-    pub(crate) lots: Vec<Lot>,
+    pub(crate) lots: Vec<ListingRecord>,
     pub(crate) orders: Vec<Order>,
     /// In the order in which the answers came.
-    pub(crate) heard: Vec<Heard>,
-    pub(crate) looks: Vec<Look>,
+    pub(crate) heard: Vec<ReceivedReply>,
+    pub(crate) looks: Vec<ListingObservation>,
     pub(crate) restarts: Vec<Restart>,
     /// The last look at each listing.
-    pub(crate) last: Vec<Look>,
+    pub(crate) last: Vec<ListingObservation>,
     /// The listed bids of each listing.
     pub(crate) bids: Vec<Vec<Bid>>,
     /// The records of each member.
@@ -297,20 +297,20 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub(crate) fn new(names: Names, clock: RunClock, lots: Vec<Lot>, orders: Vec<Order>) -> Self {
+    pub(crate) fn new(names: Names, clock: RunClock, lots: Vec<ListingRecord>, orders: Vec<Order>) -> Self {
         Self { names, start_wall_us: clock.start_wall_us(), reading_us: 2_000, lots, orders, ..Self::default() }
     }
 
     /// What was heard of each order, in the order in which the answers came.
-    pub(crate) fn by_order(&self) -> BTreeMap<u32, Vec<&Heard>> {
-        let mut heard: BTreeMap<u32, Vec<&Heard>> = BTreeMap::new();
+    pub(crate) fn by_order(&self) -> BTreeMap<u32, Vec<&ReceivedReply>> {
+        let mut heard: BTreeMap<u32, Vec<&ReceivedReply>> = BTreeMap::new();
         for one in &self.heard {
             heard.entry(one.order).or_default().push(one);
         }
         heard
     }
 
-    pub(crate) fn order(&self, heard: &Heard) -> &Order {
+    pub(crate) fn order(&self, heard: &ReceivedReply) -> &Order {
         &self.orders[heard.order as usize]
     }
 }

@@ -1,6 +1,9 @@
 //! What the service says about members and listings, read from its bytes.
 
-use super::record::{Balance, Bid, Kind, Look, Movement, Names, Placed, STRANGER, Sale, State, Told, What};
+use super::record::{
+    AcceptedBid, Balance, Bid, DrillReply, Kind, ListingObservation, Movement, Names, RequestKind, STRANGER, Sale,
+    State,
+};
 use crate::drill::clock::RunClock;
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -61,7 +64,7 @@ pub(crate) struct Body<'a> {
 
 /// A listing.
 #[derive(Deserialize)]
-struct LookBody<'a> {
+struct ListingBody<'a> {
     state: &'a str,
     bids: u32,
     #[serde(default, borrow)]
@@ -162,8 +165,8 @@ impl Reader {
     }
 
     /// What a listing says about itself.
-    pub(crate) fn look(&self, lot: u32, sent_us: i64, received_us: i64, bytes: &[u8]) -> Option<Look> {
-        let body: LookBody<'_> = serde_json::from_slice(bytes).ok()?;
+    pub(crate) fn look(&self, lot: u32, sent_us: i64, received_us: i64, bytes: &[u8]) -> Option<ListingObservation> {
+        let body: ListingBody<'_> = serde_json::from_slice(bytes).ok()?;
         let state = match body.state {
             "scheduled" => State::Scheduled,
             "running" => State::Running,
@@ -172,7 +175,7 @@ impl Reader {
             "unsold" => State::Unsold,
             _ => State::Unknown,
         };
-        Some(Look {
+        Some(ListingObservation {
             lot,
             sent_us,
             received_us,
@@ -187,21 +190,23 @@ impl Reader {
 
     /// Which answer this is to this call. A code with another status than its own is unexpected, as is an answer that lacks
     /// what it must hold.
-    pub(crate) fn told(&self, what: What, status: u16, body: &Body<'_>) -> Told {
+    pub(crate) fn told(&self, what: RequestKind, status: u16, body: &Body<'_>) -> DrillReply {
         let told = if 300 <= status { self.refused(what, status, body) } else { self.done(what, status, body) };
-        told.unwrap_or(Told::Unexpected)
+        told.unwrap_or(DrillReply::Unexpected)
     }
 
-    fn done(&self, what: What, status: u16, body: &Body<'_>) -> Option<Told> {
+    fn done(&self, what: RequestKind, status: u16, body: &Body<'_>) -> Option<DrillReply> {
         match (what, status) {
-            (What::Charge | What::Refund, 200) => Some(Told::Moved { total: body.total?, available: body.available? }),
-            (What::Bid, 201) => {
+            (RequestKind::Charge | RequestKind::Refund, 200) => {
+                Some(DrillReply::Moved { total: body.total?, available: body.available? })
+            }
+            (RequestKind::Bid, 201) => {
                 let bid = self.bid(body.highest.as_ref()?)?;
                 let ends_us = self.clock.instant_of(body.effective_ends_at?)?;
-                let placed = Placed { bid, ends_us, fence: body.fence? };
-                (body.bid == Some(bid.number)).then_some(Told::Placed(placed))
+                let placed = AcceptedBid { bid, ends_us, fence: body.fence? };
+                (body.bid == Some(bid.number)).then_some(DrillReply::Placed(placed))
             }
-            (What::Purchase, 201) => Some(Told::Sold(Sale {
+            (RequestKind::Purchase, 201) => Some(DrillReply::Sold(Sale {
                 buyer: self.names.member_of(body.buyer?),
                 price: body.price?,
                 at_us: self.clock.instant_of(body.at?)?,
@@ -210,22 +215,26 @@ impl Reader {
         }
     }
 
-    fn refused(&self, what: What, status: u16, body: &Body<'_>) -> Option<Told> {
+    fn refused(&self, what: RequestKind, status: u16, body: &Body<'_>) -> Option<DrillReply> {
         let instant = |text: Option<&str>| self.clock.instant_of(text?);
         let told = match (what, status, body.code?) {
-            (_, 422, "idempotency_key_reused") => Told::KeyReused,
-            (_, 503, "overloaded" | "store_unavailable" | "outcome_unknown") => Told::Undecided,
-            (What::Bid | What::Purchase, 409, "own_listing") => Told::OwnListing,
-            (What::Bid | What::Purchase, 409, "not_in_progress") => Told::NotInProgress,
-            (What::Bid, 409, "already_highest_bidder") => Told::AlreadyHighest,
-            (What::Bid, 409, "bid_too_low") => Told::TooLow(body.minimum?),
-            (What::Bid | What::Purchase | What::Refund, 409, "insufficient_points") => {
-                Told::Insufficient(body.available?)
+            (_, 422, "idempotency_key_reused") => DrillReply::KeyReused,
+            (_, 503, "overloaded" | "store_unavailable" | "outcome_unknown") => DrillReply::Undecided,
+            (RequestKind::Bid | RequestKind::Purchase, 409, "own_listing") => DrillReply::OwnListing,
+            (RequestKind::Bid | RequestKind::Purchase, 409, "not_in_progress") => DrillReply::NotInProgress,
+            (RequestKind::Bid, 409, "already_highest_bidder") => DrillReply::AlreadyHighest,
+            (RequestKind::Bid, 409, "bid_too_low") => DrillReply::TooLow(body.minimum?),
+            (RequestKind::Bid | RequestKind::Purchase | RequestKind::Refund, 409, "insufficient_points") => {
+                DrillReply::Insufficient(body.available?)
             }
-            (What::Purchase, 409, "auction_not_ended") => Told::NotEnded(instant(body.effective_ends_at)?),
-            (What::Purchase, 409, "not_winner") => Told::NotWinner,
-            (What::Purchase, 409, "already_sold") => Told::AlreadySold(self.sale(body.purchase.as_ref()?)?),
-            (What::Purchase, 409, "settlement_expired") => Told::SettlementExpired(instant(body.settles_until)?),
+            (RequestKind::Purchase, 409, "auction_not_ended") => DrillReply::NotEnded(instant(body.effective_ends_at)?),
+            (RequestKind::Purchase, 409, "not_winner") => DrillReply::NotWinner,
+            (RequestKind::Purchase, 409, "already_sold") => {
+                DrillReply::AlreadySold(self.sale(body.purchase.as_ref()?)?)
+            }
+            (RequestKind::Purchase, 409, "settlement_expired") => {
+                DrillReply::SettlementExpired(instant(body.settles_until)?)
+            }
             _ => return None,
         };
         Some(told)
@@ -257,26 +266,29 @@ mod tests {
         let reader = reader();
         let at = "2026-01-01T00:00:00.5Z";
         let rows = [
-            (What::Charge, 200, r#"{"member":"d-m1","total":5,"available":3}"#.to_owned(), true),
-            (What::Charge, 201, r#"{"total":5,"available":3}"#.to_owned(), false),
-            (What::Bid, 409, r#"{"code":"bid_too_low","minimum":7}"#.to_owned(), true),
-            (What::Bid, 409, r#"{"code":"bid_too_low"}"#.to_owned(), false),
-            (What::Bid, 410, r#"{"code":"bid_too_low","minimum":7}"#.to_owned(), false),
-            (What::Purchase, 409, r#"{"code":"bid_too_low","minimum":7}"#.to_owned(), false),
-            (What::Purchase, 201, format!(r#"{{"listing":"l","buyer":"d-m3","price":4,"at":"{at}"}}"#), true),
-            (What::Refund, 404, r#"{"code":"unknown_listing"}"#.to_owned(), false),
+            (RequestKind::Charge, 200, r#"{"member":"d-m1","total":5,"available":3}"#.to_owned(), true),
+            (RequestKind::Charge, 201, r#"{"total":5,"available":3}"#.to_owned(), false),
+            (RequestKind::Bid, 409, r#"{"code":"bid_too_low","minimum":7}"#.to_owned(), true),
+            (RequestKind::Bid, 409, r#"{"code":"bid_too_low"}"#.to_owned(), false),
+            (RequestKind::Bid, 410, r#"{"code":"bid_too_low","minimum":7}"#.to_owned(), false),
+            (RequestKind::Purchase, 409, r#"{"code":"bid_too_low","minimum":7}"#.to_owned(), false),
+            (RequestKind::Purchase, 201, format!(r#"{{"listing":"l","buyer":"d-m3","price":4,"at":"{at}"}}"#), true),
+            (RequestKind::Refund, 404, r#"{"code":"unknown_listing"}"#.to_owned(), false),
         ];
         for (what, status, text, known) in rows {
             let body = serde_json::from_str(&text).unwrap();
-            assert_eq!(reader.told(what, status, &body) != Told::Unexpected, known, "{what:?} {status} {text}");
+            assert_eq!(reader.told(what, status, &body) != DrillReply::Unexpected, known, "{what:?} {status} {text}");
         }
         let placed = format!(
             r#"{{"bid":2,"highest":{{"bid":2,"bidder":"d-m3","price":4,"at":"{at}"}},"effective_ends_at":"{at}","fence":3}}"#
         );
-        let told = reader.told(What::Bid, 201, &serde_json::from_str(&placed).unwrap());
-        assert!(matches!(told, Told::Placed(Placed { bid: Bid { number: 2, bidder: 3, price: 4, .. }, fence: 3, .. })));
+        let told = reader.told(RequestKind::Bid, 201, &serde_json::from_str(&placed).unwrap());
+        assert!(matches!(
+            told,
+            DrillReply::Placed(AcceptedBid { bid: Bid { number: 2, bidder: 3, price: 4, .. }, fence: 3, .. })
+        ));
         let other = placed.replacen("\"bid\":2", "\"bid\":1", 1);
-        assert_eq!(reader.told(What::Bid, 201, &serde_json::from_str(&other).unwrap()), Told::Unexpected);
+        assert_eq!(reader.told(RequestKind::Bid, 201, &serde_json::from_str(&other).unwrap()), DrillReply::Unexpected);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! How fast and how many: the rate of admissions, and the slots at once.
 
 use super::super::facts::AuditCheck;
-use super::super::record::{Admission, History, Record, Reply, RoomSeen, Rules};
-use super::tickets::{Life, NEVER, Tickets};
-use super::{PRESENT_US, Tally, seconds};
+use super::super::record::{Admission, History, Record, Reply, RoomObservation, Rules};
+use super::tickets::{NEVER, TicketHistory, Tickets};
+use super::{CheckCounter, PRESENT_US, seconds};
 
 /// Slots in use beyond this share of the limit: the limit may be what admissions wait for.
 const CAP_SHARE: f64 = 0.95;
@@ -21,7 +21,7 @@ fn once(history: &History) -> Vec<Admission> {
 /// In any window: at most the rate times its length, and one slice. By the room's instants, and by our own clock.
 pub(crate) fn admission_rate(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "admissions in any window are at most rate x window + one slice, by the room's clock and by ours";
-    let mut tally = Tally::new("admission_rate", says);
+    let mut tally = CheckCounter::new("admission_rate", says);
     let history = tickets.history;
     let rules = &history.rules;
     let (rate, slice) = (rules.rate_per_s, rules.slice);
@@ -58,7 +58,7 @@ pub(crate) fn admission_rate(tickets: &Tickets<'_>) -> AuditCheck {
 
 /// The same from look to look at the room, with those who were let in and never asked: the line went past them while
 /// they were present. `admissions` in the order of the room's instants.
-fn passed_too_fast(tickets: &Tickets<'_>, admissions: &[Admission], tally: &mut Tally) {
+fn passed_too_fast(tickets: &Tickets<'_>, admissions: &[Admission], tally: &mut CheckCounter) {
     let Rules { rate_per_s: rate, slice, reading_us, .. } = tickets.history.rules;
     let at = |us: u64| rate * us as f64 / 1e6;
     // As above; a window begins with one look and ends with another, both taken as far out as they may have been.
@@ -69,7 +69,7 @@ fn passed_too_fast(tickets: &Tickets<'_>, admissions: &[Admission], tally: &mut 
         if 0 < before {
             let last = &tickets.history.rooms[before - 1];
             reached = last.serving.max(reached);
-            silent += silently_admitted(tickets, &RoomSeen { serving: reached, ..*last }, seen);
+            silent += silently_admitted(tickets, &RoomObservation { serving: reached, ..*last }, seen);
             let known = admissions.partition_point(|one| one.admitted_us <= seen.received_us);
             let excess = (known + silent) as f64 - at(seen.received_us) - lowest - slice - at(2 * reading_us);
             tally.check(excess <= 1e-6, || {
@@ -87,7 +87,7 @@ fn passed_too_fast(tickets: &Tickets<'_>, admissions: &[Admission], tally: &mut 
 /// The slots in use: as told by the room, and as they follow from the answers.
 pub(crate) fn active_cap(tickets: &Tickets<'_>) -> AuditCheck {
     let mut tally =
-        Tally::new("active_cap", "slots in use never exceed max_active, as told and as counted from outside");
+        CheckCounter::new("active_cap", "slots in use never exceed max_active, as told and as counted from outside");
     let history = tickets.history;
     let most = history.rules.active_max;
     for seen in &history.rooms {
@@ -114,7 +114,7 @@ pub(crate) fn active_cap(tickets: &Tickets<'_>) -> AuditCheck {
 }
 
 /// From when to when a ticket certainly had a slot.
-fn certain_slot(life: &Life, reading_us: u64) -> Option<(u64, u64)> {
+fn certain_slot(life: &TicketHistory, reading_us: u64) -> Option<(u64, u64)> {
     let from_us = (life.admitted_us != NEVER).then(|| life.admitted_us + reading_us)?;
     let to_us = life.over_sent_us.min(life.expires_first_us.saturating_sub(reading_us)).min(life.ended_us);
     (from_us < to_us).then_some((from_us, to_us))
@@ -133,14 +133,14 @@ pub(crate) fn admission_speed(history: &History) -> Option<Speed> {
     // Once people hear that all is gone they go home, and those who are counted as waiting are not there any more.
     let is_gone = |record: &&Record| matches!(record.reply, Reply::SoldOut | Reply::CouponSoldOut);
     let gone_us = history.records.iter().find(is_gone).map_or(u64::MAX, Record::received_us);
-    let steady = |seen: &RoomSeen| {
+    let steady = |seen: &RoomObservation| {
         rate * 2.0 < seen.waiting as f64
             && seen.received_us < gone_us
             && (seen.active as f64) < CAP_SHARE * history.rules.active_max as f64
             && history.rules.opens_us + 1_000_000 < seen.about_us
     };
-    let broken = |pair: &[RoomSeen]| history.restarted_within(pair[0].about_us, pair[1].received_us);
-    let (mut best, mut start): (&[RoomSeen], usize) = (&[], 0);
+    let broken = |pair: &[RoomObservation]| history.restarted_within(pair[0].about_us, pair[1].received_us);
+    let (mut best, mut start): (&[RoomObservation], usize) = (&[], 0);
     for (at, seen) in history.rooms.iter().enumerate() {
         if !steady(seen) || (0 < at && broken(&history.rooms[at - 1..=at])) {
             start = at + usize::from(!steady(seen));
@@ -159,7 +159,7 @@ pub(crate) fn admission_speed(history: &History) -> Option<Speed> {
 }
 
 /// How many the line reached between two looks who certainly were present, and were never seen admitted.
-fn silently_admitted(tickets: &Tickets<'_>, before: &RoomSeen, after: &RoomSeen) -> usize {
+fn silently_admitted(tickets: &Tickets<'_>, before: &RoomObservation, after: &RoomObservation) -> usize {
     if tickets.history.restarted_within(before.about_us, after.received_us) {
         return 0;
     }
@@ -198,9 +198,9 @@ mod tests {
         admission_rate(&Tickets::of(history)).breaches
     }
 
-    fn look(at_ms: u64, serving: u64) -> RoomSeen {
+    fn look(at_ms: u64, serving: u64) -> RoomObservation {
         let at_us = at_ms * 1_000;
-        RoomSeen { received_us: at_us, about_us: at_us, waiting: 50, active: 0, serving, rate_per_s: 10.0 }
+        RoomObservation { received_us: at_us, about_us: at_us, waiting: 50, active: 0, serving, rate_per_s: 10.0 }
     }
 
     #[test]
@@ -258,7 +258,7 @@ mod tests {
         // The first had left before the third came.
         story.leaves(1, 25, 40);
         assert_eq!(active_cap(&Tickets::of(&story.history)).breaches, 0);
-        story.history.rooms.push(RoomSeen { active: 3, ..RoomSeen::default() });
+        story.history.rooms.push(RoomObservation { active: 3, ..RoomObservation::default() });
         assert_eq!(active_cap(&Tickets::of(&story.history)).breaches, 1);
     }
 

@@ -3,7 +3,7 @@
 use super::super::facts::AuditCheck;
 use super::super::plan::Cheat;
 use super::super::record::{Call, History, Record, Reply};
-use super::{Tally, seconds};
+use super::{CheckCounter, seconds};
 use std::collections::HashMap;
 
 /// What a cheat must be told.
@@ -25,7 +25,8 @@ const fn wanted(cheat: Cheat) -> Reply {
 
 /// Every cheat is refused with the code of its own.
 pub(crate) fn cheats_refused(history: &History) -> AuditCheck {
-    let mut tally = Tally::new("cheats_refused", "every forged, flipped, foreign, dead or shared thing is refused");
+    let mut tally =
+        CheckCounter::new("cheats_refused", "every forged, flipped, foreign, dead or shared thing is refused");
     let cheats = history.records.iter().filter(|record| record.call == Call::Cheat && !record.reply.is_undecided());
     for record in cheats {
         let Some(&cheat) = Cheat::ALL.get(record.value as usize) else { continue };
@@ -63,7 +64,7 @@ const fn knows(call: Call, reply: Reply, room: bool) -> bool {
 
 /// Every status and code is one that the API knows for the call.
 pub(crate) fn answers_known(history: &History, room: bool) -> AuditCheck {
-    let mut tally = Tally::new("answers_known", "every status and code is one that the API knows for the call");
+    let mut tally = CheckCounter::new("answers_known", "every status and code is one that the API knows for the call");
     let mut strange = history.strange.iter();
     for record in &history.records {
         tally.check(knows(record.call, record.reply, room), || {
@@ -79,7 +80,7 @@ pub(crate) fn answers_known(history: &History, room: bool) -> AuditCheck {
 /// A ticket that was told is never unknown afterwards; a claim that was told stays, with its code.
 pub(crate) fn acknowledged_stays(history: &History) -> AuditCheck {
     let says = "a ticket that was told is never unknown later, and a claim that was told is in the list with its code";
-    let mut tally = Tally::new("acknowledged_stays", says);
+    let mut tally = CheckCounter::new("acknowledged_stays", says);
     let asks = |record: &&Record| matches!(record.call, Call::Poll | Call::Leave) && 0 < record.number;
     for record in history.records.iter().filter(asks) {
         tally.check(record.reply != Reply::UnknownTicket, || {

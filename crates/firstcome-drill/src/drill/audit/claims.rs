@@ -4,13 +4,13 @@ use super::super::facts::AuditCheck;
 use super::super::record::{Call, History, Holder, Reply};
 use super::numbers::in_order;
 use super::tickets::NEVER;
-use super::{Tally, seconds};
+use super::{CheckCounter, seconds};
 use std::collections::HashMap;
 
 /// What is issued at the end: never more than the stock, and sold out was said only if all is gone.
 pub(crate) fn no_oversell(history: &History) -> AuditCheck {
     let says = "never more than the stock is issued, serials are 1..N without a gap, and sold out means all are gone";
-    let mut tally = Tally::new("no_oversell", says);
+    let mut tally = CheckCounter::new("no_oversell", says);
     let (issued, stock) = (history.listed.len(), history.rules.stock as usize);
     tally.check(issued <= stock, || format!("{issued} of {stock} are issued"));
     for (claim, serial) in history.listed.iter().zip(1..) {
@@ -31,7 +31,7 @@ pub(crate) fn no_oversell(history: &History) -> AuditCheck {
 /// One claim per pass or user, and it is the claimer's own.
 pub(crate) fn one_each(history: &History) -> AuditCheck {
     let mut tally =
-        Tally::new("one_each", "a pass or user has one claim, a claim has one holder, and it is the claimer");
+        CheckCounter::new("one_each", "a pass or user has one claim, a claim has one holder, and it is the claimer");
     let mut serials: HashMap<Holder, u32> = HashMap::new();
     let mut holders: HashMap<u32, Holder> = HashMap::new();
     let claims = history.told.iter().map(|told| (told.holder, told.serial));
@@ -51,7 +51,7 @@ pub(crate) fn one_each(history: &History) -> AuditCheck {
 
 /// Who was told before another claimed has the lower serial.
 pub(crate) fn fifo_serials(history: &History) -> AuditCheck {
-    let mut tally = Tally::new("fifo_serials", "a claim answered before another was sent has the lower serial");
+    let mut tally = CheckCounter::new("fifo_serials", "a claim answered before another was sent has the lower serial");
     let mut first_sent: HashMap<u32, u64> = HashMap::new();
     let mut told: HashMap<u32, (u32, u64)> = HashMap::new();
     let attempts = history.records.iter().filter(|record| matches!(record.call, Call::Claim | Call::Cheat));

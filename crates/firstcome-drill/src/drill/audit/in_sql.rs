@@ -3,7 +3,7 @@
 use super::super::facts::AuditCheck;
 use super::super::record::{Call, History, Holder};
 use super::super::wire::holder;
-use super::Tally;
+use super::CheckCounter;
 use std::collections::{BTreeSet, HashMap};
 
 /// What the rows say.
@@ -28,7 +28,7 @@ pub(crate) fn all(history: &History, recorded: &Recorded) -> Vec<AuditCheck> {
 /// Whoever was told a claim has it there, under this serial.
 fn claims_in_sql(history: &History, recorded: &Recorded) -> AuditCheck {
     let mut tally =
-        Tally::new("claims_in_sql", "every claim that was told is in the database, with its serial and holder");
+        CheckCounter::new("claims_in_sql", "every claim that was told is in the database, with its serial and holder");
     let rows: HashMap<u32, Holder> = recorded.claims.iter().map(|(serial, name)| (*serial, holder(name))).collect();
     for told in &history.told {
         let row = rows.get(&told.serial);
@@ -42,7 +42,7 @@ fn claims_in_sql(history: &History, recorded: &Recorded) -> AuditCheck {
 /// Serials have no gap, nobody has two, and the list of the service is the same.
 fn serials_in_sql(history: &History, recorded: &Recorded) -> AuditCheck {
     let says = "the database has serials 1..N without a gap, one for each holder, and the service lists the same";
-    let mut tally = Tally::new("serials_in_sql", says);
+    let mut tally = CheckCounter::new("serials_in_sql", says);
     let (count, stock) = (recorded.claims.len(), history.rules.stock as usize);
     tally.check(count == recorded.issued as usize, || format!("{count} rows, and {} are counted", recorded.issued));
     tally.check(count <= stock, || format!("{count} rows of {stock}"));
@@ -62,7 +62,7 @@ fn serials_in_sql(history: &History, recorded: &Recorded) -> AuditCheck {
 /// Whoever was told an admission, or a number, has it there.
 fn room_in_sql(history: &History, recorded: &Recorded, ceiling: u32) -> AuditCheck {
     let says = "every admission that was told is in the database, and no number that was told is above its ceiling";
-    let mut tally = Tally::new("room_in_sql", says);
+    let mut tally = CheckCounter::new("room_in_sql", says);
     for seen in &history.admissions {
         let number = seen.number;
         tally.check(recorded.admitted.contains(&number), || {

@@ -3,7 +3,7 @@
 use super::super::facts::AuditCheck;
 use super::super::record::{Call, History, Restart, Target};
 use super::tickets::Tickets;
-use super::{Tally, seconds};
+use super::{CheckCounter, seconds};
 use std::collections::HashMap;
 
 /// Numbers that may be left out when Redis starts again, with its data or without: the end of its log may be lost, and those up to
@@ -25,8 +25,10 @@ pub(crate) fn highest(history: &History) -> u32 {
 
 /// Nobody is told another's number, nobody is told two, and none is higher than there were people to ask.
 pub(crate) fn number_once(history: &History) -> AuditCheck {
-    let mut tally =
-        Tally::new("number_once", "no number is told to two people, and repeats of one person give the same number");
+    let mut tally = CheckCounter::new(
+        "number_once",
+        "no number is told to two people, and repeats of one person give the same number",
+    );
     let most = highest(history);
     let mut people: HashMap<u32, u32> = HashMap::new();
     let mut numbers: HashMap<u32, u32> = HashMap::new();
@@ -43,7 +45,7 @@ pub(crate) fn number_once(history: &History) -> AuditCheck {
 
 /// Who was answered before another asked has the lower number.
 pub(crate) fn fifo_numbers(tickets: &Tickets<'_>) -> AuditCheck {
-    let mut tally = Tally::new("fifo_numbers", "a join answered before another was sent has the lower number");
+    let mut tally = CheckCounter::new("fifo_numbers", "a join answered before another was sent has the lower number");
     let lives = tickets.lives().map(|(number, life)| (life.first_sent_us, life.told_us, number));
     in_order(lives.collect(), |(number, told_us), (later, sent_us)| {
         tally.check(number < later, || {

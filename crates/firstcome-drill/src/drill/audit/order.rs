@@ -3,7 +3,7 @@
 use super::super::facts::AuditCheck;
 use super::super::record::{Call, Record};
 use super::tickets::{NEVER, Tickets};
-use super::{PRESENT_US, Tally, seconds};
+use super::{CheckCounter, PRESENT_US, seconds};
 
 /// What an absence may be longer than the rule says: clocks, and the step in which the room looks.
 const GRACE_US: u64 = 1_000_000;
@@ -11,7 +11,7 @@ const GRACE_US: u64 = 1_000_000;
 /// Somebody who was there all the time is not admitted after somebody with a higher number.
 pub(crate) fn admitted_in_order(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "a ticket that was present all the time is not admitted after one with a higher number";
-    let mut tally = Tally::new("admitted_in_order", says);
+    let mut tally = CheckCounter::new("admitted_in_order", says);
     let reading_us = tickets.history.rules.reading_us;
     // The earliest admission among higher numbers, and whose it is.
     let mut earliest = (NEVER, 0);
@@ -33,7 +33,7 @@ pub(crate) fn admitted_in_order(tickets: &Tickets<'_>) -> AuditCheck {
 /// Whoever was silent for longer than anybody counts as present is not admitted.
 pub(crate) fn absent_not_admitted(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "nobody is admitted who was silent for longer than max(30 s, 3 x poll_after_ms)";
-    let mut tally = Tally::new("absent_not_admitted", says);
+    let mut tally = CheckCounter::new("absent_not_admitted", says);
     let history = tickets.history;
     let mut before = None;
     let mut admissions: Vec<(u32, u64)> =

@@ -4,7 +4,7 @@ use super::super::facts::AuditCheck;
 use super::super::record::{Call, Record, Reply};
 use super::fenwick::Fenwick;
 use super::tickets::{NEVER, Tickets};
-use super::{Tally, seconds};
+use super::{CheckCounter, seconds};
 
 fn is_waiting(record: &&Record) -> bool {
     record.call == Call::Poll && record.reply == Reply::Waiting
@@ -15,7 +15,7 @@ fn is_waiting(record: &&Record) -> bool {
 /// node, every end of the database, and an end of Redis that keeps its data, so none of these is an excuse.
 pub(crate) fn position_falls(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "the position that a ticket is told never rises, except across a restart of an embedded server or a loss of Redis";
-    let mut tally = Tally::new("position_falls", says);
+    let mut tally = CheckCounter::new("position_falls", says);
     let stale_us = tickets.history.rules.stale_us;
     for (number, _) in tickets.lives() {
         let mut before: Option<&Record> = None;
@@ -40,7 +40,7 @@ pub(crate) fn position_falls(tickets: &Tickets<'_>) -> AuditCheck {
 /// that certainly were.
 pub(crate) fn position_true(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "a position is at most the tickets ahead that could be in line, and at least those that certainly are";
-    let mut tally = Tally::new("position_true", says);
+    let mut tally = CheckCounter::new("position_true", says);
     let mut polls: Vec<&Record> =
         tickets.history.records.iter().filter(is_waiting).filter(|record| 0 < record.number).collect();
     not_too_high(tickets, &mut polls, &mut tally);
@@ -48,7 +48,7 @@ pub(crate) fn position_true(tickets: &Tickets<'_>) -> AuditCheck {
     tally.done()
 }
 
-fn not_too_high(tickets: &Tickets<'_>, polls: &mut [&Record], tally: &mut Tally) {
+fn not_too_high(tickets: &Tickets<'_>, polls: &mut [&Record], tally: &mut CheckCounter) {
     let mut gone: Vec<(u64, u32)> = tickets.lives().map(|(number, life)| (life.gone_us, number)).collect();
     gone.retain(|(gone_us, _)| *gone_us != NEVER);
     gone.sort_unstable();
@@ -72,7 +72,7 @@ fn not_too_high(tickets: &Tickets<'_>, polls: &mut [&Record], tally: &mut Tally)
     }
 }
 
-fn not_too_low(tickets: &Tickets<'_>, polls: &mut [&Record], tally: &mut Tally) {
+fn not_too_low(tickets: &Tickets<'_>, polls: &mut [&Record], tally: &mut CheckCounter) {
     let mut steady: Vec<(u64, u32)> = tickets.lives().map(|(number, life)| (life.steady_until_us, number)).collect();
     steady.retain(|(until_us, _)| 0 < *until_us);
     steady.sort_unstable();

@@ -2,8 +2,8 @@
 
 use super::super::facts::AuditCheck;
 use super::super::record::{Call, History, Record, Reply};
-use super::tickets::{Life, NEVER, Tickets};
-use super::{Tally, seconds};
+use super::tickets::{NEVER, TicketHistory, Tickets};
+use super::{CheckCounter, seconds};
 
 /// What may lie between the end that a pass names and the room's noticing.
 const END_GRACE_US: u64 = 1_000_000;
@@ -11,7 +11,7 @@ const END_GRACE_US: u64 = 1_000_000;
 /// A ticket is in one state at a time, and the room's sums agree.
 pub(crate) fn one_state(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "a ticket with a pass neither waits nor is admitted anew, and ends only by leave, release or time";
-    let mut tally = Tally::new("one_state", says);
+    let mut tally = CheckCounter::new("one_state", says);
     // A node answers from its copy, which may not have heard yet what another one has told.
     let stale_us = tickets.history.rules.stale_us;
     for (number, life) in tickets.lives() {
@@ -47,7 +47,7 @@ pub(crate) fn one_state(tickets: &Tickets<'_>) -> AuditCheck {
 }
 
 /// When a slot may have ended of which its holder was never told, since the poll that took it was not answered.
-fn unheard_end_us(tickets: &Tickets<'_>, number: u32, life: &Life) -> u64 {
+fn unheard_end_us(tickets: &Tickets<'_>, number: u32, life: &TicketHistory) -> u64 {
     if life.pass_us != NEVER {
         return NEVER;
     }
@@ -56,7 +56,7 @@ fn unheard_end_us(tickets: &Tickets<'_>, number: u32, life: &Life) -> u64 {
 }
 
 /// Nobody is counted who cannot have joined yet or has gone.
-fn room_sums(tickets: &Tickets<'_>, tally: &mut Tally) {
+fn room_sums(tickets: &Tickets<'_>, tally: &mut CheckCounter) {
     let mut joined_us: Vec<u64> = tickets.first_join_us.iter().copied().filter(|at_us| *at_us != NEVER).collect();
     joined_us.sort_unstable();
     let gone = tickets.lives().map(|(_, life)| life.over_us.min(life.ended_us));
@@ -84,7 +84,11 @@ fn judged(record: &Record) -> Option<bool> {
     }
 }
 
-fn check_passes(tickets: &Tickets<'_>, tally: &mut Tally, wanted: impl Fn(&Life, &Record) -> Option<bool>) {
+fn check_passes(
+    tickets: &Tickets<'_>,
+    tally: &mut CheckCounter,
+    wanted: impl Fn(&TicketHistory, &Record) -> Option<bool>,
+) {
     for (number, life) in tickets.lives().filter(|(_, life)| life.pass_us != NEVER) {
         for record in tickets.records(number) {
             let (Some(valid), Some(wanted)) = (judged(record), wanted(life, record)) else { continue };
@@ -98,7 +102,7 @@ fn check_passes(tickets: &Tickets<'_>, tally: &mut Tally, wanted: impl Fn(&Life,
 
 /// While a slot certainly lives its pass is valid.
 pub(crate) fn pass_lives_with_slot(tickets: &Tickets<'_>) -> AuditCheck {
-    let mut tally = Tally::new("pass_lives_with_slot", "while a slot certainly lives its pass is valid");
+    let mut tally = CheckCounter::new("pass_lives_with_slot", "while a slot certainly lives its pass is valid");
     check_passes(tickets, &mut tally, |life, record| {
         let until_us = life.over_sent_us.min(life.expires_first_us.saturating_sub(END_GRACE_US)).min(life.ended_us);
         (life.pass_us <= record.sent_us && record.received_us() < until_us).then_some(true)
@@ -109,7 +113,7 @@ pub(crate) fn pass_lives_with_slot(tickets: &Tickets<'_>) -> AuditCheck {
 /// After the end of a slot its pass is worth nothing.
 pub(crate) fn pass_dies_with_slot(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "after release, leave or the slot's end its pass is invalid to verify and to claim";
-    let mut tally = Tally::new("pass_dies_with_slot", says);
+    let mut tally = CheckCounter::new("pass_dies_with_slot", says);
     // Another node judges a pass by its copy of the room.
     let stale_us = tickets.history.rules.stale_us;
     check_passes(tickets, &mut tally, |life, record| {
@@ -121,7 +125,8 @@ pub(crate) fn pass_dies_with_slot(tickets: &Tickets<'_>) -> AuditCheck {
 
 /// After the sale, with the line standing still, all slots come back.
 pub(crate) fn slot_returns(history: &History) -> AuditCheck {
-    let mut tally = Tally::new("slot_returns", "after the sale the slots in use fall to those that are still alive");
+    let mut tally =
+        CheckCounter::new("slot_returns", "after the sale the slots in use fall to those that are still alive");
     if let Some(returned) = history.returned {
         tally.check(returned.active <= returned.alive, || {
             let (active, alive, after) = (returned.active, returned.alive, seconds(returned.took_us));
@@ -133,7 +138,7 @@ pub(crate) fn slot_returns(history: &History) -> AuditCheck {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::record::{RoomSeen, SlotReturn};
+    use super::super::super::record::{RoomObservation, SlotReturn};
     use super::super::story::Story;
     use super::*;
 
@@ -194,8 +199,12 @@ mod tests {
     fn the_room_counts_nobody_who_has_gone() {
         let mut story = Story::new();
         story.join(0, 1, 0, 1).join(1, 2, 2, 3).leaves(1, 10, 20);
-        let seen =
-            |at_us, waiting| RoomSeen { received_us: at_us + 1, about_us: at_us, waiting, ..RoomSeen::default() };
+        let seen = |at_us, waiting| RoomObservation {
+            received_us: at_us + 1,
+            about_us: at_us,
+            waiting,
+            ..RoomObservation::default()
+        };
         story.history.rooms = vec![seen(5, 2), seen(15, 2), seen(25, 1)];
         assert_eq!(one_state(&Tickets::of(&story.history)).breaches, 0);
         story.history.rooms = vec![seen(25, 2), seen(1, 2)];

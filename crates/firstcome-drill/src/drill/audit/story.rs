@@ -1,7 +1,7 @@
 //! Small histories for the tests of the audit. Times are in microseconds unless a test says otherwise.
 
 use super::super::record::{
-    Admission, Call, History, Holder, ListedClaim, Record, Reply, Restart, Rules, Target, ToldClaim,
+    Admission, Call, ClaimReceipt, History, Holder, ListedClaim, Record, Reply, Restart, Rules, Target,
 };
 
 pub(crate) struct Story {
@@ -107,7 +107,7 @@ impl Story {
     pub(crate) fn claims(&mut self, number: u32, sent_us: u64, received_us: u64, serial: u32) -> &mut Self {
         self.says(Call::Claim, Reply::Issued, number, sent_us, received_us).value = serial;
         let (holder, code_hash) = (Holder::Pass(number), u64::from(serial));
-        self.history.told.push(ToldClaim { received_us, serial, code_hash, holder, expected: holder });
+        self.history.told.push(ClaimReceipt { received_us, serial, code_hash, holder, expected: holder });
         self
     }
 

@@ -8,7 +8,7 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 /// What is certain about one ticket.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Life {
+pub(crate) struct TicketHistory {
     pub(crate) person: u32,
     /// When its person asked for the first time, answered or not: it was not drawn earlier.
     pub(crate) first_sent_us: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Life {
     pub(crate) ended_us: u64,
 }
 
-impl Life {
+impl TicketHistory {
     const UNBORN: Self = Self {
         person: u32::MAX,
         first_sent_us: NEVER,
@@ -60,7 +60,7 @@ pub(crate) struct Tickets<'a> {
     pub(crate) history: &'a History,
     starts: Vec<u32>,
     order: Vec<u32>,
-    lives: Vec<Life>,
+    lives: Vec<TicketHistory>,
     /// By person: when it first asked for a ticket.
     pub(crate) first_join_us: Vec<u64>,
 }
@@ -110,12 +110,12 @@ impl<'a> Tickets<'a> {
         self.lives.len() as u32 - 1
     }
 
-    pub(crate) fn life(&self, number: u32) -> Life {
-        self.lives.get(number as usize).copied().unwrap_or(Life::UNBORN)
+    pub(crate) fn life(&self, number: u32) -> TicketHistory {
+        self.lives.get(number as usize).copied().unwrap_or(TicketHistory::UNBORN)
     }
 
     /// Every ticket that was told, by number.
-    pub(crate) fn lives(&self) -> impl DoubleEndedIterator<Item = (u32, &Life)> {
+    pub(crate) fn lives(&self) -> impl DoubleEndedIterator<Item = (u32, &TicketHistory)> {
         self.lives.iter().enumerate().skip(1).map(|(number, life)| (number as u32, life)).filter(|(_, l)| l.is_told())
     }
 
@@ -127,8 +127,8 @@ impl<'a> Tickets<'a> {
         self.order[range].iter().map(move |&at| &history.records[at as usize])
     }
 
-    fn life_of(&self, number: u32) -> Life {
-        let mut life = Life::UNBORN;
+    fn life_of(&self, number: u32) -> TicketHistory {
+        let mut life = TicketHistory::UNBORN;
         for record in self.records(number) {
             let received_us = record.received_us();
             let at = match (record.call, record.reply) {
@@ -162,7 +162,7 @@ impl<'a> Tickets<'a> {
         life
     }
 
-    fn admit(&self, life: &mut Life, record: &Record) {
+    fn admit(&self, life: &mut TicketHistory, record: &Record) {
         let Some(seen) = self.history.admissions.get(record.value as usize) else { return };
         life.admitted_us = seen.admitted_us.min(life.admitted_us);
         life.pass_us = record.received_us().min(life.pass_us);
@@ -174,7 +174,7 @@ impl<'a> Tickets<'a> {
     /// Follows the ticket as long as it was in line without a break. A slot that came and was lost between two polls
     /// would show as position 0 after a pause of at least the claim window. Where many nodes share a room, one that was not
     /// durable yet may have been lost with Redis: positions of others rest on it, and only its holder's answer waits for it.
-    fn follow(&self, number: u32, life: &mut Life) {
+    fn follow(&self, number: u32, life: &mut TicketHistory) {
         let (history, window_us) = (self.history, self.history.rules.claim_window_us);
         let mut before: Option<&Record> = None;
         let is_heard = |record: &&Record| !history.may_be_unheard(record.sent_us, record.received_us());

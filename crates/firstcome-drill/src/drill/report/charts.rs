@@ -1,8 +1,8 @@
 //! Which plots the page shows, and what each is about.
 
-use super::plot::{LINES_MAX, Line, Plot, marks};
+use super::plot::{LINES_MAX, Plot, PlotLine, marks};
 use super::scale::{Scale, duration, grouped_tight, sane, whole};
-use crate::drill::facts::{Facts, Market, SamplePerson};
+use crate::drill::facts::{AuctionFacts, Facts, SamplePerson};
 
 const TIME: &str = "time since the start";
 
@@ -16,9 +16,9 @@ fn end_s(facts: &Facts) -> f64 {
 }
 
 /// A series as a line over time.
-fn line(facts: &Facts, label: &str, values: &[f64]) -> Line {
+fn line(facts: &Facts, label: &str, values: &[f64]) -> PlotLine {
     let step_s = facts.series.step_s;
-    Line::new(label, values.iter().enumerate().map(|(at, value)| (at as f64 * step_s, *value)).collect())
+    PlotLine::new(label, values.iter().enumerate().map(|(at, value)| (at as f64 * step_s, *value)).collect())
 }
 
 fn over_time(facts: &Facts, id: &'static str, title: &'static str, unit: &'static str) -> Plot {
@@ -37,10 +37,10 @@ fn over_time(facts: &Facts, id: &'static str, title: &'static str, unit: &'stati
 }
 
 impl Plot {
-    fn with(mut self, lines: Vec<Line>, limit: Option<(String, f64)>, reading: impl Into<String>) -> Self {
+    fn with(mut self, lines: Vec<PlotLine>, limit: Option<(String, f64)>, reading: impl Into<String>) -> Self {
         self.lines = lines;
         self.limits = limit.into_iter().filter_map(|(label, value)| Some((label, sane(value)?))).collect();
-        let highest = self.lines.iter().map(Line::highest);
+        let highest = self.lines.iter().map(PlotLine::highest);
         let highest = highest.chain(self.limits.iter().map(|(_, value)| *value)).fold(0.0, f64::max);
         self.y = Scale::linear(highest);
         self.reading = reading.into();
@@ -95,7 +95,7 @@ pub(super) fn over_the_event(facts: &Facts) -> Vec<Plot> {
 }
 
 /// The plots over time of an event of auctions.
-fn of_auctions(facts: &Facts, market: &Market) -> Vec<Plot> {
+fn of_auctions(facts: &Facts, market: &AuctionFacts) -> Vec<Plot> {
     let load = over_time(facts, "load", "Requests", "per second").with(
         vec![line(facts, "answered", &facts.series.requests_per_s)],
         None,
@@ -119,14 +119,14 @@ fn of_auctions(facts: &Facts, market: &Market) -> Vec<Plot> {
     vec![load, bids, hot_price(facts, market), held, sold]
 }
 
-fn hot_price(facts: &Facts, market: &Market) -> Plot {
+fn hot_price(facts: &Facts, market: &AuctionFacts) -> Plot {
     // A price stands until the next bid.
     let mut points: Vec<(f64, f64)> = Vec::with_capacity(market.hot_prices.len() * 2);
     for &(at_s, price) in &market.hot_prices {
         points.extend(points.last().map(|&(_, before)| (at_s, before)));
         points.push((at_s, price));
     }
-    let mut highest = Line::new("highest bid", points);
+    let mut highest = PlotLine::new("highest bid", points);
     let last = highest.points.last().copied();
     if let (Some(ends_s), Some((_, price))) = (market.hot_ends_s.and_then(sane), last) {
         highest.points.push((ends_s, price));
@@ -137,7 +137,7 @@ fn hot_price(facts: &Facts, market: &Market) -> Plot {
 }
 
 fn positions(facts: &Facts) -> Plot {
-    let lines: Vec<Line> = chosen(&facts.sample_people).into_iter().map(way_through).collect();
+    let lines: Vec<PlotLine> = chosen(&facts.sample_people).into_iter().map(way_through).collect();
     let shown = match facts.sample_people.len() {
         all if lines.len() < all => format!(" {} of the {all} who were followed are shown.", lines.len()),
         _ => String::new(),
@@ -155,22 +155,23 @@ fn chosen(people: &[SamplePerson]) -> Vec<&SamplePerson> {
     (0..count).map(|at| &people[at * (people.len() - 1) / count.saturating_sub(1).max(1)]).collect()
 }
 
-fn way_through(person: &SamplePerson) -> Line {
+fn way_through(person: &SamplePerson) -> PlotLine {
     let mut label = format!("{}: {}", person.label, person.outcome);
     let admitted_at_s = person.admitted_at_s.and_then(sane);
     if let Some(at_s) = admitted_at_s {
         label.push_str(&format!(", admitted after {}", duration(at_s)));
     }
-    let mut line = Line::new(label, person.positions.iter().map(|(at_s, ahead)| (*at_s, f64::from(*ahead))).collect());
+    let mut line =
+        PlotLine::new(label, person.positions.iter().map(|(at_s, ahead)| (*at_s, f64::from(*ahead))).collect());
     line.dots.extend(admitted_at_s.map(|at_s| (at_s, 0.0)));
     line
 }
 
 /// How long calls took, with the rare slow ones spread out.
 pub(super) fn latencies(facts: &Facts) -> Plot {
-    let calls = facts.latencies.iter().map(|latency| Line::new(&*latency.call, latency.quantiles_ms.clone()));
+    let calls = facts.latencies.iter().map(|latency| PlotLine::new(&*latency.call, latency.quantiles_ms.clone()));
     // A call without a single answer must not take another one's colour.
-    let lines: Vec<Line> = calls.filter(|line| !line.points.is_empty()).collect();
+    let lines: Vec<PlotLine> = calls.filter(|line| !line.points.is_empty()).collect();
     let points = || lines.iter().flat_map(|line| line.points.iter());
     let (x, y) = (Scale::tail(points().map(|(x, _)| *x)), Scale::logarithmic(points().map(|(_, y)| *y)));
     let unshown = lines.len().saturating_sub(LINES_MAX);

@@ -1,7 +1,7 @@
 //! `report.json`: what programs read. Fields may be added, none changes its meaning.
 
 use super::broken;
-use crate::drill::facts::{Facts, Latency, Market, SamplePerson};
+use crate::drill::facts::{AuctionFacts, Facts, Latency, SamplePerson};
 use serde_json::{Value, json};
 
 /// The report as one object.
@@ -52,7 +52,7 @@ pub(super) fn report(facts: &Facts) -> Value {
     report
 }
 
-fn market_series(market: &Market) -> Value {
+fn market_series(market: &AuctionFacts) -> Value {
     let prices = market.hot_prices.iter().map(|(at_s, price)| json!({"at_s": at_s, "price": price}));
     json!({
         "accepted_per_s": market.accepted_per_s,

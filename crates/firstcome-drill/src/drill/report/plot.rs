@@ -30,14 +30,14 @@ pub(super) struct Plot {
     pub(super) x_title: &'static str,
     pub(super) x: Scale,
     pub(super) y: Scale,
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<PlotLine>,
     /// Horizontal lines that should not be crossed.
     pub(super) limits: Vec<(String, f64)>,
     pub(super) kills: Vec<Mark>,
 }
 
 /// One line of a plot, in the units of its axes.
-pub(super) struct Line {
+pub(super) struct PlotLine {
     pub(super) label: String,
     pub(super) points: Vec<(f64, f64)>,
     /// Moments that stand out.
@@ -56,7 +56,7 @@ pub(super) struct Mark {
     says: String,
 }
 
-impl Line {
+impl PlotLine {
     pub(super) fn new(label: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         let sane = |(x, y): (f64, f64)| Some((sane(x)?, sane(y)?));
         let points = points.into_iter().filter_map(sane).collect();
@@ -183,7 +183,7 @@ impl Plot {
         html.push_str("</ul>");
     }
 
-    fn drawn(&self) -> impl Iterator<Item = (usize, &Line)> {
+    fn drawn(&self) -> impl Iterator<Item = (usize, &PlotLine)> {
         self.lines.iter().take(LINES_MAX).enumerate().filter(|(_, line)| !line.points.is_empty())
     }
 
@@ -271,7 +271,7 @@ impl Plot {
         }
     }
 
-    fn line(&self, frame: &Frame, colour: usize, line: &Line, html: &mut String) {
+    fn line(&self, frame: &Frame, colour: usize, line: &PlotLine, html: &mut String) {
         let mut way = String::new();
         let points = thinned(&line.points, frame.points_max);
         for (at, (x, y)) in points.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Made-up drills: a good one, a broken one, an empty one, one out of all bounds.
 
 use super::*;
-use crate::drill::facts::{Kill, Latency, Market, SamplePerson, Series};
+use crate::drill::facts::{AuctionFacts, Kill, Latency, SamplePerson, Series};
 use serde_json::Value;
 
 const STEP_S: f64 = 0.25;
@@ -202,7 +202,7 @@ fn monstrous() -> Facts {
 fn auction() -> Facts {
     let mut facts = good();
     (facts.event, facts.stock, facts.issued) = ("auction", 100, 71);
-    facts.market = Some(Market {
+    facts.market = Some(AuctionFacts {
         bids: 12_345,
         sales: 71,
         accepted_per_s: (0..248).map(|at| 200.0 + 80.0 * noise(at)).collect(),

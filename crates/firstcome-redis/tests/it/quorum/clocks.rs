@@ -82,7 +82,7 @@ async fn a_jump_of_a_majority_makes_two_holders_of_whom_one_is_refused() {
 }
 
 /// A lease as its holder saw it: from when it was told, and until when it believed to have the lock.
-struct Seen {
+struct ObservedLease {
     from: Instant,
     until: Instant,
     fence: u64,
@@ -119,8 +119,8 @@ async fn leases_on_fast_clocks(
     key: String,
     lease_ms: u32,
     turns: u32,
-) -> Vec<Seen> {
-    let mut seen: Vec<Seen> = Vec::new();
+) -> Vec<ObservedLease> {
+    let mut seen: Vec<ObservedLease> = Vec::new();
     let of_turn = |turn: u32| (&clients[turn as usize % clients.len()], format!("{key}-turn-{turn}"));
     for turn in 0..turns {
         let (client, word) = of_turn(turn);
@@ -149,7 +149,7 @@ async fn leases_on_fast_clocks(
         // The instant first: what it believes is never taken for longer than it is.
         let before = now();
         let until = before + client.remaining(&word).unwrap_or_default();
-        seen.push(Seen { from, until, fence });
+        seen.push(ObservedLease { from, until, fence });
     }
     seen
 }

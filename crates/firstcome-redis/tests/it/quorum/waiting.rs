@@ -1,13 +1,13 @@
 //! Those who wait are told, one at a time.
 
 use super::*;
-use firstcome_redis::QuorumEar;
+use firstcome_redis::QuorumNotifications;
 use firstcome_store::key::Ear;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
 /// Comes to wait: asks, listens, and asks again.
-async fn wait_in_line(locks: &QuorumStore, word: &str) -> QuorumEar {
+async fn wait_in_line(locks: &QuorumStore, word: &str) -> QuorumNotifications {
     let ear = locks.listen(KEY, word).await.expect("there is somebody to tell");
     assert!(is_held(&locks.take(KEY, word, LEASE_MS).await));
     ear
@@ -29,7 +29,7 @@ impl Set {
     }
 }
 
-fn is_quiet(ear: &mut QuorumEar) -> bool {
+fn is_quiet(ear: &mut QuorumNotifications) -> bool {
     pin!(ear.freed()).poll(&mut Context::from_waker(Waker::noop())).is_pending()
 }
 

@@ -5,16 +5,16 @@ use super::proxy::Commits;
 use super::{Base, amount, bid, buy, endless, listing, member, options};
 use crate::in_time;
 use crate::server::wait_for;
-use firstcome_sql::SqlMarket;
+use firstcome_sql::SqlAuctions;
 use firstcome_store::core::auction::ListingSettings;
 use firstcome_store::core::time::Timestamp;
-use firstcome_store::{Closings, MarketStore};
+use firstcome_store::{AuctionStore, Closings};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Puts auctions that are over, by the server's clock, once this returns or shortly after; each a little later than the one
 /// before.
-async fn put_short(market: &SqlMarket, names: impl Iterator<Item = String>) {
+async fn put_short(market: &SqlAuctions, names: impl Iterator<Item = String>) {
     market.put_listing(&listing("clock"), endless()).await.unwrap().unwrap();
     let now = market.listing(&listing("clock")).await.unwrap().unwrap().now;
     for (at, name) in names.enumerate() {
@@ -40,7 +40,7 @@ async fn a_listing_that_somebody_has_locked_holds_up_no_other() {
         // Longer than the test waits.
         patient.patience = Duration::from_secs(60);
         patient.connections.answer_timeout = Duration::from_secs(60);
-        let market = SqlMarket::open_with(&base.url, patient).await.expect("it opens");
+        let market = SqlAuctions::open_with(&base.url, patient).await.expect("it opens");
         put_short(&market, (0..100).map(|number| format!("early-{number}"))).await;
         let mut foreign = holds_listing(&base, "early-0").await;
         wait_for_open(&base, 1).await;

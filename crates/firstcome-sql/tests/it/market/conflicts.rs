@@ -4,11 +4,11 @@ use super::proxy::{Commits, Proxy};
 use super::{Base, Foreign, balance, bid, charge, endless, key, listing, member, options};
 use crate::in_time;
 use crate::server::wait_for;
-use firstcome_sql::{DatabaseOptions, SqlMarket};
+use firstcome_sql::{DatabaseOptions, SqlAuctions};
 use firstcome_store::core::auction::{ListingSettings, PlacedBid, Rejection};
 use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::time::Timestamp;
-use firstcome_store::{MarketAnswer, MarketStore, PlaceBid, StoreError};
+use firstcome_store::{AuctionAnswer, AuctionStore, PlaceBid, StoreError};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(super) async fn holds_listing(base: &Base, name: &str) -> Foreign {
     foreign
 }
 
-pub(super) fn new(answer: MarketAnswer<Effect<PlacedBid>>) -> PlacedBid {
+pub(super) fn new(answer: AuctionAnswer<Effect<PlacedBid>>) -> PlacedBid {
     match answer {
         Ok(Ok(Effect::New(placed))) => placed,
         other => panic!("{other:?}"),
@@ -44,7 +44,7 @@ pub(super) fn new(answer: MarketAnswer<Effect<PlacedBid>>) -> PlacedBid {
 }
 
 /// Two who can pay, and an auction in which the first of them has bid 10.
-pub(super) async fn set_up(market: &SqlMarket) {
+pub(super) async fn set_up(market: &SqlAuctions) {
     charge(market, "ann", 100).await;
     charge(market, "bob", 100).await;
     market.put_listing(&listing("lamp"), endless()).await.unwrap().unwrap();
@@ -117,7 +117,7 @@ async fn a_deadlock_with_others_repeats_the_batch() {
 }
 
 /// Ann with points, and an auction that ends soon; and when.
-pub(super) async fn put_soon_over(market: &SqlMarket) -> Timestamp {
+pub(super) async fn put_soon_over(market: &SqlAuctions) -> Timestamp {
     charge(market, "ann", 100).await;
     market.put_listing(&listing("clock"), endless()).await.unwrap().unwrap();
     let now = market.listing(&listing("clock")).await.unwrap().unwrap().now;
@@ -131,7 +131,7 @@ pub(super) async fn put_soon_over(market: &SqlMarket) -> Timestamp {
 /// What a command about the lamp is told while somebody else holds its row until after its end.
 pub(super) async fn held_up_over_the_end<T: Send + 'static>(
     base: &Base,
-    market: &SqlMarket,
+    market: &SqlAuctions,
     ends_at: Timestamp,
     command: impl Future<Output = T> + Send + 'static,
 ) -> T {
@@ -149,7 +149,7 @@ pub(super) async fn held_up_over_the_end<T: Send + 'static>(
 }
 
 /// A bid that was sent before the end.
-pub(super) async fn bid_that_gets_the_lock_too_late(base: &Base) -> MarketAnswer<Effect<PlacedBid>> {
+pub(super) async fn bid_that_gets_the_lock_too_late(base: &Base) -> AuctionAnswer<Effect<PlacedBid>> {
     let market = Arc::new(base.open().await);
     let ends_at = put_soon_over(&market).await;
     let bidding = Arc::clone(&market);
@@ -166,12 +166,12 @@ async fn the_clock_is_read_after_the_wait_for_the_lock() {
 }
 
 /// A market over a line, and the line.
-pub(super) async fn over_a_line(base: &Base, options: DatabaseOptions) -> (Proxy, SqlMarket) {
+pub(super) async fn over_a_line(base: &Base, options: DatabaseOptions) -> (Proxy, SqlAuctions) {
     let (head, database) = base.url.rsplit_once('/').expect("a database");
     let (head, port) = head.rsplit_once(':').expect("a port");
     let proxy = Proxy::to(port.parse().expect("a number")).await;
     let url = format!("{head}:{}/{database}", proxy.port);
-    (proxy, SqlMarket::open_with(&url, options).await.expect("it opens"))
+    (proxy, SqlAuctions::open_with(&url, options).await.expect("it opens"))
 }
 
 #[tokio::test]

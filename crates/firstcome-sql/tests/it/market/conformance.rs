@@ -2,8 +2,8 @@
 
 use super::{Base, options};
 use crate::server::PATIENCE;
-use firstcome_sql::SqlMarket;
-use firstcome_store::conformance::{self, LetPass, MarketSizes};
+use firstcome_sql::SqlAuctions;
+use firstcome_store::conformance::{self, AuctionSizes, LetPass};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -37,9 +37,9 @@ async fn holds(base: &Base) {
     let number = AtomicUsize::new(0);
     let new_store = async || {
         let url = base.fresh(number.fetch_add(1, Ordering::Relaxed)).await;
-        (SqlMarket::open_with(&url, options()).await.expect("it opens"), let_pass(base).await)
+        (SqlAuctions::open_with(&url, options()).await.expect("it opens"), let_pass(base).await)
     };
-    conformance::market(MarketSizes::SMALL, new_store).await;
+    conformance::market(AuctionSizes::SMALL, new_store).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -60,6 +60,6 @@ async fn the_suite_holds_on_mariadb() {
 async fn a_market_that_is_opened_again_knows_all_that_it_told() {
     for base in Base::both().await {
         let open = async || (base.open().await, let_pass(&base).await);
-        conformance::market_reopens(MarketSizes::SMALL, open).await;
+        conformance::market_reopens(AuctionSizes::SMALL, open).await;
     }
 }

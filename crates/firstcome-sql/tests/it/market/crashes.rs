@@ -4,23 +4,23 @@ use super::nodes::{check_bids, check_records};
 use super::{Base, bid, charge, endless, key, listing};
 use crate::in_time;
 use crate::server::wait_for;
-use firstcome_sql::SqlMarket;
+use firstcome_sql::SqlAuctions;
 use firstcome_store::core::auction::{PlacedBid, Rejection};
 use firstcome_store::edge::rng::Rng;
-use firstcome_store::{MarketStore, PlaceBid};
+use firstcome_store::{AuctionStore, PlaceBid};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What bidders were told.
 #[derive(Default)]
-struct Told {
+struct BidderReplies {
     bids: AtomicUsize,
     without_answer: AtomicUsize,
     over: AtomicBool,
 }
 
 /// Bids until the end, and repeats each bid, with its key, until it has an answer.
-async fn bid_on(market: Arc<SqlMarket>, name: String, number: u64, told: Arc<Told>) -> Vec<PlacedBid> {
+async fn bid_on(market: Arc<SqlAuctions>, name: String, number: u64, told: Arc<BidderReplies>) -> Vec<PlacedBid> {
     let mut placed = Vec::new();
     let mut rng = Rng::from_seed(number);
     for count in 0_u128.. {
@@ -51,13 +51,13 @@ async fn bid_on(market: Arc<SqlMarket>, name: String, number: u64, told: Arc<Tol
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_told_outlives_a_killed_server() {
     for mut base in Base::both_durable().await {
-        let market = Arc::new(SqlMarket::open(&base.url).await.expect("it opens"));
+        let market = Arc::new(SqlAuctions::open(&base.url).await.expect("it opens"));
         market.put_listing(&listing("lamp"), endless()).await.unwrap().unwrap();
         let names: Vec<String> = (0..8).map(|number| format!("bidder-{number}")).collect();
         for name in &names {
             charge(&market, name, 1_000_000).await;
         }
-        let told = Arc::new(Told::default());
+        let told = Arc::new(BidderReplies::default());
         let bidders: Vec<_> = names
             .iter()
             .zip(0..)

@@ -4,9 +4,9 @@ use super::conflicts::{set_up, wait_for_waiting};
 use super::{Base, balance, bid, charge, endless, listing, options};
 use crate::in_time;
 use crate::server::wait_for;
-use firstcome_sql::SqlMarket;
+use firstcome_sql::SqlAuctions;
 use firstcome_store::core::auction::Rejection;
-use firstcome_store::{FaultKind, MarketStore, StoreError};
+use firstcome_store::{AuctionStore, FaultKind, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn a_writer_who_finds_all_connections_in_use_is_told_overloaded_and_a_read
         let mut few = options();
         few.connections.connections_max = 2;
         few.connections.connect_timeout = Duration::from_millis(300);
-        let market = Arc::new(SqlMarket::open_with(&base.url, few).await.expect("it opens"));
+        let market = Arc::new(SqlAuctions::open_with(&base.url, few).await.expect("it opens"));
         for name in ["lamp", "vase"] {
             market.put_listing(&listing(name), endless()).await.unwrap().unwrap();
         }
@@ -95,7 +95,7 @@ async fn those_who_read_at_the_same_time_share_a_flush_that_began_after_all_of_t
         let mut patient = options();
         patient.patience = Duration::from_secs(60);
         patient.connections.answer_timeout = Duration::from_secs(60);
-        let market = Arc::new(SqlMarket::open_with(&base.url, patient).await.expect("it opens"));
+        let market = Arc::new(SqlAuctions::open_with(&base.url, patient).await.expect("it opens"));
         set_up(&market).await;
         let mut foreign = base.connect().await;
         foreign.say("BEGIN; SELECT id FROM firstcome_flush FOR UPDATE").await.unwrap();

@@ -1,13 +1,13 @@
 //! How long the keys of requests are remembered.
 
 use super::{Base, amount, balance, key, member};
-use firstcome_sql::SqlMarket;
+use firstcome_sql::SqlAuctions;
 use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::limits::POINTS_KEY_MS;
-use firstcome_store::{MarketStore, MovePoints, Transfer};
+use firstcome_store::{AuctionStore, MovePoints, Transfer};
 
 /// Charges 5 points under one and the same key, and says whether that was done anew.
-async fn is_new(market: &SqlMarket) -> bool {
+async fn is_new(market: &SqlAuctions) -> bool {
     let movement = MovePoints { transfer: Transfer::Charge, amount: amount(5), request: key(7) };
     let charged = market.move_points(&member("ann"), movement).await.unwrap().unwrap();
     matches!(charged, Effect::New(_))

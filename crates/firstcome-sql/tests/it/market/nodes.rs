@@ -3,17 +3,17 @@
 use super::{Base, amount, balance, bid, buy, charge, endless, listing, member};
 use crate::in_time;
 use crate::server::wait_for;
-use firstcome_sql::SqlMarket;
+use firstcome_sql::SqlAuctions;
 use firstcome_store::core::auction::{Bid, ListingSettings, ListingState, PlacedBid, Rejection};
 use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::points::Wallet;
 use firstcome_store::core::time::Timestamp;
 use firstcome_store::edge::rng::Rng;
-use firstcome_store::{MarketStore, Put};
+use firstcome_store::{AuctionStore, Put};
 use std::sync::Arc;
 
 /// All bids of a listing.
-pub(super) async fn all_bids(market: &SqlMarket, name: &str) -> Vec<Bid> {
+pub(super) async fn all_bids(market: &SqlAuctions, name: &str) -> Vec<Bid> {
     let (mut bids, mut after) = (Vec::new(), None);
     loop {
         let page = market.bids(&listing(name), after, 500).await.unwrap().unwrap();
@@ -26,7 +26,7 @@ pub(super) async fn all_bids(market: &SqlMarket, name: &str) -> Vec<Bid> {
 }
 
 /// Plays the records of a member on the rules, and compares what comes out with what is told.
-pub(super) async fn check_records(market: &SqlMarket, name: &str) -> u64 {
+pub(super) async fn check_records(market: &SqlAuctions, name: &str) -> u64 {
     let mut wallet = Wallet::empty(member(name));
     let mut after = None;
     loop {
@@ -44,7 +44,7 @@ pub(super) async fn check_records(market: &SqlMarket, name: &str) -> u64 {
 }
 
 /// Checks that the bids of a listing are those that were told, in one order, and that only the last one is backed.
-pub(super) async fn check_bids(market: &SqlMarket, name: &str, mut told: Vec<PlacedBid>, bidders: &[String]) {
+pub(super) async fn check_bids(market: &SqlAuctions, name: &str, mut told: Vec<PlacedBid>, bidders: &[String]) {
     let bids = all_bids(market, name).await;
     told.sort_by_key(|placed| placed.bid.number);
     let told: Vec<Bid> = told.into_iter().map(|placed| placed.bid).collect();

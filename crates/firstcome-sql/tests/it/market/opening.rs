@@ -2,11 +2,11 @@
 
 use super::{Base, bid, charge, endless, listing, options};
 use crate::in_time;
-use firstcome_sql::{SqlError, SqlMarket};
-use firstcome_store::MarketStore;
+use firstcome_sql::{SqlAuctions, SqlError};
+use firstcome_store::AuctionStore;
 
 async fn refusal(base: &Base) -> String {
-    match SqlMarket::open(&base.url).await {
+    match SqlAuctions::open(&base.url).await {
         Err(SqlError::Broken { says }) => says,
         Err(other) => panic!("{other:?}"),
         Ok(_) => panic!("it opens"),
@@ -33,7 +33,7 @@ async fn a_server_that_may_forget_is_refused() {
             let says = refusal(&base).await;
             let name = names[usize::from(!base.is_postgres())];
             assert!(says.contains(name), "{says}");
-            SqlMarket::open_with(&base.url, options()).await.expect("it may forget if that is said");
+            SqlAuctions::open_with(&base.url, options()).await.expect("it may forget if that is said");
         }
     }
 }
@@ -41,7 +41,7 @@ async fn a_server_that_may_forget_is_refused() {
 #[tokio::test]
 async fn a_durable_server_is_taken() {
     for base in Base::both_durable().await {
-        SqlMarket::open(&base.url).await.expect("it opens");
+        SqlAuctions::open(&base.url).await.expect("it opens");
     }
 }
 
@@ -73,7 +73,7 @@ async fn tables_are_made_once_whoever_comes() {
     for base in Base::both().await {
         let opened = (0..6).map(|_| {
             let url = base.url.clone();
-            tokio::spawn(async move { SqlMarket::open_with(&url, options()).await })
+            tokio::spawn(async move { SqlAuctions::open_with(&url, options()).await })
         });
         let mut markets = Vec::new();
         for opening in opened.collect::<Vec<_>>() {

@@ -5,11 +5,11 @@ use super::proxy::{Commits, Proxy};
 use super::{Base, amount, balance, bid, charge, key, listing, member, options};
 use crate::in_time;
 use crate::server::wait_for;
-use firstcome_sql::SqlMarket;
+use firstcome_sql::SqlAuctions;
 use firstcome_store::core::auction::{ListingSettings, Rejection};
 use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::time::Timestamp;
-use firstcome_store::{MarketAnswer, MarketStore, PlaceBid, Put, StoreError};
+use firstcome_store::{AuctionAnswer, AuctionStore, PlaceBid, Put, StoreError};
 use std::time::Duration;
 
 /// An auction of a thing that is not yet to be had, so that it can be put again and again, each time at another price.
@@ -20,7 +20,7 @@ fn at_price(price: u64) -> ListingSettings {
     }
 }
 
-async fn put(market: &SqlMarket, price: u64) -> MarketAnswer<Put> {
+async fn put(market: &SqlAuctions, price: u64) -> AuctionAnswer<Put> {
     in_time(market.put_listing(&listing("lamp"), at_price(price))).await
 }
 
@@ -31,11 +31,11 @@ async fn price(base: &Base) -> i64 {
 /// Puts settings whose commit meets this, does something else before anybody can look, and gives the answer.
 async fn put_while(
     line: &mut Proxy,
-    market: &SqlMarket,
+    market: &SqlAuctions,
     settings: u64,
     (cut, meets): (Commits, u32),
     meanwhile: impl AsyncFnOnce(),
-) -> MarketAnswer<Put> {
+) -> AuctionAnswer<Put> {
     line.set_then_stop(cut);
     let (answer, ()) = tokio::join!(put(market, settings), async {
         in_time(line.met(meets)).await;
@@ -195,7 +195,7 @@ async fn what_other_servers_may_not_have_is_not_told() {
         let mut hasty = options();
         hasty.patience = Duration::from_secs(3);
         hasty.connections.answer_timeout = Duration::from_secs(1);
-        let market = SqlMarket::open_with(&base.url, hasty).await.expect("it opens");
+        let market = SqlAuctions::open_with(&base.url, hasty).await.expect("it opens");
         set_up(&market).await;
         let follow = async |names: &str| {
             base.say(&format!("ALTER SYSTEM SET synchronous_standby_names='{names}'")).await;

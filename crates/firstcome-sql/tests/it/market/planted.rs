@@ -5,10 +5,10 @@ use super::conflicts::{bid_that_gets_the_lock_too_late, wait_for_waiting};
 use super::nodes::closings_by_two;
 use super::{Base, balance, bid, charge, endless, listing};
 use crate::in_time;
-use firstcome_sql::SqlMarket;
+use firstcome_sql::SqlAuctions;
 use firstcome_store::core::auction::ListingSettings;
 use firstcome_store::core::planted::{Bug, plant};
-use firstcome_store::{FaultKind, MarketStore, StoreError};
+use firstcome_store::{AuctionStore, FaultKind, StoreError};
 
 /// Forgets the bug at the end, however the test ends: threads are used again.
 struct Planted;
@@ -36,7 +36,7 @@ async fn judged_before_the_lock_a_bid_counts_after_the_end() {
 }
 
 /// How often five new auctions were closed by two nodes, both of which look for what is due.
-async fn closings_of_five(nodes: &[SqlMarket; 2], round: u32) -> u64 {
+async fn closings_of_five(nodes: &[SqlAuctions; 2], round: u32) -> u64 {
     match try_closings_of_five(nodes, round).await {
         Ok(closed) => closed,
         // One has written over what was acknowledged to the other, which sees that before anything else.
@@ -45,7 +45,7 @@ async fn closings_of_five(nodes: &[SqlMarket; 2], round: u32) -> u64 {
     }
 }
 
-async fn try_closings_of_five(nodes: &[SqlMarket; 2], round: u32) -> Result<u64, StoreError> {
+async fn try_closings_of_five(nodes: &[SqlAuctions; 2], round: u32) -> Result<u64, StoreError> {
     let closed = || nodes[0].closings().closed + nodes[1].closings().closed;
     let before = closed();
     nodes[0].put_listing(&listing("clock"), endless()).await?.unwrap();

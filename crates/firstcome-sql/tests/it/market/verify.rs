@@ -2,15 +2,15 @@
 
 use super::{Base, Foreign, amount, bid, buy, charge, endless, key, listing, member, options};
 use crate::in_time;
-use firstcome_sql::{SqlError, SqlMarket, verify_market};
+use firstcome_sql::{SqlAuctions, SqlError, verify_market};
 use firstcome_store::core::auction::ListingSettings;
-use firstcome_store::{Check, MarketStore, PlaceBid};
+use firstcome_store::{AuctionStore, Check, PlaceBid};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A market in which all kinds of records are but a capture: a running auction with three bids, and something that is sold.
 async fn fill(url: &str) {
-    let market = SqlMarket::open_with(url, options()).await.expect("it opens");
+    let market = SqlAuctions::open_with(url, options()).await.expect("it opens");
     charge(&market, "ann", 1_000).await;
     charge(&market, "bob", 1_000).await;
     let (lamp, vase) = (listing("lamp"), listing("vase"));

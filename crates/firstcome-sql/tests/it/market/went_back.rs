@@ -3,11 +3,11 @@
 use super::{Base, amount, balance, bid, charge, endless, key, listing, member};
 use crate::in_time;
 use crate::server::wait_for;
-use firstcome_sql::{SqlMarket, accept_market_loss};
+use firstcome_sql::{SqlAuctions, accept_market_loss};
 use firstcome_store::core::coupon::Effect;
-use firstcome_store::{FaultKind, MarketStore, MovePoints, StoreError, Transfer};
+use firstcome_store::{AuctionStore, FaultKind, MovePoints, StoreError, Transfer};
 
-fn faults(market: &SqlMarket) -> Vec<(String, FaultKind)> {
+fn faults(market: &SqlAuctions) -> Vec<(String, FaultKind)> {
     market.faults().open().into_iter().map(|open| (open.object, open.fault.kind)).collect()
 }
 

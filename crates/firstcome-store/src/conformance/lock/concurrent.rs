@@ -12,8 +12,8 @@ async fn obtain<S: LockStore>(store: &S, client: u64, number: u64) -> (Option<u6
     let mut place = None;
     loop {
         match store.take(ask(client, number)).await.expect("the store answers").said {
-            Said::Acquired(Acquired::Granted(grant)) => return (place, grant.fence.get()),
-            Said::Acquired(Acquired::Queued { number, .. }) => {
+            LockAnswer::Acquired(Acquired::Granted(grant)) => return (place, grant.fence.get()),
+            LockAnswer::Acquired(Acquired::Queued { number, .. }) => {
                 assert!(place.is_none_or(|before| before == number), "a place moved from {place:?} to {number}");
                 place = Some(number);
             }
@@ -25,7 +25,7 @@ async fn obtain<S: LockStore>(store: &S, client: u64, number: u64) -> (Option<u6
 
 async fn give_back<S: LockStore>(store: &S, client: u64, number: u64) {
     let told = store.take(release(client, number)).await.expect("the store answers").said;
-    assert_eq!(told, Said::Released(Released::Released), "{client}/{number} lost it");
+    assert_eq!(told, LockAnswer::Released(Released::Released), "{client}/{number} lost it");
 }
 
 pub(super) async fn a_counter_under_the_lock_loses_no_step<S: LockStore>(bench: Bench<S>) {
@@ -56,7 +56,7 @@ pub(super) async fn the_line_is_fair_under_concurrency<S: LockStore>(bench: Benc
         let bench = bench.clone();
         async move {
             match bench.store.take(ask(client, 1)).await.expect("the store answers").said {
-                Said::Acquired(Acquired::Queued { number, .. }) => (number, client),
+                LockAnswer::Acquired(Acquired::Queued { number, .. }) => (number, client),
                 said => panic!("somebody holds it: {said:?}"),
             }
         }
@@ -84,13 +84,13 @@ pub(super) async fn steps_that_were_dropped_are_done_or_not_done<S: LockStore>(b
         if number % 2 == 0 {
             // The same once more is the same.
             let told = bench.store.take(ask(client, number)).await.expect("the store answers").said;
-            assert!(matches!(told, Said::Acquired(Acquired::Granted(_))), "{dropped:?}, then {told:?}");
+            assert!(matches!(told, LockAnswer::Acquired(Acquired::Granted(_))), "{dropped:?}, then {told:?}");
         }
         let told = bench.store.take(given_up).await.expect("the store answers").said;
-        assert!(matches!(told, Said::Released(Released::Released | Released::NotHeld)), "{told:?}");
+        assert!(matches!(told, LockAnswer::Released(Released::Released | Released::NotHeld)), "{told:?}");
         // Whatever arrived before or after, it is over.
         let free = bench.store.take(attempt(9, number)).await.expect("the store answers").said;
-        assert!(matches!(free, Said::Acquired(Acquired::Granted(_))), "after {number}: {free:?}");
+        assert!(matches!(free, LockAnswer::Acquired(Acquired::Granted(_))), "after {number}: {free:?}");
         give_back(&*bench.store, 9, number).await;
     }
 }

@@ -40,7 +40,7 @@ async fn play<S: LockStore>(bench: &Bench<S>, sequence: u16) {
         let step = draw(&mut rng, &names, now_us, place);
         let answer = bench.take(&step).await;
         now_us = answer.now_us;
-        if let Said::Acquired(Acquired::Queued { number, .. }) = answer.said {
+        if let LockAnswer::Acquired(Acquired::Queued { number, .. }) = answer.said {
             place = number;
         }
         if rng.once_in(8) {

@@ -5,7 +5,7 @@ use super::*;
 pub(super) async fn a_free_lock_is_granted_for_its_lease<S: LockStore>(bench: Bench<S>) {
     assert_eq!(bench.view(&door()).await, (false, 0));
     let answer = bench.take(&ask_for(5_000, 1, 1)).await;
-    let Said::Acquired(Acquired::Granted(grant)) = answer.said else { panic!("it is free: {answer:?}") };
+    let LockAnswer::Acquired(Acquired::Granted(grant)) = answer.said else { panic!("it is free: {answer:?}") };
     assert_eq!((grant.request, grant.taken), (request(1, 1), Taken::Yes));
     assert_eq!(grant.expires_us, answer.now_us + 5_000_000);
     assert!(answer.now_us <= grant.fence.get(), "{grant:?}");
@@ -147,7 +147,7 @@ pub(super) async fn renewals_are_answered_in_their_order<S: LockStore>(bench: Be
     };
     let renewals = (1..).zip(&names).map(renewal).collect();
     let answer = bench.take(&Step::Renew { bucket: bucket_of(&door()), renewals }).await;
-    let Said::Renewed(ends) = answer.said else { panic!("a renewal is answered: {answer:?}") };
+    let LockAnswer::Renewed(ends) = answer.said else { panic!("a renewal is answered: {answer:?}") };
     let now_us = answer.now_us;
     let longer = |more_us: u64| Some(now_us + u64::from(LEASE_MS) * 1_000 + more_us);
     assert_eq!(ends, [longer(1_000_000), None, longer(3_000_000)]);
@@ -211,7 +211,7 @@ pub(super) async fn a_life_ends_with_a_missed_window<S: LockStore>(bench: Bench<
     let life = async |pass_ms| {
         bench.pass(pass_ms).await;
         match bench.take(&beat(1)).await.said {
-            Said::Beaten { life, .. } => life,
+            LockAnswer::Beaten { life, .. } => life,
             said => panic!("a heartbeat is answered: {said:?}"),
         }
     };
@@ -234,7 +234,7 @@ pub(super) async fn a_cohort_has_fences_of_its_own<S: LockStore>(bench: Bench<S>
 
 pub(super) async fn a_place_that_was_forgotten_is_taken_again<S: LockStore>(bench: Bench<S>) {
     let place = async |step| match bench.take(&step).await.said {
-        Said::Acquired(Acquired::Queued { number, .. }) => number,
+        LockAnswer::Acquired(Acquired::Queued { number, .. }) => number,
         said => panic!("it waits: {said:?}"),
     };
     bench.check(&[(0, ask(1, 1), "granted")]).await;

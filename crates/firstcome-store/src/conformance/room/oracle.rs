@@ -24,7 +24,7 @@ impl Oracle {
         }
     }
 
-    fn apply(&mut self, step: &Step, now: Now) -> Told {
+    fn apply(&mut self, step: &Step, now: Now) -> RoomReply {
         let changes = &mut Vec::new();
         let Some(room) = &mut self.room else {
             let Step::Put(settings) = step else { return tell_refused(Rejection::UnknownRoom) };

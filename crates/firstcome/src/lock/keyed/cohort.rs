@@ -16,12 +16,12 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 /// Those who wait in this process, by key. A key is there as long as somebody asks for it, or holds it.
-pub(super) struct Lines<S: KeyStore>(Mutex<BTreeMap<Arc<str>, Line<S>>>);
+pub(super) struct CohortLines<S: KeyStore>(Mutex<BTreeMap<Arc<str>, CohortLine<S>>>);
 
-type Line<S> = VecDeque<oneshot::Sender<Turn<S>>>;
+type CohortLine<S> = VecDeque<oneshot::Sender<CohortTurn<S>>>;
 
 /// What somebody in a line gets.
-pub(super) enum Turn<S: KeyStore> {
+pub(super) enum CohortTurn<S: KeyStore> {
     /// The hold of the one before.
     Hold(KeyGuard<S>),
     /// Nothing: it is for him to ask.
@@ -31,21 +31,25 @@ pub(super) enum Turn<S: KeyStore> {
 /// The right to ask the store for a key, for all of this process. Dropped, the next one in the line has it.
 pub(super) struct Asking<S: KeyStore>(Option<(Arc<Shared<S>>, Arc<str>)>);
 
-impl<S: KeyStore> Default for Lines<S> {
+impl<S: KeyStore> Default for CohortLines<S> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<S: KeyStore> Lines<S> {
+impl<S: KeyStore> CohortLines<S> {
     /// Waits in the line of this process. Cancel-safe: what comes to somebody who is gone goes to the next one.
-    pub(super) async fn turn(shared: &Arc<Shared<S>>, key: &Arc<str>, until: Instant) -> Result<Turn<S>, LockError> {
+    pub(super) async fn turn(
+        shared: &Arc<Shared<S>>,
+        key: &Arc<str>,
+        until: Instant,
+    ) -> Result<CohortTurn<S>, LockError> {
         let turn = {
             let mut lines = shared.lines.0.lock();
             match lines.get_mut(key) {
                 None => {
                     lines.insert(Arc::clone(key), VecDeque::new());
-                    return Ok(Turn::Ask(Asking(Some((Arc::clone(shared), Arc::clone(key))))));
+                    return Ok(CohortTurn::Ask(Asking(Some((Arc::clone(shared), Arc::clone(key))))));
                 }
                 Some(line) => {
                     let (told, turn) = oneshot::channel();
@@ -66,16 +70,16 @@ impl<S: KeyStore> Lines<S> {
     }
 
     /// The first who still waits.
-    fn next(line: &mut Line<S>) -> Option<oneshot::Sender<Turn<S>>> {
+    fn next(line: &mut CohortLine<S>) -> Option<oneshot::Sender<CohortTurn<S>>> {
         std::iter::from_fn(|| line.pop_front()).find(|waiting| !waiting.is_closed())
     }
 
-    fn next_of(&self, key: &str) -> Option<oneshot::Sender<Turn<S>>> {
+    fn next_of(&self, key: &str) -> Option<oneshot::Sender<CohortTurn<S>>> {
         self.0.lock().get_mut(key).and_then(Self::next)
     }
 
     /// Without one the line is closed: whoever comes next asks the store.
-    fn next_or_close(&self, key: &str) -> Option<oneshot::Sender<Turn<S>>> {
+    fn next_or_close(&self, key: &str) -> Option<oneshot::Sender<CohortTurn<S>>> {
         let mut lines = self.0.lock();
         let next = lines.get_mut(key).and_then(Self::next);
         if next.is_none() {
@@ -90,11 +94,11 @@ impl<S: KeyStore> Drop for Asking<S> {
         let Some((shared, key)) = self.0.take() else { return };
         while let Some(next) = shared.lines.next_or_close(&key) {
             let asking = Self(Some((Arc::clone(&shared), Arc::clone(&key))));
-            match next.send(Turn::Ask(asking)) {
+            match next.send(CohortTurn::Ask(asking)) {
                 Ok(()) => return,
                 // Gone in this moment. Here, and not by its drop: a long line of those would be as deep.
-                Err(Turn::Ask(mut asking)) => asking.0 = None,
-                Err(Turn::Hold(_)) => return,
+                Err(CohortTurn::Ask(mut asking)) => asking.0 = None,
+                Err(CohortTurn::Hold(_)) => return,
             }
         }
     }
@@ -139,13 +143,13 @@ impl<S: KeyStore> KeyGuard<S> {
             let Some(next) = self.hold.shared.lines.next_of(&self.hold.key) else { return false };
             *left -= 1;
             let guard = Self { hold: Arc::clone(&self.hold), grant: S::pass(cohort.last, *left), shares: true };
-            match next.send(Turn::Hold(guard)) {
+            match next.send(CohortTurn::Hold(guard)) {
                 Ok(()) => {
                     self.shares = false;
                     return true;
                 }
-                Err(Turn::Hold(mut guard)) => guard.shares = false,
-                Err(Turn::Ask(_)) => return false,
+                Err(CohortTurn::Hold(mut guard)) => guard.shares = false,
+                Err(CohortTurn::Ask(_)) => return false,
             }
         }
         false

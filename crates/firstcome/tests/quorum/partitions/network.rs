@@ -19,16 +19,16 @@ pub(super) enum Lost {
 /// A process and a server between which something is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cut {
-    pub(super) place: Place,
+    pub(super) place: Partition,
     pub(super) port: u16,
     pub(super) lost: Lost,
 }
 
 /// A process in its network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place(u8);
+pub(super) struct Partition(u8);
 
-impl Place {
+impl Partition {
     /// Where nothing leads to yet.
     pub(super) const NOWHERE: Self = Self(0);
 
@@ -77,9 +77,9 @@ impl Network {
     }
 
     /// Leads a way to the network of a process. It is gone when the process is.
-    pub(super) async fn join(&mut self, process: u32) -> Place {
+    pub(super) async fn join(&mut self, process: u32) -> Partition {
         self.places = self.places.checked_add(1).expect("not so many processes");
-        let (place, number) = (Place(self.places), self.places);
+        let (place, number) = (Partition(self.places), self.places);
         run(&format!("ip link add to{number} type veth peer name hub netns {process}"), "").await;
         run(&format!("ip addr add {}/24 dev to{number}", place.hub()), "").await;
         run(&format!("ip link set to{number} up"), "").await;

@@ -1,7 +1,7 @@
 //! The hub: servers, processes, and what goes wrong with them.
 
 use super::audit::{self, Found};
-use super::network::{Cut, Lost, Network, Place};
+use super::network::{Cut, Lost, Network, Partition};
 use super::*;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ struct Client {
     child: Child,
     orders: ChildStdin,
     told: Lines<BufReader<ChildStdout>>,
-    place: Place,
+    place: Partition,
     stopped_until: Option<Instant>,
 }
 
@@ -145,7 +145,7 @@ impl Storm<'_> {
         let orders = child.stdin.take().expect("it is piped");
         let told = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         let process = child.id().expect("it runs");
-        let mut client = Client { child, orders, told, place: Place::NOWHERE, stopped_until: None };
+        let mut client = Client { child, orders, told, place: Partition::NOWHERE, stopped_until: None };
         assert_eq!(client.says().await, "here");
         client.place = self.network.join(process).await;
         let hub = client.place.hub();

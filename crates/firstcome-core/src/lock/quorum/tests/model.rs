@@ -30,7 +30,7 @@ pub(super) struct Setting {
 
 /// What came of schedules.
 #[derive(Default, Debug)]
-pub(super) struct Seen {
+pub(super) struct ScheduleSummary {
     pub(super) broken: Vec<String>,
     pub(super) grants: usize,
     pub(super) overlaps: usize,
@@ -101,7 +101,7 @@ struct Client {
 struct Attempt {
     client: usize,
     life: u64,
-    tally: Tally,
+    tally: Votes,
     /// In true time, and by the client's clock.
     begun: u64,
     begun_us: u64,
@@ -124,14 +124,14 @@ fn passes_of(attempt: usize) -> NonZeroU32 {
 
 struct Server {
     node: Node,
-    key: Option<Held>,
+    key: Option<NodeHold>,
     rate: u64,
     offset_us: u64,
     down: bool,
 }
 
 /// A grant as it was told.
-struct Told {
+struct ToldGrant {
     attempt: usize,
     /// The first and the last fence of it.
     first: u64,
@@ -153,13 +153,13 @@ pub(super) struct World {
     clients: Vec<Client>,
     attempts: Vec<Attempt>,
     rounds: Vec<Round>,
-    told: Vec<Told>,
+    told: Vec<ToldGrant>,
     ends: u64,
-    seen: Seen,
+    seen: ScheduleSummary,
 }
 
 /// Plays one schedule to its end.
-pub(super) fn play(seed: u64, setting: Setting) -> Seen {
+pub(super) fn play(seed: u64, setting: Setting) -> ScheduleSummary {
     let mut world = World::new(seed, setting);
     while let Some(((now, _), event)) = world.queue.pop_first() {
         world.now = now;
@@ -201,7 +201,7 @@ impl World {
             rounds: Vec::new(),
             told: Vec::new(),
             ends,
-            seen: Seen::default(),
+            seen: ScheduleSummary::default(),
         };
         for client in 0..CLIENTS {
             world.soon(5_000, Event::Next { client, life: 0 });
@@ -345,7 +345,7 @@ impl World {
             return;
         }
         let now_us = self.node_us(node);
-        let word = self.rounds[round].attempt as Word;
+        let word = self.rounds[round].attempt as HolderKey;
         let (lease_ms, longest_ms) = (self.lease_ms, self.lease_ms);
         // Other locks of the node draw from the same counter.
         for _ in 0..self.random.below(3) {
@@ -389,7 +389,7 @@ impl World {
         self.attempts.push(Attempt {
             client,
             life,
-            tally: Tally::new(self.quorum, self.lease_ms),
+            tally: Votes::new(self.quorum, self.lease_ms),
             begun: self.now,
             begun_us: self.client_us(client),
             held: None,

@@ -34,8 +34,8 @@ fn nodes(list: &[usize]) -> Nodes {
 }
 
 /// All answers at once after the attempt began; what the last one leads to, the others must lead to nothing.
-fn told(of: usize, answers: &[(usize, Answer)]) -> (Tally, Step) {
-    let mut tally = Tally::new(quorum(of), LEASE_MS);
+fn told(of: usize, answers: &[(usize, Answer)]) -> (Votes, Step) {
+    let mut tally = Votes::new(quorum(of), LEASE_MS);
     let (last, first) = answers.split_last().unwrap();
     for (node, answer) in first {
         assert_eq!(tally.hear(*node, *answer, 0), Step::Wait, "node {node}");
@@ -295,7 +295,7 @@ fn a_clock_that_jumps_while_its_node_waits_to_vote_lets_a_fence_fall() {
     assert!(ahead.join(NOW_US, NOW_US + HOUR_US, LONGEST_MS, NOW_US));
     let (mut ahead_key, mut first_key, mut second_key) = (None, None, None);
     let ask = (1, LEASE_MS, 0, ONE);
-    let mut tally = Tally::new(quorum(3), LEASE_MS);
+    let mut tally = Votes::new(quorum(3), LEASE_MS);
     let high = ahead.take(&mut ahead_key, ask, LONGEST_MS, NOW_US);
     assert_eq!(tally.hear(0, high, 0), Step::Wait);
     let Step::WriteBack { fence: told, .. } = tally.hear(1, first.take(&mut first_key, ask, LONGEST_MS, NOW_US), 0)
@@ -315,7 +315,7 @@ fn a_clock_that_jumps_while_its_node_waits_to_vote_lets_a_fence_fall() {
     let written = first.write_back(&mut first_key, 1, told, NOW_US);
     assert!(matches!(tally.written(1, written, 0), Step::Granted { .. }));
     let ask = (2, LEASE_MS, 0, ONE);
-    let mut tally = Tally::new(quorum(3), LEASE_MS);
+    let mut tally = Votes::new(quorum(3), LEASE_MS);
     let _ = tally.hear(0, ahead.take(&mut ahead_key, ask, LONGEST_MS, jumped_us), 0);
     let step = tally.hear(2, second.take(&mut second_key, ask, LONGEST_MS, NOW_US), 0);
     let (Step::Granted { fence: next, .. } | Step::WriteBack { fence: next, .. }) = step else { panic!("{step:?}") };

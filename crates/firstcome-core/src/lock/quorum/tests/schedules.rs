@@ -1,14 +1,14 @@
 //! What holds in every schedule, and what does not when a clock jumps.
 
-use super::model::{Seen, Setting, play};
+use super::model::{ScheduleSummary, Setting, play};
 
 pub(super) const SCHEDULES: u64 = 4_000;
 
 pub(super) const CALM: Setting = Setting { nodes: 3, crashes: false, jumps: false, joins_by_time: false };
 
 /// Plays so many schedules on 3, 4 and 5 nodes each.
-pub(super) fn all(setting: Setting) -> Seen {
-    let mut sum = Seen::default();
+pub(super) fn all(setting: Setting) -> ScheduleSummary {
+    let mut sum = ScheduleSummary::default();
     for nodes in 3..=5 {
         for seed in 0..SCHEDULES {
             let seen = play(seed, Setting { nodes, ..setting });
@@ -27,7 +27,7 @@ pub(super) fn all(setting: Setting) -> Seen {
     sum
 }
 
-fn check(seen: &Seen) {
+fn check(seen: &ScheduleSummary) {
     let first = &seen.broken[..seen.broken.len().min(5)];
     assert!(first.is_empty(), "{} broken, the first {first:?}", seen.broken.len());
     // A model in which nothing happens proves nothing.

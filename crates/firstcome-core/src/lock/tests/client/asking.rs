@@ -57,10 +57,10 @@ fn a_wait_that_nobody_answers_is_told_all_the_same() {
     let (mut net, _) = Net::held(2);
     let number = net.ask(1, Ask { wait_ms: 3_000, ..wish("a") });
     net.run_ms(2_000);
-    net.way = Way::StepLost;
+    net.way = CallFate::StepLost;
     net.run_ms(2_100);
     assert_eq!(net.last(1, number), "timed out Some(0)", "a second after the end, as it was known last");
-    net.way = Way::Good;
+    net.way = CallFate::Good;
     net.run_ms(3_000);
     assert_eq!(net.waiters("a"), 0, "its withdrawal goes on behind");
     net.end();

@@ -31,9 +31,9 @@ fn beats_that_failed_are_soon_made_up_for() {
     let number = net.ask(1, wish("a"));
     net.run_ms(990);
     // One beat would be refused at each of its regular times, and the next one come when the process counts as dead.
-    net.way = Way::Refused;
+    net.way = CallFate::Refused;
     net.run_ms(1_020);
-    net.way = Way::Good;
+    net.way = CallFate::Good;
     net.run_ms(290);
     net.release(0, held);
     net.run_ms(10);
@@ -62,14 +62,14 @@ fn whoever_missed_its_grant_altogether_is_served_later() {
     net.run_ms(10);
     let second = net.ask(2, wish("a"));
     net.run_ms(10);
-    (net.lose_pushes, net.way) = (true, Way::StepLost);
+    (net.lose_pushes, net.way) = (true, CallFate::StepLost);
     let now = net.steady();
     net.shelves.values_mut().for_each(|shelf| {
         release(shelf, &lock_name("a"), request(0, held), Copies::One, START_US + (now.as_us() - STEADY_US) as u64);
     });
     net.held.clear();
     net.run_ms(900);
-    net.way = Way::Good;
+    net.way = CallFate::Good;
     net.run_ms(2_000);
     assert_eq!(net.last(2, second), "granted");
     assert_eq!(net.waiters("a"), 1, "it is in line again");

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_try_that_is_refused_is_told_so_at_once_and_costs_nothing_more() {
     let mut net = Net::new(1);
-    net.way = Way::Refused;
+    net.way = CallFate::Refused;
     let number = net.ask(0, once("a"));
     net.run_ms(5_000);
     assert_eq!((net.last(0, number).as_str(), net.calls.len()), ("failed Unavailable", 1));
@@ -14,15 +14,15 @@ fn a_try_that_is_refused_is_told_so_at_once_and_costs_nothing_more() {
 
 #[test]
 fn a_try_of_which_nothing_is_known_is_undone_when_the_store_is_back() {
-    for way in [Way::AnswerLost, Way::Late(4_000)] {
+    for way in [CallFate::AnswerLost, CallFate::Late(4_000)] {
         let mut net = Net::new(1);
         net.way = way;
         let number = net.ask(0, once("a"));
         net.run_ms(5);
         assert_eq!(net.last(0, number), "failed Unknown", "{way:?}");
-        net.way = Way::StepLost;
+        net.way = CallFate::StepLost;
         net.run_ms(3_000);
-        net.way = Way::Good;
+        net.way = CallFate::Good;
         net.run_ms(2_000);
         assert_eq!(net.hold("a"), None, "{way:?}: not held by nobody for a whole lease");
         net.end();
@@ -31,14 +31,14 @@ fn a_try_of_which_nothing_is_known_is_undone_when_the_store_is_back() {
 
 #[test]
 fn who_waits_goes_on_asking_until_the_store_is_back() {
-    for way in [Way::Refused, Way::StepLost, Way::AnswerLost] {
+    for way in [CallFate::Refused, CallFate::StepLost, CallFate::AnswerLost] {
         let mut net = Net::new(1);
         net.way = way;
         let number = net.ask(0, wish("a"));
         net.run_ms(20_000);
         assert!((15..40).contains(&net.count(0, "acquire")), "{way:?}: {}", net.count(0, "acquire"));
         assert_eq!(net.last(0, number), "");
-        net.way = Way::Good;
+        net.way = CallFate::Good;
         net.run_ms(2_000);
         assert_eq!(net.last(0, number), "granted", "{way:?}");
         net.end();
@@ -47,7 +47,7 @@ fn who_waits_goes_on_asking_until_the_store_is_back() {
 
 #[test]
 fn a_wait_that_the_store_never_answered_has_failed() {
-    for (way, wanted) in [(Way::Refused, "failed Unavailable"), (Way::StepLost, "failed Unknown")] {
+    for (way, wanted) in [(CallFate::Refused, "failed Unavailable"), (CallFate::StepLost, "failed Unknown")] {
         let mut net = Net::new(1);
         net.way = way;
         let number = net.ask(0, Ask { wait_ms: 5_000, ..wish("a") });
@@ -60,10 +60,10 @@ fn a_wait_that_the_store_never_answered_has_failed() {
 #[test]
 fn what_was_asked_before_a_grant_is_not_asked_again_after_it() {
     let (mut net, held) = Net::held(2);
-    net.way = Way::AnswerLost;
+    net.way = CallFate::AnswerLost;
     let number = net.ask(1, wish("a"));
     net.run_ms(3);
-    net.way = Way::Good;
+    net.way = CallFate::Good;
     // Another answer lets it know the store's clock.
     net.ask(1, wish("b"));
     net.release(0, held);

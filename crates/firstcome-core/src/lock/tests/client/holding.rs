@@ -151,7 +151,7 @@ fn a_fixed_lease_is_renewed_when_its_holder_wants_it_even_while_it_is_being_conf
 
 #[test]
 fn a_holder_whose_renewals_fail_tries_again_and_is_told_at_its_deadline() {
-    for way in [Way::Refused, Way::StepLost] {
+    for way in [CallFate::Refused, CallFate::StepLost] {
         let (mut net, number) = Net::held(2);
         let waits = net.ask(1, wish("a"));
         net.run_ms(10);
@@ -162,7 +162,7 @@ fn a_holder_whose_renewals_fail_tries_again_and_is_told_at_its_deadline() {
         assert_eq!(net.last(0, number), "granted");
         net.run_ms(2_000);
         assert_eq!(net.told_at_ms(0, number, "lost"), Some(deadline.since_us(Steady::from_us(STEADY_US)) / 1_000));
-        net.way = Way::Good;
+        net.way = CallFate::Good;
         net.run_ms(3_000);
         assert_eq!(net.last(1, waits), "granted");
         net.end();
@@ -172,9 +172,9 @@ fn a_holder_whose_renewals_fail_tries_again_and_is_told_at_its_deadline() {
 #[test]
 fn a_renewal_of_which_nobody_heard_is_done_again_in_time() {
     let (mut net, number) = Net::held(1);
-    net.way = Way::AnswerLost;
+    net.way = CallFate::AnswerLost;
     net.run_ms(6_000);
-    net.way = Way::Good;
+    net.way = CallFate::Good;
     net.run_ms(30_000);
     assert_eq!(net.last(0, number), "granted");
     net.end();
@@ -194,10 +194,10 @@ fn a_holder_that_the_store_does_not_know_is_told_with_the_renewal() {
 #[test]
 fn a_late_copy_of_a_renewal_takes_nothing_from_a_later_one() {
     let (mut net, number) = Net::held(1);
-    net.way = Way::Late(200);
+    net.way = CallFate::Late(200);
     net.renew(0, number, 1_000);
     net.run_ms(5);
-    net.way = Way::Good;
+    net.way = CallFate::Good;
     net.renew(0, number, 60_000);
     net.run_ms(10_000);
     assert_eq!(net.last(0, number), "granted");
@@ -302,5 +302,5 @@ fn what_was_obtained_elsewhere_lasts_from_when_it_was_asked_for_less_the_drift()
     client.tick(Steady::from_us(deadline.as_us() - 1));
     assert_eq!(client.next_told(), None);
     client.tick(deadline);
-    assert_eq!(client.next_told(), Some((number, Told::Lost)));
+    assert_eq!(client.next_told(), Some((number, LockReply::Lost)));
 }

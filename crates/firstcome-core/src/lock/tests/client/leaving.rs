@@ -25,10 +25,10 @@ fn a_request_dropped_at_any_time_leaves_nothing_behind() {
 #[test]
 fn a_dropped_wait_is_withdrawn_even_if_its_acquire_arrives_after_the_withdrawal() {
     let (mut net, held) = Net::held(2);
-    net.way = Way::Late(500);
+    net.way = CallFate::Late(500);
     let number = net.ask(1, wish("a"));
     net.run_ms(5);
-    net.way = Way::Good;
+    net.way = CallFate::Good;
     net.drop_request(1, number);
     net.run_ms(1_000);
     assert_eq!(net.waiters("a"), 0);
@@ -63,13 +63,15 @@ fn a_release_is_told_once_however_often_it_is_asked() {
 
 #[test]
 fn a_release_that_is_not_answered_is_tried_again() {
-    for (way, wanted) in [(Way::Refused, "released"), (Way::StepLost, "released"), (Way::AnswerLost, "released")] {
+    for (way, wanted) in
+        [(CallFate::Refused, "released"), (CallFate::StepLost, "released"), (CallFate::AnswerLost, "released")]
+    {
         let (mut net, number) = Net::held(1);
         net.way = way;
         net.release(0, number);
         net.run_ms(1_000);
         assert_eq!(net.last(0, number), "granted", "{way:?}");
-        net.way = Way::Good;
+        net.way = CallFate::Good;
         net.run_ms(1_500);
         assert_eq!(net.last(0, number), wanted, "{way:?}");
         assert!(net.count(0, "release") < 12, "tries are spread");
@@ -81,7 +83,7 @@ fn a_release_that_is_not_answered_is_tried_again() {
 fn a_release_that_is_never_answered_is_told_when_the_hold_is_over() {
     let (mut net, number) = Net::held(1);
     let deadline = net.deadline(0, number);
-    net.way = Way::StepLost;
+    net.way = CallFate::StepLost;
     net.release(0, number);
     net.run_ms(11_000);
     let over_ms = deadline.since_us(Steady::from_us(STEADY_US)) / 1_000;

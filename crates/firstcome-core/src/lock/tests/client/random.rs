@@ -10,7 +10,7 @@ enum Move {
     Drop(usize),
     Renew(usize, u32),
     Run(u64),
-    Way(Way),
+    Way(CallFate),
 }
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -18,7 +18,15 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 fn any_move() -> impl Strategy<Value = Move> {
     let lease = || proptest::sample::select(vec![100, 400, 2_500, 6_000_u32]);
     let waits = proptest::sample::select(vec![0, 0, 300, 5_000, 600_000, 600_000_u32]);
-    let ways = vec![Way::Refused, Way::StepLost, Way::AnswerLost, Way::Late(700), Way::Good, Way::Good, Way::Good];
+    let ways = vec![
+        CallFate::Refused,
+        CallFate::StepLost,
+        CallFate::AnswerLost,
+        CallFate::Late(700),
+        CallFate::Good,
+        CallFate::Good,
+        CallFate::Good,
+    ];
     prop_oneof![
         8 => (0..3_usize, 0..3_usize, waits, lease(), proptest::bool::weighted(0.3))
             .prop_map(|(at, name, waits, lease_ms, fixed)| Move::Ask { at, name, waits, lease_ms, fixed }),
@@ -32,7 +40,7 @@ fn any_move() -> impl Strategy<Value = Move> {
 
 /// Whoever still waits is served, one after the other.
 fn serve_all(net: &mut Net, waiting: &BTreeSet<(usize, u64)>) {
-    (net.chance, net.way, net.lose_pushes, net.delay_ms) = (None, Way::Good, false, (1, 1));
+    (net.chance, net.way, net.lose_pushes, net.delay_ms) = (None, CallFate::Good, false, (1, 1));
     for _ in 0..400 {
         net.run_ms(100);
         let held: Vec<(usize, u64)> = net.held.keys().copied().collect();

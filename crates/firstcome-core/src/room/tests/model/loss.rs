@@ -11,7 +11,7 @@ impl Model {
         self.grace_until = grace_ms.map_or(Ms::MIN, |ms| now + ms as Ms);
         let mut known = Known {
             settings: self.settings.clone(),
-            standing: if self.closed { Standing::Closed } else { Standing::Running },
+            standing: if self.closed { RoomPhase::Closed } else { RoomPhase::Running },
             first: 1,
             ceiling: self.tickets.len() as u32 + more,
             reached: self.reached as u32 + 1,
@@ -27,23 +27,25 @@ impl Model {
             let number = number(at as u32 + 1);
             (ticket.seen, ticket.told_ms, ticket.ticked, ticket.position) = (now, 0, None, u32::MAX);
             let (admission, hold) = match &mut ticket.stand {
-                Stand::Gone(how) => {
+                ModelTicket::Gone(how) => {
                     row.gone[at / 64] |= 1 << (at % 64);
                     row.left[at / 64] |= u64::from(*how == Departure::Left) << (at % 64);
                     continue;
                 }
-                Stand::Unknown => continue,
-                Stand::Waits => {
+                ModelTicket::Unknown => continue,
+                ModelTicket::Waits => {
                     if is_stranger {
-                        ticket.stand = Stand::Unknown;
+                        ticket.stand = ModelTicket::Unknown;
                     } else {
                         known.tickets.push((number, ticket.join.clone()));
                     }
                     ticket.back = !is_stranger && at < self.reached;
                     continue;
                 }
-                Stand::Offered { admission, until } => (*admission, Hold::Offered { until: Self::steady(*until) }),
-                Stand::Taken { admission, until, contact } => {
+                ModelTicket::Offered { admission, until } => {
+                    (*admission, Hold::Offered { until: Self::steady(*until) })
+                }
+                ModelTicket::Taken { admission, until, contact } => {
                     *contact = now;
                     (*admission, Hold::Taken { until: Self::steady(*until) })
                 }
@@ -57,7 +59,7 @@ impl Model {
         for _ in 0..more {
             self.tickets.push(Ticket {
                 join: anonymous(),
-                stand: if self.closed { Stand::Gone(Departure::Expired) } else { Stand::Unknown },
+                stand: if self.closed { ModelTicket::Gone(Departure::Expired) } else { ModelTicket::Unknown },
                 seen: now,
                 told_ms: 0,
                 back: false,
@@ -72,7 +74,7 @@ impl Model {
     }
 
     fn readmit(&mut self, at: usize, user: Option<&UserId>) -> bool {
-        if self.tickets.get(at).is_none_or(|ticket| ticket.stand != Stand::Unknown) {
+        if self.tickets.get(at).is_none_or(|ticket| ticket.stand != ModelTicket::Unknown) {
             return false;
         }
         if let Some(other) = user.and_then(|user| self.find(|it| it.user.as_ref() == Some(user))) {
@@ -87,7 +89,7 @@ impl Model {
         }
         let (now, join) = (self.ms(), Join { user: user.cloned(), request: None });
         let ticket = &mut self.tickets[at];
-        (ticket.stand, ticket.seen, ticket.ticked, ticket.join) = (Stand::Waits, now, None, join.clone());
+        (ticket.stand, ticket.seen, ticket.ticked, ticket.join) = (ModelTicket::Waits, now, None, join.clone());
         self.changes.push(Change::Joined { number: number(at as u32 + 1), join, joined_at: self.now.wall });
         // Whoever stands behind was told a position that did not count this one.
         self.tickets[at..].iter_mut().for_each(|behind| behind.position = u32::MAX);
@@ -99,11 +101,11 @@ impl Model {
         let (now, is_silent, is_over) = (self.ms(), self.is_silent(at), self.end(at) <= self.ms());
         let ticket = &mut self.tickets[at];
         match &mut ticket.stand {
-            Stand::Waits if !is_silent => {
+            ModelTicket::Waits if !is_silent => {
                 (ticket.seen, ticket.back) = (now, at < self.reached);
                 true
             }
-            Stand::Taken { contact, .. } if !is_over => {
+            ModelTicket::Taken { contact, .. } if !is_over => {
                 *contact = now;
                 false
             }
@@ -114,7 +116,7 @@ impl Model {
 
 impl Both {
     pub(super) fn is_unknown(&self, at: usize) -> bool {
-        self.model.tickets.get(at).is_some_and(|ticket| ticket.stand == Stand::Unknown)
+        self.model.tickets.get(at).is_some_and(|ticket| ticket.stand == ModelTicket::Unknown)
     }
 
     pub(super) fn look_at_unknown(&mut self, at: usize) {
@@ -155,7 +157,7 @@ impl Both {
         row[0] = bits;
         self.play.room.alive(1, &row, self.play.now);
         for at in (0..self.model.tickets.len().min(64)).filter(|at| bits & (1 << at) != 0) {
-            if self.model.tickets[at].stand == Stand::Waits {
+            if self.model.tickets[at].stand == ModelTicket::Waits {
                 self.model.seen(at);
             }
         }

@@ -6,7 +6,7 @@ use super::*;
 use std::collections::BTreeMap;
 
 /// What is written down: all that survives.
-struct Truth {
+struct StoredRoom {
     settings: RoomSettings,
     closed: bool,
     first: u32,
@@ -19,7 +19,7 @@ struct Truth {
     position: u64,
 }
 
-impl Truth {
+impl StoredRoom {
     fn write(&mut self, record: &Record) {
         match record {
             Record::Change(Change::Joined { number, join, .. }) => {
@@ -58,7 +58,7 @@ impl Truth {
             row.left[word] |= u64::from(*how == Departure::Left) << bit;
         }
         Known {
-            standing: if self.closed { Standing::Closed } else { Standing::Running },
+            standing: if self.closed { RoomPhase::Closed } else { RoomPhase::Running },
             first: self.first,
             reached: self.reached,
             admissions: self.admissions,
@@ -73,7 +73,7 @@ impl Truth {
 
 /// What somebody was told.
 #[derive(Clone, Debug, PartialEq)]
-enum Told {
+enum AuditedReply {
     Drawn(Option<UserId>),
     Admitted(u64),
     Gone(Departure),
@@ -84,13 +84,13 @@ struct World {
     chance: Chance,
     log: Vec<(Now, Entry)>,
     copies: Vec<Replica>,
-    truth: Truth,
+    truth: StoredRoom,
     now: Now,
     tag: u64,
     again: Vec<Entry>,
     /// What may be told once that position is durable, and what was told. Number 0 is the room.
-    held: Vec<(u64, u32, Told)>,
-    told: Vec<(u32, Told)>,
+    held: Vec<(u64, u32, AuditedReply)>,
+    told: Vec<(u32, AuditedReply)>,
     /// Numbers by the order in which they were drawn; of whom; and the last position shown.
     drawn: Vec<u32>,
     users: BTreeMap<u32, Option<UserId>>,
@@ -101,7 +101,7 @@ struct World {
 
 impl World {
     fn new(seed: u64, settings: RoomSettings) -> Self {
-        let truth = Truth {
+        let truth = StoredRoom {
             settings,
             closed: false,
             first: 1,
@@ -186,7 +186,7 @@ impl World {
                     assert!(self.drawn.last().is_none_or(|last| *last < number), "drawn once, in order");
                     self.drawn.push(number);
                     self.users.insert(number, join.user.clone());
-                    self.held.push((rests_on, number, Told::Drawn(join.user.clone())));
+                    self.held.push((rests_on, number, AuditedReply::Drawn(join.user.clone())));
                 }
                 (Outcome::Ticket(Some(view)), _) => {
                     self.held.extend(said(view).map(|it| (rests_on, view.number.get(), it)));
@@ -195,7 +195,7 @@ impl World {
                     let Some(Poll::Told(view)) = copy.room().peek(*number, copy.now()) else { panic!("it is gone") };
                     self.held.extend(said(&view).map(|it| (rests_on, number.get(), it)));
                 }
-                (Outcome::Done, Entry::Close { .. }) => self.held.push((rests_on, 0, Told::Closed)),
+                (Outcome::Done, Entry::Close { .. }) => self.held.push((rests_on, 0, AuditedReply::Closed)),
                 _ => {}
             }
         }
@@ -206,7 +206,7 @@ impl World {
                 self.held.push((rests_on, number, told));
                 continue;
             }
-            if matches!(told, Told::Drawn(_)) {
+            if matches!(told, AuditedReply::Drawn(_)) {
                 self.tickets.push(number);
             }
             self.told.push((number, told));
@@ -328,29 +328,31 @@ impl World {
                 continue;
             }
             let place = room.line.place(*ticket);
-            let is_gone = matches!(place, Some(Place::Gone(_)));
+            let is_gone = matches!(place, Some(TicketPlace::Gone(_)));
             assert!(place.is_some(), "{ticket} was told, and would be drawn again");
             match told {
                 _ if is_void => assert!(is_gone),
-                Told::Drawn(None) | Told::Closed => {}
-                Told::Drawn(Some(user)) => {
+                AuditedReply::Drawn(None) | AuditedReply::Closed => {}
+                AuditedReply::Drawn(Some(user)) => {
                     assert!(is_gone || room.line.of_user(user.as_str()) == Some(*ticket), "{user} has lost {ticket}");
                 }
-                Told::Admitted(admission) => {
+                AuditedReply::Admitted(admission) => {
                     let slot = room.slots.get(*ticket).map(|(slot, _)| slot.admission);
                     assert!(is_gone || slot == Some(*admission), "{ticket} was told of {admission}: {slot:?}");
                 }
-                Told::Gone(how) => assert_eq!(place, Some(Place::Gone(*how)), "{ticket} was told that it is gone"),
+                AuditedReply::Gone(how) => {
+                    assert_eq!(place, Some(TicketPlace::Gone(*how)), "{ticket} was told that it is gone")
+                }
             }
         }
     }
 }
 
-fn said(view: &TicketView) -> Option<Told> {
+fn said(view: &TicketView) -> Option<AuditedReply> {
     match view.state {
         TicketState::Waiting { .. } => None,
-        TicketState::Admitted { slot, .. } => Some(Told::Admitted(slot.admission)),
-        TicketState::Gone(how) => Some(Told::Gone(how)),
+        TicketState::Admitted { slot, .. } => Some(AuditedReply::Admitted(slot.admission)),
+        TicketState::Gone(how) => Some(AuditedReply::Gone(how)),
     }
 }
 

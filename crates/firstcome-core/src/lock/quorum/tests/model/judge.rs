@@ -1,6 +1,6 @@
 //! What must hold of what was told, sent and heard.
 
-use super::{Told, World, passes_of};
+use super::{ToldGrant, World, passes_of};
 
 impl World {
     pub(super) fn check_grant(&mut self, attempt: usize, fence: u64, until: u64) {
@@ -18,7 +18,7 @@ impl World {
                 self.seen.overlaps += 1;
             }
         }
-        self.told.push(Told { attempt, first, fence, at: now, until });
+        self.told.push(ToldGrant { attempt, first, fence, at: now, until });
     }
 
     /// Of an attempt that was closed, every node was told so that may have the lock for it, after what it said last.

@@ -1,0 +1,265 @@
+//! One coupon as this node knows it.
+
+use super::batcher::Batcher;
+use super::coupon::{ASK_MAX, Spoken};
+use super::gate::Keys;
+use super::outbox::{Entrant, Notice, Tag, Verdict};
+use super::read_batch::LOOKS_MAX;
+use super::truth::{ClaimRow, CouponRow};
+use super::writer_lease::WriterLease;
+use firstcome_core::coupon::stream::Known;
+use firstcome_core::coupon::{Acknowledge, Issued};
+use firstcome_core::id::RequestId;
+use firstcome_core::time::Timestamp;
+use firstcome_store::Claimed;
+use firstcome_store::StoreError;
+use firstcome_store::edge::draw_hasher;
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::hash::RandomState;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// Claims that may wait for the gate in one node, for one coupon. Protects memory.
+const CLAIMS_WAITING_MAX: usize = 65_536;
+/// Looks at SQL that may wait.
+const LOOKS_WAITING_MAX: usize = 65_536;
+
+/// A claim that waits for the gate.
+pub(super) struct Asking {
+    pub(super) entrant: Entrant,
+    pub(super) tell: oneshot::Sender<Result<Spoken, StoreError>>,
+}
+
+/// Somebody who wants to know what SQL holds.
+pub(super) struct ReadRequest {
+    pub(super) user: Option<Box<str>>,
+    pub(super) request: Option<RequestId>,
+    pub(super) tell: oneshot::Sender<Result<StoredCoupon, StoreError>>,
+}
+
+/// What SQL holds.
+#[derive(Clone)]
+pub(super) struct StoredCoupon {
+    pub(super) row: CouponRow,
+    /// Of the user.
+    pub(super) claim: Option<ClaimRow>,
+    /// Of the request: the body, the claim, and whose it is.
+    pub(super) request: Option<(u64, Issued, Box<str>)>,
+    pub(super) now: Timestamp,
+}
+
+/// A coupon as this node knows it.
+pub(super) struct CouponState {
+    pub(super) keys: Keys,
+    /// As it was last seen in SQL.
+    row: RwLock<CouponRow>,
+    pub(super) asking: Batcher<Asking>,
+    pub(super) looking: Batcher<ReadRequest>,
+    /// Those whose tickets SQL does not have yet.
+    waiting: Mutex<HashMap<Tag, oneshot::Sender<Verdict>, RandomState>>,
+    /// How many times the gate has said that this node drains.
+    called: AtomicU64,
+    is_draining: AtomicBool,
+    /// How its writes to SQL go.
+    turn: Mutex<WriterLease>,
+    /// A generation, and the last ticket of it that somebody here was told of before SQL has it.
+    placed: Mutex<Option<(i64, u64)>>,
+    /// Held while the gate is looked at or made anew.
+    pub(super) mending: tokio::sync::Mutex<()>,
+    /// See [`Cell::is_stopped`].
+    stopped: AtomicBool,
+    /// What the connection was when the gate was last seen to be whole.
+    pub(super) trusted: AtomicU64,
+}
+
+/// Whether a coupon stands still in this node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stop {
+    Stopped,
+    GoesOn,
+}
+
+/// Takes a tag out of the waiting when whoever waits has gone.
+pub(super) struct PendingClaim<'a> {
+    cell: &'a CouponState,
+    tag: Tag,
+    pub(super) verdict: oneshot::Receiver<Verdict>,
+}
+
+impl Drop for PendingClaim<'_> {
+    fn drop(&mut self) {
+        self.cell.waiting.lock().remove(&self.tag);
+    }
+}
+
+/// A write to SQL under way. One that is dropped has failed.
+pub(super) struct Writing<'a> {
+    cell: &'a CouponState,
+    is_taken: bool,
+}
+
+impl Writing<'_> {
+    /// SQL has taken it, or has said what it holds instead.
+    pub(super) fn taken(mut self) {
+        self.is_taken = true;
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.cell.turn.lock().end(self.is_taken);
+    }
+}
+
+impl CouponState {
+    pub(super) fn new(row: CouponRow) -> Self {
+        Self {
+            keys: Keys { coupon: row.id },
+            row: RwLock::new(row),
+            asking: Batcher::new(CLAIMS_WAITING_MAX, ASK_MAX, 2),
+            looking: Batcher::new(LOOKS_WAITING_MAX, LOOKS_MAX, 1),
+            waiting: Mutex::new(HashMap::with_hasher(draw_hasher())),
+            called: AtomicU64::new(0),
+            is_draining: AtomicBool::new(false),
+            turn: Mutex::default(),
+            placed: Mutex::default(),
+            mending: tokio::sync::Mutex::default(),
+            stopped: AtomicBool::new(false),
+            trusted: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// The coupon as it was last seen in SQL.
+    pub(super) fn row(&self) -> CouponRow {
+        self.row.read().clone()
+    }
+
+    /// The version of its settings there.
+    pub(super) fn version(&self) -> i64 {
+        self.row.read().version
+    }
+
+    /// Whether claims that were judged by this version of its settings are told before SQL holds them.
+    pub(super) fn tells_early(&self, version: i64) -> bool {
+        let row = self.row.read();
+        row.version == version && row.settings.acknowledge == Acknowledge::Placed
+    }
+
+    /// A claim with what its holder shows.
+    pub(super) fn claimed(&self, issued: Issued, user: &str) -> Claimed {
+        // From the row as it was last seen: from which serial on codes are bound may have changed with the database.
+        Claimed { issued, code: self.row.read().voucher_key.code(issued, user) }
+    }
+
+    /// Which generation of the gate counts, and how far SQL has written it.
+    pub(super) fn position(&self) -> (i64, u64) {
+        let row = self.row.read();
+        (row.generation, row.position)
+    }
+
+    /// Keeps what was seen in SQL, if that is newer than what is known and lacks nothing of it. What lacks something is kept nowhere:
+    /// [`super::back`] looks into it.
+    pub(super) fn learn(&self, seen: &CouponRow) {
+        let mut row = self.row.write();
+        if seen.is_since(&row) && !seen.at().lacks(&row.at().at) {
+            row.clone_from(seen);
+        }
+    }
+
+    /// What this node knows to be in SQL.
+    pub(super) fn known(&self) -> Known {
+        self.row.read().at().at
+    }
+
+    /// Whether SQL lacks what it acknowledged, as far as this node has seen: then nothing is issued.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// Stops the coupon in this node, or lets it go on. Returns whether it was stopped before.
+    pub(super) fn stop(&self, is_stopped: Stop) -> bool {
+        self.stopped.swap(is_stopped == Stop::Stopped, Ordering::SeqCst)
+    }
+
+    /// Registers somebody who will wait for a verdict.
+    pub(super) fn wait(&self, tag: Tag) -> PendingClaim<'_> {
+        let (tell, verdict) = oneshot::channel();
+        self.waiting.lock().insert(tag, tell);
+        PendingClaim { cell: self, tag, verdict }
+    }
+
+    /// Tells verdicts to those who wait here.
+    pub(super) fn tell(&self, verdicts: impl IntoIterator<Item = (Tag, Verdict)>) {
+        let mut waiting = self.waiting.lock();
+        for (tag, verdict) in verdicts {
+            if let Some(tell) = waiting.remove(&tag) {
+                // Whoever has gone does not hear it.
+                let _ = tell.send(verdict);
+            }
+        }
+    }
+
+    /// Takes in what another node has written.
+    pub(super) fn hear(&self, notice: &Notice) {
+        self.tell(notice.verdicts.iter().copied());
+    }
+
+    /// Notes that the gate wants this node to drain; true if it is to begin.
+    pub(super) fn call(&self) -> bool {
+        self.called.fetch_add(1, Ordering::SeqCst);
+        !self.is_draining.swap(true, Ordering::SeqCst)
+    }
+
+    /// How many calls there were until now.
+    pub(super) fn calls(&self) -> u64 {
+        self.called.load(Ordering::SeqCst)
+    }
+
+    /// Whether anybody drains in this node.
+    pub(super) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::SeqCst)
+    }
+
+    /// Notes that somebody was told of a ticket that SQL does not have yet; true if nobody looks after such.
+    pub(super) fn place(&self, generation: i64, ticket: u64) -> bool {
+        let mut placed = self.placed.lock();
+        let is_first = placed.is_none();
+        *placed = Some(placed.unwrap_or_default().max((generation, ticket)));
+        is_first
+    }
+
+    /// Whether SQL has all that was told, or nobody can write it any more: then nobody looks after it from now on.
+    pub(super) fn is_all_written(&self) -> bool {
+        let mut placed = self.placed.lock();
+        let (generation, position) = self.position();
+        let is_over = placed.is_none_or(|(of, ticket)| of < generation || ticket <= position);
+        if is_over {
+            *placed = None;
+        }
+        is_over
+    }
+
+    /// Whether this node may be the one to write to SQL.
+    pub(super) fn may_write(&self) -> bool {
+        self.turn.lock().may_write(Instant::now())
+    }
+
+    /// Notes that this node begins to write.
+    pub(super) fn write(&self) -> Writing<'_> {
+        self.turn.lock().begin(Instant::now());
+        Writing { cell: self, is_taken: false }
+    }
+
+    /// Whoever drained has gone in the middle: the next call begins again.
+    pub(super) fn abandon_draining(&self) {
+        self.is_draining.store(false, Ordering::SeqCst);
+    }
+
+    /// Ends the draining, unless there was a call since; true if it has ended.
+    pub(super) fn rest(&self, calls: u64) -> bool {
+        self.is_draining.store(false, Ordering::SeqCst);
+        self.calls() == calls || self.is_draining.swap(true, Ordering::SeqCst)
+    }
+}

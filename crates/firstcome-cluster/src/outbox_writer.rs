@@ -1,0 +1,237 @@
+//! Writes the outbox of a coupon to SQL, while there is anything in it.
+
+use super::Node;
+use super::coupon_state::CouponState;
+use super::gate::{GenerationReply, Report, Settled, Stray, channel};
+use super::outbox::{Entry, Notice, Tag, Verdict};
+use super::read_batch::BatchGuard;
+use super::truth::{Batch, ClaimDatabase, CouponRow, Fresh, Written};
+use firstcome_store::StoreError;
+use firstcome_store::edge::draw_pause;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// The first pause after a failure, and the longest. A random part of it is taken.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+/// See [`PAUSE_MIN`].
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// How often is looked after what was told before SQL had it.
+const FOLLOW_EVERY: Duration = Duration::from_millis(500);
+
+/// What the gate and the other nodes are still to be told.
+#[derive(Default)]
+struct Outgoing {
+    forget: Vec<Stray>,
+    notices: Vec<(String, Vec<u8>)>,
+}
+
+/// Whether the outbox goes on where SQL is.
+#[derive(PartialEq, Eq)]
+enum Stream {
+    Follows,
+    /// It is of another gate, or a part of it is gone.
+    Broken,
+}
+
+/// How a round ended.
+enum Round {
+    /// A batch was written, or the coupon is known better than before: on to the next.
+    On,
+    /// Nothing is left, or another node writes.
+    Over,
+    /// Something is left, which this node cannot write for now, and nobody else does.
+    Left,
+}
+
+/// The entries that follow the position without a gap. What comes after a gap was drawn by another gate.
+fn following(row: &CouponRow, entries: Vec<Entry>) -> Vec<Entry> {
+    let mut last = row.position;
+    let mut follows = |entry: &Entry| {
+        let is_next = entry.claims.as_ref().map_or(true, |claims| claims.first == last + 1);
+        last = entry.last;
+        is_next
+    };
+    entries.into_iter().take_while(|entry| follows(entry)).collect()
+}
+
+/// Begins to drain, in a task of its own, if nobody does in this node.
+pub(super) fn call<D: ClaimDatabase>(node: &Arc<Node<D>>, cell: &Arc<CouponState>) {
+    if cell.call() {
+        tokio::spawn(drain(Arc::downgrade(node), Arc::clone(cell)));
+    }
+}
+
+/// Sees to it that SQL gets a ticket that somebody was told of before: by one task for each coupon, as long as this takes.
+pub(super) fn see_to<D: ClaimDatabase>(node: &Arc<Node<D>>, cell: &Arc<CouponState>, generation: i64, ticket: u64) {
+    if cell.place(generation, ticket) {
+        tokio::spawn(follow(Arc::downgrade(node), Arc::clone(cell)));
+    }
+}
+
+/// The same where nobody knows whether there is such a ticket.
+pub(super) fn look_after<D: ClaimDatabase>(node: &Arc<Node<D>>, cell: &Arc<CouponState>) {
+    if !cell.is_draining() {
+        call(node, cell);
+    }
+}
+
+async fn follow<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<CouponState>) {
+    loop {
+        sleep(FOLLOW_EVERY).await;
+        let Some(node) = node.upgrade() else { return };
+        // While SQL does not answer there is nothing that could be done.
+        if node.look(&cell, None, None).await.is_ok() {
+            if cell.is_all_written() {
+                return;
+            }
+            look_after(&node, &cell);
+        }
+    }
+}
+
+async fn drain<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<CouponState>) {
+    let mut draining = BatchGuard { abandon: || cell.abandon_draining(), is_done: false };
+    let mut outgoing = Outgoing::default();
+    let mut pause = PAUSE_MIN;
+    // It ends with the node: another one goes on.
+    while let Some(node) = node.upgrade() {
+        let calls = cell.calls();
+        match node.round(&cell, &mut outgoing).await {
+            Ok(Round::On) => pause = PAUSE_MIN,
+            Ok(Round::Over) => {
+                if cell.rest(calls) {
+                    draining.is_done = true;
+                    return;
+                }
+            }
+            Ok(Round::Left) | Err(_) => {
+                drop(node);
+                sleep(draw_pause(pause)).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+    }
+}
+
+impl<D: ClaimDatabase> Node<D> {
+    /// Drains until the database has every ticket that was drawn. False if that takes longer than a claim would wait: another
+    /// node does so, or ever more are drawn.
+    pub(super) async fn drain_all(&self, cell: &Arc<CouponState>) -> Result<bool, StoreError> {
+        let until = Instant::now() + self.options.patience;
+        let mut outgoing = Outgoing::default();
+        loop {
+            if matches!(self.round(cell, &mut outgoing).await?, Round::On) {
+                if Instant::now() < until {
+                    continue;
+                }
+                // Others are to hear what was written, and may go on at once.
+                self.report(cell, &mut outgoing, false).await?;
+                return Ok(false);
+            }
+            let row = self.truth.coupon_again(cell.keys.coupon).await?;
+            let probe = self.gate.probe(cell.keys, row.generation, row.position).await?;
+            if probe.ticket == Some(row.position) {
+                return Ok(true);
+            }
+            if until < Instant::now() {
+                return Ok(false);
+            }
+            sleep(PAUSE_MIN).await;
+        }
+    }
+
+    /// Reports what was written, and writes what is next. Three round trips, in which up to some thousand claims are written.
+    async fn round(&self, cell: &Arc<CouponState>, outgoing: &mut Outgoing) -> Result<Round, StoreError> {
+        // The gate stays as it is, and SQL gets nothing, while SQL lacks something.
+        if cell.is_stopped() {
+            return Ok(Round::Over);
+        }
+        let (row, settled) = self.report(cell, outgoing, cell.may_write()).await?;
+        match settled {
+            GenerationReply::Told(Settled::Done | Settled::Other) => return Ok(Round::Over),
+            GenerationReply::Told(Settled::Left) => return Ok(Round::Left),
+            _ => {}
+        }
+        let writing = cell.write();
+        let stream = self.go_on(cell, &row, settled, outgoing).await?;
+        writing.taken();
+        // SQL answers: however long the gate takes to be made anew, nobody else could write meanwhile.
+        if stream == Stream::Broken {
+            self.mend(cell).await?;
+        }
+        Ok(Round::On)
+    }
+
+    /// Reports what was written, and asks what is next; and the coupon as it was reported.
+    async fn report(
+        &self,
+        cell: &CouponState,
+        outgoing: &mut Outgoing,
+        may_write: bool,
+    ) -> Result<(CouponRow, GenerationReply<Settled>), StoreError> {
+        let row = cell.row();
+        let report = Report {
+            generation: row.generation,
+            position: row.position,
+            issued: row.issued,
+            may_write,
+            forget: &outgoing.forget,
+            notices: &outgoing.notices,
+        };
+        let settled = self.gate.settle(cell.keys, &report).await?;
+        *outgoing = Outgoing::default();
+        Ok((row, settled))
+    }
+
+    /// Writes what is next, or finds that it does not follow what SQL has. SQL has answered if this does.
+    async fn go_on(
+        &self,
+        cell: &Arc<CouponState>,
+        row: &CouponRow,
+        settled: GenerationReply<Settled>,
+        outgoing: &mut Outgoing,
+    ) -> Result<Stream, StoreError> {
+        if let GenerationReply::Told(Settled::Next { anchor, entries, ticket }) = settled {
+            // What has a higher number than any ticket is somebody else's.
+            let entries = following(row, entries.into_iter().take_while(|entry| entry.last <= ticket).collect());
+            let is_anchored = anchor.is_some_and(|anchor| anchor.anchor == row.anchor);
+            if is_anchored && !entries.is_empty() {
+                match self.truth.write(row, &Batch { entries }).await? {
+                    Written::Done(fresh) => *outgoing = self.tell(cell, *fresh),
+                    Written::Moved(now) => self.take_in(cell, &row.at().at, &now).await?,
+                }
+                return Ok(Stream::Follows);
+            }
+        }
+        let now = self.truth.coupon_again(row.id).await?;
+        // Another node has written meanwhile; or no node has, and the gate has forgotten something.
+        let is_further = row.position < now.position;
+        self.take_in(cell, &row.at().at, &now).await?;
+        Ok(if is_further { Stream::Follows } else { Stream::Broken })
+    }
+
+    /// Tells those who wait here, and prepares what others are to be told.
+    fn tell(&self, cell: &CouponState, fresh: Fresh) -> Outgoing {
+        let Fresh { row, verdicts, refused, dead_letters } = fresh;
+        cell.learn(&row);
+        let (counters, relaxed) = (&self.counters, Ordering::Relaxed);
+        counters.transactions.fetch_add(1, relaxed);
+        counters.dead_letters.fetch_add(dead_letters, relaxed);
+        let is_issued = |verdict: &&(Arc<str>, Tag, Verdict)| matches!(verdict.2, Verdict::Issued(_));
+        counters.written.fetch_add(verdicts.iter().filter(is_issued).count() as u64, relaxed);
+        let mut of_nodes: BTreeMap<Arc<str>, Vec<(Tag, Verdict)>> = BTreeMap::new();
+        for (node, tag, verdict) in verdicts {
+            of_nodes.entry(node).or_default().push((tag, verdict));
+        }
+        cell.tell(of_nodes.remove(self.gate.node.as_str()).unwrap_or_default());
+        let (coupon, generation, position) = (row.id, row.generation, row.position);
+        let notice = |(node, verdicts): (Arc<str>, _)| {
+            (channel(&node), Notice { coupon, generation, position, verdicts }.write())
+        };
+        Outgoing { forget: refused, notices: of_nodes.into_iter().map(notice).collect() }
+    }
+}

@@ -1,0 +1,86 @@
+//! Looks into SQL: whoever wants to know what it holds of one coupon shares one query with all who ask meanwhile.
+
+use super::Node;
+use super::batcher::Service;
+use super::coupon_state::{CouponState, ReadRequest, StoredCoupon};
+use super::truth::ClaimDatabase;
+use firstcome_core::id::RequestId;
+use firstcome_store::StoreError;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// Questions in one query.
+pub(super) const LOOKS_MAX: usize = 512;
+
+/// Serves a lane; if it goes in the middle, whoever waits hears of it and the next to come is served again.
+pub(super) struct BatchGuard<F: Fn()> {
+    pub(super) abandon: F,
+    pub(super) is_done: bool,
+}
+
+impl<F: Fn()> Drop for BatchGuard<F> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            (self.abandon)();
+        }
+    }
+}
+
+impl<D: ClaimDatabase> Node<D> {
+    /// What SQL holds, not before this call. One round trip, shared with others.
+    pub(super) async fn look(
+        self: &Arc<Self>,
+        cell: &Arc<CouponState>,
+        user: Option<&str>,
+        request: Option<RequestId>,
+    ) -> Result<StoredCoupon, StoreError> {
+        let (tell, told) = oneshot::channel();
+        let looking = ReadRequest { user: user.map(Into::into), request, tell };
+        if cell.looking.push(looking)? == Service::Wanted {
+            tokio::spawn(serve(Arc::clone(self), Arc::clone(cell)));
+        }
+        told.await.unwrap_or(Err(StoreError::Unknown))
+    }
+}
+
+async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<CouponState>) {
+    let mut serving = BatchGuard { abandon: || cell.looking.abandon(), is_done: false };
+    loop {
+        let mut batch = cell.looking.take();
+        if batch.is_empty() {
+            break;
+        }
+        batch.retain(|looking| !looking.tell.is_closed());
+        if batch.is_empty() {
+            continue;
+        }
+        let users = batch.iter().filter_map(|looking| looking.user.as_deref()).collect();
+        let keys = batch.iter().filter_map(|looking| Some(looking.request?.key)).collect();
+        let before = cell.known();
+        let known = node.truth.known(cell.keys.coupon, &users, &keys).await;
+        match known {
+            Ok(known) => {
+                let is_back = node.take_in(&cell, &before, &known.row).await.and_then(|()| node.stopped(&cell));
+                for ReadRequest { user, request, tell } in batch {
+                    let seen = StoredCoupon {
+                        row: known.row.clone(),
+                        claim: user.and_then(|user| known.claims.get(&user).cloned()),
+                        request: request.and_then(|request| known.requests.get(&request.key).cloned()),
+                        now: known.now,
+                    };
+                    // What is there may be told. What is not there says nothing while SQL lacks something.
+                    let is_there = seen.claim.is_some() || seen.request.is_some();
+                    let seen = if is_there { Ok(seen) } else { is_back.clone().map(|()| seen) };
+                    // Whoever has gone does not hear it.
+                    let _ = tell.send(seen);
+                }
+            }
+            Err(error) => {
+                for looking in batch {
+                    let _ = looking.tell.send(Err(error.clone().into()));
+                }
+            }
+        }
+    }
+    serving.is_done = true;
+}

@@ -1,0 +1,212 @@
+//! What this node wants of a room: appended to its log together with whatever else is wanted meanwhile, and applied here.
+
+use super::log::{Append, ITEMS_MAX, Tick};
+use super::log_writer;
+use super::replica::{Broken, LogId, LogReply, Order, RoomNode, Want};
+use crate::Node;
+use crate::batcher::Service;
+use crate::read_batch::BatchGuard;
+use crate::truth::ClaimDatabase;
+use firstcome_core::room::replica::{Applied, Entry};
+use firstcome_store::edge::Stopwatch;
+use firstcome_store::{Fault, FaultKind, StoreError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::sync::oneshot;
+
+/// Orders in one call.
+pub(super) const ORDERS_MAX: usize = 512;
+/// Time goes on several times in each slice of a quarter of a second, however many nodes ask; sooner where a slow rate has
+/// somebody due sooner.
+const TICK_US_MAX: u64 = 45_000;
+/// How often one call is tried again, with the same tags, before its callers are told.
+const TRIES_MAX: u32 = 4;
+
+pub(super) fn unavailable(says: &str) -> StoreError {
+    StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says)))
+}
+
+impl<D: ClaimDatabase> Node<D> {
+    /// Appends an entry, and returns when this node has applied it and all before it. One round trip, shared with others.
+    pub(super) async fn append(
+        self: &Arc<Self>,
+        cell: &Arc<RoomNode>,
+        entry: Entry,
+    ) -> Result<(LogId, Applied), StoreError> {
+        self.order(cell, Want::Append(entry)).await?.ok_or(StoreError::Unknown)
+    }
+
+    /// Applies all that others have appended. One round trip, shared with others.
+    pub(crate) async fn see(self: &Arc<Self>, cell: &Arc<RoomNode>) -> Result<(), StoreError> {
+        self.order(cell, Want::See).await.map(drop)
+    }
+
+    /// The same of anything that may be wanted; what it led to, if it was an entry.
+    pub(super) async fn order(self: &Arc<Self>, cell: &Arc<RoomNode>, want: Want) -> Result<LogReply, StoreError> {
+        let (tell, told) = oneshot::channel();
+        if cell.orders.push(Order { want, tell })? == Service::Wanted {
+            tokio::spawn(serve(Arc::clone(self), Arc::clone(cell)));
+        }
+        told.await.unwrap_or(Err(StoreError::Unknown))
+    }
+
+    /// Appends what is wanted, and applies all that came. What is wanted has the same tags each time it is tried.
+    async fn run_orders(self: &Arc<Self>, cell: &Arc<RoomNode>, orders: &[Order]) -> Result<(), StoreError> {
+        let mut told =
+            Err(StoreError::not_yet("nothing was done: what Redis knows of the room was made anew several times"));
+        let mut is_handed_over = false;
+        for _ in 0..TRIES_MAX {
+            if cell.trusted.load(Ordering::Relaxed) != self.doubts() {
+                match self.mend_room(cell).await {
+                    Ok(()) => {}
+                    Err(error) => return Err(if is_handed_over { StoreError::Unknown } else { error }),
+                }
+            }
+            told = self.append_once(cell, orders).await;
+            match &told {
+                Ok(true) => return Ok(()),
+                Ok(false) => cell.trusted.store(u64::MAX, Ordering::Relaxed),
+                Err(StoreError::Unknown) => is_handed_over = true,
+                Err(_) => break,
+            }
+        }
+        match told {
+            Err(error) if !is_handed_over => Err(error),
+            Ok(_) if !is_handed_over => {
+                Err(StoreError::not_yet("nothing was done: what Redis knows of the room was made anew several times"))
+            }
+            _ => Err(StoreError::Unknown),
+        }
+    }
+
+    /// One call, and those that bring what did not fit into its answer. False if the log or the copy is not to be trusted.
+    async fn append_once(self: &Arc<Self>, cell: &Arc<RoomNode>, orders: &[Order]) -> Result<bool, StoreError> {
+        let given = self.truth.time.both();
+        let with_tick = orders.iter().any(|order| matches!(order.want, Want::Tick));
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut durable = None;
+        let (log, mut seen, expected, tick_us) = {
+            let mut copy = cell.copy.lock();
+            let Some(copy) = &mut *copy else { return Ok(false) };
+            // Those who were here before came before.
+            entries.extend(copy.contacts(copy.now(given), with_tick));
+            for order in orders {
+                match &order.want {
+                    Want::Append(entry) => entries.push(entry.clone()),
+                    Want::Say(said) if said.log == copy.log => {
+                        entries.extend(said.entries.iter().cloned());
+                        durable = durable.max(Some(said.position));
+                    }
+                    Want::Say(_) | Want::See | Want::Tick => {}
+                }
+            }
+            let tick_us = copy.replica.room().next_tick_us().unwrap_or(TICK_US_MAX).min(TICK_US_MAX);
+            (copy.log, copy.replica.position(), copy.expected(given), tick_us)
+        };
+        let tick = match cell.stopped() {
+            // Who is let in now would have to be forgotten.
+            Some(_) => Tick::No,
+            None if with_tick => Tick::Now,
+            None => Tick::After(tick_us),
+        };
+        let may_write = cell.may_write();
+        let mut append = Append { log, seen, now: given, expected, tick, durable, may_write, entries: &entries };
+        loop {
+            let asked_at = Stopwatch::start();
+            let Some(appended) = self.gate.append(cell.keys, &append).await? else { return Ok(false) };
+            let Some(items) = appended.items else {
+                cell.break_off(log.generation);
+                return Ok(false);
+            };
+            let is_all = items.len() < ITEMS_MAX;
+            {
+                let mut copy = cell.copy.lock();
+                let Some(copy) = copy.as_mut().filter(|copy| copy.log == log) else { return Ok(false) };
+                let is_applied = copy.apply(items);
+                // What an image stands for is not in the log any more: that nothing came does not say that nothing happened.
+                let is_behind = is_all && copy.replica.position() != appended.position;
+                if is_behind || matches!(is_applied, Err(Broken)) {
+                    cell.break_off(log.generation);
+                    return Ok(false);
+                }
+                if is_all {
+                    copy.refresh(appended.now, asked_at);
+                }
+                seen = copy.replica.position();
+                copy.bear_witness(&mut cell.witness.lock());
+                cell.progress.send_replace(copy.progress(cell.stopped().is_some()));
+            }
+            cell.is_drainer.store(appended.drains, Ordering::Relaxed);
+            if appended.drains {
+                log_writer::call(self, cell);
+            }
+            if is_all {
+                // Whoever falls behind an image now and then has still a log that is right.
+                cell.mended();
+                return Ok(true);
+            }
+            append = Append { seen, tick: Tick::No, durable: None, entries: &[], ..append };
+        }
+    }
+}
+
+async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<RoomNode>) {
+    let mut serving = BatchGuard { abandon: || cell.orders.abandon(), is_done: false };
+    loop {
+        let mut batch = cell.orders.take();
+        if batch.is_empty() {
+            break;
+        }
+        // Whoever has gone away finds nothing changed.
+        batch.retain(|order| !order.tell.is_closed());
+        if batch.is_empty() {
+            continue;
+        }
+        let answers = node.served(&cell, &batch).await;
+        for (order, answer) in batch.into_iter().zip(answers) {
+            let _ = order.tell.send(answer);
+        }
+    }
+    serving.is_done = true;
+}
+
+impl<D: ClaimDatabase> Node<D> {
+    async fn served(self: &Arc<Self>, cell: &Arc<RoomNode>, batch: &[Order]) -> Vec<Result<LogReply, StoreError>> {
+        // A copy that is made anew in the middle takes over who waits.
+        let mut hopes = Vec::with_capacity(batch.len());
+        if cell.copy.lock().is_none()
+            && let Err(error) = self.mend_room(cell).await
+        {
+            return batch.iter().map(|_| Err(error.clone())).collect();
+        }
+        {
+            let mut copy = cell.copy.lock();
+            for order in batch {
+                let tag = order.want.entry().and_then(Entry::tag);
+                hopes.push(tag.zip(copy.as_mut()).map(|(tag, copy)| {
+                    let (tell, told) = oneshot::channel();
+                    copy.asked.insert(tag, tell);
+                    (tag, told)
+                }));
+            }
+        }
+        let run = self.run_orders(cell, batch).await;
+        let mut copy = cell.copy.lock();
+        let mut answers = Vec::with_capacity(batch.len());
+        for hope in hopes {
+            answers.push(match hope {
+                Some((tag, mut told)) => match told.try_recv() {
+                    Ok(applied) => Ok(Some(applied)),
+                    Err(_) => {
+                        if let Some(copy) = &mut *copy {
+                            copy.asked.remove(&tag);
+                        }
+                        Err(run.clone().err().unwrap_or(StoreError::Unknown))
+                    }
+                },
+                None => run.clone().map(|()| None),
+            });
+        }
+        answers
+    }
+}

@@ -1,0 +1,214 @@
+//! Writes down in SQL what has to outlive the log of a room, one node at a time, and says in the log how far it has come.
+//!
+//! Numbers up to a ceiling are drawn once it is in SQL and the log says so. Whoever raises it in SQL says so in the log from whose
+//! copy it wrote. A raise that is only found there may be that of a branch of the log which goes on elsewhere (see
+//! [`super::mend`]), and so may be its numbers: the log is told that they are unknown, and the ceiling is raised once more.
+
+use super::log::Image;
+use super::replica::{LogId, RoomNode, RoomReplica, StoredLog, Want};
+use super::{tag, voided};
+use crate::Node;
+use crate::truth::{CEILING_BLOCK, ClaimDatabase, Page, RoomRow};
+use firstcome_core::limits::ROOM_NUMBER_MAX;
+use firstcome_core::room::replica::{Entry, Record, Replica};
+use firstcome_store::StoreError;
+use firstcome_store::edge::draw_pause;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// The ceiling is raised when fewer numbers than this are left below it.
+const NUMBERS_LEFT: u32 = 16_384;
+/// The first pause after a failure, and the longest. A random part of it is taken.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+/// See [`PAUSE_MIN`].
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// Begins to write, in a task of its own, if this node does not and there is anything to write.
+pub(super) fn call<D: ClaimDatabase>(node: &Arc<Node<D>>, cell: &Arc<RoomNode>) {
+    let is_wanted = cell.copy.lock().as_ref().is_some_and(|copy| is_due(copy, node.options.image_bytes_min));
+    if is_wanted && !cell.is_writing.swap(true, Ordering::SeqCst) {
+        tokio::spawn(write(Arc::downgrade(node), Arc::clone(cell)));
+    }
+}
+
+/// Whether there is anything to do for whoever writes.
+fn is_due(copy: &RoomReplica, image_bytes_min: usize) -> bool {
+    copy.is_pending() || needs_numbers(&copy.replica) || is_long(copy, image_bytes_min)
+}
+
+fn needs_numbers(replica: &Replica) -> bool {
+    replica.ceiling() < ROOM_NUMBER_MAX && replica.ceiling() < replica.room().drawn().saturating_add(NUMBERS_LEFT)
+}
+
+fn is_long(copy: &RoomReplica, image_bytes_min: usize) -> bool {
+    image_bytes_min.max(copy.image_bytes) < copy.bytes
+}
+
+/// What there is to do next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    /// Perhaps more.
+    More,
+    /// Nothing.
+    Nothing,
+    /// This is not the log that counts.
+    Other,
+}
+
+/// Lets another one write when it is dropped.
+struct Writing(Arc<RoomNode>);
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.is_writing.store(false, Ordering::SeqCst);
+    }
+}
+
+async fn write<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<RoomNode>) {
+    let writing = Writing(Arc::clone(&cell));
+    let mut pause = PAUSE_MIN;
+    let mut next = Next::More;
+    // The last raise that this task has made in SQL, and from which log.
+    let mut raised = None;
+    // It ends with the node: another one goes on.
+    while next == Next::More
+        && let Some(node) = node.upgrade()
+    {
+        match node.write_page(&cell, &mut raised).await {
+            Ok(told) => (next, pause) = (told, PAUSE_MIN),
+            Err(_) => {
+                drop(node);
+                sleep(draw_pause(pause)).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+                if !cell.is_drainer.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        }
+    }
+    drop(writing);
+    // Something may have come just before that, and whoever brought it found that somebody writes.
+    if let Some(node) = node.upgrade().filter(|_| next == Next::Nothing) {
+        call(&node, &cell);
+    }
+}
+
+impl<D: ClaimDatabase> Node<D> {
+    /// Reads the room again. A database that does not answer is one that cannot be written to either.
+    async fn read_row(self: &Arc<Self>, cell: &Arc<RoomNode>, row: &mut RoomRow) -> Result<(), StoreError> {
+        *row = self.checked_row(cell).await.inspect_err(|_| cell.note_write(false))?;
+        Ok(())
+    }
+
+    /// Writes what is pending. Three round trips.
+    async fn write_page(
+        self: &Arc<Self>,
+        cell: &Arc<RoomNode>,
+        raised: &mut Option<(LogId, u32)>,
+    ) -> Result<Next, StoreError> {
+        let mut row = cell.row.lock().await;
+        let standing = |cell: &RoomNode| cell.copy.lock().as_ref().map(|copy| (copy.log, copy.replica.durable()));
+        let Some((log, durable)) = standing(cell) else { return Ok(Next::Nothing) };
+        if row.generation != log.generation || row.position < durable {
+            self.read_row(cell, &mut row).await?;
+        }
+        if row.generation != log.generation {
+            return Ok(Next::Other);
+        }
+        match due(cell, log, &row, self.options.rows_max as usize) {
+            Due::Nothing => {
+                drop(row);
+                self.keep_image_if_long(cell).await?;
+                return Ok(Next::Nothing);
+            }
+            // Another node has written it, or this one, and perhaps died before it said so.
+            Due::Say => {}
+            Due::Write(page) => {
+                let written = self.truth.write_room(&row, &page).await;
+                cell.note_write(written.is_ok());
+                if !written? {
+                    self.read_row(cell, &mut row).await?;
+                    return Ok(if row.generation == log.generation { Next::More } else { Next::Other });
+                }
+                if page.closes() {
+                    voided::call(self, row.id);
+                }
+                if row.ceiling < page.ceiling {
+                    *raised = Some((log, page.ceiling));
+                }
+                (row.admissions, row.reached) = page.further(&row);
+                (row.position, row.digest, row.now, row.ceiling) = (page.position, page.digest, page.now, page.ceiling);
+                cell.learn(&row);
+            }
+        }
+        let mut entries = vec![Entry::Durable { position: row.position, digest: row.digest }];
+        let known = cell.copy.lock().as_ref().map_or(0, |copy| copy.replica.ceiling());
+        if known < row.ceiling {
+            let ceiling = row.ceiling;
+            let is_own = *raised == Some((log, ceiling));
+            entries.push(match is_own {
+                true => Entry::Ceiling(ceiling),
+                false => Entry::Lost { ceiling, grace_ms: 0, branch: tag()? },
+            });
+        }
+        let said = StoredLog { log, position: row.position, entries };
+        drop(row);
+        self.order(cell, Want::Say(said)).await?;
+        self.keep_image_if_long(cell).await?;
+        Ok(Next::More)
+    }
+
+    async fn keep_image_if_long(&self, cell: &RoomNode) -> Result<(), StoreError> {
+        let (generation, position, image) = {
+            let mut copy = cell.copy.lock();
+            let Some(copy) = copy.as_mut().filter(|copy| is_long(copy, self.options.image_bytes_min)) else {
+                return Ok(());
+            };
+            let image = Image { branch: copy.log.branch, bytes: copy.replica.image() };
+            (copy.bytes, copy.image_bytes) = (0, image.bytes.len());
+            (copy.log.generation, copy.replica.position(), image)
+        };
+        self.gate.keep_image(cell.keys, generation, position, &image).await.map_err(StoreError::from)
+    }
+}
+
+/// What is to be done about SQL.
+enum Due {
+    Nothing,
+    /// SQL holds more than the log says.
+    Say,
+    Write(Page),
+}
+
+/// What is to be done next in a log, by what SQL holds. A page ends with an entry of which all copies keep the digest, and has
+/// no more records than it may unless one entry alone has.
+fn due(cell: &RoomNode, log: LogId, row: &RoomRow, records_max: usize) -> Due {
+    let copy = cell.copy.lock();
+    let Some(replica) = copy.as_ref().filter(|copy| copy.log == log).map(|copy| &copy.replica) else {
+        return Due::Nothing;
+    };
+    let is_raised = replica.ceiling() < row.ceiling;
+    if replica.durable() < row.position || is_raised {
+        return Due::Say;
+    }
+    let raise = needs_numbers(replica);
+    let pending = || replica.pending_changes_after(row.position);
+    let first = pending().next().map(|(position, _)| position);
+    if first.is_none() && !raise {
+        return Due::Nothing;
+    }
+    // The entry of the first record that is too many is left out, unless it is the first entry.
+    let over = pending().nth(records_max).map(|(position, _)| position);
+    let end = first.zip(over).map_or(u64::MAX, |(first, over)| first.max(over - 1));
+    let Some((position, digest)) = replica.mark_up_to(end).filter(|(position, _)| row.position < *position) else {
+        // The entry that says so is one with which a page can end.
+        return Due::Say;
+    };
+    let records: Vec<Record> =
+        pending().take_while(|(at, _)| *at <= position).map(|(_, record)| record.clone()).collect();
+    let raised = replica.ceiling().saturating_add(CEILING_BLOCK).min(ROOM_NUMBER_MAX);
+    let ceiling = if raise { raised } else { replica.ceiling() };
+    Due::Write(Page { position, digest, now: replica.now(), ceiling, records })
+}

@@ -1,0 +1,171 @@
+//! Rooms, their tickets and slots, from the rows alone, page by page.
+
+use crate::truth::{ClaimDatabase, settings_columns, settings_of};
+use firstcome_core::id::{RoomName, UserId};
+use firstcome_sql::SqlError;
+use firstcome_sql::reader::Reader;
+use firstcome_sql::snapshot::{PAGE, Reading, Snapshot};
+use firstcome_store::check::Check;
+use std::collections::BTreeMap;
+
+/// A room as it is stored.
+struct RoomCheck {
+    name: String,
+    first: i64,
+    reached: i64,
+    ceiling: i64,
+    admissions: i64,
+    tickets: u64,
+}
+
+struct Checks {
+    owned: Check,
+    valid: Check,
+    one_place: Check,
+    exclusive: Check,
+    admitted: Check,
+    reached: Check,
+    drawn: Check,
+    settings: Check,
+}
+
+impl Checks {
+    const fn new() -> Self {
+        Self {
+            owned: Check::new("every ticket and slot belongs to a room"),
+            valid: Check::new("users of tickets are names"),
+            one_place: Check::new("one living place: of a user, and of an idempotency key"),
+            exclusive: Check::new("in line, in a slot or gone: only a living ticket has a slot"),
+            admitted: Check::new("an admission stands once"),
+            reached: Check::new("the line has reached every slot, and no more than was drawn"),
+            drawn: Check::new("no number is above the ceiling of its room"),
+            settings: Check::new("names and settings of rooms are within their limits"),
+        }
+    }
+
+    fn all(self) -> [Check; 8] {
+        let Self { owned, valid, one_place, exclusive, admitted, reached, drawn, settings } = self;
+        [owned, valid, one_place, exclusive, admitted, reached, drawn, settings]
+    }
+}
+
+pub(super) async fn check<D: ClaimDatabase + Snapshot>(reading: &mut Reading<D>) -> Result<[Check; 8], SqlError> {
+    let mut checks = Checks::new();
+    let mut seen = rooms(reading, &mut checks).await?;
+    tickets(reading, &mut checks, &mut seen).await?;
+    slots(reading, &mut checks, &seen).await?;
+    gone(reading, &mut checks, &seen).await?;
+    for (id, room) in &seen {
+        let (first, reached, ceiling) = (room.first, room.reached, room.ceiling);
+        let stands = 1 <= first && first <= reached && reached <= ceiling + 1;
+        checks.reached.check(stands, || format!("room {}: {reached} of {first}..{ceiling}", room.name));
+        let twice = "SELECT {} FROM firstcome_ticket WHERE room={id} AND number>={first} AND {} IS NOT NULL GROUP BY {} HAVING COUNT(*)>1 LIMIT";
+        let mut breaches = 0;
+        for column in ["name", "request"] {
+            let text =
+                twice.replace("{}", column).replace("{id}", &id.to_string()).replace("{first}", &first.to_string());
+            breaches += reading.ask_of_all(format!("{text} {PAGE};")).await?.len() as u64;
+        }
+        checks.one_place.add(room.tickets, breaches, || format!("room {}: {breaches} have two", room.name));
+        let text = format!(
+            "SELECT number FROM firstcome_slot WHERE room={id} AND ended=0 AND number>={first} GROUP BY number HAVING COUNT(*)>1 LIMIT {PAGE};"
+        );
+        let rows = reading.ask_of_all(text).await?;
+        let two = rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?.unwrap_or(0);
+        checks.admitted.add(0, rows.len() as u64, || format!("room {}, number {two}: two slots are alive", room.name));
+    }
+    Ok(checks.all())
+}
+
+async fn rooms<D: ClaimDatabase + Snapshot>(
+    reading: &mut Reading<D>,
+    checks: &mut Checks,
+) -> Result<BTreeMap<i64, RoomCheck>, SqlError> {
+    let columns = settings_columns();
+    let what = format!("SELECT id,name,first_number,reached,ceiling,admissions,{columns} FROM firstcome_room");
+    let mut seen = BTreeMap::new();
+    reading
+        .numbered(&what, |id, row| {
+            let mut cells = Reader::at(row, 1);
+            let name = cells.maybe_text()?.unwrap_or_default();
+            let [first, reached] = [cells.integer()?, cells.integer()?];
+            let [ceiling, admissions] = [cells.integer()?, cells.integer()?];
+            let fits = RoomName::parse(&name).is_ok() && settings_of(&mut cells).is_ok();
+            checks.settings.check(fits, || format!("room {name}"));
+            seen.insert(id, RoomCheck { name, first, reached, ceiling, admissions, tickets: 0 });
+            Ok(())
+        })
+        .await?;
+    Ok(seen)
+}
+
+async fn tickets<D: ClaimDatabase + Snapshot>(
+    reading: &mut Reading<D>,
+    checks: &mut Checks,
+    seen: &mut BTreeMap<i64, RoomCheck>,
+) -> Result<(), SqlError> {
+    let what = "t.number,t.name,g.number FROM firstcome_ticket t \
+                LEFT JOIN firstcome_gone g ON g.room=t.room AND g.number=t.number";
+    reading
+        .paired(what, ["t.room", "t.number"], |id, cells| {
+            let (number, user) = (cells.integer()?, cells.maybe_text()?);
+            let is_gone = cells.maybe_integer()?.is_some();
+            let known = seen.get_mut(&id);
+            checks.owned.check(known.is_some(), || format!("ticket {number} of room number {id}"));
+            let Some(room) = known else { return Ok(()) };
+            // A closing leaves void rows, which are deleted page by page.
+            let is_void = number < room.first;
+            room.tickets += 1;
+            let here = || format!("room {}, number {number}", room.name);
+            checks.valid.check(user.is_none_or(|user| UserId::parse(&user).is_ok()), here);
+            checks.exclusive.check(is_void || !is_gone, here);
+            checks.drawn.check(number <= room.ceiling, here);
+            Ok(())
+        })
+        .await
+}
+
+async fn slots<D: ClaimDatabase + Snapshot>(
+    reading: &mut Reading<D>,
+    checks: &mut Checks,
+    seen: &BTreeMap<i64, RoomCheck>,
+) -> Result<(), SqlError> {
+    let what = "s.admission,s.number,s.ended,g.number FROM firstcome_slot s \
+                LEFT JOIN firstcome_gone g ON g.room=s.room AND g.number=s.number";
+    reading
+        .paired(what, ["s.room", "s.admission"], |id, cells| {
+            let (admission, number) = (cells.integer()?, cells.integer()?);
+            let is_living = cells.integer()? == 0;
+            let is_gone = cells.maybe_integer()?.is_some();
+            let known = seen.get(&id);
+            checks.owned.check(known.is_some(), || format!("admission {admission} of room number {id}"));
+            let Some(room) = known else { return Ok(()) };
+            let here = || format!("room {}, number {number}, admission {admission}", room.name);
+            checks.admitted.check(admission <= room.admissions, here);
+            checks.drawn.check(number <= room.ceiling, here);
+            if is_living && room.first <= number {
+                checks.exclusive.check(!is_gone, here);
+                checks.reached.check(number < room.reached, here);
+            }
+            Ok(())
+        })
+        .await
+}
+
+async fn gone<D: ClaimDatabase + Snapshot>(
+    reading: &mut Reading<D>,
+    checks: &mut Checks,
+    seen: &BTreeMap<i64, RoomCheck>,
+) -> Result<(), SqlError> {
+    reading
+        .paired("number FROM firstcome_gone", ["room", "number"], |id, cells| {
+            let number = cells.integer()?;
+            let room = seen.get(&id);
+            checks.owned.check(room.is_some(), || format!("ticket {number} of room number {id}"));
+            if let Some(room) = room {
+                checks.drawn.check(number <= room.ceiling, || format!("room {}, number {number}", room.name));
+            }
+            Ok(())
+        })
+        .await
+}

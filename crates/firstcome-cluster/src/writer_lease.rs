@@ -1,0 +1,91 @@
+//! Who writes to SQL: a node that cannot lets others.
+
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// After so long without a write that SQL takes, others may try.
+const TRIED_MAX: Duration = Duration::from_secs(1);
+/// After so long this node may again. In between, a claim that waits at another one asks the gate, and finds that nobody
+/// writes.
+const LEFT_MAX: Duration = Duration::from_millis(2_500);
+
+/// How the writes of this node to one coupon go.
+#[derive(Default, Debug)]
+pub(super) struct WriterLease {
+    /// When the first one began of those in a row that SQL has not taken.
+    since: Option<Instant>,
+    /// Writes that have not ended.
+    under_way: u32,
+}
+
+impl WriterLease {
+    /// Whether this node may be the one to write: not while others may reach SQL and this one cannot.
+    pub(super) fn may_write(&mut self, now: Instant) -> bool {
+        let Some(since) = self.since else { return true };
+        let tried = now.saturating_duration_since(since);
+        if LEFT_MAX <= tried && self.under_way == 0 {
+            self.since = None;
+        }
+        tried < TRIED_MAX || self.since.is_none()
+    }
+
+    /// Notes that a write begins.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.under_way += 1;
+        self.since.get_or_insert(now);
+    }
+
+    /// Notes that a write has ended, and whether SQL took it.
+    pub(super) const fn end(&mut self, is_taken: bool) {
+        self.under_way = self.under_way.saturating_sub(1);
+        if is_taken {
+            self.since = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(begin: Instant, ms: u64) -> Instant {
+        begin + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn whoever_fails_for_a_second_lets_others_and_then_tries_again() {
+        let (begin, mut turn) = (Instant::now(), WriterLease::default());
+        for ms in [0, 400, 900] {
+            assert!(turn.may_write(at(begin, ms)), "{ms}");
+            turn.begin(at(begin, ms));
+            turn.end(false);
+        }
+        assert!(!turn.may_write(at(begin, 1_000)) && !turn.may_write(at(begin, 2_499)));
+        assert!(turn.may_write(at(begin, 2_500)));
+        turn.begin(at(begin, 2_600));
+        turn.end(false);
+        assert!(turn.may_write(at(begin, 3_599)) && !turn.may_write(at(begin, 3_600)));
+    }
+
+    #[test]
+    fn a_write_that_hangs_counts_until_it_ends() {
+        let (begin, mut turn) = (Instant::now(), WriterLease::default());
+        turn.begin(begin);
+        assert!(turn.may_write(at(begin, 999)));
+        for ms in [1_000, 2_500, 8_000] {
+            assert!(!turn.may_write(at(begin, ms)), "{ms}");
+        }
+        turn.end(false);
+        assert!(turn.may_write(at(begin, 8_000)), "others had their time");
+    }
+
+    #[test]
+    fn a_write_that_sql_takes_ends_it() {
+        let (begin, mut turn) = (Instant::now(), WriterLease::default());
+        turn.begin(begin);
+        turn.end(true);
+        assert!(turn.may_write(at(begin, 5_000)));
+        turn.begin(at(begin, 5_000));
+        assert!(turn.may_write(at(begin, 5_500)) && !turn.may_write(at(begin, 6_000)));
+    }
+}

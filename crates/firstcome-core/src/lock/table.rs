@@ -1,0 +1,195 @@
+//! Where the state of one bucket is kept, and how it is kept in memory.
+
+use super::{Hold, Request, Waiter};
+use crate::id::LockName;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher;
+
+/// When a process was heard of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Session {
+    /// A number drawn when the store heard of it for the first time, or again after it had counted as dead.
+    pub number: u64,
+    /// The last time, in µs of the store's clock.
+    pub seen_us: u64,
+}
+
+/// The state of one bucket, as the rules read and write it. A step of the rules is one transaction on it.
+pub trait LockTable {
+    /// The highest number drawn.
+    fn last(&self) -> u64;
+    /// Sets it.
+    fn set_last(&mut self, last: u64);
+    /// Who has the lock, whether or not the hold has ended.
+    fn hold(&self, name: &LockName) -> Option<Hold>;
+    /// Gives the lock to somebody, or changes the hold.
+    fn put_hold(&mut self, name: &LockName, hold: Hold);
+    /// Nobody has it.
+    fn remove_hold(&mut self, name: &LockName);
+    /// The lowest number in line.
+    fn first(&self, name: &LockName) -> Option<(u64, Waiter)>;
+    /// The number of a request in line.
+    fn number_of(&self, name: &LockName, request: Request) -> Option<u64>;
+    /// Whether somebody in line has this number.
+    fn is_taken(&self, name: &LockName, number: u64) -> bool;
+    /// Gets somebody in line, with a number that nobody in it has.
+    fn push(&mut self, name: &LockName, number: u64, waiter: Waiter);
+    /// Takes somebody out of the line.
+    fn remove(&mut self, name: &LockName, number: u64);
+    /// How many are in line.
+    fn waiters(&self, name: &LockName) -> u32;
+    /// How many are in line before this number.
+    fn ahead(&self, name: &LockName, number: u64) -> u32;
+    /// When a process was heard of; `None` if never, or too long ago to matter.
+    fn life(&self, client: super::ClientId) -> Option<Session>;
+    /// Notes that a process was heard of. May forget processes that have been silent for long.
+    fn put_life(&mut self, client: super::ClientId, life: Session);
+    /// Whether the request was given up before it arrived.
+    fn is_void(&self, request: Request, now_us: u64) -> bool;
+    /// Notes until when to remember that this request was given up.
+    fn put_void(&mut self, request: Request, until_us: u64, now_us: u64);
+}
+
+/// From how many on entries about processes and void requests are looked through for old ones.
+const OLD_ENTRIES: usize = 64;
+/// After this silence a process is forgotten.
+const FORGET_US: u64 = 60_000_000;
+
+/// A bucket in memory. Nothing is left of a lock that nobody has and nobody waits for.
+pub struct MemoryLockTable<S> {
+    last: u64,
+    holds: HashMap<LockName, Hold, S>,
+    lines: HashMap<LockName, WaitingLine, S>,
+    lives: BTreeMap<super::ClientId, Session>,
+    voids: BTreeMap<Request, u64>,
+    /// How many processes and void requests may be known before the old ones are looked for.
+    lives_max: usize,
+    voids_max: usize,
+}
+
+#[derive(Default)]
+struct WaitingLine {
+    waiters: BTreeMap<u64, Waiter>,
+    numbers: BTreeMap<Request, u64>,
+}
+
+impl<S: BuildHasher + Clone> MemoryLockTable<S> {
+    /// An empty bucket, with a drawn hasher.
+    pub fn new(hasher: S) -> Self {
+        let (holds, lines) = (HashMap::with_hasher(hasher.clone()), HashMap::with_hasher(hasher));
+        let (lives, voids) = (BTreeMap::new(), BTreeMap::new());
+        Self { last: 0, holds, lines, lives, voids, lives_max: OLD_ENTRIES, voids_max: OLD_ENTRIES }
+    }
+
+    /// How many locks are held, and how many processes wait in some line.
+    pub fn len(&self) -> usize {
+        self.holds.len() + self.lines.values().map(|line| line.waiters.len()).sum::<usize>()
+    }
+
+    /// Of how many processes and void requests something is known.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> (usize, usize) {
+        (self.lives.len(), self.voids.len())
+    }
+
+    /// Whether nobody has a lock or waits for one.
+    pub fn is_empty(&self) -> bool {
+        self.holds.is_empty() && self.lines.is_empty()
+    }
+}
+
+impl<S: BuildHasher> LockTable for MemoryLockTable<S> {
+    fn last(&self) -> u64 {
+        self.last
+    }
+
+    fn set_last(&mut self, last: u64) {
+        self.last = last;
+    }
+
+    fn hold(&self, name: &LockName) -> Option<Hold> {
+        self.holds.get(name).cloned()
+    }
+
+    fn put_hold(&mut self, name: &LockName, hold: Hold) {
+        self.holds.insert(name.clone(), hold);
+    }
+
+    fn remove_hold(&mut self, name: &LockName) {
+        self.holds.remove(name);
+    }
+
+    fn first(&self, name: &LockName) -> Option<(u64, Waiter)> {
+        if self.lines.is_empty() {
+            return None;
+        }
+        let (number, waiter) = self.lines.get(name)?.waiters.first_key_value()?;
+        Some((*number, waiter.clone()))
+    }
+
+    fn number_of(&self, name: &LockName, request: Request) -> Option<u64> {
+        self.lines.get(name)?.numbers.get(&request).copied()
+    }
+
+    fn is_taken(&self, name: &LockName, number: u64) -> bool {
+        self.lines.get(name).is_some_and(|line| line.waiters.contains_key(&number))
+    }
+
+    fn push(&mut self, name: &LockName, number: u64, waiter: Waiter) {
+        if !self.lines.contains_key(name) {
+            self.lines.insert(name.clone(), WaitingLine::default());
+        }
+        if let Some(line) = self.lines.get_mut(name) {
+            line.numbers.insert(waiter.request, number);
+            line.waiters.insert(number, waiter);
+        }
+    }
+
+    fn remove(&mut self, name: &LockName, number: u64) {
+        let Some(line) = self.lines.get_mut(name) else { return };
+        if let Some(waiter) = line.waiters.remove(&number) {
+            line.numbers.remove(&waiter.request);
+        }
+        if line.waiters.is_empty() {
+            self.lines.remove(name);
+        }
+    }
+
+    fn waiters(&self, name: &LockName) -> u32 {
+        self.lines.get(name).map_or(0, |line| line.waiters.len() as u32)
+    }
+
+    // Linear in the place, but for the last one: who gives up in the middle of a line is rare.
+    fn ahead(&self, name: &LockName, number: u64) -> u32 {
+        let Some(line) = self.lines.get(name) else { return 0 };
+        match line.waiters.last_key_value() {
+            Some((last, _)) if *last <= number => line.waiters.len() as u32 - u32::from(*last == number),
+            _ => line.waiters.range(..number).count() as u32,
+        }
+    }
+
+    fn life(&self, client: super::ClientId) -> Option<Session> {
+        self.lives.get(&client).copied()
+    }
+
+    fn put_life(&mut self, client: super::ClientId, life: Session) {
+        if self.lives_max < self.lives.len() && !self.lives.contains_key(&client) {
+            self.lives.retain(|_, other| life.seen_us.abs_diff(other.seen_us) < FORGET_US);
+            // Not before as many more have come: each pays for a few, however many are young.
+            self.lives_max = OLD_ENTRIES.max(2 * self.lives.len());
+        }
+        self.lives.insert(client, life);
+    }
+
+    fn is_void(&self, request: Request, now_us: u64) -> bool {
+        !self.voids.is_empty() && self.voids.get(&request).is_some_and(|until_us| now_us < *until_us)
+    }
+
+    fn put_void(&mut self, request: Request, until_us: u64, now_us: u64) {
+        if self.voids_max < self.voids.len() {
+            self.voids.retain(|_, until_us| now_us < *until_us);
+            self.voids_max = OLD_ENTRIES.max(2 * self.voids.len());
+        }
+        self.voids.insert(request, until_us);
+    }
+}

@@ -1,0 +1,158 @@
+//! What was true when, put together from what the service showed at the end: the states of every listing and wallet.
+
+use crate::drill::auction::record::{Bid, History, Instant, Kind, ListingRecord, Movement, ReceivedReply, STRANGER};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// What a member had from an instant on.
+#[derive(Clone, Copy)]
+pub(super) struct Wallet {
+    pub(super) at_us: Instant,
+    pub(super) total: i64,
+    pub(super) available: i64,
+}
+
+/// A record and whose it is.
+#[derive(Clone, Copy)]
+pub(super) struct Owned<'a> {
+    pub(super) member: u32,
+    pub(super) record: &'a Movement,
+}
+
+pub(super) struct Books<'a> {
+    pub(super) history: &'a History,
+    /// Of each listing the end after each of its bids, the first being the one that was set.
+    ends: Vec<Vec<Instant>>,
+    /// Of each member the wallet after each record, the first being empty.
+    wallets: Vec<Vec<Wallet>>,
+    /// The records about each listing, by the bid that they are about.
+    about: BTreeMap<(u32, u32), Vec<Owned<'a>>>,
+}
+
+impl<'a> Books<'a> {
+    pub(super) fn of(history: &'a History) -> Self {
+        let ends = history.lots.iter().zip(&history.bids).map(|(lot, bids)| ends(lot, bids)).collect();
+        let wallets = history.records.iter().map(|records| wallets(records)).collect();
+        let mut about: BTreeMap<(u32, u32), Vec<Owned<'a>>> = BTreeMap::new();
+        for (member, records) in (0..).zip(&history.records) {
+            for record in records {
+                let transfer = matches!(record.kind, Kind::Charge | Kind::Refund);
+                if !transfer || record.lot != STRANGER {
+                    about.entry((record.lot, record.bid)).or_default().push(Owned { member, record });
+                }
+            }
+        }
+        Self { history, ends, wallets, about }
+    }
+
+    /// Every listing with its number, settings and bids.
+    pub(super) fn lots(&self) -> impl Iterator<Item = (u32, &'a ListingRecord, &'a [Bid])> {
+        let (lots, bids) = (&self.history.lots, &self.history.bids);
+        (0..).zip(lots).zip(bids).map(|((at, lot), bids)| (at, lot, bids.as_slice()))
+    }
+
+    pub(super) fn bids(&self, lot: u32) -> &'a [Bid] {
+        &self.history.bids[lot as usize]
+    }
+
+    /// The end of a listing after so many bids.
+    pub(super) fn end_after(&self, lot: u32, bids: usize) -> Option<Instant> {
+        self.ends[lot as usize].get(bids).copied()
+    }
+
+    /// The end that all accepted bids lead to; the end of time at a fixed price.
+    pub(super) fn end(&self, lot: u32) -> Instant {
+        self.ends[lot as usize].last().copied().unwrap_or(Instant::MAX)
+    }
+
+    pub(super) fn wallets(&self, member: u32) -> &[Wallet] {
+        &self.wallets[member as usize]
+    }
+
+    /// The records about a listing; those about none that the drill knows have [`STRANGER`]'s.
+    pub(super) fn about(&self, lot: u32) -> impl Iterator<Item = &Owned<'a>> {
+        self.about.range((lot, 0)..=(lot, u32::MAX)).flat_map(|(_, owned)| owned)
+    }
+
+    /// Those about one bid of it.
+    pub(super) fn about_bid(&self, lot: u32, bid: u32) -> &[Owned<'a>] {
+        self.about.get(&(lot, bid)).map_or(&[][..], Vec::as_slice)
+    }
+
+    /// From when to when something can have been done, with what two readings of the clock may differ by.
+    pub(super) const fn window(&self, heard: &ReceivedReply) -> (Instant, Instant) {
+        (heard.sent_us - self.history.reading_us, heard.received_us + self.history.reading_us)
+    }
+
+    /// After how many bids a listing can have stood in a window.
+    pub(super) fn bid_states(&self, lot: u32, (from_us, to_us): (Instant, Instant)) -> RangeInclusive<usize> {
+        let bids = self.bids(lot);
+        bids.partition_point(|bid| bid.at_us < from_us)..=bids.partition_point(|bid| bid.at_us <= to_us)
+    }
+
+    /// The part of a window in which a listing stood so after its bids; none if there is none.
+    pub(super) fn while_after(
+        &self,
+        lot: u32,
+        count: usize,
+        (from_us, to_us): (Instant, Instant),
+    ) -> Option<(Instant, Instant)> {
+        let bids = self.bids(lot);
+        let first_us = if count == 0 { Instant::MIN } else { bids.get(count - 1)?.at_us };
+        let last_us = bids.get(count).map_or(Instant::MAX, |bid| bid.at_us);
+        let part = (from_us.max(first_us), to_us.min(last_us));
+        (part.0 <= part.1).then_some(part)
+    }
+
+    /// The part of a window in which an auction took bids after so many.
+    pub(super) fn live(&self, lot: u32, count: usize, window: (Instant, Instant)) -> Option<(Instant, Instant)> {
+        let (from_us, to_us) = self.while_after(lot, count, window)?;
+        let part = (from_us.max(self.history.lots[lot as usize].starts_us), to_us.min(self.end_after(lot, count)?));
+        (part.0 <= part.1).then_some(part)
+    }
+
+    /// Whether a member can have had just so much to spend at some time in a window.
+    pub(super) fn had(&self, member: u32, available: u64, (from_us, to_us): (Instant, Instant)) -> bool {
+        let wallets = self.wallets(member);
+        let first = wallets.partition_point(|wallet| wallet.at_us < from_us).saturating_sub(1);
+        let last = wallets.partition_point(|wallet| wallet.at_us <= to_us);
+        wallets[first..last].iter().any(|wallet| u64::try_from(wallet.available) == Ok(available))
+    }
+
+    /// The least price of the next bid after so many.
+    pub(super) fn minimum_after(&self, lot: u32, count: usize) -> u64 {
+        let settings = &self.history.lots[lot as usize];
+        count.checked_sub(1).map_or(settings.price, |last| self.bids(lot)[last].price + settings.step())
+    }
+}
+
+fn ends(lot: &ListingRecord, bids: &[Bid]) -> Vec<Instant> {
+    let Some(terms) = lot.terms else { return Vec::new() };
+    let (mut end_us, mut extensions) = (terms.ends_us, 0);
+    let mut ends = vec![end_us];
+    for bid in bids {
+        if let Some(extend) = terms.extend
+            && extensions < extend.max_count
+            && end_us <= bid.at_us + extend.window_us
+        {
+            end_us += extend.by_us;
+            extensions += 1;
+        }
+        ends.push(end_us);
+    }
+    ends
+}
+
+fn wallets(records: &[Movement]) -> Vec<Wallet> {
+    let mut wallet = Wallet { at_us: Instant::MIN, total: 0, available: 0 };
+    let mut wallets = vec![wallet];
+    for record in records {
+        wallet = Wallet {
+            at_us: record.at_us,
+            total: wallet.total.saturating_add(record.total_delta),
+            available: wallet.available.saturating_add(record.available_delta),
+        };
+        wallets.push(wallet);
+    }
+    wallets
+}

@@ -1,0 +1,75 @@
+//! The end of an auction: what the accepted bids lead to, and nothing else.
+
+use super::super::CheckCounter;
+use super::books::Books;
+use super::seconds;
+use crate::drill::auction::record::{DrillReply, Instant};
+use crate::drill::facts::AuditCheck;
+
+/// Every end that was told is the one that the accepted bids up to then lead to.
+pub(super) fn end_follows_bids(books: &Books<'_>) -> AuditCheck {
+    let says = "an end that was told is the one that the accepted bids lead to: a refused bid puts nothing off";
+    let mut tally = CheckCounter::new("end_follows_bids", says);
+    let compare = |tally: &mut CheckCounter, at: u32, bids: u32, told_us: Instant| {
+        let end_us = books.end_after(at, bids as usize);
+        tally.check(end_us == Some(told_us), || {
+            let right = end_us.map_or("none".into(), seconds);
+            format!("l{at}: after {bids} bids the end was told as {}, and it is {right}", seconds(told_us))
+        });
+    };
+    for heard in &books.history.heard {
+        if let DrillReply::Placed(placed) = heard.told {
+            compare(&mut tally, books.history.order(heard).lot, placed.bid.number, placed.ends_us);
+        }
+    }
+    for heard in &books.history.heard {
+        if let DrillReply::NotEnded(told_us) = heard.told {
+            let lot = books.history.order(heard).lot;
+            let window = books.window(heard);
+            let stood = |bids: usize| {
+                let end_us = books.end_after(lot, bids);
+                end_us == Some(told_us) && books.while_after(lot, bids, window).is_some()
+            };
+            let stands = books.bid_states(lot, window).any(stood);
+            tally.check(stands, || {
+                format!(
+                    "l{lot}: who settled too early was told {}, and the bids up to then do not lead to it",
+                    seconds(told_us)
+                )
+            });
+        }
+    }
+    for look in books.history.looks.iter().chain(&books.history.last) {
+        if let Some(told_us) = look.ends_us {
+            compare(&mut tally, look.lot, look.bids, told_us);
+        }
+    }
+    tally.done()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::story::Story;
+    use super::*;
+    use crate::drill::auction::record::RequestKind;
+
+    #[test]
+    fn only_accepted_late_bids_put_the_end_off() {
+        let mut story = Story::new();
+        story.extend(100, 50, 1);
+        // The first is early, the second is late, the third is late once too often.
+        story.bid(1, 10, 500).bid(2, 15, 950).bid(1, 20, 1_020);
+        story.told_bid(1, 490, 510).told_bid(2, 940, 960).told_bid(3, 1_010, 1_030);
+        let ends: Vec<Instant> = (0..=3).filter_map(|bids| story.books().end_after(0, bids)).collect();
+        assert_eq!(ends, [1_000, 1_000, 1_050, 1_050]);
+        story.ends_here();
+        assert_eq!(end_follows_bids(&story.books()).breaches, 0);
+        story.history.last[0].ends_us = Some(1_100);
+        assert_eq!(end_follows_bids(&story.books()).breaches, 1);
+        let mut refused = story.clone();
+        refused.asks(RequestKind::Purchase, 1, 0, [960, 970], DrillReply::NotEnded(1_050));
+        assert_eq!(end_follows_bids(&refused.books()).breaches, 1);
+        refused.asks(RequestKind::Purchase, 1, 0, [960, 970], DrillReply::NotEnded(1_100));
+        assert_eq!(end_follows_bids(&refused.books()).breaches, 2);
+    }
+}

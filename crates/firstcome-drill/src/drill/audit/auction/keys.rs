@@ -1,0 +1,92 @@
+//! Idempotency keys: one effect each, and the same answer to every repeat.
+
+use super::super::CheckCounter;
+use super::{seconds, who};
+use crate::drill::auction::record::{DrillReply, History, ReceivedReply, RequestKind};
+use crate::drill::facts::AuditCheck;
+use std::collections::BTreeMap;
+
+/// All answers under a key that tell an effect tell the same; once it was told the same request gets it again, and another
+/// body is sent away; and only then.
+pub(super) fn one_effect_per_key(history: &History) -> AuditCheck {
+    let says = "a key has one effect: every repeat is answered alike, through every kill, and another body under it is refused";
+    let mut tally = CheckCounter::new("one_effect_per_key", says);
+    let mut keys: BTreeMap<(RequestKind, u32), Vec<&ReceivedReply>> = BTreeMap::new();
+    for heard in &history.heard {
+        let order = history.order(heard);
+        keys.entry((order.what, order.key)).or_default().push(heard);
+    }
+    for ((what, key), heard) in keys {
+        let member = who(history.order(heard[0]).member);
+        let about = |heard: &ReceivedReply| {
+            format!("{} {key} by {member}, sent {}: {:?}", what.name(), seconds(heard.sent_us), heard.told)
+        };
+        let effects: Vec<&ReceivedReply> = heard.iter().copied().filter(|heard| heard.told.is_effect()).collect();
+        // An effect is known once it was told for the first time.
+        let first = effects.iter().min_by_key(|heard| heard.received_us).copied();
+        for one in &heard {
+            let Some(effect) = first else { break };
+            let told = match one.told {
+                told if told.is_effect() => one.order == effect.order && told == effect.told,
+                told if told.is_undecided() => continue,
+                _ if one.sent_us <= effect.received_us && one.order == effect.order => continue,
+                DrillReply::KeyReused => one.order != effect.order,
+                // It was refused before the other body had its effect, or it should have been sent away.
+                _ => one.sent_us <= effect.received_us,
+            };
+            tally.check(told, || {
+                format!("{}, and the key had its effect by {}", about(one), seconds(effect.received_us))
+            });
+        }
+        for one in heard.iter().filter(|heard| heard.told == DrillReply::KeyReused) {
+            let can_have = |other: &&ReceivedReply| {
+                let effect = other.told.is_effect() || other.told.is_undecided();
+                other.order != one.order && effect && other.sent_us <= one.received_us
+            };
+            tally.check(heard.iter().copied().any(|other| can_have(&other)), || {
+                format!("{}, and no other body can have had an effect", about(one))
+            });
+        }
+    }
+    tally.done()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::story::Story;
+    use super::*;
+
+    const MOVED: DrillReply = DrillReply::Moved { total: 100, available: 100 };
+
+    #[test]
+    fn repeats_are_answered_alike() {
+        let mut story = Story::new();
+        story.asks(RequestKind::Charge, 1, 100, [10, 20], MOVED);
+        story.hears_again(0, 30, 40, MOVED);
+        assert_eq!(one_effect_per_key(&story.history).breaches, 0);
+        let mut other = story.clone();
+        other.hears_again(0, 50, 60, DrillReply::Moved { total: 200, available: 200 });
+        assert_eq!(one_effect_per_key(&other.history).breaches, 1);
+        let mut refused = story.clone();
+        refused.hears_again(0, 50, 60, DrillReply::Insufficient(3));
+        assert_eq!(one_effect_per_key(&refused.history).breaches, 1);
+        let mut reused = story;
+        reused.hears_again(0, 50, 60, DrillReply::KeyReused);
+        assert!(1 <= one_effect_per_key(&reused.history).breaches);
+    }
+
+    #[test]
+    fn another_body_is_sent_away_and_only_then() {
+        let mut story = Story::new();
+        story.asks(RequestKind::Charge, 1, 100, [10, 20], MOVED);
+        story.asks(RequestKind::Charge, 1, 200, [30, 40], DrillReply::KeyReused);
+        story.history.orders[1].key = story.history.orders[0].key;
+        assert_eq!(one_effect_per_key(&story.history).breaches, 0);
+        let mut both = story.clone();
+        both.history.heard[1].told = MOVED;
+        assert_eq!(one_effect_per_key(&both.history).breaches, 1, "two bodies had an effect");
+        let mut groundless = story;
+        groundless.history.heard[0].told = DrillReply::Insufficient(1);
+        assert_eq!(one_effect_per_key(&groundless.history).breaches, 1);
+    }
+}

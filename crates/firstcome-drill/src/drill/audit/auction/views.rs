@@ -1,0 +1,187 @@
+//! What a listing said about itself: true at some moment of the look.
+
+use super::super::CheckCounter;
+use super::books::Books;
+use super::seconds;
+use crate::drill::auction::record::{DrillReply, Instant, ListingObservation, State};
+use crate::drill::facts::AuditCheck;
+
+/// From when on everybody must see what happened to a listing: since somebody was told of it.
+///
+/// The instant of a bid is that of its judgement; a look may miss it until it is durable and told.
+struct News {
+    /// Of each bid, the first being bid 1.
+    bids_us: Vec<Instant>,
+    sale_us: Instant,
+}
+
+impl News {
+    fn of(books: &Books<'_>) -> Vec<Self> {
+        let quiet = |bids: &[_]| Self { bids_us: vec![Instant::MAX; bids.len()], sale_us: Instant::MAX };
+        let mut news: Vec<Self> = books.lots().map(|(_, _, bids)| quiet(bids)).collect();
+        for heard in &books.history.heard {
+            let lot = books.history.order(heard).lot;
+            match heard.told {
+                DrillReply::Placed(placed) => news[lot as usize].bid(placed.bid.number, heard.received_us),
+                DrillReply::Sold(_) | DrillReply::AlreadySold(_) => news[lot as usize].sale(heard.received_us),
+                _ => {}
+            }
+        }
+        for look in books.history.looks.iter().chain(&books.history.last) {
+            news[look.lot as usize].bid(look.bids, look.received_us);
+            if look.sale.is_some() {
+                news[look.lot as usize].sale(look.received_us);
+            }
+        }
+        for one in &mut news {
+            // Who sees a bid sees all before it.
+            let mut first_us = Instant::MAX;
+            for bid_us in one.bids_us.iter_mut().rev() {
+                first_us = first_us.min(*bid_us);
+                *bid_us = first_us;
+            }
+        }
+        news
+    }
+
+    fn bid(&mut self, number: u32, received_us: Instant) {
+        let place = (number as usize).checked_sub(1).and_then(|place| self.bids_us.get_mut(place));
+        if let Some(bid_us) = place {
+            *bid_us = received_us.min(*bid_us);
+        }
+    }
+
+    fn sale(&mut self, received_us: Instant) {
+        self.sale_us = received_us.min(self.sale_us);
+    }
+}
+
+/// Every look at a listing shows what was told before it and nothing of what was still to come, and the state that time had brought.
+pub(super) fn listing_true(books: &Books<'_>) -> AuditCheck {
+    let says = "a look at a listing shows every bid and sale that was told before it, and a state that was true while it was under way";
+    let mut tally = CheckCounter::new("listing_true", says);
+    let news = News::of(books);
+    for look in books.history.looks.iter().chain(&books.history.last) {
+        tally.check(can_be(books, &news[look.lot as usize], look), || {
+            let (sent, received) = (seconds(look.sent_us), seconds(look.received_us));
+            let ListingObservation { lot, state, bids, highest, version, sale, .. } = look;
+            format!("l{lot}, {sent} to {received}: {state:?}, {bids} bids, {highest:?}, {sale:?}, version {version}")
+        });
+    }
+    tally.done()
+}
+
+fn can_be(books: &Books<'_>, news: &News, look: &ListingObservation) -> bool {
+    let (history, count) = (books.history, look.bids as usize);
+    let lot = &history.lots[look.lot as usize];
+    let bids = books.bids(look.lot);
+    if bids.len() < count || look.highest != count.checked_sub(1).map(|last| bids[last]) {
+        return false;
+    }
+    let first_us = look.highest.map_or(Instant::MIN, |bid| bid.at_us);
+    let (from_us, to_us) = ((look.sent_us - history.reading_us).max(first_us), look.received_us + history.reading_us);
+    let missed = news.bids_us.get(count).is_some_and(|told_us| *told_us < look.sent_us);
+    // A sale is shown once it was told, and for good.
+    let shown = match look.sale {
+        Some(shown) => history.last[look.lot as usize].sale == Some(shown) && shown.at_us <= to_us,
+        None => look.sent_us <= news.sale_us,
+    };
+    let end_us = books.end_after(look.lot, count).unwrap_or(Instant::MAX);
+    let settle_us = lot.terms.and_then(|terms| terms.settle_us);
+    let until_us = settle_us.map_or(Instant::MAX, |settle_us| end_us + settle_us);
+    // Who is told that it is over is told who has won: no bid may come out afterwards.
+    let over = lot.terms.is_some() && end_us < to_us && count == bids.len();
+    let state = match look.state {
+        State::Scheduled => from_us < lot.starts_us,
+        State::Running => lot.starts_us <= to_us && from_us <= end_us && look.sale.is_none(),
+        State::Ended => over && 0 < count && from_us <= until_us && look.sale.is_none(),
+        State::Unsold => over && (count == 0 || until_us < to_us) && look.sale.is_none(),
+        State::Sold => look.sale.is_some() && (over || lot.terms.is_none()),
+        State::Unknown => false,
+    };
+    from_us <= to_us && !missed && shown && state
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::story::Story;
+    use super::*;
+    use crate::drill::auction::record::{RequestKind, Sale};
+
+    #[test]
+    fn a_look_is_true_at_some_moment() {
+        let mut story = Story::new();
+        story.bid(1, 10, 100).bid(2, 15, 200);
+        story.told_bid(1, 90, 110).told_bid(2, 190, 210);
+        story.ends_here();
+        story.history.last[0].received_us = 5_000;
+        let rows = [
+            (0, State::Running, 105, 108, true),
+            (1, State::Running, 80, 99, false),
+            (0, State::Running, 50, 60, true),
+            (0, State::Running, 150, 160, false),
+            (1, State::Running, 90, 110, true),
+            (1, State::Ended, 150, 160, false),
+            (2, State::Ended, 1_001, 1_100, true),
+            (2, State::Unsold, 1_001, 1_100, false),
+            (2, State::Unsold, 1_201, 1_300, true),
+            (2, State::Running, 1_001, 1_100, false),
+            (2, State::Sold, 1_001, 1_100, false),
+            (0, State::Scheduled, 10, 20, false),
+            (0, State::Scheduled, -20, -10, true),
+            (3, State::Running, 300, 310, false),
+        ];
+        for (bids, state, sent_us, received_us, fine) in rows {
+            let mut one = story.clone();
+            let highest = (bids as usize).checked_sub(1).and_then(|last| one.history.bids[0].get(last).copied());
+            let look = ListingObservation { bids, state, highest, sent_us, received_us, ..one.history.last[0] };
+            one.history.looks.push(look);
+            assert_eq!(listing_true(&one.books()).breaches == 0, fine, "{bids} bids, {state:?}, {sent_us}");
+        }
+    }
+
+    #[test]
+    fn a_sale_is_shown_from_when_it_was_told_on() {
+        let mut story = Story::fixed_price();
+        let sale = story.sold(1, 10, 100);
+        story.asks(RequestKind::Purchase, 1, 0, [90, 110], DrillReply::Sold(sale));
+        (story.history.last[0].sent_us, story.history.last[0].received_us) = (500, 510);
+        for (state, shown, sent_us, received_us, fine) in [
+            (State::Running, None, 80, 90, true),
+            (State::Running, None, 105, 120, true),
+            (State::Running, None, 120, 130, false),
+            (State::Sold, Some(sale), 95, 105, true),
+            (State::Sold, Some(sale), 80, 90, false),
+            (State::Sold, Some(Sale { price: 9, ..sale }), 120, 130, false),
+            (State::Sold, None, 95, 105, false),
+            (State::Running, Some(sale), 120, 130, false),
+        ] {
+            let mut one = story.clone();
+            let look = ListingObservation { state, sale: shown, sent_us, received_us, ..one.history.last[0] };
+            one.history.looks.push(look);
+            assert_eq!(listing_true(&one.books()).breaches == 0, fine, "{state:?}, {shown:?}, {sent_us}");
+        }
+    }
+
+    #[test]
+    fn no_bid_comes_out_after_the_end_was_shown() {
+        let mut story = Story::new();
+        story.bid(1, 10, 100).bid(2, 15, 990);
+        story.told_bid(1, 90, 110).told_bid(2, 980, 1_150);
+        story.ends_here();
+        story.history.last[0].received_us = 5_000;
+        for (bids, state, sent_us, fine) in [
+            (1, State::Running, 999, true),
+            (1, State::Ended, 1_001, false),
+            (1, State::Unsold, 1_201, false),
+            (2, State::Ended, 1_001, true),
+        ] {
+            let mut one = story.clone();
+            let highest = Some(one.history.bids[0][bids as usize - 1]);
+            let received_us = sent_us + 50;
+            let look = ListingObservation { bids, state, highest, sent_us, received_us, ..one.history.last[0] };
+            one.history.looks.push(look);
+            assert_eq!(listing_true(&one.books()).breaches == 0, fine, "{bids} bids, {state:?}");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! A connection for commands, which is made again whenever it is lost.
+
+use super::acknowledge::Batches;
+use super::error::{LinkError, OpenError};
+use super::link::Counters;
+use super::preflight::{self, Eviction, Run};
+use super::route::Endpoint;
+use super::socket::{Backoff, Connector, Socket};
+use firstcome_store::edge::Stopwatch;
+use redis::{Cmd, Pipeline, RedisResult, Value};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::coop::unconstrained;
+use tokio::time::timeout;
+
+/// A connection that has been looked at.
+pub(crate) struct CommandSocket {
+    pub(crate) wire: Socket,
+    /// Which run of which server is at the other end.
+    pub(crate) run: Run,
+    /// Host and port of that end.
+    pub(crate) address: Box<str>,
+    /// How many answers came over it.
+    answered: AtomicU64,
+    /// What is to be acknowledged by replicas.
+    pub(crate) batches: Batches,
+}
+
+/// How a command is put to a node of a cluster.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Put {
+    /// As it is.
+    Plain,
+    /// With leave to look at what the node is only about to take over.
+    Asking,
+}
+
+impl CommandSocket {
+    pub(crate) fn new(wire: Socket, run: Run, door: &Connector) -> Arc<Self> {
+        let (address, answered) = (door.address().into(), AtomicU64::new(0));
+        Arc::new(Self { wire, run, address, answered, batches: Batches::default() })
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        !self.wire.lost().is_declared()
+    }
+
+    /// Hands a command over once. Up to there nothing waits, so that commands go out in the order of the first polls.
+    pub(crate) async fn ask(
+        &self,
+        command: &Cmd,
+        put: Put,
+        answer_timeout: Duration,
+        counters: &Counters,
+    ) -> Result<Value, LinkError> {
+        counters.requests.fetch_add(1, Ordering::Relaxed);
+        let answered_before = self.answered.load(Ordering::Relaxed);
+        // Unconstrained: a task that has used up its turn would else be put off before it has taken its place in the
+        // connection's queue, and others would overtake it.
+        match timeout(answer_timeout, unconstrained(self.send(command, put))).await {
+            Ok(Ok(value)) => {
+                self.answered.fetch_add(1, Ordering::Relaxed);
+                self.judged(value)
+            }
+            Ok(Err(error)) => {
+                let error = LinkError::from(error);
+                // What the server says of one command leaves the connection as it is.
+                if matches!(error, LinkError::Unknown { .. }) {
+                    self.wire.lost().declare();
+                }
+                Err(error)
+            }
+            Err(_) => {
+                // If nobody was answered in all that time the connection may be half open: without this it would be
+                // used until the system gives it up, which takes many minutes.
+                if self.answered.load(Ordering::Relaxed) == answered_before {
+                    self.wire.lost().declare();
+                }
+                Err(LinkError::Unknown { says: "no answer in time".to_owned() })
+            }
+        }
+    }
+
+    async fn send(&self, command: &Cmd, put: Put) -> RedisResult<Value> {
+        let mut connection = self.wire.connection();
+        if put == Put::Plain {
+            return connection.send_packed_command(command).await;
+        }
+        // In one piece, so that no other command comes between.
+        let mut both = Pipeline::with_capacity(2);
+        both.cmd("ASKING").add_command(command.clone());
+        let answers = connection.send_packed_commands(&both, 1, 1).await?;
+        Ok(answers.into_iter().next().unwrap_or(Value::Nil))
+    }
+}
+
+/// A connection for commands, and what makes it again as long as anybody holds this.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    state: watch::Receiver<State>,
+}
+
+enum State {
+    Up(Arc<CommandSocket>),
+    /// There is none, and this is why.
+    Down(LinkError),
+}
+
+impl State {
+    fn up(&self) -> Option<Arc<CommandSocket>> {
+        match self {
+            Self::Up(up) if up.is_up() => Some(Arc::clone(up)),
+            _ => None,
+        }
+    }
+}
+
+impl Connection {
+    /// Connects, and looks at the server. A failure is final.
+    pub(crate) async fn open(place: Endpoint, eviction: Eviction, counters: Arc<Counters>) -> Result<Self, OpenError> {
+        let (wire, door) = connect(&place, eviction).await?;
+        let (sender, state) = watch::channel(State::Up(wire));
+        tokio::spawn(keep_up(place, eviction, sender, counters, Some(door)));
+        Ok(Self { state })
+    }
+
+    /// Goes on trying to connect from now on.
+    pub(crate) fn start(place: Endpoint, eviction: Eviction, counters: Arc<Counters>) -> Self {
+        let (sender, state) = watch::channel(State::Down(LinkError::not_connected("no connection was made yet")));
+        tokio::spawn(keep_up(place, eviction, sender, counters, None));
+        Self { state }
+    }
+
+    /// The connection, if there is one.
+    pub(crate) fn up(&self) -> Option<Arc<CommandSocket>> {
+        self.state.borrow().up()
+    }
+
+    /// Waits for the connection if there is none; not at all if there is.
+    pub(crate) async fn wait(&self, connect_timeout: Duration) -> Result<Arc<CommandSocket>, LinkError> {
+        if let Some(up) = self.up() {
+            return Ok(up);
+        }
+        let mut state = self.state.clone();
+        let up = async { state.wait_for(|state| state.up().is_some()).await.map(|state| state.up()) };
+        match timeout(connect_timeout, up).await {
+            Ok(Ok(Some(up))) => Ok(up),
+            Ok(Err(_)) => Err(LinkError::not_connected("the runtime that kept the link up has ended")),
+            Ok(Ok(None)) | Err(_) => Err(self.why_down()),
+        }
+    }
+
+    /// Why there is no connection.
+    pub(crate) fn why_down(&self) -> LinkError {
+        match &*self.state.borrow() {
+            State::Down(why) => why.clone(),
+            State::Up(_) => LinkError::not_connected("the connection was lost again"),
+        }
+    }
+}
+
+/// Makes the connection for commands, and looks at the server.
+async fn connect(place: &Endpoint, eviction: Eviction) -> Result<(Arc<CommandSocket>, Arc<Connector>), OpenError> {
+    let door = place.door()?;
+    let wire = door.connect(|_, _| ()).await?;
+    let run = look(place, &door, &wire, eviction).await?;
+    Ok((CommandSocket::new(wire, run, &door), door))
+}
+
+/// Looks whether a server will do; which run of which one it is.
+pub(crate) async fn look(
+    place: &Endpoint,
+    door: &Connector,
+    wire: &Socket,
+    eviction: Eviction,
+) -> Result<Run, OpenError> {
+    match text_of(door.ask(wire, &redis::cmd("INFO")).await?) {
+        Ok(info) => preflight::judge(&info, eviction, place.among(), door.address()),
+        Err(other) => {
+            let says = format!("it answers {other:?} to INFO");
+            Err(OpenError::NotRedis { address: door.address().to_owned(), says })
+        }
+    }
+}
+
+/// An answer that is a text.
+pub(crate) fn text_of(answer: Value) -> Result<String, Value> {
+    match answer {
+        Value::VerbatimString { text, .. } => Ok(text),
+        Value::BulkString(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+        other => Err(other),
+    }
+}
+
+/// Makes the connection again whenever it is lost, or leads to the wrong place, one attempt at a time, until nobody holds
+/// the line.
+async fn keep_up(
+    place: Endpoint,
+    eviction: Eviction,
+    state: watch::Sender<State>,
+    counters: Arc<Counters>,
+    mut door: Option<Arc<Connector>>,
+) {
+    let keep = async {
+        let mut backoff = Backoff::new();
+        let (mut made_before, was_there) = (door.is_some(), door.is_some());
+        loop {
+            // Taken out of the state: who holds the connection itself would keep it open.
+            let lost = match &*state.borrow() {
+                State::Up(up) => Some(Arc::clone(up.wire.lost())),
+                State::Down(_) => None,
+            };
+            if let (Some(lost), Some(door)) = (lost, door.take()) {
+                let lasted = Stopwatch::start();
+                tokio::select! {
+                    () = lost.wait() => {}
+                    () = place.is_left(&door) => lost.leave(),
+                }
+                backoff.lasted(lasted.elapsed());
+                state.send_replace(State::Down(LinkError::not_connected("the connection was lost")));
+                place.ask_again();
+            }
+            if made_before {
+                backoff.pause().await;
+            }
+            let next = match connect(&place, eviction).await {
+                Ok((wire, through)) => {
+                    // A server that is asked for the first time may be another one in the place of one that was known.
+                    if made_before || !was_there {
+                        counters.reconnects.fetch_add(1, Ordering::Relaxed);
+                    }
+                    door = Some(through);
+                    State::Up(wire)
+                }
+                Err(error) => {
+                    place.ask_again();
+                    State::Down(error.into_unavailable())
+                }
+            };
+            made_before = true;
+            state.send_replace(next);
+        }
+    };
+    tokio::select! {
+        () = state.closed() => {}
+        () = keep => {}
+    }
+}

@@ -1,0 +1,248 @@
+//! One connection: how it is made, and how its end is noticed.
+//!
+//! The `redis` crate's `MultiplexedConnection` never sends anything twice and never reconnects, which is what is wanted.
+//! Its `ConnectionManager` does not resend either, but a caller cannot tell a command that waited for a connection from
+//! one that was sent, and it goes to any server that it finds, without a look at what that server is.
+
+use super::address::{Credentials, Host};
+use super::error::OpenError;
+use firstcome_store::edge;
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo,
+    RedisResult, Value,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// The pause before the first attempt to connect again; it doubles with each that fails.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+/// The longest pause between two attempts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// After so long a silence the system asks whether the other end is still there, so that a firewall does not forget the
+/// connection, and one whose peer has vanished is found dead before somebody needs it.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+/// Commands between callers and the connection: more than there can be callers, and nothing is set aside for them. With a
+/// shorter queue callers would wait for places, and one who was given a place and is not polled would hold up all behind it.
+const QUEUE: usize = 1 << 24;
+
+/// How long a connection and an answer may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Times {
+    pub(crate) connect: Duration,
+    pub(crate) answer: Duration,
+}
+
+/// The way to a server.
+pub(crate) struct Connector {
+    client: Client,
+    address: String,
+    times: Times,
+}
+
+impl Connector {
+    /// To one server.
+    pub(crate) fn new(url: &str, times: Times) -> Result<Self, OpenError> {
+        Self::of(url.into_connection_info(), times)
+    }
+
+    /// To one of several.
+    pub(crate) fn to(host: &Host, credentials: &Credentials, times: Times) -> Result<Self, OpenError> {
+        let info = ConnectionAddr::Tcp(host.name.to_string(), host.port).into_connection_info();
+        let info = info.map(|info| {
+            let mut settings = info.redis_settings().clone().set_db(credentials.database);
+            if let Some(user) = &credentials.user {
+                settings = settings.set_username(user);
+            }
+            if let Some(password) = &credentials.password {
+                settings = settings.set_password(password);
+            }
+            info.set_redis_settings(settings)
+        });
+        Ok(Self { address: host.to_string(), ..Self::of(info, times)? })
+    }
+
+    fn of(info: RedisResult<ConnectionInfo>, times: Times) -> Result<Self, OpenError> {
+        let open = || {
+            let info = info?;
+            let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(TcpKeepalive::new().with_time(KEEPALIVE));
+            // RESP3 tells messages and answers apart, and its clients are told of the end of a connection at once.
+            let session = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+            Client::open(info.set_tcp_settings(tcp).set_redis_settings(session))
+        };
+        let client = open().map_err(|error: redis::RedisError| OpenError::Address { says: error.to_string() })?;
+        let address = client.get_connection_info().addr().to_string();
+        Ok(Self { client, address, times })
+    }
+
+    /// Host and port, without user and password.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Makes a connection. `hear` gets what comes unasked; it must not wait.
+    pub(crate) async fn connect(
+        &self,
+        hear: impl Fn(PushInfo, &Lost) + Send + Sync + 'static,
+    ) -> Result<Socket, OpenError> {
+        let lost = Arc::new(Lost::default());
+        let end = SocketEnd(Arc::clone(&lost));
+        let hear = move |push: PushInfo| -> Result<(), ()> {
+            hear(push, &end.0);
+            Ok(())
+        };
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.times.connect))
+            // Time-outs are measured where they are judged, so that they are never mixed up with broken connections.
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(QUEUE)
+            .set_push_sender(hear);
+        let connection = self.client.get_multiplexed_async_connection_with_config(&config).await;
+        let connection = connection.map_err(|error| OpenError::while_opening(&error, &self.address))?;
+        Ok(Socket { connection, lost })
+    }
+
+    /// Asks while a connection is being made.
+    pub(crate) async fn ask(&self, wire: &Socket, command: &Cmd) -> Result<Value, OpenError> {
+        let mut connection = wire.connection();
+        let Ok(answer) = timeout(self.times.answer, connection.send_packed_command(command)).await else {
+            let says = "connected, but no answer in time".to_owned();
+            return Err(OpenError::Unreachable { address: self.address.clone(), says });
+        };
+        let answer = answer.and_then(Value::extract_error);
+        answer.map_err(|error| OpenError::while_opening(&error, &self.address))
+    }
+}
+
+/// A connection, for any number of callers at once. It lives until the last who uses it lets go.
+#[derive(Clone)]
+pub(crate) struct Socket {
+    connection: MultiplexedConnection,
+    lost: Arc<Lost>,
+}
+
+impl Socket {
+    pub(crate) fn connection(&self) -> MultiplexedConnection {
+        self.connection.clone()
+    }
+
+    pub(crate) fn lost(&self) -> &Arc<Lost> {
+        &self.lost
+    }
+}
+
+/// Whether a connection is given up.
+#[derive(Default)]
+pub(crate) struct Lost {
+    lost: AtomicBool,
+    left: AtomicBool,
+    news: Notify,
+}
+
+impl Lost {
+    /// Gives the connection up: nobody new will use it.
+    pub(crate) fn declare(&self) {
+        self.lost.store(true, Ordering::Release);
+        self.news.notify_one();
+    }
+
+    /// Gives it up because another server has the keys by now: what the one at its other end answers from now on counts for
+    /// nothing.
+    pub(crate) fn leave(&self) {
+        self.left.store(true, Ordering::Release);
+        self.declare();
+    }
+
+    /// Whether another server had taken the place of this one before now.
+    pub(crate) fn is_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_declared(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// Waits for it. For one who waits at a time.
+    pub(crate) async fn wait(&self) {
+        while !self.is_declared() {
+            self.news.notified().await;
+        }
+    }
+}
+
+/// Held by what serves a connection, so that its end is noticed whichever way it ends: not every fault of a write makes
+/// the `redis` crate say "disconnected".
+struct SocketEnd(Arc<Lost>);
+
+impl Drop for SocketEnd {
+    fn drop(&mut self) {
+        self.0.declare();
+    }
+}
+
+/// The pauses between attempts to connect.
+pub(crate) struct Backoff {
+    pause: Duration,
+}
+
+impl Backoff {
+    pub(crate) const fn new() -> Self {
+        Self { pause: FIRST_PAUSE }
+    }
+
+    /// Pauses, and longer the next time.
+    pub(crate) async fn pause(&mut self) {
+        tokio::time::sleep(edge::draw_pause(self.pause)).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+    }
+
+    /// A connection ended that had lasted so long. One that ended at once does not make the next attempt sooner: the
+    /// server may be throwing us out.
+    pub(crate) fn lasted(&mut self, time: Duration) {
+        if time >= LONGEST_PAUSE {
+            self.pause = FIRST_PAUSE;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_to_a_second_and_no_further() {
+        let mut backoff = Backoff::new();
+        let mut longest = Duration::ZERO;
+        for _ in 0..20 {
+            let before = tokio::time::Instant::now();
+            backoff.pause().await;
+            longest = longest.max(before.elapsed());
+            assert!(before.elapsed() <= LONGEST_PAUSE + Duration::from_millis(1));
+        }
+        assert!(longest >= LONGEST_PAUSE / 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_connection_that_lasted_makes_the_next_attempt_soon() {
+        let mut backoff = Backoff::new();
+        for _ in 0..20 {
+            backoff.pause().await;
+        }
+        backoff.lasted(LONGEST_PAUSE / 2);
+        assert_eq!(backoff.pause, LONGEST_PAUSE);
+        backoff.lasted(LONGEST_PAUSE);
+        assert_eq!(backoff.pause, FIRST_PAUSE);
+    }
+
+    #[test]
+    fn an_address_is_shown_without_its_password() {
+        let times = Times { connect: LONGEST_PAUSE, answer: LONGEST_PAUSE };
+        let door = Connector::new("redis://user:secret@127.0.0.1:6379/3", times);
+        assert_eq!(door.map(|door| door.address().to_owned()), Ok("127.0.0.1:6379".to_owned()));
+    }
+}

@@ -1,0 +1,295 @@
+//! Who is connected: how many at once, in all and from one address, and which idle connection makes room for a new one.
+//!
+//! One lock, taken when a connection opens and when it ends, never for a request.
+
+use super::watch::{Leaving, Watch};
+use crate::address::network;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Idle connections that one look over all of them chooses: a flood that needs room for each newcomer looks once for
+/// so many.
+const CHOSEN_MAX: usize = 64;
+/// A look that found no idle connection is not repeated for this long.
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
+
+/// The connections of one listener.
+pub(super) struct ConnectionSlots {
+    max: usize,
+    per_address: Option<NonZeroUsize>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    count: usize,
+    next_id: u64,
+    groups: HashMap<IpAddr, Group>,
+    chosen: Chosen,
+}
+
+/// The connections of one address.
+#[derive(Default)]
+struct Group {
+    open: HashMap<u64, Arc<Watch>>,
+    chosen: Chosen,
+}
+
+/// The idle connections that leave next; the longest idle is the last.
+#[derive(Default)]
+struct Chosen {
+    queue: Vec<(IpAddr, u64)>,
+    looked_in_vain: Option<Instant>,
+}
+
+/// Why a connection gets no place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SlotRefusal {
+    /// As many as may be are open, and none of them is idle.
+    Full,
+    /// The address has as many as one may have, and none of them is idle.
+    Address,
+}
+
+/// Whether an address has a limit of its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Limit {
+    PerAddress,
+    /// For trusted proxies, which speak for many clients.
+    None,
+}
+
+/// The place of one connection, given back when it is dropped.
+pub(super) struct ConnectionSlot {
+    places: Arc<ConnectionSlots>,
+    address: IpAddr,
+    id: u64,
+    pub(super) watch: Arc<Watch>,
+    /// Whether an idle connection was closed for it.
+    pub(super) made_room: bool,
+}
+
+impl ConnectionSlots {
+    pub(super) fn new(max: usize, per_address: Option<NonZeroUsize>) -> Self {
+        Self { max, per_address, state: Mutex::default() }
+    }
+
+    /// Gives a connection a place. Where there is none left, the longest idle connection leaves for it: one of the
+    /// same address if that address has as many as it may have. A connection in the middle of a request never leaves.
+    pub(super) fn take(self: &Arc<Self>, peer: IpAddr, limit: Limit) -> Result<ConnectionSlot, SlotRefusal> {
+        let address = network(peer);
+        let mut state = self.state.lock();
+        let mut made_room = false;
+        let own_max = self.per_address.filter(|_| limit == Limit::PerAddress).map_or(usize::MAX, NonZeroUsize::get);
+        if own_max <= state.groups.get(&address).map_or(0, |group| group.open.len()) {
+            made_room = state.let_go_of(address);
+            if !made_room {
+                return Err(SlotRefusal::Address);
+            }
+        }
+        if self.max <= state.count {
+            made_room = state.let_go();
+            if !made_room {
+                return Err(SlotRefusal::Full);
+            }
+        }
+        let (id, watch) = (state.next_id, Arc::new(Watch::default()));
+        state.next_id += 1;
+        state.count += 1;
+        state.groups.entry(address).or_default().open.insert(id, Arc::clone(&watch));
+        Ok(ConnectionSlot { places: Arc::clone(self), address, id, watch, made_room })
+    }
+
+    /// Lets the longest idle connection leave, for example to free its file descriptor. False if none is idle.
+    pub(super) fn make_room(&self) -> bool {
+        self.state.lock().let_go()
+    }
+}
+
+impl Drop for ConnectionSlot {
+    fn drop(&mut self) {
+        self.places.state.lock().remove(self.address, self.id);
+    }
+}
+
+impl State {
+    /// Takes a connection off the list, unless it is off already.
+    fn remove(&mut self, address: IpAddr, id: u64) -> Option<Arc<Watch>> {
+        let group = self.groups.get_mut(&address)?;
+        let watch = group.open.remove(&id)?;
+        if group.open.is_empty() {
+            self.groups.remove(&address);
+        }
+        self.count -= 1;
+        Some(watch)
+    }
+
+    /// Lets the longest idle connection of all leave.
+    fn let_go(&mut self) -> bool {
+        let mut chosen = std::mem::take(&mut self.chosen);
+        let groups = |state: &Self| state.groups.iter().flat_map(|(&address, group)| idle(address, group)).collect();
+        let has_left = self.let_go_one(&mut chosen, groups);
+        self.chosen = chosen;
+        has_left
+    }
+
+    /// Lets the longest idle connection of one address leave.
+    fn let_go_of(&mut self, address: IpAddr) -> bool {
+        let Some(group) = self.groups.get_mut(&address) else { return false };
+        let mut chosen = std::mem::take(&mut group.chosen);
+        let own = |state: &Self| state.groups.get(&address).map_or(Vec::new(), |group| idle(address, group).collect());
+        let has_left = self.let_go_one(&mut chosen, own);
+        if let Some(group) = self.groups.get_mut(&address) {
+            group.chosen = chosen;
+        }
+        has_left
+    }
+
+    fn let_go_one(&mut self, chosen: &mut Chosen, find: impl Fn(&Self) -> Vec<(u32, (IpAddr, u64))>) -> bool {
+        // Those of the last look may all be busy, or gone: then a second look finds others.
+        for _ in 0..2 {
+            if chosen.queue.is_empty() {
+                chosen.look(|| find(self));
+            }
+            while let Some((address, id)) = chosen.queue.pop() {
+                if self.leave(address, id) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Tells a connection to leave if it is still idle.
+    fn leave(&mut self, address: IpAddr, id: u64) -> bool {
+        let open = self.groups.get(&address).and_then(|group| group.open.get(&id));
+        if open.is_none_or(|watch| watch.idle_ticks().is_none()) {
+            return false;
+        }
+        if let Some(watch) = self.remove(address, id) {
+            watch.leave(Leaving::WhenQuiet);
+        }
+        true
+    }
+}
+
+fn idle(address: IpAddr, group: &Group) -> impl Iterator<Item = (u32, (IpAddr, u64))> {
+    group.open.iter().filter_map(move |(&id, watch)| Some((watch.idle_ticks()?, (address, id))))
+}
+
+impl Chosen {
+    fn look(&mut self, found: impl FnOnce() -> Vec<(u32, (IpAddr, u64))>) {
+        if self.looked_in_vain.is_some_and(|at| at.elapsed() < LOOK_PAUSE) {
+            return;
+        }
+        let mut found = found();
+        // Of two that are idle for equally many ticks the older one has the lower number, and leaves first.
+        found.sort_unstable_by_key(|&(ticks, (_, id))| (ticks, std::cmp::Reverse(id)));
+        let surplus = found.len().saturating_sub(CHOSEN_MAX);
+        self.queue = found.drain(surplus..).map(|(_, place)| place).collect();
+        self.looked_in_vain = self.queue.is_empty().then(Instant::now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::watch::Phase;
+    use super::*;
+    use firstcome::edge::Stopwatch;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7));
+    const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 8));
+
+    fn places(max: usize, per_address: usize) -> Arc<ConnectionSlots> {
+        Arc::new(ConnectionSlots::new(max, NonZeroUsize::new(per_address)))
+    }
+
+    fn take(places: &Arc<ConnectionSlots>, peer: IpAddr) -> ConnectionSlot {
+        let Ok(place) = places.take(peer, Limit::PerAddress) else { panic!("there is no place") };
+        place
+    }
+
+    fn refused(places: &Arc<ConnectionSlots>, peer: IpAddr) -> Option<SlotRefusal> {
+        places.take(peer, Limit::PerAddress).err()
+    }
+
+    /// Comes back when so much time has passed.
+    fn pass(time: Duration) {
+        let watch = Stopwatch::start();
+        while watch.elapsed() < time {
+            std::thread::yield_now();
+        }
+    }
+
+    fn idle_for(place: &ConnectionSlot, ticks: u32) {
+        place.watch.enter(Phase::Idle);
+        (0..ticks).for_each(|_| place.watch.tick());
+    }
+
+    #[test]
+    fn the_longest_idle_leaves_first_and_no_busy_one_ever() {
+        let places = places(4, 0);
+        let open: Vec<ConnectionSlot> = (0..4).map(|_| take(&places, HERE)).collect();
+        for (place, ticks) in open.iter().zip([5, 9, 3, 9]) {
+            idle_for(place, ticks);
+        }
+        open[3].watch.enter(Phase::Busy);
+        let leaving =
+            |open: &[ConnectionSlot]| -> Vec<bool> { open.iter().map(|place| place.watch.may_go()).collect() };
+        let newcomer = take(&places, THERE);
+        assert!(newcomer.made_room);
+        assert_eq!(leaving(&open), [false, true, false, false]);
+        let second = take(&places, THERE);
+        assert_eq!(leaving(&open), [true, true, false, false]);
+        // The one that is left in the queue has work meanwhile.
+        open[2].watch.enter(Phase::Head);
+        assert_eq!(refused(&places, THERE), Some(SlotRefusal::Full));
+        drop(second);
+        assert!(!take(&places, THERE).made_room);
+        // Those who have left give back nothing that others have.
+        drop(open);
+        assert_eq!(places.state.lock().count, 1);
+        drop(newcomer);
+        let state = places.state.lock();
+        assert!(state.count == 0 && state.groups.is_empty());
+    }
+
+    #[test]
+    fn who_has_just_become_idle_does_not_leave() {
+        let places = places(1, 0);
+        let only = take(&places, HERE);
+        for ticks in [0, 1] {
+            idle_for(&only, ticks);
+            assert_eq!(refused(&places, HERE), Some(SlotRefusal::Full), "{ticks}");
+        }
+        pass(LOOK_PAUSE);
+        idle_for(&only, 2);
+        assert!(take(&places, HERE).made_room);
+    }
+
+    #[test]
+    fn an_address_makes_room_for_itself_alone_unless_it_is_a_proxy() {
+        let places = places(100, 2);
+        let other = take(&places, THERE);
+        idle_for(&other, 50);
+        let own = [take(&places, HERE), take(&places, HERE)];
+        assert_eq!(refused(&places, HERE), Some(SlotRefusal::Address));
+        pass(LOOK_PAUSE);
+        idle_for(&own[1], 2);
+        assert!(take(&places, HERE).made_room);
+        assert!(own[1].watch.may_go() && !own[0].watch.may_go() && !other.watch.may_go());
+        let proxied: Vec<_> = (0..50).map(|_| places.take(HERE, Limit::None).is_ok()).collect();
+        assert!(proxied.iter().all(|&taken| taken));
+        // A /64 of IPv6 is one address.
+        let networks: [IpAddr; 4] =
+            ["2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1"].map(|text| text.parse().unwrap());
+        let _held = [take(&places, networks[0]), take(&places, networks[1])];
+        assert_eq!(refused(&places, networks[2]), Some(SlotRefusal::Address));
+        assert_eq!(refused(&places, networks[3]), None);
+    }
+}

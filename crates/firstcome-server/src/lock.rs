@@ -1,0 +1,434 @@
+//! Locks for callers over HTTP, who hold nothing of ours but a handle.
+//!
+//! # Invariants
+//! - Who is not there to be told holds nothing: an acquire ends with its connection, and a grant is given back unless its
+//!   answer left for a peer that was still there ([`Offer`]).
+//! - A request that is repeated under its key while it waits joins the wait; the wait goes on as long as one of them is there.
+//! - Nobody waits beyond the service's stop.
+
+mod ledger;
+
+use crate::backend::Backend;
+use crate::metrics::{Ending, LockFigures};
+use firstcome::core::id::{LockName, OwnerName, RequestId};
+use firstcome::core::time::Timestamp;
+use firstcome::edge::Stopwatch;
+use firstcome::lock::Request;
+use firstcome::{Fence, HandleKey, LockError, Locks, TimedLockView};
+use ledger::{Body, End, Found, Kept, Ledger};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::task::AbortHandle;
+
+/// Between two tries to give back what nobody was told of.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// How much the locks of a service may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockLimits {
+    /// Acquires that may wait at once; who comes beyond gets a lock that is free, and is told `overloaded` otherwise.
+    pub waits_max: usize,
+    /// Holds, and keys of acquires, that are remembered. Beyond it an acquire with an `Idempotency-Key` is told `overloaded`,
+    /// and one without is not counted. Protects memory: about 400 bytes each.
+    pub holds_max: usize,
+}
+
+impl Default for LockLimits {
+    fn default() -> Self {
+        Self { waits_max: 10_000, holds_max: 200_000 }
+    }
+}
+
+/// A wish for a lock.
+#[derive(Clone)]
+pub(crate) struct Wanted {
+    pub(crate) name: LockName,
+    pub(crate) owner: OwnerName,
+    pub(crate) wait: Duration,
+    pub(crate) lease: Duration,
+}
+
+/// Why there is no lock.
+#[derive(Clone, Debug)]
+pub(crate) enum Refusal {
+    /// Somebody has it; `position` is for who waited: so many were still ahead.
+    Contended { holder: String, waiters: u32, ttl: Duration, position: Option<u32> },
+    /// No place to wait, or no time.
+    Overloaded,
+    /// The key came with another body before.
+    KeyReused,
+    /// The store says so.
+    Store(LockError),
+}
+
+/// What an acquire is answered.
+pub(crate) struct Grant {
+    pub(crate) owner: OwnerName,
+    pub(crate) fence: Fence,
+    pub(crate) expires_at: Timestamp,
+    pub(crate) handle: String,
+    /// Keeps the hold until somebody is told; absent if somebody was.
+    pub(crate) offer: Option<Arc<Offer>>,
+}
+
+/// A hold that nobody has been told of yet: dropped, it is given back.
+pub(crate) struct Offer {
+    desk: Arc<LockService>,
+    name: LockName,
+    owner: OwnerName,
+    request: Request,
+    fence: Fence,
+    lease: Duration,
+    expires_at: Timestamp,
+    told: Arc<AtomicBool>,
+}
+
+impl Offer {
+    /// Somebody was told: the hold is theirs.
+    pub(crate) fn keep(&self) {
+        self.told.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        if self.told.load(Ordering::Acquire) {
+            return;
+        }
+        self.desk.ledger.lock().end(self.request, End::TakenBack);
+        let (desk, name, request, lease) = (Arc::clone(&self.desk), self.name.clone(), self.request, self.lease);
+        let given_back = async move {
+            // A store that fails for a moment would keep the lock for nobody, for up to a day.
+            while let Err(LockError::Unavailable(_) | LockError::Unknown) =
+                desk.in_time(desk.locks.release_lease(name.as_str(), request)).await
+            {
+                tokio::time::sleep(AGAIN).await;
+            }
+        };
+        // Without a runtime the service has ended, and the lease ends the hold.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(tokio::time::timeout(lease, given_back));
+        }
+    }
+}
+
+type Outcome = Result<Arc<Offer>, Refusal>;
+
+/// An acquire under a key, for all who sent it. When the last of them goes, it ends.
+struct Wait {
+    desk: Arc<LockService>,
+    key: u128,
+    number: u64,
+    outcome: watch::Receiver<Option<Outcome>>,
+    task: AbortHandle,
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.desk.ledger.lock().give_up(self.key, self.number);
+    }
+}
+
+/// Counts an acquire once, however it ends.
+struct Attempt<'a> {
+    figures: &'a LockFigures,
+    watch: Stopwatch,
+    ending: Ending,
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        self.figures.ended(self.ending, self.watch.elapsed());
+    }
+}
+
+/// A place among those who may wait.
+struct WaitPermit<'a> {
+    figures: &'a LockFigures,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl Drop for WaitPermit<'_> {
+    fn drop(&mut self) {
+        self.figures.waiting.dec();
+    }
+}
+
+/// Where locks are asked for.
+pub(crate) struct LockService {
+    me: Weak<LockService>,
+    locks: Locks,
+    handle_key: HandleKey,
+    /// Says what time it is.
+    store: Backend,
+    figures: LockFigures,
+    places: Semaphore,
+    /// How long the store may take to answer.
+    patience: Duration,
+    stopping: watch::Receiver<bool>,
+    ledger: Mutex<Ledger>,
+}
+
+/// What a [`Desk`] is made of.
+pub(crate) struct Parts {
+    pub(crate) locks: Locks,
+    pub(crate) handle_key: HandleKey,
+    pub(crate) store: Backend,
+    pub(crate) figures: LockFigures,
+    pub(crate) limits: LockLimits,
+    pub(crate) patience: Duration,
+    pub(crate) stopping: watch::Receiver<bool>,
+}
+
+impl LockService {
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        let Parts { locks, handle_key, store, figures, limits, patience, stopping } = parts;
+        let ledger = Mutex::new(Ledger::new(figures.clone(), limits.holds_max));
+        let places = Semaphore::new(limits.waits_max.min(Semaphore::MAX_PERMITS));
+        Arc::new_cyclic(|me| {
+            let me = Weak::clone(me);
+            Self { me, locks, handle_key, store, figures, places, patience, stopping, ledger }
+        })
+    }
+
+    fn me(&self) -> Arc<Self> {
+        self.me.upgrade().unwrap_or_else(|| unreachable!("whoever calls this has one"))
+    }
+
+    /// The instant so much later, as the wall shows it.
+    fn later(&self, wait: Duration) -> Timestamp {
+        let wait_us = i64::try_from(wait.as_micros()).unwrap_or(i64::MAX);
+        Timestamp::clamped_us(self.store.now().as_us().saturating_add(wait_us))
+    }
+
+    async fn stop(&self) {
+        // An error means that the service is gone, which is a stop too.
+        let _ = self.stopping.clone().wait_for(|stopping| *stopping).await;
+    }
+
+    fn place(&self) -> Option<WaitPermit<'_>> {
+        if *self.stopping.borrow() {
+            return None;
+        }
+        let permit = self.places.try_acquire().ok()?;
+        self.figures.waiting.inc();
+        Some(WaitPermit { figures: &self.figures, _permit: permit })
+    }
+
+    /// Asks for a lock. Dropped, it leaves nothing behind.
+    pub(crate) async fn acquire(&self, wanted: Wanted, id: Option<RequestId>) -> Result<Grant, Refusal> {
+        let name = wanted.name.clone();
+        let waits = !wanted.wait.is_zero();
+        let acquired = async {
+            match id {
+                Some(id) => self.acquire_once(wanted, id).await,
+                None => self.obtain(&wanted, None).await.map(|offer| self.show(&name, &offer)),
+            }
+        };
+        tokio::select! {
+            // Whatever is answered at once is so also while the service stops.
+            biased;
+            acquired = acquired => acquired,
+            () = self.stop(), if waits => Err(Refusal::Overloaded),
+        }
+    }
+
+    fn show(&self, name: &LockName, offer: &Arc<Offer>) -> Grant {
+        Grant {
+            owner: offer.owner.clone(),
+            fence: offer.fence,
+            expires_at: offer.expires_at,
+            handle: self.handle_key.handle(name, offer.request, offer.fence),
+            offer: Some(Arc::clone(offer)),
+        }
+    }
+
+    /// Asks for a lock under a key.
+    async fn acquire_once(&self, wanted: Wanted, id: RequestId) -> Result<Grant, Refusal> {
+        let name = wanted.name.clone();
+        let (wait, mut outcome, _place) = loop {
+            // Found and begun in one step, so that of two at once one joins the other.
+            let (found, begun) = {
+                let mut ledger = self.ledger.lock();
+                let found = ledger.find(id);
+                let begun = matches!(found, Found::Nothing).then(|| self.begin(&mut ledger, &wanted, id));
+                (found, begun)
+            };
+            match (found, begun) {
+                (_, Some(wait)) => break (Arc::clone(&wait), wait.outcome.clone(), None),
+                (Found::Waiting(_, Body::Other) | Found::Offered(_, Body::Other), _) => return Err(Refusal::KeyReused),
+                (Found::Waiting(wait, Body::Same), _) => {
+                    let place = self.place().ok_or(Refusal::Overloaded)?;
+                    let outcome = wait.outcome.clone();
+                    break (wait, outcome, Some(place));
+                }
+                (Found::Offered(offer, Body::Same), _) => return Ok(self.show(&name, &offer)),
+                (Found::Granted(kept, expires_at, body), _) => {
+                    if let Some(grant) = self.replay(&wanted, &kept, expires_at).await? {
+                        return if body == Body::Same { Ok(grant) } else { Err(Refusal::KeyReused) };
+                    }
+                    // Over before its time, by somebody else's doing: what comes is a new request.
+                    self.ledger.lock().end(kept.request, End::Lost);
+                }
+                (Found::Nothing | Found::Full, None) => return Err(Refusal::Overloaded),
+            }
+        };
+        let told = outcome.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+        drop(wait);
+        let offer = told.unwrap_or(Err(Refusal::Store(LockError::Unknown)))?;
+        Ok(self.show(&name, &offer))
+    }
+
+    /// Begins an acquire that all who repeat it share.
+    fn begin(&self, ledger: &mut Ledger, wanted: &Wanted, id: RequestId) -> Arc<Wait> {
+        let (desk, wanted) = (self.me(), wanted.clone());
+        ledger.begin(id, |number| {
+            let (sender, outcome) = watch::channel(None);
+            let asking = Arc::clone(&desk);
+            let task = tokio::spawn(async move {
+                let obtained = asking.obtain(&wanted, Some((id, number))).await;
+                if obtained.is_err() {
+                    asking.ledger.lock().give_up(id.key, number);
+                }
+                // If nobody waits any more the offer is dropped, and so given back.
+                drop(sender.send(Some(obtained)));
+            });
+            Arc::new(Wait { desk, key: id.key, number, outcome, task: task.abort_handle() })
+        })
+    }
+
+    /// The same answer once more, if the hold goes on. The store has the last word.
+    async fn replay(&self, wanted: &Wanted, kept: &Kept, expires_at: Timestamp) -> Result<Option<Grant>, Refusal> {
+        let TimedLockView { view, now_us } = self.view(&wanted.name).await.map_err(Refusal::Store)?;
+        let Some((owner, _, ends_us)) = view.held.filter(|(_, fence, _)| *fence == kept.fence) else { return Ok(None) };
+        let left = Duration::from_micros(ends_us.saturating_sub(now_us));
+        Ok(Some(Grant {
+            owner,
+            fence: kept.fence,
+            // A wall clock that was set back stands still, and the hold ends all the same.
+            expires_at: expires_at.min(self.later(left)),
+            handle: self.handle_key.handle(&wanted.name, kept.request, kept.fence),
+            offer: None,
+        }))
+    }
+
+    /// Waits for a lock in a place of its own, and takes it out of this process's hands.
+    async fn obtain(&self, wanted: &Wanted, begun: Option<(RequestId, u64)>) -> Outcome {
+        let watch = Stopwatch::start();
+        let mut attempt = Attempt { figures: &self.figures, watch, ending: Ending::Abandoned };
+        let place = if wanted.wait.is_zero() { None } else { self.place() };
+        let wait = if place.is_some() { wanted.wait } else { Duration::ZERO };
+        let asked = tokio::time::timeout(wait + self.patience, self.ask(wanted, wait)).await;
+        let refusal = match asked.unwrap_or(Err(Refusal::Store(LockError::Unknown))) {
+            Ok((request, fence, remaining)) => {
+                attempt.ending = Ending::Granted;
+                return Ok(self.offer(wanted, (request, fence, remaining), begun));
+            }
+            Err(Refusal::Contended { .. }) if wait < wanted.wait => Refusal::Overloaded,
+            Err(refusal) => refusal,
+        };
+        attempt.ending = match &refusal {
+            Refusal::Contended { .. } if wait.is_zero() => Ending::Contended,
+            Refusal::Contended { .. } => Ending::TimedOut,
+            Refusal::Overloaded | Refusal::KeyReused => Ending::Overloaded,
+            Refusal::Store(_) => Ending::Failed,
+        };
+        Err(refusal)
+    }
+
+    async fn ask(&self, wanted: &Wanted, wait: Duration) -> Result<(Request, Fence, Duration), Refusal> {
+        let request = self.locks.lock(wanted.name.as_str()).owner(wanted.owner.as_str()).lease(wanted.lease).fixed();
+        let acquired = match wait {
+            Duration::ZERO => request.try_acquire().await.map_err(|error| contended(error, None)),
+            _ => match request.clone().wait(wait).acquire().await {
+                // By whom it is held, all in one look. A lock that is free at this moment has no line: nobody is overtaken.
+                Err(LockError::TimedOut { position }) => {
+                    request.try_acquire().await.map_err(|error| contended(error, position))
+                }
+                acquired => acquired.map_err(|error| contended(error, None)),
+            },
+        };
+        // A hold that is over before anybody could be told of it was none.
+        let lease = acquired?.hand_out().await.map_err(|error| match error {
+            LockError::Lost => Refusal::Store(LockError::Unknown),
+            error => Refusal::Store(error),
+        })?;
+        Ok((lease.request, lease.fence, lease.remaining()))
+    }
+
+    fn offer(
+        &self,
+        wanted: &Wanted,
+        (request, fence, remaining): (Request, Fence, Duration),
+        begun: Option<(RequestId, u64)>,
+    ) -> Arc<Offer> {
+        let Wanted { name, owner, lease, .. } = wanted.clone();
+        let (expires_at, told) = (self.later(remaining), Arc::new(AtomicBool::new(false)));
+        let offer = Offer { desk: self.me(), name, owner, request, fence, lease, expires_at, told: Arc::clone(&told) };
+        let offer = Arc::new(offer);
+        let kept = Kept { request, fence, offer: Arc::downgrade(&offer), told };
+        self.ledger.lock().grant(&kept, (lease, expires_at), begun);
+        offer
+    }
+
+    /// Lets the hold of a handle last `lease` from now on, and never shorter than before.
+    pub(crate) async fn renew(
+        &self,
+        name: &LockName,
+        handle: &str,
+        lease: Duration,
+    ) -> Result<(Fence, Timestamp), LockError> {
+        let (request, fence) = self.handle_key.read(name, handle).ok_or(LockError::Lost)?;
+        let renewed = self.in_time(self.locks.renew_lease(name.as_str(), request, lease)).await;
+        let renewed = renewed.map(|remaining| (fence, self.later(remaining)));
+        let mut ledger = self.ledger.lock();
+        match &renewed {
+            Ok((_, expires_at)) => ledger.renew(request, lease, Some(*expires_at)),
+            // Forgotten too early, a repeated acquire would stand in line behind its own hold.
+            Err(LockError::Unknown) => ledger.renew(request, lease, None),
+            Err(LockError::Lost) => ledger.end(request, End::Lost),
+            Err(_) => {}
+        }
+        renewed
+    }
+
+    /// Gives back the hold of a handle.
+    pub(crate) async fn release(&self, name: &LockName, handle: &str) -> Result<Fence, LockError> {
+        let (request, fence) = self.handle_key.read(name, handle).ok_or(LockError::Lost)?;
+        let released = self.in_time(self.locks.release_lease(name.as_str(), request)).await;
+        let end = match &released {
+            Ok(()) => Some(End::Released),
+            Err(LockError::Lost) => Some(End::Lost),
+            Err(_) => None,
+        };
+        if let Some(end) = end {
+            self.ledger.lock().end(request, end);
+        }
+        released.map(|()| fence)
+    }
+
+    /// Shows a lock.
+    pub(crate) async fn view(&self, name: &LockName) -> Result<TimedLockView, LockError> {
+        self.in_time(self.locks.view(name.as_str())).await
+    }
+
+    /// Counts what is over by time, before the figures are read.
+    pub(crate) fn sweep(&self) {
+        self.ledger.lock().sweep();
+    }
+
+    async fn in_time<T>(&self, answer: impl Future<Output = Result<T, LockError>>) -> Result<T, LockError> {
+        tokio::time::timeout(self.patience, answer).await.unwrap_or(Err(LockError::Unknown))
+    }
+}
+
+fn contended(error: LockError, position: Option<u32>) -> Refusal {
+    match error {
+        LockError::Contended { holder, waiters, ttl } => Refusal::Contended { holder, waiters, ttl, position },
+        error => Refusal::Store(error),
+    }
+}

@@ -1,0 +1,60 @@
+//! Figures of one node of many.
+
+use firstcome::fleet::{Cluster, ClusterCounts, RoomFigures};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use std::fmt;
+
+/// Reads what this node has done when somebody asks.
+pub(super) struct ClusterCollector(pub(super) Cluster);
+
+impl fmt::Debug for ClusterCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FleetCollector")
+    }
+}
+
+impl Collector for ClusterCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let ClusterCounts { written, transactions, dead_letters, rebuilt, resumed, .. } = self.0.counts();
+        let RoomFigures { rooms, waiting, active } = self.0.room_figures();
+        let link = self.0.link().counts();
+        for (name, help, count) in [
+            ("fleet_claims_written", "Claims that this node has written to the database, for whichever node", written),
+            ("fleet_transactions", "Transactions in which it did so", transactions),
+            ("fleet_dead_letters", "Entries that nobody could read, and that this node has put aside", dead_letters),
+            (
+                "fleet_gates_rebuilt",
+                "Gates of coupons and logs of rooms that this node has made anew from the database",
+                rebuilt,
+            ),
+            (
+                "fleet_logs_resumed",
+                "Logs of rooms of which an end may have been lost, and that this node has gone on with",
+                resumed,
+            ),
+            ("redis_requests", "Commands of rooms and coupons that were handed to Redis", link.requests),
+            ("redis_reconnects", "Times that their connection to Redis was made again", link.reconnects),
+            (
+                "redis_resubscriptions",
+                "Times that the messages of other nodes were subscribed again",
+                link.resubscriptions,
+            ),
+        ] {
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            ConstCounter::new(count).encode(metric)?;
+        }
+        for (name, help, value) in [
+            ("rooms", "Rooms of which this node has a copy", rooms),
+            ("room_waiting", "People in line, over these rooms", waiting),
+            ("room_active", "Slots offered or taken, over these rooms", active),
+        ] {
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(value as f64).encode(metric)?;
+        }
+        Ok(())
+    }
+}

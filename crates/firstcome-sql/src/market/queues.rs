@@ -1,0 +1,160 @@
+//! Who waits for what: a bounded queue for each listing, and for the points of each member.
+
+use super::judge::{Answer, Command};
+use firstcome_core::id::{ListingName, MemberName};
+use firstcome_store::AuctionAnswer;
+use firstcome_store::StoreError;
+use firstcome_store::edge::draw_hasher;
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::hash::RandomState;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Commands in one transaction. Bounds how long the row of a listing stays locked, and by how much a combined bid may
+/// overtake those of other processes.
+pub(super) const BATCH_COMMANDS_MAX: usize = 256;
+/// Commands that may wait for one listing, or for the points of one member: some hundred milliseconds of work. Those of a
+/// running batch count.
+const LANE_COMMANDS_MAX: usize = 4_096;
+/// Commands that may wait in all. Protects memory: about 300 bytes each.
+const COMMANDS_MAX: usize = 65_536;
+/// When to come back to a full queue.
+const FULL_RETRY: Duration = Duration::from_millis(250);
+
+/// What a command is about: commands of the same scope go through in one transaction.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Scope {
+    Listing(ListingName),
+    Member(MemberName),
+}
+
+/// A command and whoever waits for its answer.
+pub(super) struct Waiting {
+    pub(super) command: Command,
+    pub(super) tell: oneshot::Sender<AuctionAnswer<Answer>>,
+}
+
+/// The queues. A scope has one while somebody serves it.
+///
+/// Commands count from when they are queued until the batch they are in is over: those wait too, for a connection, for locks, for a
+/// commit.
+pub(super) struct ScopeQueues {
+    lanes: Mutex<Counted>,
+}
+
+struct Counted {
+    of: HashMap<Scope, ScopeQueue, RandomState>,
+    /// Commands in all lanes.
+    commands: usize,
+}
+
+struct ScopeQueue {
+    queue: VecDeque<Waiting>,
+    /// Commands of the batch that was taken last.
+    taken: usize,
+}
+
+impl ScopeQueue {
+    fn commands(&self) -> usize {
+        self.queue.len() + self.taken
+    }
+}
+
+impl ScopeQueues {
+    pub(super) fn new() -> Self {
+        Self { lanes: Mutex::new(Counted { of: HashMap::with_hasher(draw_hasher()), commands: 0 }) }
+    }
+
+    /// Queues a command. True if nobody serves the scope yet: then the caller is to see to that.
+    pub(super) fn push(&self, scope: &Scope, waiting: Waiting) -> Result<bool, StoreError> {
+        let mut lanes = self.lanes.lock();
+        let full = StoreError::Overloaded { retry_after: FULL_RETRY };
+        if COMMANDS_MAX <= lanes.commands {
+            return Err(full);
+        }
+        let unserved = match lanes.of.get_mut(scope) {
+            Some(lane) if LANE_COMMANDS_MAX <= lane.commands() => return Err(full),
+            Some(lane) => {
+                lane.queue.push_back(waiting);
+                false
+            }
+            None => {
+                lanes.of.insert(scope.clone(), ScopeQueue { queue: VecDeque::from([waiting]), taken: 0 });
+                true
+            }
+        };
+        lanes.commands += 1;
+        Ok(unserved)
+    }
+
+    /// Ends the batch that was taken before, and takes whatever waits, in the order of arrival and at most
+    /// [`BATCH_COMMANDS_MAX`]; those who have gone are passed over, and nothing of theirs is done. `None` if nobody waits:
+    /// then the scope is not served any more.
+    pub(super) fn take(&self, scope: &Scope) -> Option<VecDeque<Waiting>> {
+        let mut lanes = self.lanes.lock();
+        let lane = lanes.of.get_mut(scope)?;
+        let before = lane.commands();
+        let mut batch = VecDeque::new();
+        while batch.len() < BATCH_COMMANDS_MAX
+            && let Some(waiting) = lane.queue.pop_front()
+        {
+            if !waiting.tell.is_closed() {
+                batch.push_back(waiting);
+            }
+        }
+        lane.taken = batch.len();
+        let over = before - lane.commands();
+        lanes.commands -= over;
+        if batch.is_empty() {
+            lanes.of.remove(scope);
+            return None;
+        }
+        Some(batch)
+    }
+
+    /// Forgets a scope whose server has gone; those who wait are told that nobody knows.
+    pub(super) fn abandon(&self, scope: &Scope) {
+        let mut lanes = self.lanes.lock();
+        let abandoned = lanes.of.remove(scope).map_or(0, |lane| lane.commands());
+        lanes.commands -= abandoned;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting() -> Waiting {
+        // Whoever waits is held by nobody here, and passed over: it counts until it is taken.
+        Waiting { command: Command::Advance, tell: oneshot::channel().0 }
+    }
+
+    fn member(number: usize) -> Scope {
+        Scope::Member(MemberName::parse(&format!("member-{number}")).unwrap())
+    }
+
+    #[test]
+    fn what_is_under_way_counts_until_it_is_over() {
+        let lanes = ScopeQueues::new();
+        let mut callers = Vec::new();
+        for number in 0..COMMANDS_MAX {
+            let (tell, told) = oneshot::channel();
+            callers.push(told);
+            assert!(lanes.push(&member(number), Waiting { command: Command::Advance, tell }).unwrap());
+            assert_eq!(lanes.take(&member(number)).unwrap().len(), 1);
+        }
+        let full =
+            |lanes: &ScopeQueues| matches!(lanes.push(&member(0), waiting()), Err(StoreError::Overloaded { .. }));
+        assert!(full(&lanes), "all of them may wait for a connection");
+        assert!(lanes.take(&member(1)).is_none(), "it is over");
+        assert!(!full(&lanes) && full(&lanes), "there is room for one");
+        lanes.abandon(&member(0));
+        assert!(!full(&lanes), "what was abandoned has gone");
+        for number in 0..COMMANDS_MAX {
+            while lanes.take(&member(number)).is_some() {}
+        }
+        let lanes = lanes.lanes.lock();
+        assert_eq!((lanes.commands, lanes.of.len()), (0, 0));
+    }
+}

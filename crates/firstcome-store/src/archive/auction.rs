@@ -1,0 +1,95 @@
+//! Members, listings and bids that come in.
+
+use super::intake::Intake;
+use super::{ArchivedBid, ArchivedListing, ArchivedRecord, ImportError};
+use crate::embedded::journal::{Change, ListingId, MemberId};
+use firstcome_core::id::{ListingName, MemberName};
+use firstcome_core::points::Wallet;
+use std::collections::HashMap;
+use std::hash::RandomState;
+
+/// What has come in of the market so far.
+pub struct IncomingAuctionRows {
+    /// Whether there is another one already.
+    is_there: bool,
+    members: HashMap<MemberName, (MemberId, Wallet), RandomState>,
+    listings: HashMap<ListingName, ListingId, RandomState>,
+}
+
+impl IncomingAuctionRows {
+    pub(super) fn new(is_there: bool, hasher: &RandomState) -> Self {
+        let (members, listings) = (HashMap::with_hasher(hasher.clone()), HashMap::with_hasher(hasher.clone()));
+        Self { is_there, members, listings }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty() && self.listings.is_empty()
+    }
+
+    /// The balances that all records have led to.
+    pub(super) fn balances(&self) -> impl Iterator<Item = Change> {
+        self.members.values().map(|(id, wallet)| Change::Member { id: *id, wallet: Box::new(wallet.clone()) })
+    }
+
+    fn known_listing(&self, name: &ListingName) -> Result<ListingId, ImportError> {
+        self.listings.get(name).copied().ok_or_else(|| ImportError::UnknownListing(name.clone()))
+    }
+}
+
+impl Intake {
+    /// What has come in of the market so far.
+    pub const fn market(&self) -> &IncomingAuctionRows {
+        &self.market
+    }
+
+    /// Members and listings belong together and cannot be mixed with others.
+    const fn begin_market(&self) -> Result<(), ImportError> {
+        if self.market.is_there { Err(ImportError::MarketThere) } else { Ok(()) }
+    }
+
+    /// Takes a listing, before its bids and before records that are about it.
+    pub(super) fn listing(&mut self, archived: ArchivedListing) -> Result<(), ImportError> {
+        self.begin_market()?;
+        let ArchivedListing { standing, sale_request } = archived;
+        let id = ListingId(self.market.listings.len() as u32 + 1);
+        if self.market.listings.insert(standing.name.clone(), id).is_some() {
+            return Err(ImportError::ListingTwice(standing.name));
+        }
+        self.change(Change::Listing { id, standing: Box::new(standing), sale_request });
+        Ok(())
+    }
+
+    /// Takes a record. It must be the next of its member, and lead to the balance and the hash that it says.
+    pub(super) fn record(&mut self, archived: ArchivedRecord) -> Result<(), ImportError> {
+        self.begin_market()?;
+        let ArchivedRecord { record, request } = archived;
+        let listing = match &record.about {
+            Some(about) => Some(self.market.known_listing(&about.listing)?),
+            None => None,
+        };
+        let next = MemberId(self.market.members.len() as u32 + 1);
+        let fresh = || (next, Wallet::empty(record.member.clone()));
+        let (id, wallet) = self.market.members.entry(record.member.clone()).or_insert_with(fresh);
+        wallet.restore(&record).map_err(|damage| ImportError::BrokenRecord {
+            member: record.member.clone(),
+            number: record.number,
+            damage,
+        })?;
+        let id = *id;
+        self.change(Change::Moved { id, listing, record, request });
+        Ok(())
+    }
+
+    /// Takes a bid, after the records of its member. All bids are checked together at the end.
+    pub(super) fn bid(&mut self, archived: ArchivedBid) -> Result<(), ImportError> {
+        let ArchivedBid { listing, placed, request } = archived;
+        let id = self.market.known_listing(&listing)?;
+        let bidder = &placed.bid.bidder;
+        let Some((member, _)) = self.market.members.get(bidder) else {
+            return Err(ImportError::UnknownMember(bidder.clone()));
+        };
+        let member = *member;
+        self.change(Change::Bid { id, member, placed, request });
+        Ok(())
+    }
+}

@@ -1,0 +1,224 @@
+//! Rooms that come in: each goes through the rules as it would at a start.
+
+use super::intake::Intake;
+use super::{ArchivedRoom, ArchivedSlot, ArchivedTicket, ImportError, TicketState};
+use crate::embedded::journal::{Change, PassSecret, RoomId, RoomPut};
+use firstcome_core::id::RoomName;
+use firstcome_core::limits::ROOM_NUMBER_MAX;
+use firstcome_core::room::{self, Damage, Hold, Join, Number, Room, RoomPhase, Slot};
+use firstcome_core::time::{Now, Steady, Timestamp};
+use std::collections::{HashMap, HashSet};
+use std::hash::RandomState;
+
+/// One room while its tickets come.
+struct Coming {
+    id: RoomId,
+    room: Room,
+    /// The number that the next ticket must have.
+    next: u32,
+    drawn: u32,
+    reached: u32,
+    admissions: u64,
+    seen: HashSet<u64, RandomState>,
+    slots: Vec<(Number, Slot)>,
+}
+
+/// What there is of rooms already.
+#[derive(Default)]
+pub struct RoomsBefore {
+    /// Names of rooms that are there.
+    pub names: Vec<RoomName>,
+    /// Whether there are others beside those, whose names somebody else looks for.
+    pub has_rooms: bool,
+    /// The number after the highest.
+    pub next: u32,
+    /// Secrets of passes that are there.
+    pub pass_secrets: Vec<PassSecret>,
+    /// Whether numbers of which nothing is known become people in line; else they stay unknown.
+    pub lost_wait: bool,
+}
+
+/// What has come in of rooms so far.
+pub(crate) struct IncomingRooms {
+    there: HashSet<RoomName, RandomState>,
+    /// Whether there is any.
+    has_rooms: bool,
+    coming: HashMap<RoomName, Coming, RandomState>,
+    next: u32,
+    pass_secrets: Vec<PassSecret>,
+    /// Whether numbers of which nothing is known become people in line; else they stay unknown.
+    lost_wait: bool,
+}
+
+impl IncomingRooms {
+    pub(super) fn new(before: RoomsBefore, hasher: &RandomState) -> Self {
+        let RoomsBefore { names, has_rooms, next, pass_secrets, lost_wait } = before;
+        let mut there = HashSet::with_hasher(hasher.clone());
+        there.extend(names);
+        let has_rooms = has_rooms || !there.is_empty();
+        let coming = HashMap::with_hasher(hasher.clone());
+        Self { there, has_rooms, coming, next: next.max(1), pass_secrets, lost_wait }
+    }
+}
+
+/// An end by the wall clock as one by the steady clock. What ended long ago or ends never stays so.
+const fn steady_of(until: Timestamp, now: Now) -> Steady {
+    let ahead_us = until.as_us().saturating_sub(now.wall.as_us());
+    Steady::from_us(now.steady.as_us().saturating_add(ahead_us))
+}
+
+impl Intake {
+    /// Takes a room, before its tickets.
+    pub(super) fn room(&mut self, archived: ArchivedRoom) -> Result<(), ImportError> {
+        let ArchivedRoom { name, settings, ticket_key, is_closed, first, reached, drawn, admissions } = archived;
+        if self.rooms.there.contains(&name) || self.rooms.coming.contains_key(&name) {
+            return Err(ImportError::RoomThere(name));
+        }
+        let broken = |says| Err(ImportError::BrokenRoom { room: name.clone(), says });
+        if first == 0 || ROOM_NUMBER_MAX < drawn || drawn < first - 1 {
+            return broken("first and drawn are no range of numbers");
+        }
+        if reached < first || drawn + 1 < reached {
+            return broken("the line has reached what was never drawn, or is void");
+        }
+        if i64::MAX as u64 <= admissions {
+            return broken("more admissions than can be counted");
+        }
+        if is_closed && first != drawn + 1 {
+            return broken("in a closed room all numbers are void");
+        }
+        let id = RoomId(self.rooms.next);
+        self.rooms.next += 1;
+        let now = self.now;
+        if self.rooms.coming.is_empty() {
+            // By which the ends of slots count.
+            self.change(Change::Clock(now));
+        }
+        let put = RoomPut { id, name: name.clone(), settings: settings.clone(), ticket_key, at: now.wall };
+        self.change(Change::RoomPut(Box::new(put.clone())));
+        if is_closed || 1 < first {
+            self.change(Change::RoomClosed { id, first, at: now.wall });
+        }
+        if !is_closed && 1 < first {
+            // One that was closed and is open again.
+            self.change(Change::RoomPut(Box::new(put)));
+        }
+        if first < reached {
+            self.change(Change::Room { id, change: room::Change::Reached(reached) });
+        }
+        let room = Room::restoring(settings, self.hasher.clone(), now, first);
+        let seen = HashSet::with_hasher(self.hasher.clone());
+        let slots = Vec::new();
+        self.rooms.coming.insert(name, Coming { id, room, next: first, drawn, reached, admissions, seen, slots });
+        Ok(())
+    }
+
+    /// Takes a ticket: the next of its room.
+    pub(super) fn ticket(&mut self, archived: ArchivedTicket) -> Result<(), ImportError> {
+        let ArchivedTicket { room: name, number, state } = archived;
+        let now = self.now;
+        let Some(coming) = self.rooms.coming.get_mut(&name) else { return Err(ImportError::UnknownRoom(name)) };
+        let broken = |damage| ImportError::BrokenTicket { room: name.clone(), number, damage };
+        let last = if let TicketState::Lost(last) = state { last } else { number };
+        if number.get() != coming.next || last < number || coming.drawn < last.get() {
+            return Err(broken(Damage::Ticket));
+        }
+        coming.next = last.get() + 1;
+        let id = coming.id;
+        let joined = |number, join, joined_at| {
+            let change = room::Change::Joined { number, join, joined_at };
+            Change::Room { id, change }
+        };
+        let mut changes = Vec::new();
+        match state {
+            TicketState::Living { join, joined_at, slot } => {
+                coming.room.restore_ticket(number, &join, None, now).map_err(broken)?;
+                changes.push(joined(number, join, joined_at.unwrap_or(now.wall)));
+                if let Some(slot) = slot {
+                    let slot = coming.admitted(number, slot, now).map_err(broken)?;
+                    changes.push(Change::Room { id, change: room::Change::Admitted { number, slot } });
+                }
+            }
+            TicketState::Gone(how) => {
+                let nobody = Join { user: None, request: None };
+                coming.room.restore_ticket(number, &nobody, Some(how), now).map_err(broken)?;
+                changes.push(joined(number, nobody, now.wall));
+                changes.push(Change::Room { id, change: room::Change::Gone { number, how } });
+            }
+            TicketState::Lost(last) => {
+                // Where every number has a row they count as people in line, until they come back or are silent for too
+                // long.
+                for number in (number.get()..=last.get()).filter_map(Number::new) {
+                    let nobody = Join { user: None, request: None };
+                    coming.room.restore_ticket(number, &nobody, None, now).map_err(broken)?;
+                    if self.rooms.lost_wait {
+                        changes.push(joined(number, nobody, now.wall));
+                    }
+                }
+            }
+        }
+        changes.into_iter().for_each(|change| self.change(change));
+        Ok(())
+    }
+
+    /// Takes a secret that signs passes. Those that are there already must be the same.
+    pub(super) fn pass_secret(&mut self, secret: PassSecret) -> Result<(), ImportError> {
+        let known = self.rooms.pass_secrets.iter().find(|known| known.id == secret.id);
+        let follows = self.rooms.pass_secrets.last().is_none_or(|last| last.id < secret.id);
+        match known {
+            Some(known) if known.bytes == secret.bytes => Ok(()),
+            None if follows && !self.rooms.has_rooms => {
+                let oldest_kept = self.rooms.pass_secrets.first().map_or(secret.id, |first| first.id);
+                self.rooms.pass_secrets.push(secret);
+                self.change(Change::PassSecret { fresh: secret, oldest_kept });
+                Ok(())
+            }
+            _ => Err(ImportError::PassSecretsDiffer),
+        }
+    }
+
+    /// Checks that all tickets have come, and that the rooms are such as could go on.
+    pub(super) fn finish_rooms(&mut self) -> Result<(), ImportError> {
+        let now = self.now;
+        let has_secret = !self.rooms.pass_secrets.is_empty();
+        for (name, coming) in self.rooms.coming.drain() {
+            let Coming { mut room, next, drawn, reached, admissions, slots, .. } = coming;
+            if next <= drawn {
+                return Err(ImportError::TicketsMissing { room: name, next, drawn });
+            }
+            if !has_secret {
+                let says = "it comes without a secret that signs passes";
+                return Err(ImportError::BrokenRoom { room: name, says });
+            }
+            room.restore_reached(reached, admissions)
+                .map_err(|damage| ImportError::BrokenRoom { room: name.clone(), says: damage.as_str() })?;
+            for (number, slot) in slots {
+                room.restore_slot(number, slot, now).map_err(|damage| ImportError::BrokenTicket {
+                    room: name.clone(),
+                    number,
+                    damage,
+                })?;
+            }
+            room.restored(RoomPhase::Running);
+        }
+        Ok(())
+    }
+}
+
+impl Coming {
+    /// The slot of a ticket, if it can have it.
+    fn admitted(&mut self, number: Number, slot: ArchivedSlot, now: Now) -> Result<Slot, Damage> {
+        let ArchivedSlot { admission, admitted_at, is_taken, until } = slot;
+        if self.reached <= number.get() {
+            return Err(Damage::Reached);
+        }
+        if admission == 0 || self.admissions < admission || !self.seen.insert(admission) {
+            return Err(Damage::Slot);
+        }
+        let until = steady_of(until, now);
+        let hold = if is_taken { Hold::Taken { until } } else { Hold::Offered { until } };
+        let slot = Slot { admission, admitted_at, hold };
+        self.slots.push((number, slot));
+        Ok(slot)
+    }
+}

@@ -1,0 +1,559 @@
+//! The market as the writer has it, what readers see of it, and the writer's part of its commands.
+//!
+//! The writer alone has wallets and listings, so a bid takes no lock. What readers see ([`shown`]) is a copy that is replaced
+//! after the commit: of a listing or a member whom a batch has touched, once per batch.
+
+mod published;
+mod wallets;
+
+use super::engine::Engine;
+use super::journal::{Change, ListingId, MemberId};
+use super::{Reply, Shared};
+use crate::auction::{Closings, MovePoints, PlaceBid, Purchase, Transfer};
+use crate::error::{Fault, FaultKind, StoreError};
+use crate::port::Put;
+use firstcome_core::auction::{Advance, Listing, ListingSettings, Phase, PlacedBid, Rejection, Sale, Wallets};
+use firstcome_core::coupon::Effect;
+use firstcome_core::id::{ListingName, MemberName, RequestId};
+use firstcome_core::limits::POINTS_KEY_MS;
+use firstcome_core::points::{Balance, Kind, NoBalance, Record, Wallet};
+use firstcome_core::revision::Revision;
+use firstcome_core::time::{Now, Timestamp};
+use parking_lot::{Mutex, RwLock};
+pub(super) use published::{ListingCell, PublishedAuctions};
+use published::{MemberCell, Names};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use wallets::{Before, Member, MemberWallets};
+
+/// Auctions that are closed in one turn of the writer. Protects everybody else when many end at one instant: their commands
+/// wait for no more than these.
+const CLOSINGS_PER_TURN: usize = 256;
+
+/// A member as it comes back from where it was stored.
+pub struct StoredMember {
+    /// The store's number for it.
+    pub id: MemberId,
+    /// What there is.
+    pub wallet: Wallet,
+}
+
+/// A listing as it comes back from where it was stored.
+pub struct StoredListing {
+    /// The store's number for it.
+    pub id: ListingId,
+    /// The rules' part.
+    pub listing: Listing,
+    /// Bids whose request carried a key.
+    pub keyed_bids: Vec<(RequestId, PlacedBid)>,
+    /// The request that bought it, if it carried a key.
+    pub sale_request: Option<RequestId>,
+}
+
+/// A charge or a refund whose request carried a key.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyedMovement {
+    /// The request.
+    pub request: RequestId,
+    /// The balance that it led to.
+    pub balance: Balance,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// The market as it comes back from where it was stored.
+#[derive(Default)]
+pub struct StoredAuctions {
+    /// All members.
+    pub members: Vec<StoredMember>,
+    /// All listings.
+    pub listings: Vec<StoredListing>,
+    /// Movements whose keys may still be repeated, the oldest first.
+    pub keyed_movements: Vec<KeyedMovement>,
+}
+
+/// What can be asked of the market.
+pub(super) enum Job {
+    Bid(ListingName, PlaceBid, Reply<Effect<PlacedBid>, Rejection>),
+    Purchase(ListingName, Purchase, Reply<Effect<Sale>, Rejection>),
+    Move(MemberName, MovePoints, Reply<Effect<Balance>, Rejection>),
+    Put(ListingName, Box<Revision<ListingSettings>>, Reply<Put, Rejection>),
+}
+
+impl Job {
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::Bid(_, _, reply) => reply.is_closed(),
+            Self::Purchase(_, _, reply) => reply.is_closed(),
+            Self::Move(_, _, reply) => reply.is_closed(),
+            Self::Put(_, _, reply) => reply.is_closed(),
+        }
+    }
+
+    fn refuse(self, error: StoreError) {
+        match self {
+            Self::Bid(_, _, reply) => reply.send(Err(error)),
+            Self::Purchase(_, _, reply) => reply.send(Err(error)),
+            Self::Move(_, _, reply) => reply.send(Err(error)),
+            Self::Put(_, _, reply) => reply.send(Err(error)),
+        }
+    }
+}
+
+/// An answer of the market that waits for the commit.
+pub(super) enum PendingAuctionReply {
+    Bid(Reply<Effect<PlacedBid>, Rejection>, Result<Effect<PlacedBid>, Rejection>),
+    Purchase(Reply<Effect<Sale>, Rejection>, Result<Effect<Sale>, Rejection>),
+    Move(Reply<Effect<Balance>, Rejection>, Result<Effect<Balance>, Rejection>),
+    Put(Reply<Put, Rejection>, Result<Put, Rejection>),
+}
+
+impl PendingAuctionReply {
+    pub(super) fn tell(self) {
+        match self {
+            Self::Bid(reply, answer) => reply.send(Ok(answer)),
+            Self::Purchase(reply, answer) => reply.send(Ok(answer)),
+            Self::Move(reply, answer) => reply.send(Ok(answer)),
+            Self::Put(reply, answer) => reply.send(Ok(answer)),
+        }
+    }
+
+    pub(super) fn refuse(self, error: &StoreError) {
+        let error = error.clone();
+        match self {
+            Self::Bid(reply, _) => reply.send(Err(error)),
+            Self::Purchase(reply, _) => reply.send(Err(error)),
+            Self::Move(reply, _) => reply.send(Err(error)),
+            Self::Put(reply, _) => reply.send(Err(error)),
+        }
+    }
+}
+
+/// One listing as the writer has it.
+struct WriterListing {
+    id: ListingId,
+    listing: Listing,
+    keyed_bids: HashMap<u128, (u64, PlacedBid)>,
+    sale_request: Option<RequestId>,
+    /// The instant under which it stands among those that are due.
+    due_at: Option<Timestamp>,
+    is_touched: bool,
+    cell: Option<Arc<ListingCell>>,
+}
+
+/// The market as the writer has it.
+#[derive(Default)]
+pub(super) struct AuctionWriter {
+    purse: MemberWallets,
+    places: HashMap<ListingName, usize>,
+    lots: Vec<WriterListing>,
+    touched: Vec<usize>,
+    due: BTreeSet<(Timestamp, usize)>,
+    movements: HashMap<u128, KeyedMovement>,
+    /// Keys of movements, the oldest first.
+    movement_keys: VecDeque<u128>,
+    records: Vec<Record>,
+    /// What was closed since the last commit.
+    closings: Closings,
+    /// How many have been closed for being due since the writer's turn began.
+    closed_in_turn: usize,
+}
+
+/// What one call, which a tick begins and further ticks go on with, has still to close. Auctions are closed in the order in
+/// which they became due, each once per call: whatever a closing leaves due waits for the next call, and cannot hold one up
+/// for ever.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rest {
+    /// What was due when the call came.
+    until: Timestamp,
+    /// The last one that was closed.
+    after: Option<(Timestamp, usize)>,
+}
+
+impl AuctionWriter {
+    /// Takes back what was stored, and lets readers see it.
+    pub(super) fn restore(stored: StoredAuctions, market: &PublishedAuctions) -> Self {
+        let mut desk = Self::default();
+        for StoredMember { id, wallet } in stored.members {
+            let before = Before::of(&wallet);
+            let place = desk.purse.add(Member { id, wallet, is_touched: true, cell: None });
+            desk.purse.touched.push((place, before));
+        }
+        for StoredListing { id, listing, keyed_bids, sale_request } in stored.listings {
+            let keyed_bids = keyed_bids.into_iter().map(|(request, placed)| (request.key, (request.body, placed)));
+            let place = desk.add(id, listing);
+            let lot = &mut desk.lots[place];
+            (lot.keyed_bids, lot.sale_request) = (keyed_bids.collect(), sale_request);
+            desk.touch(place);
+        }
+        for movement in stored.keyed_movements {
+            desk.remember(movement);
+        }
+        desk.publish(market, Timestamp::MIN);
+        desk
+    }
+
+    fn add(&mut self, id: ListingId, listing: Listing) -> usize {
+        let place = self.lots.len();
+        self.places.insert(listing.standing().name.clone(), place);
+        let keyed_bids = HashMap::default();
+        self.lots.push(WriterListing {
+            id,
+            listing,
+            keyed_bids,
+            sale_request: None,
+            due_at: None,
+            is_touched: false,
+            cell: None,
+        });
+        place
+    }
+
+    fn remember(&mut self, movement: KeyedMovement) {
+        self.movements.insert(movement.request.key, movement);
+        self.movement_keys.push_back(movement.request.key);
+    }
+
+    /// Forgets keys whose time is over.
+    fn forget_keys(&mut self, now: Now) {
+        let since = keys_kept_since(now);
+        while let Some(key) = self.movement_keys.front()
+            && self.movements.get(key).is_none_or(|movement| movement.at < since)
+        {
+            self.movements.remove(key);
+            self.movement_keys.pop_front();
+        }
+    }
+
+    /// Notes when a listing is due from now on.
+    fn note_due(&mut self, place: usize, due_at: Option<Timestamp>) {
+        let lot = &mut self.lots[place];
+        if due_at != lot.due_at {
+            if let Some(before) = std::mem::replace(&mut lot.due_at, due_at) {
+                self.due.remove(&(before, place));
+            }
+            self.due.extend(due_at.map(|due_at| (due_at, place)));
+        }
+    }
+
+    /// To be called after a listing has changed.
+    fn touch(&mut self, place: usize) {
+        self.note_due(place, self.lots[place].listing.due_at());
+        let lot = &mut self.lots[place];
+        if !lot.is_touched {
+            lot.is_touched = true;
+            self.touched.push(place);
+        }
+    }
+
+    fn put(
+        &mut self,
+        name: ListingName,
+        revision: Revision<ListingSettings>,
+        now: Timestamp,
+    ) -> Result<Put, Rejection> {
+        let (place, put) = match self.places.get(&name) {
+            Some(place) => {
+                let place = *place;
+                if !self.lots[place].listing.replace(revision, now)? {
+                    return Ok(Put::Replaced);
+                }
+                (place, Put::Replaced)
+            }
+            None if revision.replaces.is_some() => return Err(Rejection::UnknownListing),
+            None => {
+                let listing = Listing::new(name, revision.settings, now)?;
+                (self.add(ListingId(self.lots.len() as u32 + 1), listing), Put::Created)
+            }
+        };
+        self.touch(place);
+        Ok(put)
+    }
+
+    fn bid(
+        &mut self,
+        listing: &ListingName,
+        ask: &PlaceBid,
+        now: Timestamp,
+        changes: &mut Vec<Change>,
+    ) -> Result<Effect<PlacedBid>, Rejection> {
+        let place = *self.places.get(listing).ok_or(Rejection::UnknownListing)?;
+        let lot = &mut self.lots[place];
+        let known = ask.request.and_then(|request| Some((request.body, lot.keyed_bids.get(&request.key)?)));
+        if let Some((body, (first, placed))) = known {
+            return if body == *first { Ok(Effect::Again(placed.clone())) } else { Err(Rejection::KeyReused) };
+        }
+        let placed = lot.listing.bid(&ask.bidder, ask.price, &mut self.purse, now, &mut self.records)?;
+        if let Some(request) = ask.request {
+            lot.keyed_bids.insert(request.key, (request.body, placed.clone()));
+        }
+        let (id, member) = (lot.id, self.purse.id(&ask.bidder));
+        changes.push(Change::Bid { id, member, placed: placed.clone(), request: ask.request });
+        self.write_records(Some(id), None, changes);
+        self.touch(place);
+        Ok(Effect::New(placed))
+    }
+
+    fn purchase(
+        &mut self,
+        listing: &ListingName,
+        ask: &Purchase,
+        now: Timestamp,
+        changes: &mut Vec<Change>,
+    ) -> Result<Effect<Sale>, Rejection> {
+        let place = *self.places.get(listing).ok_or(Rejection::UnknownListing)?;
+        let lot = &mut self.lots[place];
+        if let (Some(request), Some(first)) = (ask.request, lot.sale_request)
+            && request.key == first.key
+        {
+            return match &lot.listing.standing().phase {
+                firstcome_core::auction::Phase::Sold(sale) if request.body == first.body => {
+                    Ok(Effect::Again(sale.clone()))
+                }
+                _ => Err(Rejection::KeyReused),
+            };
+        }
+        let was_open = lot.is_open();
+        let sale = lot.listing.purchase(&ask.buyer, &mut self.purse, now, &mut self.records)?;
+        lot.sale_request = ask.request;
+        let id = lot.id;
+        self.closings.closed += u64::from(was_open && lot.listing.standing().auction_terms().is_some());
+        self.write_records(Some(id), None, changes);
+        self.touch(place);
+        Ok(Effect::New(sale))
+    }
+
+    fn move_points(
+        &mut self,
+        member: &MemberName,
+        ask: &MovePoints,
+        now: Now,
+        changes: &mut Vec<Change>,
+    ) -> Result<Effect<Balance>, Rejection> {
+        self.forget_keys(now);
+        if let Some(request) = ask.request
+            && let Some(first) = self.movements.get(&request.key)
+        {
+            let same = first.request.body == request.body;
+            return if same { Ok(Effect::Again(first.balance)) } else { Err(Rejection::KeyReused) };
+        }
+        let kind = match ask.transfer {
+            Transfer::Charge => Kind::Charge,
+            Transfer::Refund => Kind::Refund,
+        };
+        // Judged before a member is made for somebody unknown, who may be refused.
+        let before = self.purse.balance(member);
+        before.after(kind, ask.amount).map_err(|error| refusal(error, before))?;
+        let moved = self.purse.wallet(member).apply(kind, ask.amount, None, now.wall);
+        let record = moved.map_err(|error| refusal(error, before))?;
+        let (balance, at) = (record.balance, record.at);
+        self.records.push(record);
+        self.write_records(None, ask.request, changes);
+        if let Some(request) = ask.request {
+            self.remember(KeyedMovement { request, balance, at });
+        }
+        Ok(Effect::New(balance))
+    }
+
+    /// Closes what is due, as much as the turn has room for. What is left is to be asked for again.
+    fn close_due(&mut self, rest: Option<Rest>, now: Timestamp, changes: &mut Vec<Change>) -> Option<Rest> {
+        let mut rest = rest.unwrap_or(Rest { until: now, after: None });
+        loop {
+            let after = rest.after.map_or(Bound::Unbounded, Bound::Excluded);
+            let &(due_at, place) = self.due.range((after, Bound::Included((rest.until, usize::MAX)))).next()?;
+            if self.closed_in_turn == CLOSINGS_PER_TURN {
+                return Some(rest);
+            }
+            self.closed_in_turn += 1;
+            rest.after = Some((due_at, place));
+            self.close(place, now, changes);
+        }
+    }
+
+    fn close(&mut self, place: usize, now: Timestamp, changes: &mut Vec<Change>) {
+        let lot = &mut self.lots[place];
+        let was_open = lot.is_open();
+        let advance = lot.listing.advance(&mut self.purse, now, &mut self.records);
+        let id = lot.id;
+        assert!(advance != Advance::Nothing, "due, and nothing to do");
+        self.closings.closed += u64::from(was_open);
+        self.closings.defaulted += u64::from(advance == Advance::Defaulted);
+        self.write_records(Some(id), None, changes);
+        self.touch(place);
+    }
+
+    /// The writer's next turn begins.
+    pub(super) const fn begin_turn(&mut self) {
+        self.closed_in_turn = 0;
+    }
+
+    fn write_records(&mut self, listing: Option<ListingId>, request: Option<RequestId>, changes: &mut Vec<Change>) {
+        for record in self.records.drain(..) {
+            let id = self.purse.id(&record.member);
+            changes.push(Change::Moved { id, listing, record, request });
+        }
+    }
+
+    /// Whether points have moved since the last commit.
+    pub(super) const fn has_moved_points(&self) -> bool {
+        !self.purse.touched.is_empty()
+    }
+
+    /// Adds the new state of whatever was touched: once, however often it was.
+    pub(super) fn seal(&self, changes: &mut Vec<Change>) {
+        for (place, _) in &self.purse.touched {
+            let Member { id, wallet, .. } = &self.purse.members[*place];
+            changes.push(Change::Member { id: *id, wallet: Box::new(wallet.clone()) });
+        }
+        for place in &self.touched {
+            let WriterListing { id, listing, sale_request, .. } = &self.lots[*place];
+            let standing = Box::new(listing.standing().clone());
+            changes.push(Change::Listing { id: *id, standing, sale_request: *sale_request });
+        }
+    }
+
+    /// Makes everything what it was at the last commit, which is what readers see. These changes could not be stored.
+    pub(super) fn take_back(&mut self, changes: &[Change]) -> Result<(), Fault> {
+        for change in changes.iter().rev() {
+            match change {
+                Change::Bid { id, request: Some(request), .. } => {
+                    let touched = self.touched.iter().find(|place| self.lots[**place].id == *id);
+                    touched.map(|place| self.lots[*place].keyed_bids.remove(&request.key));
+                }
+                Change::Moved { request: Some(request), .. } => {
+                    self.movements.remove(&request.key);
+                    if self.movement_keys.back() == Some(&request.key) {
+                        self.movement_keys.pop_back();
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.purse.take_back();
+        while let Some(place) = self.touched.pop() {
+            let lot = &mut self.lots[place];
+            lot.is_touched = false;
+            let Some(cell) = &lot.cell else {
+                self.note_due(place, None);
+                // New listings stand at the end, in the order in which they were touched.
+                assert_eq!(place + 1, self.lots.len(), "a listing came after a new one");
+                self.lots.pop().map(|lot| self.places.remove(&lot.listing.standing().name));
+                continue;
+            };
+            let restored = Listing::restore(cell.standing());
+            lot.listing = restored.map_err(|damage| Fault::new(FaultKind::Damaged, damage.as_str()))?;
+            if !matches!(lot.listing.standing().phase, Phase::Sold(_)) {
+                lot.sale_request = None;
+            }
+            let due_at = lot.listing.due_at();
+            self.note_due(place, due_at);
+        }
+        self.closings = Closings::default();
+        Ok(())
+    }
+
+    fn show(&mut self, names: &mut Names) {
+        for (place, _) in self.purse.touched.drain(..) {
+            let member = &mut self.purse.members[place];
+            member.is_touched = false;
+            let (id, shown) = (member.id, (member.wallet.balance, member.wallet.records));
+            match &member.cell {
+                Some(cell) => *cell.shown.lock() = shown,
+                None => {
+                    let cell = Arc::new(MemberCell { id, shown: Mutex::new(shown) });
+                    names.members.insert(member.wallet.member.clone(), Arc::clone(&cell));
+                    member.cell = Some(cell);
+                }
+            }
+        }
+        for place in self.touched.drain(..) {
+            let lot = &mut self.lots[place];
+            lot.is_touched = false;
+            let (id, standing) = (lot.id, lot.listing.standing().clone());
+            match &lot.cell {
+                Some(cell) => *cell.standing.write() = standing,
+                None => {
+                    let name = standing.name.clone();
+                    let cell = Arc::new(ListingCell { id, standing: RwLock::new(standing) });
+                    names.listings.insert(name, Arc::clone(&cell));
+                    lot.cell = Some(cell);
+                }
+            }
+        }
+    }
+
+    /// Lets readers see what was committed, all at one instant. Says whether an auction is to be closed earlier than all others
+    /// before.
+    pub(super) fn publish(&mut self, market: &PublishedAuctions, now: Timestamp) -> bool {
+        if !self.purse.touched.is_empty() || !self.touched.is_empty() {
+            self.show(&mut market.names.write());
+        }
+        market.judged_us.fetch_max(now.as_us(), Ordering::SeqCst);
+        let Closings { closed, defaulted } = std::mem::take(&mut self.closings);
+        market.closed.fetch_add(closed, Ordering::Relaxed);
+        market.defaulted.fetch_add(defaulted, Ordering::Relaxed);
+        let next_due_us = self.due.first().map_or(i64::MAX, |(due_at, _)| due_at.as_us());
+        next_due_us < market.next_due_us.swap(next_due_us, Ordering::SeqCst)
+    }
+}
+
+impl WriterListing {
+    fn is_open(&self) -> bool {
+        self.listing.standing().phase == firstcome_core::auction::Phase::Open
+    }
+}
+
+/// From when on keys of movements are remembered: for as long as both clocks say. Whoever sets the wall forward makes nobody's
+/// repeat a second charge; a wall that was set while nothing ran is believed, as nobody knows better.
+pub fn keys_kept_since(now: Now) -> Timestamp {
+    // Steady time begins at the wall's, see `Timeline`; it is behind by what the wall was set forward since.
+    let now_us = now.wall.as_us().min(now.steady.as_us());
+    Timestamp::clamped_us(now_us.saturating_sub(POINTS_KEY_MS.cast_signed().saturating_mul(1_000)))
+}
+
+const fn refusal(error: NoBalance, before: Balance) -> Rejection {
+    match error {
+        NoBalance::TooLarge => Rejection::BalanceTooLarge,
+        NoBalance::Insufficient | NoBalance::NotHeld => Rejection::InsufficientPoints(before.available()),
+    }
+}
+
+impl Engine {
+    /// Judges one job of the market.
+    pub(super) fn market(&mut self, job: Job, now: Now) {
+        // Whoever asked has gone away: it is not done, as if it had never come.
+        if job.is_closed() {
+            return;
+        }
+        if let Some(fault) = self.shared.fault() {
+            return job.refuse(StoreError::Unavailable(fault));
+        }
+        let (desk, changes, both, now) = (&mut self.desk, &mut self.changes, now, now.wall);
+        self.told_market.push(match job {
+            Job::Bid(listing, ask, reply) => PendingAuctionReply::Bid(reply, desk.bid(&listing, &ask, now, changes)),
+            Job::Purchase(listing, ask, reply) => {
+                PendingAuctionReply::Purchase(reply, desk.purchase(&listing, &ask, now, changes))
+            }
+            Job::Move(member, ask, reply) => {
+                PendingAuctionReply::Move(reply, desk.move_points(&member, &ask, both, changes))
+            }
+            Job::Put(listing, revision, reply) => PendingAuctionReply::Put(reply, desk.put(listing, *revision, now)),
+        });
+    }
+
+    /// Closes what time has made due, as much as this turn has room for, and says what is left.
+    pub(super) fn close_due(&mut self, rest: Option<Rest>, now: Now) -> Option<Rest> {
+        if self.shared.fault().is_some() {
+            return None;
+        }
+        self.desk.close_due(rest, now.wall, &mut self.changes)
+    }
+}
+
+impl Shared {
+    pub(super) const fn market(&self) -> &PublishedAuctions {
+        &self.market
+    }
+}

@@ -1,0 +1,127 @@
+//! The port for auctions, purchases and points over the embedded store.
+
+use super::auction::{Job, ListingCell};
+use super::{Command, Embedded, Reply, blocking};
+use crate::auction::{AuctionAnswer, AuctionStore, Closings, ListingView, MovePoints, Numbered, PlaceBid, Purchase};
+use crate::error::StoreError;
+use crate::port::Put;
+use firstcome_core::auction::{Bid, ListingSettings, PlacedBid, Rejection, Sale};
+use firstcome_core::coupon::Effect;
+use firstcome_core::id::{ListingName, MemberName};
+use firstcome_core::points::{Balance, Record};
+use firstcome_core::revision::Revision;
+use std::sync::Arc;
+
+impl Embedded {
+    async fn trade<T>(&self, job: impl FnOnce(Reply<T, Rejection>) -> Job) -> AuctionAnswer<T> {
+        let (reply, answer) = Reply::pair();
+        self.ask(Command::Market(job(reply)), answer).await
+    }
+
+    fn listing_cell(&self, listing: &ListingName) -> Result<Arc<ListingCell>, Rejection> {
+        self.inner.shared.market().listing(listing.as_str()).ok_or(Rejection::UnknownListing)
+    }
+
+    /// How many listings and members there are.
+    pub fn market_counts(&self) -> (usize, usize) {
+        self.inner.shared.market().counts()
+    }
+}
+
+/// A page of what was read one more of than was asked for.
+fn page<T>(mut items: Vec<T>, count: usize, number: impl Fn(&T) -> u64) -> Numbered<T> {
+    let more = count < items.len();
+    items.truncate(count);
+    let next = items.last().filter(|_| more).map(number);
+    Numbered { items, next }
+}
+
+impl AuctionStore for Embedded {
+    async fn put_listing(
+        &self,
+        listing: &ListingName,
+        revision: impl Into<Revision<ListingSettings>> + Send,
+    ) -> AuctionAnswer<Put> {
+        let (listing, revision) = (listing.clone(), Box::new(revision.into()));
+        self.trade(|reply| Job::Put(listing, revision, reply)).await
+    }
+
+    async fn listing(&self, listing: &ListingName) -> AuctionAnswer<ListingView> {
+        let cell = match self.listing_cell(listing) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        // Before the standing is read: that is then no older.
+        let (judged_at, now) = (self.inner.shared.market().judged_at(), self.now());
+        let mut standing = cell.standing();
+        // Time has changed the state since the writer last looked, and it may be about to commit what came just before that.
+        // One turn of it is enough, whatever is left to be closed then. If it takes no commands any more, and all that it began is
+        // known to be stored or not, time decides on what is durable. Else this read has no answer.
+        if standing.state(now) != standing.state(judged_at) {
+            let (reply, answer) = Reply::pair();
+            if let Err(error) = self.ask(Command::Tick(None, reply), answer).await
+                && !self.inner.shared.is_settled()
+            {
+                return Err(error);
+            }
+            standing = cell.standing();
+        }
+        // What is shown is never older than what was last changed.
+        let now = now.max(standing.last_at);
+        Ok(Ok(ListingView { standing, now }))
+    }
+
+    async fn bids(&self, listing: &ListingName, after: Option<u64>, count: usize) -> AuctionAnswer<Numbered<Bid>> {
+        let cell = match self.listing_cell(listing) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        let Ok(after) = u32::try_from(after.unwrap_or(0)) else { return Ok(Ok(page(Vec::new(), count, |_| 0))) };
+        let rows = Arc::clone(&self.inner.shared.rows);
+        // A row may be there before its commit is known to be: only what others are shown too is told.
+        let durable = cell.standing().bids;
+        let mut bids = blocking(move || rows.bids(cell.id, after, count.saturating_add(1))).await?;
+        bids.retain(|bid| bid.number <= durable);
+        Ok(Ok(page(bids, count, |bid| bid.number.into())))
+    }
+
+    async fn place_bid(&self, listing: &ListingName, bid: PlaceBid) -> AuctionAnswer<Effect<PlacedBid>> {
+        self.trade(|reply| Job::Bid(listing.clone(), bid, reply)).await
+    }
+
+    async fn purchase(&self, listing: &ListingName, purchase: Purchase) -> AuctionAnswer<Effect<Sale>> {
+        self.trade(|reply| Job::Purchase(listing.clone(), purchase, reply)).await
+    }
+
+    async fn move_points(&self, member: &MemberName, movement: MovePoints) -> AuctionAnswer<Effect<Balance>> {
+        self.trade(|reply| Job::Move(member.clone(), movement, reply)).await
+    }
+
+    async fn balance(&self, member: &MemberName) -> Result<Balance, StoreError> {
+        Ok(self.inner.shared.market().member(member.as_str()).map_or(Balance::default(), |cell| cell.balance()))
+    }
+
+    async fn records(
+        &self,
+        member: &MemberName,
+        after: Option<u64>,
+        count: usize,
+    ) -> Result<Numbered<Record>, StoreError> {
+        let Some(cell) = self.inner.shared.market().member(member.as_str()) else {
+            return Ok(page(Vec::new(), count, |_| 0));
+        };
+        let rows = Arc::clone(&self.inner.shared.rows);
+        let durable = cell.records();
+        let mut records = blocking(move || rows.records(cell.id, after.unwrap_or(0), count.saturating_add(1))).await?;
+        records.retain(|record| record.number <= durable);
+        Ok(page(records, count, |record| record.number))
+    }
+
+    async fn close_due(&self) -> Result<(), StoreError> {
+        self.tick_over().await
+    }
+
+    fn closings(&self) -> Closings {
+        self.inner.shared.market().closings()
+    }
+}

@@ -1,0 +1,224 @@
+//! The way to the writer: bounded, first in first out.
+
+use super::engine::Engine;
+use super::{Command, Shared};
+use crate::edge::Stopwatch;
+use crate::error::{Fault, FaultKind, StoreError};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Commands that may wait, however fast the writer is. Protects memory: about 250 bytes each.
+pub(super) const QUEUE_COMMANDS_MAX: usize = 65_536;
+/// Service time that may wait. Protects callers: who would wait longer is told so at once.
+pub(super) const QUEUE_SERVICE_MAX: Duration = Duration::from_millis(250);
+/// Commands in one transaction. Keeps a commit near 5 ms, and so the wait of the next batch.
+pub(super) const BATCH_COMMANDS_MAX: usize = 2_048;
+// Whatever waits up to this number shares one transaction, so its wait is one sync, however slow the disk is.
+const _: () = assert!(BATCH_COMMANDS_MAX < QUEUE_COMMANDS_MAX);
+
+/// The first pause before a write is tried again after a fault that may pass, and how long the longest one is.
+const PROBE_PAUSE_MIN: Duration = Duration::from_millis(50);
+const PROBE_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// After so long without a fault the next one begins with the shortest pause. Keeps a disk that is all but full from filling the
+/// log.
+const PROBE_CALM: Duration = Duration::from_secs(10);
+
+/// How commands reach the engine.
+pub(super) enum CommandPath {
+    /// In the caller's own thread: nothing to wait for, since nothing is synced. Empty once closed, or after a panic.
+    Inline(Arc<Shared>, Mutex<Option<Box<Engine>>>),
+    /// Through a queue to a thread that takes whatever has arrived while it was busy.
+    Thread(Thread),
+}
+
+pub(super) struct Thread {
+    shared: Arc<Shared>,
+    queue: Mutex<Option<mpsc::Sender<Command>>>,
+    sender: mpsc::WeakSender<Command>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl CommandPath {
+    pub(super) fn inline(shared: Arc<Shared>, engine: Engine) -> Self {
+        Self::Inline(shared, Mutex::new(Some(Box::new(engine))))
+    }
+
+    pub(super) fn thread(shared: Arc<Shared>, engine: Engine) -> std::io::Result<Self> {
+        let (lane, stepper) = Thread::new(shared, engine);
+        let writer = std::thread::Builder::new().name("firstcome-writer".into()).spawn(move || stepper.run())?;
+        *lane.writer.lock() = Some(writer);
+        Ok(Self::Thread(lane))
+    }
+
+    pub(super) fn stepped(shared: Arc<Shared>, engine: Engine) -> (Self, Stepper) {
+        let (lane, stepper) = Thread::new(shared, engine);
+        (Self::Thread(lane), stepper)
+    }
+
+    /// Hands a command over, or says at once why not.
+    pub(super) fn submit(&self, command: Command) -> Result<(), StoreError> {
+        match self {
+            Self::Inline(shared, place) => {
+                let mut place = place.lock();
+                // Out of its place while it runs: an engine that panics in the middle never runs again.
+                let mut engine = place.take().ok_or_else(|| stopped(shared))?;
+                engine.run(&mut vec![command]);
+                *place = Some(engine);
+                Ok(())
+            }
+            Self::Thread(thread) => thread.submit(command),
+        }
+    }
+
+    /// Takes no more commands, finishes those that wait, and puts the file in order. May block.
+    pub(super) fn close(&self) {
+        match self {
+            Self::Inline(_, place) => drop(place.lock().take()),
+            Self::Thread(thread) => {
+                drop(thread.queue.lock().take());
+                if let Some(writer) = thread.writer.lock().take() {
+                    // A writer that panicked has told so already: see Stepper::drop.
+                    let _ = writer.join();
+                }
+            }
+        }
+    }
+}
+
+impl Thread {
+    fn new(shared: Arc<Shared>, engine: Engine) -> (Self, Stepper) {
+        let (sender, receiver) = mpsc::channel(QUEUE_COMMANDS_MAX);
+        let stepper = Stepper { shared: Arc::clone(&shared), receiver, engine, batch: Vec::new() };
+        let weak = sender.downgrade();
+        (Self { shared, queue: Mutex::new(Some(sender)), sender: weak, writer: Mutex::new(None) }, stepper)
+    }
+
+    fn submit(&self, command: Command) -> Result<(), StoreError> {
+        if let Some(fault) = self.shared.fault() {
+            return Err(StoreError::Unavailable(fault));
+        }
+        let Some(sender) = self.sender.upgrade() else { return Err(stopped(&self.shared)) };
+        let depth = sender.max_capacity() - sender.capacity();
+        let limit = self.shared.stats.queue_limit.load(Ordering::Relaxed);
+        if limit <= depth as u64 {
+            return Err(self.overloaded());
+        }
+        sender.try_send(command).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => self.overloaded(),
+            mpsc::error::TrySendError::Closed(_) => stopped(&self.shared),
+        })
+    }
+
+    fn overloaded(&self) -> StoreError {
+        self.shared.stats.overloaded.fetch_add(1, Ordering::Relaxed);
+        StoreError::Overloaded { retry_after: QUEUE_SERVICE_MAX }
+    }
+}
+
+fn stopped(shared: &Shared) -> StoreError {
+    let stopped = || Arc::new(Fault::new(FaultKind::Stopped, "the writer has stopped"));
+    StoreError::Unavailable(shared.fault().unwrap_or_else(stopped))
+}
+
+/// How long the writer waits before it tries again whether writes are taken: twice as long each time. A fault that comes back
+/// at once after it ended goes on from the pause that it had.
+#[derive(Default)]
+struct Pauses {
+    last: Duration,
+    rested: Option<Stopwatch>,
+}
+
+impl Pauses {
+    fn next(&mut self) -> Duration {
+        if self.rested.take().is_some_and(|rested| PROBE_CALM < rested.elapsed()) {
+            self.last = Duration::ZERO;
+        }
+        self.last = (self.last * 2).clamp(PROBE_PAUSE_MIN, PROBE_PAUSE_MAX);
+        self.last
+    }
+
+    /// No fault is open.
+    fn rest(&mut self) {
+        if !self.last.is_zero() && self.rested.is_none() {
+            self.rested = Some(Stopwatch::start());
+        }
+    }
+}
+
+/// The writer, to be run by whoever holds it.
+pub struct Stepper {
+    shared: Arc<Shared>,
+    receiver: mpsc::Receiver<Command>,
+    engine: Engine,
+    batch: Vec<Command>,
+}
+
+impl Stepper {
+    /// Runs one batch of what waits, at most `commands_max`, and says how many commands it held. After a fault that may pass it
+    /// refuses all that waits, and tries whether writes are taken again.
+    pub fn step(&mut self, commands_max: usize) -> usize {
+        if self.shared.passing_fault().is_some() {
+            let refused = self.refuse_all();
+            self.engine.probe();
+            return refused;
+        }
+        while self.batch.len() < commands_max
+            && let Ok(command) = self.receiver.try_recv()
+        {
+            self.batch.push(command);
+        }
+        let commands = self.batch.len();
+        self.engine.run(&mut self.batch);
+        commands
+    }
+
+    /// Runs what came before the fault was known: each command is refused.
+    fn refuse_all(&mut self) -> usize {
+        while let Ok(command) = self.receiver.try_recv() {
+            self.batch.push(command);
+        }
+        let commands = self.batch.len();
+        self.engine.run(&mut self.batch);
+        commands
+    }
+
+    /// Waits, and tries whether writes are taken again. What comes meanwhile is refused, at the door or here.
+    fn outlast(&mut self, pause: Duration) {
+        let watch = Stopwatch::start();
+        while let Some(left) = pause.checked_sub(watch.elapsed()).filter(|left| !left.is_zero()) {
+            self.refuse_all();
+            if self.receiver.is_closed() {
+                return;
+            }
+            std::thread::park_timeout(left.min(PROBE_PAUSE_MIN));
+        }
+        self.engine.probe();
+    }
+
+    fn run(mut self) {
+        let mut pauses = Pauses::default();
+        // Takes what has arrived, at least one, without waiting for more: a lone command pays one sync and no timer,
+        // and under load a batch is whatever came in during the sync before it.
+        while self.receiver.blocking_recv_many(&mut self.batch, BATCH_COMMANDS_MAX) != 0 {
+            self.shared.stats.queue_depth.store(self.receiver.len() as u64, Ordering::Relaxed);
+            self.engine.run(&mut self.batch);
+            while self.shared.passing_fault().is_some() && !self.receiver.is_closed() {
+                self.outlast(pauses.next());
+            }
+            pauses.rest();
+        }
+        self.engine.close();
+    }
+}
+
+impl Drop for Stepper {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.fail(Fault::new(FaultKind::Stopped, "the writer met a broken invariant"));
+        }
+    }
+}

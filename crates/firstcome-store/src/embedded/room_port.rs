@@ -1,0 +1,236 @@
+//! The port for waiting rooms over the embedded store, and the clockwork that makes its rooms admit.
+
+use super::auction::Rest;
+use super::journal::PassSecret;
+use super::room::{Order, RoomCell, no_secret};
+use super::{Command, Embedded, FreshSecrets, Inner, PutRoomCommand, Reply, RoomJob};
+use crate::edge::draw_secret;
+use crate::error::StoreError;
+use crate::port::Put;
+use crate::room::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
+use crate::ticket::TicketKey;
+use firstcome_core::id::RoomName;
+use firstcome_core::revision::Revision;
+use firstcome_core::room::{Join, Number, Rejection, RoomSettings};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::Thread;
+use std::time::Duration;
+
+/// How often rooms are looked at in which anybody waits or is admitted: several times per slice of 250 ms.
+const TICK: Duration = Duration::from_millis(50);
+
+/// How often at most, for a rate whose next admission is due.
+const TICK_MIN: Duration = Duration::from_millis(2);
+
+/// How long the sleep is at most before an auction's end: somebody may set the wall clock forward.
+const DUE_SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// A thread that ticks while any room has somebody in it and when an auction is to be closed, and sleeps otherwise. Absent
+/// where somebody else ticks.
+#[derive(Default)]
+pub(super) struct Clockwork {
+    thread: OnceLock<Thread>,
+    sleeps: AtomicBool,
+}
+
+impl Clockwork {
+    /// Starts the thread of this store. It ends with the store.
+    pub(super) fn start(inner: &Arc<Inner>) -> std::io::Result<()> {
+        let (shared, weak) = (Arc::clone(&inner.shared), Arc::downgrade(inner));
+        let ticker = std::thread::Builder::new().name("firstcome-ticker".into());
+        let thread = ticker.spawn(move || run(&weak, &shared.clockwork))?.thread().clone();
+        // It is set once, here, before anybody has the store.
+        let _ = inner.shared.clockwork.thread.set(thread);
+        Ok(())
+    }
+
+    /// To be called after somebody may have come into a room.
+    pub(super) fn somebody_came(&self) {
+        if self.sleeps.load(Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    pub(super) fn wake(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+}
+
+fn run(inner: &Weak<Inner>, clockwork: &Clockwork) {
+    let mut rest = None;
+    while let Some(inner) = inner.upgrade() {
+        // Said before it is looked at: whoever comes after the look finds it said.
+        clockwork.sleeps.store(true, Ordering::SeqCst);
+        let due_in_us = inner.shared.market().due_in_us(inner.shared.clock.now());
+        let nobody_in = inner.shared.rooms.read().values().all(|cell| cell.is_idle());
+        if nobody_in && due_in_us != Some(0) {
+            drop(inner);
+            match due_in_us {
+                Some(us) => std::thread::park_timeout(Duration::from_micros(us).min(DUE_SLEEP_MAX)),
+                None => std::thread::park(),
+            }
+            continue;
+        }
+        clockwork.sleeps.store(false, Ordering::SeqCst);
+        let (reply, done) = Reply::<Option<Rest>>::pair();
+        // The next tick is asked for once this one is done: a slow disk is not given more to do. An error means that the
+        // writer is gone or takes no writes, which the next round will see.
+        let submitted = inner.lane.submit(Command::Tick(rest.take(), reply));
+        let done = submitted.ok().and_then(|()| done.blocking_recv().ok()).and_then(Result::ok);
+        if done.is_none() {
+            drop(inner);
+            std::thread::park_timeout(TICK);
+            continue;
+        }
+        rest = done.and_then(Result::ok).flatten();
+        // Whatever has arrived meanwhile goes first, as with every command.
+        if rest.is_some() {
+            continue;
+        }
+        let next_us = inner.shared.rooms.read().values().filter_map(|cell| cell.next_tick_us()).min();
+        drop(inner);
+        std::thread::park_timeout(next_us.map_or(TICK, |us| Duration::from_micros(us).clamp(TICK_MIN, TICK)));
+    }
+}
+
+impl Embedded {
+    fn room_cell(&self, room: &RoomName) -> Result<Arc<RoomCell>, Rejection> {
+        self.inner.shared.room(room.as_str()).ok_or(Rejection::UnknownRoom)
+    }
+
+    async fn order<T>(&self, cell: Arc<RoomCell>, order: impl FnOnce(Reply<T, Rejection>) -> Order) -> RoomAnswer<T> {
+        let (reply, answer) = Reply::pair();
+        self.ask(Command::Room(RoomJob { cell, order: order(reply) }), answer).await
+    }
+
+    /// [`RoomStore::poll`], if the answer rests on what is durable and nothing has to be decided: as nearly always. Without
+    /// waiting. A text that is no name of a room is one that is not there.
+    pub fn poll_settled(&self, room: &str, ticket: &str) -> Option<Result<TicketAnswer, Rejection>> {
+        let rooms = self.inner.shared.rooms.read();
+        let Some(cell) = rooms.get(room) else { return Some(Err(Rejection::UnknownRoom)) };
+        match cell.ticket_key.number(ticket) {
+            Some(number) => cell.poll(number, ticket, self.inner.shared.both()),
+            None => Some(Err(Rejection::UnknownTicket)),
+        }
+    }
+
+    /// How many rooms there are, closed ones included.
+    pub fn room_count(&self) -> usize {
+        self.inner.shared.rooms.read().len()
+    }
+
+    /// The number of the secret that signs passes now. None before the first room.
+    pub fn newest_pass_secret(&self) -> Option<u32> {
+        self.inner.shared.pass_secrets.read().last().map(|secret| secret.id)
+    }
+
+    /// People in line and slots in use, over all rooms.
+    pub fn room_people(&self) -> (u64, u64) {
+        let now = self.inner.shared.both();
+        let rooms: Vec<Arc<RoomCell>> = self.inner.shared.rooms.read().values().map(Arc::clone).collect();
+        rooms.iter().map(|cell| cell.summary(now).view).fold((0, 0), |(waiting, active), view| {
+            (waiting + u64::from(view.waiting), active + u64::from(view.active))
+        })
+    }
+}
+
+impl RoomStore for Embedded {
+    async fn put_room(&self, room: &RoomName, revision: impl Into<Revision<RoomSettings>> + Send) -> RoomAnswer<Put> {
+        let revision = revision.into();
+        let (reply, answer) = Reply::pair();
+        let ticket_key = TicketKey::new(draw_secret().map_err(no_secret)?);
+        let secrets = FreshSecrets { ticket_key, pass_secret: draw_secret().map_err(no_secret)? };
+        let command = PutRoomCommand { name: room.clone(), revision, secrets, reply };
+        self.ask(Command::PutRoom(Box::new(command)), answer).await
+    }
+
+    async fn close_room(&self, room: &RoomName) -> RoomAnswer<()> {
+        let cell = match self.room_cell(room) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        let (reply, answer) = Reply::pair();
+        self.ask(Command::CloseRoom { cell, reply }, answer).await
+    }
+
+    async fn room(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
+        let now = self.inner.shared.both();
+        Ok(self.room_cell(room).map(|cell| cell.summary(now)))
+    }
+
+    async fn join(&self, room: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {
+        let cell = match self.room_cell(room) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        if let Some(rejection) = cell.refuses_joins(&join, self.inner.shared.both()) {
+            return Ok(Err(rejection));
+        }
+        self.order(cell, |reply| Order::Join(join, reply)).await
+    }
+
+    async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
+        if let Some(answer) = self.poll_settled(room.as_str(), ticket) {
+            return Ok(answer);
+        }
+        let cell = match self.room_cell(room) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        let Some(number) = cell.ticket_key.number(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
+        let mut answer = self.order(cell, |reply| Order::Look(number, reply)).await;
+        if let Ok(Ok(told)) = &mut answer {
+            // Of a ticket that is gone the user is not kept: it stays the ticket that was shown.
+            told.ticket = ticket.into();
+        }
+        answer
+    }
+
+    async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {
+        let cell = match self.room_cell(room) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        let Some(number) = cell.ticket_key.number(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
+        self.order(cell, |reply| Order::Leave(number, reply)).await
+    }
+
+    async fn release(&self, room: &RoomName, number: Number, admission: u64) -> RoomAnswer<()> {
+        match self.room_cell(room) {
+            Ok(cell) => self.order(cell, |reply| Order::Release(number, admission, reply)).await,
+            Err(rejection) => Ok(Err(rejection)),
+        }
+    }
+
+    async fn check_pass(&self, room: &RoomName, number: Number, admission: u64) -> RoomAnswer<Option<PassCheck>> {
+        let cell = match self.room_cell(room) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        match cell.check(number, admission, self.inner.shared.both()) {
+            Some(check) => Ok(Ok(check)),
+            None => self.order(cell, |reply| Order::Check(number, admission, reply)).await,
+        }
+    }
+
+    async fn tick(&self) -> Result<(), StoreError> {
+        self.tick_over().await
+    }
+
+    fn pass_secrets(&self) -> Vec<PassSecret> {
+        self.inner.shared.pass_secrets.read().clone()
+    }
+
+    async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
+        let bytes = draw_secret().map_err(no_secret)?;
+        let (reply, answer) = Reply::pair();
+        match self.ask(Command::RotatePassSecret { bytes, reply }, answer).await? {
+            Ok(secret) => Ok(secret),
+            // No rule refuses a rotation.
+            Err(_) => Err(StoreError::Unknown),
+        }
+    }
+}
