@@ -29,8 +29,8 @@ const STOP_ROUNDS: &str = "1000";
 const HAND_OVERS: &str = "100000";
 const PARTITIONS: &str = "seconds=60 seed=7";
 /// Stores, how often the service is killed on each, and the seconds in which the bids come. A database bears fewer in a second.
-const MARKETS: [(&str, &str, &str); 3] = [("embedded", "10", "200"), ("postgres", "5", "400"), ("mariadb", "5", "400")];
-const MARKET_BIDS: &str = "1000000";
+const AUCTIONS: [(&str, &str, &str); 3] = [("embedded", "10", "200"), ("postgres", "5", "400"), ("mariadb", "5", "400")];
+const AUCTION_BIDS: &str = "1000000";
 const DENY: &str = "0.20.2";
 const MUTANTS: &str = "27.1.0";
 
@@ -57,7 +57,7 @@ const PARTS: [Part; 20] = [
     ("etcd", "Locks on etcd on this machine", etcd),
     ("layouts", "Locks beside Redisson on this machine", layouts),
     ("auctions", "Auctions on this machine", auctions),
-    ("market", "A million random bids on each store, through kills", market),
+    ("market", "A million random bids on each store, through kills", auction_drill),
     ("many", "Coupons over many nodes on this machine; Redis killed and back empty with a million claims in SQL", many),
     ("waiting", "What waiting costs Redis, with ten thousand and with a million in line", waiting),
     ("nodes", "A concert on three nodes, with kills of nodes, Redis and SQL", nodes),
@@ -261,20 +261,20 @@ fn auctions() -> Result<String, String> {
 }
 
 /// A quiet machine again: a database takes as many bids in a second as its disk and its two neighbours let it.
-fn market() -> Result<String, String> {
+fn auction_drill() -> Result<String, String> {
     release()?;
     let mut text = shell::output("uname", &["-srm"])?;
     text.push_str(&shell::output("sh", &["-c", "grep -m 1 'model name' /proc/cpuinfo; grep MemTotal /proc/meminfo"])?);
     let mut failed = Vec::new();
-    for (store, kills, seconds) in MARKETS {
+    for (store, kills, seconds) in AUCTIONS {
         let on = if store == "embedded" { vec![] } else { vec!["--sql", store] };
-        let size = ["--people", "100", "--stock", "1000", "--bids", MARKET_BIDS];
+        let size = ["--people", "100", "--stock", "1000", "--bids", AUCTION_BIDS];
         let run = ["--kill", kills, "--seconds", seconds, "--data", "target", "--table"];
         let arguments = [&["drill", "auction"], &size[..], &run[..], &on[..]].concat();
         let _ = write!(text, "\n$ firstcome {}\n\n", arguments.join(" "));
         match shell::output(FIRSTCOME, &arguments) {
             Ok(printed) => {
-                let wanted: u64 = MARKET_BIDS.parse().unwrap_or(u64::MAX);
+                let wanted: u64 = AUCTION_BIDS.parse().unwrap_or(u64::MAX);
                 // Bids that come late, after the ends of their auctions, are refused, and show little.
                 for (name, least) in [("bids sent", wanted), ("orders: bid: accepted", wanted / 10)] {
                     if figure(&printed, name).is_none_or(|count| count < least) {

@@ -64,19 +64,19 @@ pub struct Done {
 /// A kind of lock, ready to be used by all tasks of a process.
 pub trait LockStrategy: Send + Sync + 'static {
     /// What is held.
-    type Held: Send;
+    type Guard: Send;
 
     /// Gets the lock, or `None` if the time is over before.
-    fn acquire(&self, name: &str, wait: Duration) -> impl Future<Output = anyhow::Result<Option<Self::Held>>> + Send;
+    fn acquire(&self, name: &str, wait: Duration) -> impl Future<Output = anyhow::Result<Option<Self::Guard>>> + Send;
 
     /// Gives it back.
-    fn release(&self, held: Self::Held) -> impl Future<Output = anyhow::Result<()>> + Send;
+    fn release(&self, held: Self::Guard) -> impl Future<Output = anyhow::Result<()>> + Send;
 
     /// Messages since the start.
     fn traffic(&self) -> Traffic;
 
     /// The fence of a hold, 0 if there is none.
-    fn fence(&self, _held: &Self::Held) -> u64 {
+    fn fence(&self, _held: &Self::Guard) -> u64 {
         0
     }
 

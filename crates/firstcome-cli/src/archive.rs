@@ -15,7 +15,7 @@ mod source;
 mod target;
 
 use crate::failure::{Failure, Outcome};
-use crate::fleet::{self, Servers};
+use crate::cluster::{self, Servers};
 use crate::keys::private_file;
 use crate::output::progress;
 use crate::settings;
@@ -78,9 +78,9 @@ impl ArchiveStoreArgs {
     /// The servers if it is these, and how secrets stand in the data.
     fn read(&self) -> Result<(Option<Servers>, Secrecy), Failure> {
         let Some((redis, sql)) = self.redis.as_ref().zip(self.sql.as_ref()) else {
-            return Ok((None, Secrecy(fleet::maybe_secret(self.secret_file.as_deref())?)));
+            return Ok((None, Secrecy(cluster::maybe_secret(self.secret_file.as_deref())?)));
         };
-        let secret = fleet::secret(self.secret_file.as_deref(), None)?;
+        let secret = cluster::secret(self.secret_file.as_deref(), None)?;
         let servers = Servers { redis: redis.clone(), sql: sql.clone(), secret: secret.clone() };
         Ok((Some(servers), Secrecy(Some(secret))))
     }
@@ -168,7 +168,7 @@ struct Count {
 }
 
 impl std::fmt::Display for Count {
-    /// Of rooms and the market nothing where there is nothing.
+    /// Of rooms and auctions nothing where there is nothing.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { coupons, claims, rooms, tickets, lost, listings, records, bids } = self;
         write!(f, "{coupons} coupons and {claims} claims")?;
@@ -272,7 +272,7 @@ fn runtime() -> io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// Rooms and the market, in an order in which they can be read: what a line names came before it.
+/// Rooms and auctions, in an order in which they can be read: what a line names came before it.
 fn export_rest(source: &mut Source<'_>, sink: &mut dyn Sink, count: &mut Count) -> anyhow::Result<()> {
     source.pass_secrets()?.iter().try_for_each(|secret| sink.pass_secret(secret))?;
     source.for_each_ticket(|line| {

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::output::{table, wants_table, write_out};
 use crate::settings::File;
-use crate::{file_system, fleet, health};
+use crate::{file_system, cluster, health};
 use anyhow::anyhow;
 use clap::Args;
 use comfy_table::{Cell, Color};
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Outcome {
         Some(sql) => {
             Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
             let secret_file = args.secret_file.as_deref().or(file.secret_file.as_deref());
-            let secret = if redis.is_some() { fleet::maybe_secret(secret_file)? } else { None };
+            let secret = if redis.is_some() { cluster::maybe_secret(secret_file)? } else { None };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(of_servers(redis.map(String::as_str), sql, secret, &mut findings))
         }

@@ -6,7 +6,7 @@
 mod archive;
 mod descriptors;
 mod doctor;
-mod fleet;
+mod cluster;
 mod health;
 mod keys;
 mod lock;
@@ -36,7 +36,7 @@ enum Command {
     /// Re-check every stored invariant, also beside a running service
     Verify(verify::VerifyArgs),
     /// Make the tables of a database, or bring them to this version
-    Migrate(fleet::MigrateArgs),
+    Migrate(cluster::MigrateArgs),
     /// Compare what Redis has of a service over many nodes with its database, and repair what is safe
     Reconcile(reconcile::ReconcileArgs),
     /// Look whether what a service is to rest on keeps what it is told
@@ -82,7 +82,7 @@ pub fn run() -> ExitCode {
     let outcome = match cli.command {
         Command::Serve(args) => serve::run(*args),
         Command::Verify(args) => verify::run(&args),
-        Command::Migrate(args) => fleet::run_migrate(&args),
+        Command::Migrate(args) => cluster::run_migrate(&args),
         Command::Reconcile(args) => reconcile::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Health(args) => health::run(&args),

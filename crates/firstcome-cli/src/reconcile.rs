@@ -3,7 +3,7 @@
 mod auction;
 
 use crate::failure::{Failure, Outcome};
-use crate::fleet;
+use crate::cluster;
 use crate::output::{grouped, table, wants_table, write_out};
 use anyhow::anyhow;
 use clap::Args;
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &ReconcileArgs) -> Outcome {
     Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
     let Some(redis) = redis else { return auction::run(sql, args.json) };
     let secret =
-        if args.fix || args.accept_loss { Some(fleet::secret(args.secret_file.as_deref(), None)?) } else { None };
+        if args.fix || args.accept_loss { Some(cluster::secret(args.secret_file.as_deref(), None)?) } else { None };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let reconciled = match secret {
         Some(secret) => {
@@ -65,12 +65,12 @@ pub(crate) fn run(args: &ReconcileArgs) -> Outcome {
     };
     let reconciled = reconciled.map_err(Failure::of_fleet)?;
     // In the same database; whether anything of them is gone the nodes know alone.
-    let market = if args.accept_loss { Some(auction::accept(sql)?) } else { None };
+    let auctions = if args.accept_loss { Some(auction::accept(sql)?) } else { None };
     let left = reconciled.findings.iter().filter(|finding| finding.needs_repair()).count();
     if wants_table(args.json) {
-        print_table(&reconciled, market)?;
+        print_table(&reconciled, auctions)?;
     } else {
-        print_json(&reconciled, left, market)?;
+        print_json(&reconciled, left, auctions)?;
     }
     if left == 0 { Ok(()) } else { Err(Failure::Refused(anyhow!("{left} findings need a repair"))) }
 }
@@ -93,7 +93,7 @@ const fn repaired(finding: &Finding) -> (&'static str, Option<&str>) {
     }
 }
 
-fn print_json(reconciled: &Reconciled, left: usize, market: Option<i64>) -> Outcome {
+fn print_json(reconciled: &Reconciled, left: usize, auctions: Option<i64>) -> Outcome {
     let entry = |finding: &Finding| {
         let (kind, name) = kind_and_name(&finding.object);
         let (repair, what) = repaired(finding);
@@ -104,14 +104,14 @@ fn print_json(reconciled: &Reconciled, left: usize, market: Option<i64>) -> Outc
     };
     let findings: Vec<_> = reconciled.findings.iter().map(entry).collect();
     let mut report = json!({"needs_repair": left, "findings": findings, "not_looked": reconciled.not_looked});
-    if let Some(generation) = market {
+    if let Some(generation) = auctions {
         report["market_generation"] = generation.into();
     }
     write_out(format!("{report:#}\n").as_bytes())?;
     Ok(())
 }
 
-fn print_table(reconciled: &Reconciled, market: Option<i64>) -> Outcome {
+fn print_table(reconciled: &Reconciled, auctions: Option<i64>) -> Outcome {
     let mut table = table(&["Of", "Name", "State", ">Count", "What", "Repair"]);
     for finding in &reconciled.findings {
         let (kind, name) = kind_and_name(&finding.object);
@@ -127,7 +127,7 @@ fn print_table(reconciled: &Reconciled, market: Option<i64>) -> Outcome {
         table.add_row([Cell::new(kind), Cell::new(name), state, count, Cell::new(&finding.says), Cell::new(repair)]);
     }
     let mut text = format!("{table}\n");
-    if let Some(generation) = market {
+    if let Some(generation) = auctions {
         text.push_str(&format!("\n{}", auction::says(generation)));
     }
     for what in &reconciled.not_looked {

@@ -4,7 +4,7 @@
 use crate::arguments::duration;
 use crate::descriptors;
 use crate::failure::{Failure, Outcome};
-use crate::fleet::{self, Node, Servers};
+use crate::cluster::{self, Node, Servers};
 use crate::keys;
 use crate::output::write_out;
 use crate::settings::{self, File, check_parent};
@@ -101,7 +101,7 @@ enum Stores {
     /// Everything from the data directory.
     Directory,
     /// Members and listings from a database, by its address.
-    Market(String),
+    Auctions(String),
     /// Everything from servers that other nodes share.
     Fleet(Servers),
 }
@@ -168,7 +168,7 @@ fn stores(
     }
     match (redis, sql) {
         (None, None) => Ok(Stores::Directory),
-        (None, Some(sql)) => Ok(Stores::Market(sql)),
+        (None, Some(sql)) => Ok(Stores::Auctions(sql)),
         (Some(redis), Some(sql)) => Ok(Stores::Fleet(Servers { redis, sql, secret: secret()? })),
         (Some(_), None) => Err(Failure::Usage(anyhow!(
             "--redis needs --sql: Redis decides the order, and what was told is kept in a database"
@@ -193,14 +193,14 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
         let value = text.parse().ok().filter(|_| valid && !text.ends_with('/'));
         value.ok_or_else(|| Failure::Usage(anyhow!("{text:?} is not an origin like https://example.org")))
     };
-    let secret = || fleet::secret(args.secret_file.as_deref(), file.secret_file.as_deref());
+    let secret = || cluster::secret(args.secret_file.as_deref(), file.secret_file.as_deref());
     let stores = stores(args.redis.or(file.redis), args.sql.or(file.sql), secret)?;
-    if matches!(stores, Stores::Market(_)) && !args.coupon.is_empty() {
+    if matches!(stores, Stores::Auctions(_)) && !args.coupon.is_empty() {
         return Err(Failure::Usage(anyhow!("--coupon makes no sense with --sql alone: it serves no coupons")));
     }
     let data = args.data.or(file.data);
     // A node of many keeps nothing in a directory.
-    if let (Some(data), Stores::Directory | Stores::Market(_)) = (&data, &stores)
+    if let (Some(data), Stores::Directory | Stores::Auctions(_)) = (&data, &stores)
         && !data.exists()
     {
         check_parent(data, "--data").map_err(Failure::Usage)?;
@@ -327,11 +327,11 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
             let place = format!("rooms, coupons, members, listings and locks on {}", node.place);
             Ok(Opened { app: node.app(config(keys)), fresh, place })
         }
-        (Stores::Market(url), _) => {
-            let market = SqlAuctions::open(url).await.map_err(|error| Failure::Unreachable(error.into()))?;
+        (Stores::Auctions(url), _) => {
+            let auctions = SqlAuctions::open(url).await.map_err(|error| Failure::Unreachable(error.into()))?;
             let (keys, fresh) = of_directory()?;
             let place = format!("members and listings on {:?}", Address::parse(url)?);
-            Ok(Opened { app: App::of_market(market, config(keys)), fresh, place })
+            Ok(Opened { app: App::of_auctions(auctions, config(keys)), fresh, place })
         }
         (Stores::Directory, Some(store)) => {
             make_coupons(&store, &plan.coupons).await?;

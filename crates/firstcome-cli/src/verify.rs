@@ -1,7 +1,7 @@
 //! `firstcome verify`: every stored invariant, with counts.
 
 use crate::failure::{Failure, Outcome};
-use crate::fleet;
+use crate::cluster;
 use crate::output::{grouped, table, wants_table, write_out};
 use crate::settings::no_store;
 use anyhow::anyhow;
@@ -113,7 +113,7 @@ fn of_directory(data: &Path) -> Result<Vec<Check>, Failure> {
 /// The checks, and what could not be checked.
 fn of_servers(args: &VerifyStoreArgs, sql: &str) -> Result<(Vec<Check>, Vec<String>), Failure> {
     Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
-    let secret = fleet::maybe_secret(args.secret_file.as_deref())?;
+    let secret = cluster::maybe_secret(args.secret_file.as_deref())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let verified = runtime.block_on(firstcome::fleet::verify(sql, args.redis.as_deref(), secret));
     let verified = verified.map_err(Failure::of_fleet)?;

@@ -1,7 +1,7 @@
 //! Data into a deployment and out of it: [`FleetImporter`], [`FleetArchive`].
 //!
 //! Only SQL is written. Redis then holds nothing of what came in, which is the same as after a loss: whichever node is asked
-//! first makes the gate of a coupon or the log of a room anew.
+//! first makes the sequencer of a coupon or the log of a room anew.
 
 mod auction;
 mod out;
@@ -10,9 +10,9 @@ mod room;
 pub use out::ClusterArchive;
 
 use super::outbox::Tag;
-use super::truth::archive as rows;
-use super::truth::inserts::{NewClaim, NewRequest, write_claims, write_requests};
-use super::truth::{ClaimDatabase, CouponRow, kind};
+use super::database::archive as rows;
+use super::database::inserts::{NewClaim, NewRequest, write_claims, write_requests};
+use super::database::{ClaimDatabase, CouponRow, kind};
 use super::{Cluster, ClusterError, Kind, Node};
 use auction::IncomingAuctions;
 use firstcome_core::coupon::{Claim, CouponSettings, Issued};
@@ -114,16 +114,16 @@ impl ClusterImporter {
 
 impl<D: ClaimDatabase> Node<D> {
     /// Refuses tables of members and listings that are not there, or not of this version.
-    async fn market_is_ready(&self) -> Result<(), SqlError> {
-        schema::prepare(&self.truth.base, D::MARKET).await
+    async fn auctions_are_ready(&self) -> Result<(), SqlError> {
+        schema::prepare(&self.database.base, D::AUCTIONS).await
     }
 }
 
 /// A connection for all of an import or an export. A server that no longer answers ends it much sooner than the longest may
 /// take.
 async fn session<D: ClaimDatabase>(node: &Node<D>) -> Result<Session<D>, SqlError> {
-    let (now, answer_max) = (Instant::now(), node.truth.base.options.connections.answer_timeout * ANSWER_TIMES);
-    let session = node.truth.base.session(now + answer_max).await?;
+    let (now, answer_max) = (Instant::now(), node.database.base.options.connections.answer_timeout * ANSWER_TIMES);
+    let session = node.database.base.session(now + answer_max).await?;
     Ok(session.lasting(now + LASTS_MAX, answer_max))
 }
 
@@ -135,7 +135,7 @@ struct Import<D: ClaimDatabase> {
     /// By the numbers of the import, those of the database.
     coupons: BTreeMap<u32, i64>,
     rooms: BTreeMap<u32, i64>,
-    market: IncomingAuctions,
+    auctions: IncomingAuctions,
 }
 
 /// Rows that wait to be written.
@@ -146,12 +146,12 @@ struct Rows {
     tickets: Vec<rows::NewTicket>,
     slots: Vec<(i64, Number, core_room::Slot)>,
     gone: Vec<(i64, Number, Departure)>,
-    market: Vec<Change>,
+    auctions: Vec<Change>,
 }
 
 impl<D: ClaimDatabase> Import<D> {
     async fn begin(node: Arc<Node<D>>) -> Result<Self, TransferError> {
-        node.market_is_ready().await?;
+        node.auctions_are_ready().await?;
         let mut session = session(&node).await?;
         let text = format!("{}SELECT {};", D::BEGIN, D::CLOCK);
         let rows = session.ask(text).await?;
@@ -159,16 +159,16 @@ impl<D: ClaimDatabase> Import<D> {
         let wall = wall.ok_or_else(|| SqlError::broken("it has no clock"))?;
         let text = "SELECT id,secret,created_at FROM firstcome_pass_secret ORDER BY id;".to_owned();
         let pass_secrets = session.ask(text).await?;
-        let pass_secrets = pass_secrets.iter().map(|row| node.truth.old_pass_secret(row)).collect::<Result<_, _>>()?;
+        let pass_secrets = pass_secrets.iter().map(|row| node.database.old_pass_secret(row)).collect::<Result<_, _>>()?;
         let text = "SELECT id FROM firstcome_member LIMIT 1;SELECT id FROM firstcome_listing LIMIT 1;";
-        let has_market = !session.ask(text.to_owned()).await?.is_empty();
+        let has_auctions = !session.ask(text.to_owned()).await?.is_empty();
         let has_rooms = !session.ask("SELECT id FROM firstcome_room LIMIT 1;".to_owned()).await?.is_empty();
         let rooms = RoomsBefore { pass_secrets, has_rooms, ..RoomsBefore::default() };
         // Ends by the steady clock of a room that comes in are those by the wall's.
         let now = Now { wall, steady: Steady::from_us(wall.as_us()) };
-        let intake = Intake::new(Before { rooms, has_market, coupons: Vec::new() }, now);
-        let market = IncomingAuctions::new()?;
-        Ok(Self { node, session, intake, coupons: BTreeMap::new(), rooms: BTreeMap::new(), market })
+        let intake = Intake::new(Before { rooms, has_auctions, coupons: Vec::new() }, now);
+        let auctions = IncomingAuctions::new()?;
+        Ok(Self { node, session, intake, coupons: BTreeMap::new(), rooms: BTreeMap::new(), auctions })
     }
 
     async fn take(&mut self, row: Incoming) -> Result<(), TransferError> {
@@ -193,7 +193,7 @@ impl<D: ClaimDatabase> Import<D> {
             }
             row => {
                 match self.intake.take(row) {
-                    // A gate would not know of claims that come into a coupon that it serves.
+                    // A sequencer would not know of claims that come into a coupon that it serves.
                     Err(ImportError::UnknownCoupon(name))
                         if self.id_of("firstcome_coupon", name.as_str()).await?.is_some() =>
                     {
@@ -236,7 +236,7 @@ impl<D: ClaimDatabase> Import<D> {
         match self.session.run(text).await {
             // A node has made one meanwhile. This transaction answers no more.
             Err(SqlError::Serialization { .. })
-                if !self.node.truth.base.read(rows::id_of(table, name)).await?.is_empty() =>
+                if !self.node.database.base.read(rows::id_of(table, name)).await?.is_empty() =>
             {
                 return Err(is_there.into());
             }
@@ -249,7 +249,7 @@ impl<D: ClaimDatabase> Import<D> {
     async fn room(&mut self, room: &ArchivedRoom) -> Result<(), TransferError> {
         let changes = self.intake.changes();
         let put = changes.iter().find_map(|change| if let Change::RoomPut(put) = change { Some(put.id) } else { None });
-        let text = self.node.truth.make_archived_room(room, self.intake.now())?;
+        let text = self.node.database.make_archived_room(room, self.intake.now())?;
         let is_there = ImportError::RoomThere(room.name.clone());
         let id = self.make("firstcome_room", room.name.as_str(), text, is_there).await?;
         self.rooms.extend(put.map(|put| (put.0, id)));
@@ -263,19 +263,19 @@ impl<D: ClaimDatabase> Import<D> {
         let text = "SELECT name,wrapped FROM firstcome_secret;".to_owned();
         let there = self.session.ask(text).await?;
         for row in &there {
-            let (known, value) = self.node.truth.secret_of(row)?;
+            let (known, value) = self.node.database.secret_of(row)?;
             if known == name {
                 let may_stay = value == bytes || name == super::HANDLES;
                 return if may_stay { Ok(()) } else { Err(ImportError::SecretDiffers(name).into()) };
             }
         }
-        let text = self.node.truth.write_secret(&name, &bytes)?;
+        let text = self.node.database.write_secret(&name, &bytes)?;
         self.session.run(text).await?;
         Ok(())
     }
 
     async fn coupon(&mut self, put: &CouponPut, deleted_at: Option<Timestamp>) -> Result<(), TransferError> {
-        let text = self.node.truth.make_coupon(put, deleted_at)?;
+        let text = self.node.database.make_coupon(put, deleted_at)?;
         let is_there = ImportError::CouponThere(put.name.clone());
         let id = self.make("firstcome_coupon", put.name.as_str(), text, is_there).await?;
         self.coupons.insert(put.id.0, id);
@@ -297,7 +297,7 @@ impl<D: ClaimDatabase> Import<D> {
                     self.session.run(rows::write_codes_bound(*id, from)).await?;
                 }
                 Change::PassSecret { fresh, .. } => {
-                    let text = self.node.truth.write_pass_secret(&fresh)?;
+                    let text = self.node.database.write_pass_secret(&fresh)?;
                     self.session.run(text).await?;
                 }
                 change => self.wait(&mut waiting, change)?,
@@ -331,7 +331,7 @@ impl<D: ClaimDatabase> Import<D> {
                 }
             }
             Change::Listing { .. } | Change::Moved { .. } | Change::Bid { .. } | Change::Member { .. } => {
-                waiting.market.push(change);
+                waiting.auctions.push(change);
             }
             // Rooms are made whole at once, and coupons deleted as they are made.
             _ => {}
@@ -340,7 +340,7 @@ impl<D: ClaimDatabase> Import<D> {
     }
 
     async fn write(&mut self, waiting: Rows) -> Result<(), TransferError> {
-        let Rows { claims, redemptions, tickets, slots, gone, market } = waiting;
+        let Rows { claims, redemptions, tickets, slots, gone, auctions } = waiting;
         let request = |coupon: i64, kind, request: Option<RequestId>, serial| {
             Some(NewRequest { coupon, kind, request: request?, serial })
         };
@@ -365,7 +365,7 @@ impl<D: ClaimDatabase> Import<D> {
         self.run_all(tickets.chunks(ROWS_MAX).map(rows::write_tickets::<D>)).await?;
         self.run_all(slots.chunks(ROWS_MAX).map(rows::write_slots)).await?;
         self.run_all(gone.chunks(ROWS_MAX).map(rows::write_gone)).await?;
-        self.market(market).await
+        self.auctions(auctions).await
     }
 
     async fn run_all(&mut self, texts: impl Iterator<Item = String>) -> Result<(), SqlError> {
@@ -379,7 +379,7 @@ impl<D: ClaimDatabase> Import<D> {
         self.flush().await?;
         self.intake.finish()?;
         self.flush().await?;
-        self.finish_market().await?;
+        self.finish_auctions().await?;
         let mut text = String::new();
         let issued: Vec<(u32, u32, Timestamp)> = self.intake.last_claims().collect();
         for (at, (id, issued, last_at)) in issued.into_iter().enumerate() {

@@ -1,14 +1,14 @@
 //! Notices that SQL went back: it lacks what it had acknowledged, as a restored backup or a copy that was behind does.
 //!
-//! Every row that a node reads is held against what the node knew before it began to read, and where the gate is looked at, against
-//! what the gate was told. A row that lacks something is read again before the node says so. From then on the node issues nothing of
-//! the coupon, refuses nothing for want of a row, leaves the gate as it is, and raises a fault.
+//! Every row that a node reads is held against what the node knew before it began to read, and where the sequencer is looked at, against
+//! what the sequencer was told. A row that lacks something is read again before the node says so. From then on the node issues nothing of
+//! the coupon, refuses nothing for want of a row, leaves the sequencer as it is, and raises a fault.
 
 use super::Node;
 use super::coupon_state::{CouponState, Stop};
-use super::gate::Probe;
+use super::sequencer::Probe;
 use super::outbox_writer;
-use super::truth::{ClaimDatabase, CouponRow};
+use super::database::{ClaimDatabase, CouponRow};
 use firstcome_core::coupon::stream::{GoesOn, Known, SequencerMark, Stream, judge};
 use firstcome_store::{Fault, FaultKind, StoreError};
 use std::sync::atomic::Ordering;
@@ -23,15 +23,15 @@ const ALL_EVERY: u32 = 5;
 /// Coupons that are read at once.
 const COUPONS_AT_ONCE: usize = 256;
 
-/// A gate as it stands to SQL.
+/// A sequencer as it stands to SQL.
 pub(super) struct Judged {
-    /// Read after the gate if the two did not agree.
+    /// Read after the sequencer if the two did not agree.
     pub(super) row: CouponRow,
     pub(super) probe: Probe,
     pub(super) is_whole: bool,
 }
 
-/// What the rule needs to know of a gate that was looked at with this row.
+/// What the rule needs to know of a sequencer that was looked at with this row.
 pub(super) fn mark(probe: &Probe, row: &CouponRow) -> SequencerMark {
     let Probe { generation, ticket, position, .. } = *probe;
     let is_of_settings = probe.version.is_some_and(|version| version <= row.version);
@@ -54,18 +54,18 @@ fn object(row: &CouponRow) -> String {
 }
 
 impl<D: ClaimDatabase> Node<D> {
-    /// How gate and SQL stand to each other. Two round trips, one more if they do not agree.
+    /// How sequencer and SQL stand to each other. Two round trips, one more if they do not agree.
     ///
     /// [`FaultKind::WentBack`]: SQL lacks what it had acknowledged. The coupon stands still in this node from now on, until this
     /// finds otherwise.
     pub(super) async fn judged(&self, cell: &CouponState) -> Result<Judged, StoreError> {
         let known = cell.known();
-        let mut row = self.truth.coupon_again(cell.keys.coupon).await?;
-        let probe = self.gate.probe(cell.keys, row.generation, row.position).await?;
+        let mut row = self.database.coupon_again(cell.keys.coupon).await?;
+        let probe = self.sequencer.probe(cell.keys, row.generation, row.position).await?;
         let mut verdict = judge(&known, &mark(&probe, &row), &row.at());
         if verdict == Stream::WentBack {
-            // Nodes have written meanwhile, and told the gate before it was looked at. This row is read after it.
-            row = self.truth.coupon_again(cell.keys.coupon).await?;
+            // Nodes have written meanwhile, and told the sequencer before it was looked at. This row is read after it.
+            row = self.database.coupon_again(cell.keys.coupon).await?;
             verdict = judge(&known, &mark(&probe, &row), &row.at());
         }
         if verdict == Stream::WentBack {
@@ -82,13 +82,13 @@ impl<D: ClaimDatabase> Node<D> {
 
     fn stop(&self, cell: &CouponState, known: &Known, probe: &Probe, row: &CouponRow) -> StoreError {
         cell.stop(Stop::Stopped);
-        let gate = match (probe.generation, probe.position) {
-            (Some(generation), Some(position)) => format!("the gate generation {generation}, position {position}"),
-            _ => "no gate is open".to_owned(),
+        let sequencer = match (probe.generation, probe.position) {
+            (Some(generation), Some(position)) => format!("the sequencer generation {generation}, position {position}"),
+            _ => "no sequencer is open".to_owned(),
         };
         let says = format!(
             "the database lacks claims that it acknowledged: it has generation {}, position {}, {} issued; this node knew \
-             generation {}, position {}, {} issued; {gate}",
+             generation {}, position {}, {} issued; {sequencer}",
             row.generation, row.position, row.issued, known.generation, known.position, known.issued
         );
         StoreError::Unavailable(self.faults.raise(&object(row), Fault::new(FaultKind::WentBack, says)))
@@ -100,8 +100,8 @@ impl<D: ClaimDatabase> Node<D> {
             return Ok(());
         }
         let fault = self.faults.of(&object(&cell.row()));
-        let said = || Arc::new(Fault::new(FaultKind::WentBack, "the database lacks claims that it acknowledged"));
-        Err(StoreError::Unavailable(fault.unwrap_or_else(said)))
+        let stored = || Arc::new(Fault::new(FaultKind::WentBack, "the database lacks claims that it acknowledged"));
+        Err(StoreError::Unavailable(fault.unwrap_or_else(stored)))
     }
 
     /// Takes in a row that was read after this was known, or finds that SQL went back.
@@ -113,31 +113,31 @@ impl<D: ClaimDatabase> Node<D> {
         Ok(())
     }
 
-    /// Before a client is told that SQL has no row of this user: the gate may have been told of one.
+    /// Before a client is told that SQL has no row of this user: the sequencer may have been told of one.
     pub(super) async fn is_missing(&self, cell: &CouponState, generation: i64, user: &str) -> Result<(), StoreError> {
         self.stopped(cell)?;
         // Where Redis does not answer, what this node knows has to do.
-        let Ok(probe) = self.gate.probe(cell.keys, generation, 0).await else { return Ok(()) };
+        let Ok(probe) = self.sequencer.probe(cell.keys, generation, 0).await else { return Ok(()) };
         let Some(of_gate) = probe.generation else { return Ok(()) };
         let is_held =
-            self.gate.ticket_of(cell.keys, of_gate, user).await.is_ok_and(|ticket| {
+            self.sequencer.ticket_of(cell.keys, of_gate, user).await.is_ok_and(|ticket| {
                 ticket.is_some_and(|ticket| probe.position.is_some_and(|position| ticket <= position))
             });
         if is_held || generation < of_gate { self.judged(cell).await.map(drop) } else { Ok(()) }
     }
 
     /// Reads these coupons again.
-    async fn watch_page(self: &Arc<Self>, cells: &[Arc<CouponState>]) -> Result<(), StoreError> {
-        let known: Vec<(Arc<CouponState>, Known)> = cells.iter().map(|cell| (Arc::clone(cell), cell.known())).collect();
-        let ids: Vec<i64> = cells.iter().map(|cell| cell.keys.coupon).collect();
-        let rows = self.truth.coupons_again(&ids).await?;
+    async fn watch_page(self: &Arc<Self>, coupons: &[Arc<CouponState>]) -> Result<(), StoreError> {
+        let known: Vec<(Arc<CouponState>, Known)> = coupons.iter().map(|cell| (Arc::clone(cell), cell.known())).collect();
+        let ids: Vec<i64> = coupons.iter().map(|cell| cell.keys.coupon).collect();
+        let rows = self.database.coupons_again(&ids).await?;
         for (cell, known) in known {
             let Some(row) = rows.iter().find(|row| row.id == cell.keys.coupon) else { continue };
             if !cell.is_stopped() {
                 // The fault says it.
                 let _ = self.take_in(&cell, &known, row).await;
             } else if self.judged(&cell).await.is_ok() {
-                outbox_writer::look_after(self, &cell);
+                outbox_writer::ensure_writer(self, &cell);
             }
         }
         Ok(())
@@ -150,9 +150,9 @@ pub(super) async fn watch<D: ClaimDatabase>(node: Weak<Node<D>>) {
     for round in (0..ALL_EVERY).cycle() {
         sleep(STOPPED_EVERY).await;
         let Some(node) = node.upgrade() else { return };
-        let mut cells: Vec<Arc<CouponState>> = node.by_name.lock().values().map(Arc::clone).collect();
-        cells.retain(|cell| round == 0 || cell.is_stopped());
-        for page in cells.chunks(COUPONS_AT_ONCE) {
+        let mut coupons: Vec<Arc<CouponState>> = node.by_name.lock().values().map(Arc::clone).collect();
+        coupons.retain(|cell| round == 0 || cell.is_stopped());
+        for page in coupons.chunks(COUPONS_AT_ONCE) {
             // While SQL does not answer there is nothing to see.
             let _ = node.watch_page(page).await;
         }

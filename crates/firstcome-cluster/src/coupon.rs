@@ -2,10 +2,10 @@
 
 use super::batcher::Service;
 use super::coupon_state::{Asking, CouponState, StoredCoupon};
-use super::gate::{GenerationReply, Judged, Question, SequencerReply, Stray};
+use super::sequencer::{GenerationReply, Judged, Question, SequencerReply, Stray};
 use super::outbox::{Entrant, Tag, Verdict};
 use super::read_batch::BatchGuard;
-use super::truth::{ClaimDatabase, ClaimRow, CouponRow, Used};
+use super::database::{ClaimDatabase, ClaimRow, CouponRow, Used};
 use super::{Cluster, Node, boxed_on, outbox_writer};
 use firstcome_core::coupon::{Acknowledge, Claim, CouponSettings, Effect, Issued, Redeem, Redeemed, Rejection, Serial};
 use firstcome_core::id::{CouponName, UserId};
@@ -24,17 +24,17 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// Claims that go to the gate in one script.
+/// Claims that go to the sequencer in one script.
 pub(super) const ASK_MAX: usize = 256;
 /// After so long without a verdict SQL is looked at: the message may be lost, or its sender dead.
 const VERDICT_WAIT: Duration = Duration::from_millis(500);
-/// After so long without the ticket in SQL the gate is asked again: it finds out whether anybody still writes.
+/// After so long without the ticket in SQL the sequencer is asked again: it finds out whether anybody still writes.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// The first pause before the gate is asked again, or SQL looked at again, and the longest. A random part of it is taken.
+/// The first pause before the sequencer is asked again, or SQL looked at again, and the longest. A random part of it is taken.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 /// See [`PAUSE_MIN`].
 const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// How often a gate that is lost is made anew for one batch before its callers are told.
+/// How often a sequencer that is lost is rebuilt for one batch before its callers are told.
 const MENDS_MAX: u32 = 3;
 
 /// One claim under way.
@@ -94,23 +94,23 @@ impl<D: ClaimDatabase> Attempt<'_, D> {
         }
     }
 
-    /// Asks the gate once, and follows its word until SQL has confirmed it.
+    /// Asks the sequencer once, and follows its word until SQL has confirmed it.
     async fn step(&mut self) -> Result<Step, StoreError> {
         let mut place = self.cell.wait(self.tag);
         let entrant = Entrant { tag: self.tag, claim: self.claim.clone() };
         let Spoken { word, version, generation, last } = self.node.ask(self.cell, entrant).await?;
         self.is_handed_over |= matches!(word, SequencerReply::Drawn(_));
         if version < self.cell.version() {
-            // The gate has not heard of settings that SQL has: whoever put them is about to tell it, or has died.
+            // The sequencer has not heard of settings that SQL has: whoever put them is about to tell it, or has died.
             let row = self.cell.row();
-            Box::pin(self.node.gate.adjust(self.cell.keys, &row)).await?;
+            Box::pin(self.node.sequencer.adjust(self.cell.keys, &row)).await?;
             if !matches!(word, SequencerReply::Drawn(_)) {
                 return Ok(Step::Again);
             }
         }
         match word {
             SequencerReply::Drawn(ticket) => {
-                if self.earliest == Acknowledge::Placed && self.is_told_early(version).await? {
+                if self.earliest == Acknowledge::Placed && self.is_answered_early(version).await? {
                     outbox_writer::see_to(self.node, self.cell, generation, ticket);
                     return Ok(Step::Told(Outcome::Placed(last)));
                 }
@@ -132,10 +132,10 @@ impl<D: ClaimDatabase> Attempt<'_, D> {
         }
     }
 
-    /// Whether a coupon whose gate judges by this version of its settings tells claims before SQL holds them. By
+    /// Whether a coupon whose sequencer judges by this version of its settings tells claims before SQL holds them. By
     /// other settings than the newest it tells none: SQL may refuse what those let in. Nor does it while Redis may lose the place.
-    async fn is_told_early(&self, version: i64) -> Result<bool, StoreError> {
-        if !self.node.gate_keeps() {
+    async fn is_answered_early(&self, version: i64) -> Result<bool, StoreError> {
+        if !self.node.redis_keeps() {
             return Ok(false);
         }
         if self.cell.version() < version {
@@ -164,7 +164,7 @@ impl<D: ClaimDatabase> Attempt<'_, D> {
                 // SQL has passed it over: whoever has it is to be let in anew.
                 let Claim { user, request, .. } = self.claim;
                 let stray = Stray { ticket, user: user.as_str().into(), request: *request };
-                self.node.gate.forget(self.cell.keys, generation, &stray).await?;
+                self.node.sequencer.forget(self.cell.keys, generation, &stray).await?;
                 return Ok(Step::Again);
             }
             if self.until.min(until) <= Instant::now() + pause {
@@ -226,7 +226,7 @@ impl<D: ClaimDatabase> Attempt<'_, D> {
     }
 }
 
-/// What the gate said, and which gate.
+/// What the sequencer said, and which sequencer.
 #[derive(Clone, Copy)]
 pub(super) struct Spoken {
     pub(super) word: SequencerReply,
@@ -258,10 +258,10 @@ impl<D: ClaimDatabase> Node<D> {
             return Ok(Some(cell));
         }
         // What is done once for each coupon is not to be a part of each claim.
-        Ok(Box::pin(self.truth.coupon(name)).await?.map(|row| self.keep(row)))
+        Ok(Box::pin(self.database.coupon(name)).await?.map(|row| self.keep(row)))
     }
 
-    /// Asks the gate about one claim. One round trip, shared with others.
+    /// Asks the sequencer about one claim. One round trip, shared with others.
     async fn ask(self: &Arc<Self>, cell: &Arc<CouponState>, entrant: Entrant) -> Result<Spoken, StoreError> {
         let (tell, told) = oneshot::channel();
         if cell.asking.push(Asking { entrant, tell })? == Service::Wanted {
@@ -270,32 +270,32 @@ impl<D: ClaimDatabase> Node<D> {
         told.await.unwrap_or(Err(StoreError::Unknown))
     }
 
-    /// Asks the gate about several claims. It is looked at, and made anew, before it is asked, if it may be another one.
+    /// Asks the sequencer about several claims. It is looked at, and rebuilt, before it is asked, if it may be another one.
     async fn ask_all(self: &Arc<Self>, cell: &Arc<CouponState>, batch: &[Asking]) -> Result<(Judged, i64), StoreError> {
         let entrants: Vec<&Entrant> = batch.iter().map(|asking| &asking.entrant).collect();
         let mut is_begun = false;
         for _ in 0..MENDS_MAX {
             self.stopped(cell).map_err(|error| if is_begun { StoreError::Unknown } else { error })?;
             if cell.trusted.load(Ordering::Relaxed) != self.doubts() {
-                self.mend(cell).await.map_err(|error| if is_begun { StoreError::Unknown } else { error })?;
+                self.rebuild(cell).await.map_err(|error| if is_begun { StoreError::Unknown } else { error })?;
             }
             let (generation, position) = cell.position();
-            let (now, backlog_max) = (self.truth.time.given(), self.options.backlog_max);
+            let (now, backlog_max) = (self.database.time.given(), self.options.backlog_max);
             let may_write = cell.may_write();
             let question = Question { generation, position, now, backlog_max, may_write, entrants: &entrants };
-            match self.gate.claim(cell.keys, &question).await {
+            match self.sequencer.claim(cell.keys, &question).await {
                 Ok(GenerationReply::Told(judged)) => {
                     if judged.drains {
                         outbox_writer::call(self, cell);
                     }
-                    // Another connection meanwhile may be one to another server, whose gate nobody has looked at.
+                    // Another connection meanwhile may be one to another server, whose sequencer nobody has looked at.
                     if cell.trusted.load(Ordering::Relaxed) == self.doubts() {
                         return Ok((judged, generation));
                     }
                     is_begun |= judged.words.iter().any(|word| matches!(word, SequencerReply::Drawn(_)));
                 }
                 Ok(GenerationReply::Lost) => cell.trusted.store(u64::MAX, Ordering::Relaxed),
-                // A script that fails in the middle has met what is no gate of ours. Its entry may stand.
+                // A script that fails in the middle has met what is no sequencer of ours. Its entry may stand.
                 Err(LinkError::Refused { .. }) => {
                     is_begun = true;
                     cell.trusted.store(u64::MAX, Ordering::Relaxed);
@@ -307,14 +307,14 @@ impl<D: ClaimDatabase> Node<D> {
         if is_begun {
             return Err(StoreError::Unknown);
         }
-        Err(StoreError::not_yet("nothing was done: what Redis knows of the coupon was made anew several times"))
+        Err(StoreError::not_yet("nothing was done: what Redis knows of the coupon was rebuilt several times"))
     }
 
     async fn put(&self, name: &CouponName, revision: &Revision<CouponSettings>) -> Answer<Put> {
         if let Some(cell) = self.kept(name) {
             self.stopped(&cell)?;
         }
-        match self.truth.put_coupon(name, revision).await? {
+        match self.database.put_coupon(name, revision).await? {
             Ok((put, row)) => self.enforce(row).await.map(|()| Ok(put)),
             Err(rejection) => Ok(Err(rejection.into())),
         }
@@ -324,20 +324,20 @@ impl<D: ClaimDatabase> Node<D> {
         if let Some(cell) = self.kept(name) {
             self.stopped(&cell)?;
         }
-        match self.truth.delete_coupon(name).await? {
+        match self.database.delete_coupon(name).await? {
             Some(row) => self.enforce(row).await.map(Ok),
             None => Ok(Err(Rejection::UnknownCoupon.into())),
         }
     }
 
-    /// Puts in force at the gate what SQL holds already. If it fails nobody knows when it will be in force.
+    /// Puts in force at the sequencer what SQL holds already. If it fails nobody knows when it will be in force.
     async fn enforce(&self, row: CouponRow) -> Result<(), StoreError> {
         let cell = self.keep(row.clone());
         let is_trusted = cell.trusted.load(Ordering::Relaxed) == self.doubts();
-        if is_trusted && self.gate.adjust(cell.keys, &row).await.is_ok_and(|done| done) {
+        if is_trusted && self.sequencer.adjust(cell.keys, &row).await.is_ok_and(|done| done) {
             return Ok(());
         }
-        self.mend(&cell).await.map_err(|_| StoreError::Unknown)
+        self.rebuild(&cell).await.map_err(|_| StoreError::Unknown)
     }
 
     /// Claims, and tells when it is stored; or, if it may and the coupon says so, when its place is certain.
@@ -383,10 +383,10 @@ impl<D: ClaimDatabase> Node<D> {
         let seen = self.look(&cell, Some(user), None).await?;
         if seen.claim.is_none() && seen.row.settings.acknowledge == Acknowledge::Placed {
             let (generation, position) = (seen.row.generation, seen.row.position);
-            let ticket = self.gate.ticket_of(cell.keys, generation, user).await?;
+            let ticket = self.sequencer.ticket_of(cell.keys, generation, user).await?;
             if ticket.is_some_and(|ticket| position < ticket) {
                 // It may be told already, by a node that has died since; and nobody knows serial and code yet.
-                outbox_writer::look_after(self, &cell);
+                outbox_writer::ensure_writer(self, &cell);
                 return Err(waits());
             }
         }
@@ -400,7 +400,7 @@ impl<D: ClaimDatabase> Node<D> {
         let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
         // One more than is wanted, to see whether there are more.
         let wanted = count.saturating_add(1).min(1 << 32) as u64;
-        let mut rows = self.truth.claims(cell.keys.coupon, after.map_or(0, Serial::get), wanted).await?;
+        let mut rows = self.database.claims(cell.keys.coupon, after.map_or(0, Serial::get), wanted).await?;
         let more = count < rows.len();
         rows.truncate(count);
         let next = if more { rows.last().map(|claim| claim.issued.serial) } else { None };
@@ -414,7 +414,7 @@ impl<D: ClaimDatabase> Node<D> {
         let redeem = Redeem { serial: shown.map(|shown| shown.serial()), user, request };
         // A code that is ours was issued: if SQL has no row of it, SQL may lack it.
         self.stopped(&cell)?;
-        let used = self.truth.redeem(cell.keys.coupon, &redeem, shown).await?;
+        let used = self.database.redeem(cell.keys.coupon, &redeem, shown).await?;
         if matches!(used, Err(Rejection::UnknownCode)) && redeem.serial.is_some() {
             self.judged(&cell).await?;
         }

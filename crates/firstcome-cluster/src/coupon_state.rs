@@ -2,10 +2,10 @@
 
 use super::batcher::Batcher;
 use super::coupon::{ASK_MAX, Spoken};
-use super::gate::Keys;
+use super::sequencer::Keys;
 use super::outbox::{Entrant, Notice, Tag, Verdict};
 use super::read_batch::LOOKS_MAX;
-use super::truth::{ClaimRow, CouponRow};
+use super::database::{ClaimRow, CouponRow};
 use super::writer_lease::WriterLease;
 use firstcome_core::coupon::stream::Known;
 use firstcome_core::coupon::{Acknowledge, Issued};
@@ -21,12 +21,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// Claims that may wait for the gate in one node, for one coupon. Protects memory.
+/// Claims that may wait for the sequencer in one node, for one coupon. Protects memory.
 const CLAIMS_WAITING_MAX: usize = 65_536;
 /// Looks at SQL that may wait.
 const LOOKS_WAITING_MAX: usize = 65_536;
 
-/// A claim that waits for the gate.
+/// A claim that waits for the sequencer.
 pub(super) struct Asking {
     pub(super) entrant: Entrant,
     pub(super) tell: oneshot::Sender<Result<Spoken, StoreError>>,
@@ -59,18 +59,18 @@ pub(super) struct CouponState {
     pub(super) looking: Batcher<ReadRequest>,
     /// Those whose tickets SQL does not have yet.
     waiting: Mutex<HashMap<Tag, oneshot::Sender<Verdict>, RandomState>>,
-    /// How many times the gate has said that this node drains.
+    /// How many times the sequencer has said that this node drains.
     called: AtomicU64,
     is_draining: AtomicBool,
     /// How its writes to SQL go.
     turn: Mutex<WriterLease>,
     /// A generation, and the last ticket of it that somebody here was told of before SQL has it.
     placed: Mutex<Option<(i64, u64)>>,
-    /// Held while the gate is looked at or made anew.
+    /// Held while the sequencer is looked at or rebuilt.
     pub(super) mending: tokio::sync::Mutex<()>,
     /// See [`Cell::is_stopped`].
     stopped: AtomicBool,
-    /// What the connection was when the gate was last seen to be whole.
+    /// What the connection was when the sequencer was last seen to be whole.
     pub(super) trusted: AtomicU64,
 }
 
@@ -153,7 +153,7 @@ impl CouponState {
         Claimed { issued, code: self.row.read().voucher_key.code(issued, user) }
     }
 
-    /// Which generation of the gate counts, and how far SQL has written it.
+    /// Which generation of the sequencer counts, and how far SQL has written it.
     pub(super) fn position(&self) -> (i64, u64) {
         let row = self.row.read();
         (row.generation, row.position)
@@ -206,7 +206,7 @@ impl CouponState {
         self.tell(notice.verdicts.iter().copied());
     }
 
-    /// Notes that the gate wants this node to drain; true if it is to begin.
+    /// Notes that the sequencer wants this node to drain; true if it is to begin.
     pub(super) fn call(&self) -> bool {
         self.called.fetch_add(1, Ordering::SeqCst);
         !self.is_draining.swap(true, Ordering::SeqCst)

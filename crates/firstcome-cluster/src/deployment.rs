@@ -1,13 +1,13 @@
 //! What a deployment has beside coupons: secrets that all nodes know, its servers, and what nobody could read.
 
-use super::truth::{ClaimDatabase, dead_letter_counts, early_coupon};
+use super::database::{ClaimDatabase, dead_letter_counts, early_coupon};
 use super::{Cluster, ClusterError, Node, on};
 use firstcome_core::coupon::Rejection;
 use firstcome_core::id::CouponName;
 use firstcome_core::time::Timestamp;
 use firstcome_redis::{Fsync, Link, LinkError, ServerFacts};
 use firstcome_sql::base::Base;
-use firstcome_sql::{Address, DatabaseOptions, Migrated, SqlError, migrate_market, schema};
+use firstcome_sql::{Address, DatabaseOptions, Migrated, SqlError, migrate_auction, schema};
 use firstcome_store::Numbered;
 use firstcome_store::edge::draw_secret;
 use firstcome_store::{Answer, Refused};
@@ -15,12 +15,12 @@ use firstcome_store::{Fault, FaultKind, StoreError};
 use sqlx::{MySql, Postgres};
 use std::sync::Arc;
 
-/// An entry of a gate's stream that nobody could read. Whoever waited for it was let in anew; whoever was told
-/// early, at the gate, has lost it.
+/// An entry of a sequencer's stream that nobody could read. Whoever waited for it was let in anew; whoever was told
+/// early, at the sequencer, has lost it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct DeadLetter {
-    /// Of the gate that it is from.
+    /// Of the sequencer that it is from.
     pub generation: i64,
     /// Its last ticket. Grows over all generations.
     pub position: u64,
@@ -45,7 +45,7 @@ impl Cluster {
     /// under that name. Returns what is kept, in the same order: of several calls with the same new names at once, all find
     /// the values of one. The database sees them only wrapped. One round trip; it is told once they are stored.
     pub async fn keep(&self, values: &[(&str, [u8; 32])]) -> Result<Vec<[u8; 32]>, ClusterError> {
-        Ok(on!(self, node => node.truth.keep(values).await)?)
+        Ok(on!(self, node => node.database.keep(values).await)?)
     }
 
     /// Whether both servers answer, and are those of one deployment. One round trip to each.
@@ -54,20 +54,20 @@ impl Cluster {
     }
 
     /// Why the server that decides the order may lose claims that it has acknowledged; `None` if it syncs each write.
-    pub async fn gate_forgets(&self) -> Result<Option<String>, LinkError> {
-        gate_forgets(self.link()).await
+    pub async fn redis_forgets(&self) -> Result<Option<String>, LinkError> {
+        redis_forgets(self.link()).await
     }
 
-    /// Refuses a deployment with a coupon that acknowledges claims at the gate, on a server that may lose them.
+    /// Refuses a deployment with a coupon that acknowledges claims at the sequencer, on a server that may lose them.
     pub async fn check_gates(&self) -> Result<(), ClusterError> {
-        let Some(coupon) = on!(self, node => early_coupon(&node.truth.base).await)? else { return Ok(()) };
-        match self.gate_forgets().await? {
+        let Some(coupon) = on!(self, node => early_coupon(&node.database.base).await)? else { return Ok(()) };
+        match self.redis_forgets().await? {
             Some(why) => Err(ClusterError::Forgets { coupon, why }),
             None => Ok(()),
         }
     }
 
-    /// The entries of a coupon's gates that nobody could read, after this position, oldest first. Refused: `unknown_coupon`.
+    /// The entries of a coupon's sequencers that nobody could read, after this position, oldest first. Refused: `unknown_coupon`.
     pub async fn dead_letters(
         &self,
         coupon: &CouponName,
@@ -79,13 +79,13 @@ impl Cluster {
 
     /// How many such entries there are of each coupon that has any.
     pub async fn dead_letter_counts(&self) -> Result<Vec<(CouponName, u64)>, StoreError> {
-        Ok(on!(self, node => dead_letter_counts(&node.truth.base).await)?)
+        Ok(on!(self, node => dead_letter_counts(&node.database.base).await)?)
     }
 }
 
 impl<D: ClaimDatabase> Node<D> {
     async fn answers(&self) -> Result<(), StoreError> {
-        let (belongs, answers) = tokio::join!(self.gate.belongs(self.deployment), self.truth.answers());
+        let (belongs, answers) = tokio::join!(self.sequencer.belongs(self.deployment), self.database.answers());
         answers?;
         if belongs? == self.deployment {
             return Ok(());
@@ -95,12 +95,12 @@ impl<D: ClaimDatabase> Node<D> {
     }
 
     async fn dead_letters(&self, name: &CouponName, after: Option<u64>, count: usize) -> Answer<Numbered<DeadLetter>> {
-        let Some(row) = self.truth.coupon(name).await? else {
+        let Some(row) = self.database.coupon(name).await? else {
             return Ok(Err(Refused::from(Rejection::UnknownCoupon)));
         };
         // One more than is wanted, to see whether there are more.
         let wanted = count.saturating_add(1) as u64;
-        let mut items = self.truth.dead_letters(row.id, after.unwrap_or(0), wanted).await?;
+        let mut items = self.database.dead_letters(row.id, after.unwrap_or(0), wanted).await?;
         let more = count < items.len();
         items.truncate(count);
         let next = if more { items.last().map(|letter| letter.position) } else { None };
@@ -122,19 +122,19 @@ pub(super) fn forgets(facts: &ServerFacts) -> Option<String> {
     }
 }
 
-async fn gate_forgets(link: &Link) -> Result<Option<String>, LinkError> {
+async fn redis_forgets(link: &Link) -> Result<Option<String>, LinkError> {
     Ok(link.servers().await?.iter().find_map(forgets))
 }
 
 /// Brings all tables of a database to this version: those of members and listings, and those of coupons over many nodes. A
 /// second time has no effect; several at once wait for each other. Needs the right to create tables.
 pub async fn migrate(sql: &str, options: DatabaseOptions) -> Result<Vec<Migrated>, SqlError> {
-    let market = migrate_market(sql, options.clone()).await?;
+    let auctions = migrate_auction(sql, options.clone()).await?;
     let coupons = match Address::parse(sql)? {
         address @ Address::Postgres(_) => coupons::<Postgres>(address, options).await?,
         address @ Address::MySql(_) => coupons::<MySql>(address, options).await?,
     };
-    Ok(vec![market, coupons])
+    Ok(vec![auctions, coupons])
 }
 
 async fn coupons<D: ClaimDatabase>(address: Address, options: DatabaseOptions) -> Result<Migrated, SqlError> {
@@ -156,8 +156,8 @@ mod tests {
             (1, Some("no"), "appendfsync no"),
             (1, None, "CONFIG GET"),
         ] {
-            let said = why(aof, sync).unwrap_or_default();
-            assert!(said.contains(word) && said.contains("one:1"), "{said}");
+            let stored = why(aof, sync).unwrap_or_default();
+            assert!(stored.contains(word) && stored.contains("one:1"), "{stored}");
         }
     }
 }

@@ -1,12 +1,12 @@
 //! What a database is, for whoever must judge whether a deployment may rest on it. Nothing is written.
 
-use super::truth::{ClaimDatabase, deployed};
+use super::database::{ClaimDatabase, deployed};
 use super::wrap::DeploymentSecret;
 use firstcome_core::id::CouponName;
 use firstcome_core::time::Timestamp;
 use firstcome_sql::base::Base;
 use firstcome_sql::schema::{self, Part};
-use firstcome_sql::{Address, DatabaseOptions, Migrated, Replication, SqlError, market_part};
+use firstcome_sql::{Address, DatabaseOptions, Migrated, Replication, SqlError, auction_part};
 use sqlx::{MySql, Postgres};
 
 /// What a database says of itself, and what it has of a deployment.
@@ -50,7 +50,7 @@ pub async fn examine(sql: &str, secret: Option<DeploymentSecret>) -> Result<Exam
 }
 
 async fn look<D: ClaimDatabase>(address: Address, secret: Option<DeploymentSecret>) -> Result<Examined, SqlError> {
-    let market = market_part(&address);
+    let auctions = auction_part(&address);
     let base = Base::<D>::unchecked(address, DatabaseOptions::default())?;
     let settings = match schema::settings(&base).await {
         Ok(settings) => settings,
@@ -60,9 +60,9 @@ async fn look<D: ClaimDatabase>(address: Address, secret: Option<DeploymentSecre
     let unfit = unfit.into_iter().flatten().reduce(|all, one| format!("{all}; {one}"));
     let replication = schema::replication(&base).await?;
     let now = schema::now(&base).await?;
-    let (market, coupons) = (versions(&base, market).await?, versions(&base, D::PART).await?);
+    let (auctions, coupons) = (versions(&base, auctions).await?, versions(&base, D::PART).await?);
     let deployment = if coupons.from == coupons.to { Some(deployed(&base, secret.as_ref()).await?) } else { None };
-    Ok(Examined { settings, unfit, replication, now, tables: vec![market, coupons], deployment })
+    Ok(Examined { settings, unfit, replication, now, tables: vec![auctions, coupons], deployment })
 }
 
 async fn versions<D: ClaimDatabase>(base: &Base<D>, part: Part) -> Result<Migrated, SqlError> {

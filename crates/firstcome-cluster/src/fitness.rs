@@ -3,9 +3,9 @@
 //! An operator may change the settings of a Redis that runs, and no connection ends by that. Every two seconds, and after each
 //! reconnect, the node asks every Redis to which it sends commands, and judges:
 //!
-//! - *It may evict keys.* The gates and logs are caches of SQL, which a node makes anew when they are gone, so claims go on. What
+//! - *It may evict keys.* The sequencers and logs are caches of SQL, which a node rebuilds when they are gone, so claims go on. What
 //!   a node acknowledged early would be gone with an outbox, so no claim is told early. The fault `redis` is open.
-//! - *It does not sync each write.* The same, and the fault is open only while a coupon has the durability `gate`: to all others
+//! - *It does not sync each write.* The same, and the fault is open only while a coupon has the durability `sequencer`: to all others
 //!   nothing is told before SQL has it.
 //!
 //! # Invariants
@@ -13,7 +13,7 @@
 
 use super::Node;
 use super::deployment::forgets;
-use super::truth::{ClaimDatabase, early_coupon};
+use super::database::{ClaimDatabase, early_coupon};
 use firstcome_core::coupon::stream::{Keeps, may_acknowledge_early};
 use firstcome_redis::{CHECK_EVERY, Eviction, ServerFacts, evicts};
 use firstcome_store::{Fault, FaultKind};
@@ -88,7 +88,7 @@ impl Fitness {
 
 impl<D: ClaimDatabase> Node<D> {
     /// Whether a claim may be told before SQL has it: Redis keeps what it acknowledges. Does no I/O.
-    pub(super) fn gate_keeps(&self) -> bool {
+    pub(super) fn redis_keeps(&self) -> bool {
         let is_kept = self.options.allow_forgetful || self.fitness.keeps(self.doubts());
         may_acknowledge_early(if is_kept { Keeps::Everything } else { Keeps::NotAll })
     }
@@ -96,7 +96,7 @@ impl<D: ClaimDatabase> Node<D> {
     /// Checks every server once. If one does not answer, the last verdict stays until it is too old.
     pub(super) async fn check_redis(&self) {
         let (doubts, at) = (self.doubts(), Instant::now());
-        let Ok(facts) = self.gate.link.servers().await else { return };
+        let Ok(facts) = self.sequencer.link.servers().await else { return };
         let before = self.fitness.verdict();
         let verdict = judge(&facts, self.options.link.allow_eviction, before.as_ref());
         // First of all: from here on no claim is told early.
@@ -114,10 +114,10 @@ impl<D: ClaimDatabase> Node<D> {
             return Some(verdict.evicts);
         }
         let Some(why) = verdict.forgets.filter(|_| !self.options.allow_forgetful) else { return Some(None) };
-        let coupon = early_coupon(&self.truth.base).await.ok()?;
+        let coupon = early_coupon(&self.database.base).await.ok()?;
         Some(coupon.map(|coupon| {
             format!(
-                "coupon {coupon} has the durability gate, and {why}: set appendonly yes and appendfsync always; until then its \
+                "coupon {coupon} has the durability sequencer, and {why}: set appendonly yes and appendfsync always; until then its \
                  claims are told when the database has them"
             )
         }))
@@ -168,11 +168,11 @@ mod tests {
             // One that is fit beside it changes nothing.
             let facts = [self::server(1, 0, "noeviction", "always"), server];
             let Verdict { evicts, forgets } = judge(&facts, Eviction::Refuse, before.as_ref());
-            for (said, word) in [evicts, forgets].into_iter().zip(words) {
-                assert_eq!(said.is_some(), word.is_some(), "row {row}: {said:?}");
+            for (stored, word) in [evicts, forgets].into_iter().zip(words) {
+                assert_eq!(stored.is_some(), word.is_some(), "row {row}: {stored:?}");
                 assert!(
-                    word.is_none_or(|word| said.as_ref().is_some_and(|said| said.contains(word))),
-                    "row {row}: {said:?}"
+                    word.is_none_or(|word| stored.as_ref().is_some_and(|stored| stored.contains(word))),
+                    "row {row}: {stored:?}"
                 );
             }
         }

@@ -3,26 +3,26 @@
 //!
 //! # Beside nodes at work
 //! Both move while they are looked at, one after the other, so only that is compared which holds in this order:
-//! - A gate has drawn at least what the database had before, and has heard of no more than the database has after.
-//! - A claim that the database shows is known by the gate that is asked after it; and a user of the gate whose ticket it
+//! - A sequencer has drawn at least what the database had before, and has heard of no more than the database has after.
+//! - A claim that the database shows is known by the sequencer that is asked after it; and a user of the sequencer whose ticket it
 //!   knows to be decided has a claim in the database that is asked after it.
 //! - A room is compared with its log as of the very position that one state of the database names.
 //!
 //! What has moved on in between is looked at again, for at most [`PATIENCE`]; then it is [`State::UnderWay`].
 //!
 //! # Costs
-//! Gates and users are read some thousands at once, so no call holds up Redis, and no number of claims fills the memory. A room
+//! Sequencers and users are read some thousands at once, so no call holds up Redis, and no number of claims fills the memory. A room
 //! takes what it takes in a node.
 
 mod log;
 mod lost;
 mod sequencer;
 
-use super::gate::{LEASE_MS, Sequencer, number, unreadable};
+use super::sequencer::{LEASE_MS, Sequencer, number, unreadable};
 use super::outbox::bytes_of;
 use super::room::log as room_log;
-use super::truth::ClaimDatabase;
-use super::{ClusterError, gate as gates};
+use super::database::ClaimDatabase;
+use super::{ClusterError, sequencer as sequencers};
 use firstcome_redis::{Eviction, Link, LinkError, LinkOptions, Script};
 use firstcome_sql::SqlError;
 use firstcome_sql::reader::Reader;
@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How a gate or a log stands to the database. Codes never change.
+/// How a sequencer or a log stands to the database. Codes never change.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
 pub enum State {
@@ -140,7 +140,7 @@ enum Tried<T> {
 /// Both sides of a deployment.
 pub(super) struct Inspection<D: ClaimDatabase + Snapshot> {
     pub(super) reading: Reading<D>,
-    pub(super) gate: Sequencer,
+    pub(super) sequencer: Sequencer,
 }
 
 /// Connects to Redis for looking, whatever its settings are. `None` if its keys belong to another deployment.
@@ -148,7 +148,7 @@ pub(super) async fn open(redis: &str, deployment: Option<i64>) -> Result<Option<
     let name = format!("{:016x}", firstcome_store::edge::draw_id().map_err(ClusterError::Chance)?);
     let mut options = LinkOptions::default();
     options.allow_eviction = Eviction::Allow;
-    let (link, _) = Link::open(redis, &gates::channel(&name), options).await?;
+    let (link, _) = Link::open(redis, &sequencers::channel(&name), options).await?;
     let mark = match link.run(&MARK, &[b"fc:deployment"], &[]).await? {
         Value::Nil => None,
         // No deployment has a number below zero: what is not even a number is somebody else's.
@@ -184,8 +184,8 @@ pub(super) async fn names<D: Snapshot>(
 }
 
 impl<D: ClaimDatabase + Snapshot> Inspection<D> {
-    /// How the gate of a coupon stands; `None` if there is no such coupon.
-    pub(super) async fn gate(
+    /// How the sequencer of a coupon stands; `None` if there is no such coupon.
+    pub(super) async fn sequencer(
         &mut self,
         id: i64,
         with_users: sequencer::Users,
@@ -193,7 +193,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
         let until = Instant::now() + PATIENCE;
         loop {
             let Some(row) = self.coupon(id).await? else { return Ok(None) };
-            match self.try_gate(&row, with_users).await? {
+            match self.try_sequencer(&row, with_users).await? {
                 Tried::Seen(seen) => return Ok(Some(seen)),
                 Tried::Moved(found) if until < Instant::now() => {
                     return Ok(Some(SequencerSnapshot::moving(row, found)));
@@ -224,7 +224,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
     pub(super) async fn leftovers(&mut self) -> Result<Option<Vec<Leftover>>, ClusterError> {
         let mut seen: BTreeMap<(u8, i64), BTreeSet<String>> = BTreeMap::new();
         let looked = self
-            .gate
+            .sequencer
             .link
             .keys_like("fc:{[cr]*}:*", |key| {
                 let Some((object, rest)) = std::str::from_utf8(key).ok().and_then(object_of) else { return };
@@ -251,7 +251,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
             leftover.keys = keys.into_iter().filter(is_over).collect();
             if let Some(generation) = generation {
                 // What a node throws away just now is none.
-                if leftover.keys.is_empty() || self.gate.sweep(&leftover, generation, "EXISTS").await? == 0 {
+                if leftover.keys.is_empty() || self.sequencer.scan_orphans(&leftover, generation, "EXISTS").await? == 0 {
                     leftover.keys.clear();
                 }
             }
@@ -313,7 +313,7 @@ impl Sequencer {
     }
 
     /// Counts (`EXISTS`) or throws away (`UNLINK`) keys of generations that are over; 0 if this one is not open.
-    pub(super) async fn sweep(&self, leftover: &Leftover, generation: i64, what: &str) -> Result<i64, LinkError> {
+    pub(super) async fn scan_orphans(&self, leftover: &Leftover, generation: i64, what: &str) -> Result<i64, LinkError> {
         let mut run = SWEEP.with_keys(1 + leftover.keys.len());
         let tag = leftover.tag();
         run.add(format_args!("{tag}:{}", if leftover.sort == b'c' { "gate" } else { "log" }));

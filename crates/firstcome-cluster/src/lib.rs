@@ -1,24 +1,24 @@
-//! Many nodes: Redis (or Valkey) decides the order and refuses the flood, PostgreSQL, MySQL or MariaDB holds the truth
+//! Many nodes: Redis (or Valkey) decides the order and refuses the flood, PostgreSQL, MySQL or MariaDB holds the database
 //! (features `redis` and `sql`).
 //!
 //! # A claim's way
-//! Claims that wait in one node for the same coupon go to its [`gate`] together, as one script: it judges them in their
+//! Claims that wait in one node for the same coupon go to its [`sequencer`] together, as one script: it judges them in their
 //! order, draws a *ticket* for each that it lets in, and appends them to the coupon's outbox as one entry. Whichever node
 //! finds that nobody drains the outbox does so: it writes entries to SQL, the claims and the position in one transaction,
-//! reports the position to the gate and gets the next entries in the same round trip, until there are none. The serial is
+//! reports the position to the sequencer and gets the next entries in the same round trip, until there are none. The serial is
 //! SQL's. After the commit the nodes whose callers wait are told by one message each; whoever hears nothing looks into SQL.
 //!
 //! # Invariants
 //! - A claim exists if SQL holds it, and nothing that is told rests on anything else, but for the place of a claim on a
-//!   coupon that tells claims early (durability `gate`), which says so: `already_issued` carries the row,
+//!   coupon that tells claims early (durability `sequencer`), which says so: `already_issued` carries the row,
 //!   `sold_out` is told after SQL was seen to be sold out. Refusals by time or deletion rest on settings, which are in SQL
-//!   before they are in the gate.
+//!   before they are in the sequencer.
 //! - SQL holds a prefix of one stream, each entry once: a transaction begins where the last one ended, which generation,
 //!   position and anchor say. Two nodes that drain at once cannot both write.
-//! - A gate that is behind SQL, of another generation or without its anchor is not asked: it is made anew from SQL, under a
+//! - A sequencer that is behind SQL, of another generation or without its anchor is not asked: it is rebuilt from SQL, under a
 //!   lease, as the next generation. What the old one had let in and SQL does not hold was never told to anybody.
-//! - A node that sees SQL behind what it knew to be acknowledged, or behind what the gate was told, issues nothing more of that
-//!   coupon ([`back`]): the gate stays as it is, and `firstcome reconcile --accept-loss` alone goes on without what is gone.
+//! - A node that sees SQL behind what it knew to be acknowledged, or behind what the sequencer was told, issues nothing more of that
+//!   coupon ([`back`]): the sequencer stays as it is, and `firstcome reconcile --accept-loss` alone goes on without what is gone.
 //!
 //! # Not promised
 //! - That nobody is told `outcome_unknown` when Redis is lost with claims under way: the same request again tells.
@@ -31,7 +31,7 @@ mod coupon_state;
 mod deployment;
 mod examine;
 mod fitness;
-mod gate;
+mod sequencer;
 mod inspect;
 mod options;
 mod orphan_scan;
@@ -41,7 +41,7 @@ mod read_batch;
 mod rebuild;
 mod reconcile;
 mod room;
-mod truth;
+mod database;
 mod verify;
 mod wrap;
 mod writer_lease;
@@ -67,7 +67,7 @@ use firstcome_store::Shared;
 use firstcome_store::edge::Clock;
 use firstcome_store::edge::{draw_hasher, draw_id};
 use fitness::Fitness;
-use gate::Sequencer;
+use sequencer::Sequencer;
 use outbox::Notice;
 use parking_lot::Mutex;
 use room::{RoomNode, Secrets};
@@ -77,7 +77,7 @@ use std::hash::RandomState;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use tokio::task::JoinHandle;
-use truth::{ClaimDatabase, Database, Time};
+use database::{ClaimDatabase, Database, Time};
 
 /// Coupons kept in memory at once. Beyond it all are forgotten, and asked for again.
 const COUPONS_MAX: usize = 65_536;
@@ -93,7 +93,7 @@ pub const HANDLES: &str = "lock_handles";
 pub struct Cluster {
     kind: Kind,
     /// Hears what other nodes have written; ends with the last clone.
-    _ears: Arc<EventListener>,
+    _listener: Arc<EventListener>,
 }
 
 #[derive(Clone)]
@@ -157,7 +157,7 @@ pub struct ClusterCounts {
     pub transactions: u64,
     /// Entries that nobody could read, and that were put aside.
     pub dead_letters: u64,
-    /// Gates, and logs of rooms, that this node has made anew from SQL.
+    /// Sequencers, and logs of rooms, that this node has rebuilt from SQL.
     pub rebuilt: u64,
     /// Logs of rooms that went on after another server, or the same after a new start, may have forgotten their ends.
     pub resumed: u64,
@@ -165,8 +165,8 @@ pub struct ClusterCounts {
 
 /// One node over one kind of database.
 struct Node<D: ClaimDatabase> {
-    gate: Sequencer,
-    truth: Database<D>,
+    sequencer: Sequencer,
+    database: Database<D>,
     options: ClusterOptions,
     /// The number of the deployment.
     deployment: i64,
@@ -175,7 +175,7 @@ struct Node<D: ClaimDatabase> {
     rooms: Mutex<HashMap<RoomName, Arc<RoomNode>, RandomState>>,
     rooms_by_id: Mutex<HashMap<i64, Weak<RoomNode>, RandomState>>,
     /// What SQL said of names of rooms that this node did not know, for as long as a copy of a room may be old.
-    rooms_asked: Shared<RoomName, Option<truth::RoomRow>>,
+    rooms_asked: Shared<RoomName, Option<database::RoomRow>>,
     secrets: Secrets,
     /// How many times a message may have been missed: whoever was connected may have lost what it kept.
     doubts: AtomicU64,
@@ -222,25 +222,25 @@ impl Cluster {
         time: Time,
     ) -> impl Future<Output = Result<Self, ClusterError>> + Send + use<'a> {
         boxed(async move {
-            let (kind, ears) = match Address::parse(sql)? {
+            let (kind, listener) = match Address::parse(sql)? {
                 address @ Address::Postgres(_) => {
-                    let (node, ears) = open_node(redis, address, secret, options, time).await?;
-                    tokio::spawn(orphan_scan::sweep(Arc::downgrade(&node)));
+                    let (node, listener) = open_node(redis, address, secret, options, time).await?;
+                    tokio::spawn(orphan_scan::scan_orphans(Arc::downgrade(&node)));
                     tokio::spawn(room::voided::look(Arc::downgrade(&node)));
                     tokio::spawn(back::watch(Arc::downgrade(&node)));
                     tokio::spawn(room::went_back::watch(Arc::downgrade(&node)));
-                    (Kind::Postgres(node), ears)
+                    (Kind::Postgres(node), listener)
                 }
                 address @ Address::MySql(_) => {
-                    let (node, ears) = open_node(redis, address, secret, options, time).await?;
-                    tokio::spawn(orphan_scan::sweep(Arc::downgrade(&node)));
+                    let (node, listener) = open_node(redis, address, secret, options, time).await?;
+                    tokio::spawn(orphan_scan::scan_orphans(Arc::downgrade(&node)));
                     tokio::spawn(room::voided::look(Arc::downgrade(&node)));
                     tokio::spawn(back::watch(Arc::downgrade(&node)));
                     tokio::spawn(room::went_back::watch(Arc::downgrade(&node)));
-                    (Kind::MySql(node), ears)
+                    (Kind::MySql(node), listener)
                 }
             };
-            Ok(Self { kind, _ears: Arc::new(ears) })
+            Ok(Self { kind, _listener: Arc::new(listener) })
         })
     }
 
@@ -256,7 +256,7 @@ impl Cluster {
 
     /// The link to Redis, for figures.
     pub fn link(&self) -> &Link {
-        on!(self, node => &node.gate.link)
+        on!(self, node => &node.sequencer.link)
     }
 }
 
@@ -270,24 +270,24 @@ async fn open_node<D: ClaimDatabase>(
 ) -> Result<(Arc<Node<D>>, EventListener), ClusterError> {
     let number = draw_id().map_err(ClusterError::Chance)?;
     let name = format!("{number:016x}");
-    let (link, inbox) = Link::open(redis, &gate::channel(&name), options.link.clone()).await?;
-    let truth = Database::open(address, options.database.clone(), secret, time).await?;
-    let node = Node::new(Sequencer { link, node: name }, truth, options).await?;
-    let ears = tokio::spawn(listen(inbox, Arc::downgrade(&node)));
-    Ok((node, EventListener(ears)))
+    let (link, inbox) = Link::open(redis, &sequencer::channel(&name), options.link.clone()).await?;
+    let database = Database::open(address, options.database.clone(), secret, time).await?;
+    let node = Node::new(Sequencer { link, node: name }, database, options).await?;
+    let listener = tokio::spawn(listen(inbox, Arc::downgrade(&node)));
+    Ok((node, EventListener(listener)))
 }
 
 impl<D: ClaimDatabase> Node<D> {
-    async fn new(gate: Sequencer, truth: Database<D>, options: ClusterOptions) -> Result<Arc<Self>, ClusterError> {
-        gate.rights().await?;
-        let number = truth.deployment().await?;
-        let belongs = gate.belongs(number).await.map_err(gate::denied)?;
+    async fn new(sequencer: Sequencer, database: Database<D>, options: ClusterOptions) -> Result<Arc<Self>, ClusterError> {
+        sequencer.rights().await?;
+        let number = database.deployment().await?;
+        let belongs = sequencer.belongs(number).await.map_err(sequencer::denied)?;
         if belongs != number {
             return Err(ClusterError::OtherDeployment);
         }
         let node = Arc::new(Self {
-            gate,
-            truth,
+            sequencer,
+            database,
             options,
             deployment: number,
             by_name: Mutex::new(HashMap::with_hasher(draw_hasher())),
@@ -304,7 +304,7 @@ impl<D: ClaimDatabase> Node<D> {
             sweeping: room::voided::Rooms::default(),
         });
         // Whoever was let in by another node may come here first.
-        node.truth.pass_secrets().await.map(|secrets| node.secrets.begin(secrets))?;
+        node.database.pass_secrets().await.map(|secrets| node.secrets.begin(secrets))?;
         node.watch_secrets();
         node.check_redis().await;
         tokio::spawn(fitness::watch(Arc::downgrade(&node)));
@@ -318,9 +318,9 @@ impl<D: ClaimDatabase> Node<D> {
         ClusterCounts { written, transactions, dead_letters, rebuilt, resumed }
     }
 
-    /// How many times the server may have been another one: a gate that was seen to be whole before is looked at again.
+    /// How many times the server may have been another one: a sequencer that was seen to be whole before is looked at again.
     fn doubts(&self) -> u64 {
-        self.doubts.load(Ordering::Relaxed) + self.gate.link.counts().reconnects
+        self.doubts.load(Ordering::Relaxed) + self.sequencer.link.counts().reconnects
     }
 
     /// A coupon of this name that was seen before.
@@ -329,7 +329,7 @@ impl<D: ClaimDatabase> Node<D> {
     }
 
     /// The cell of a coupon that was read.
-    fn keep(&self, row: truth::CouponRow) -> Arc<CouponState> {
+    fn keep(&self, row: database::CouponRow) -> Arc<CouponState> {
         let mut by_name = self.by_name.lock();
         if let Some(cell) = by_name.get(&row.name) {
             cell.learn(&row);

@@ -1,7 +1,7 @@
 //! Looks after claims that were told before SQL had them, when whoever told them has gone: with all nodes, or alone and nobody
 //! else claims.
 
-use super::truth::ClaimDatabase;
+use super::database::ClaimDatabase;
 use super::{Node, outbox_writer};
 use firstcome_store::StoreError;
 use std::sync::{Arc, Weak};
@@ -14,13 +14,13 @@ const EVERY: Duration = Duration::from_secs(10);
 const COUPONS_AT_ONCE: u32 = 256;
 
 /// Goes on while the node is there; at once for the first time.
-pub(super) async fn sweep<D: ClaimDatabase>(node: Weak<Node<D>>) {
+pub(super) async fn scan_orphans<D: ClaimDatabase>(node: Weak<Node<D>>) {
     loop {
         let mut after = Some(0);
         while let Some(from) = after {
             let Some(node) = node.upgrade() else { return };
             // While either side does not answer there is nothing that could be done.
-            after = node.sweep_page(from).await.unwrap_or(None);
+            after = node.scan_orphans_page(from).await.unwrap_or(None);
         }
         sleep(EVERY).await;
     }
@@ -29,17 +29,17 @@ pub(super) async fn sweep<D: ClaimDatabase>(node: Weak<Node<D>>) {
 impl<D: ClaimDatabase> Node<D> {
     /// Begins to drain what waits of some coupons, those after this number; the last one that it looked at. One round trip, and
     /// one for each coupon.
-    async fn sweep_page(self: &Arc<Self>, after: i64) -> Result<Option<i64>, StoreError> {
-        let rows = self.truth.early_coupons(after, COUPONS_AT_ONCE).await?;
+    async fn scan_orphans_page(self: &Arc<Self>, after: i64) -> Result<Option<i64>, StoreError> {
+        let rows = self.database.early_coupons(after, COUPONS_AT_ONCE).await?;
         let last = rows.last().map(|row| row.id);
         for row in rows {
-            let (keys, generation, position) = (super::gate::Keys { coupon: row.id }, row.generation, row.position);
-            let probe = self.gate.probe(keys, generation, position).await?;
+            let (keys, generation, position) = (super::sequencer::Keys { coupon: row.id }, row.generation, row.position);
+            let probe = self.sequencer.probe(keys, generation, position).await?;
             let is_of_it = probe.generation == Some(generation);
             if let Some(ticket) = probe.ticket.filter(|ticket| is_of_it && position < *ticket) {
                 let cell = self.keep(row);
                 outbox_writer::see_to(self, &cell, generation, ticket);
-                outbox_writer::look_after(self, &cell);
+                outbox_writer::ensure_writer(self, &cell);
             }
         }
         Ok(last)

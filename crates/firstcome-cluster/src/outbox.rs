@@ -1,4 +1,4 @@
-//! What stands in the outbox between the gate and SQL, and in the messages that come back: bytes, read with suspicion.
+//! What stands in the outbox between the sequencer and SQL, and in the messages that come back: bytes, read with suspicion.
 
 use firstcome_core::coupon::{Attributes, Claim, Issued, Serial};
 use firstcome_core::id::{RequestId, UserId};
@@ -15,7 +15,7 @@ const HAS_ATTRIBUTES: u8 = 2;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Tag(pub(super) u64);
 
-/// A claim that the gate has let in.
+/// A claim that the sequencer has let in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Entrant {
     pub(super) tag: Tag,
@@ -95,7 +95,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// One entry of the outbox: the claims of one call of the gate.
+/// One entry of the outbox: the claims of one call of the sequencer.
 pub(super) struct Entry {
     /// The ticket of its last claim, by which it is named.
     pub(super) last: u64,
@@ -109,7 +109,7 @@ pub(super) struct Entry {
 /// What an entry says.
 pub(super) struct Entrants {
     pub(super) first: u64,
-    /// The version of the settings by which the gate judged.
+    /// The version of the settings by which the sequencer judged.
     pub(super) version: i64,
     pub(super) at: Timestamp,
     /// The node that waits for the answers.
@@ -182,7 +182,7 @@ pub(super) fn bytes_of(value: Value) -> Option<Vec<u8>> {
     }
 }
 
-/// What became of a claim that the gate had let in.
+/// What became of a claim that the sequencer had let in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// SQL holds it.

@@ -2,10 +2,10 @@
 
 use super::Node;
 use super::coupon_state::CouponState;
-use super::gate::{GenerationReply, Report, Settled, Stray, channel};
+use super::sequencer::{GenerationReply, Report, Settled, Stray, channel};
 use super::outbox::{Entry, Notice, Tag, Verdict};
 use super::read_batch::BatchGuard;
-use super::truth::{Batch, ClaimDatabase, CouponRow, Fresh, Written};
+use super::database::{Batch, ClaimDatabase, CouponRow, Fresh, Written};
 use firstcome_store::StoreError;
 use firstcome_store::edge::draw_pause;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// How often is looked after what was told before SQL had it.
 const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 
-/// What the gate and the other nodes are still to be told.
+/// What the sequencer and the other nodes are still to be told.
 #[derive(Default)]
 struct Outgoing {
     forget: Vec<Stray>,
@@ -33,7 +33,7 @@ struct Outgoing {
 #[derive(PartialEq, Eq)]
 enum Stream {
     Follows,
-    /// It is of another gate, or a part of it is gone.
+    /// It is of another sequencer, or a part of it is gone.
     Broken,
 }
 
@@ -47,7 +47,7 @@ enum Round {
     Left,
 }
 
-/// The entries that follow the position without a gap. What comes after a gap was drawn by another gate.
+/// The entries that follow the position without a gap. What comes after a gap was drawn by another sequencer.
 fn following(row: &CouponRow, entries: Vec<Entry>) -> Vec<Entry> {
     let mut last = row.position;
     let mut follows = |entry: &Entry| {
@@ -61,7 +61,7 @@ fn following(row: &CouponRow, entries: Vec<Entry>) -> Vec<Entry> {
 /// Begins to drain, in a task of its own, if nobody does in this node.
 pub(super) fn call<D: ClaimDatabase>(node: &Arc<Node<D>>, cell: &Arc<CouponState>) {
     if cell.call() {
-        tokio::spawn(drain(Arc::downgrade(node), Arc::clone(cell)));
+        tokio::spawn(write_outbox(Arc::downgrade(node), Arc::clone(cell)));
     }
 }
 
@@ -73,7 +73,7 @@ pub(super) fn see_to<D: ClaimDatabase>(node: &Arc<Node<D>>, cell: &Arc<CouponSta
 }
 
 /// The same where nobody knows whether there is such a ticket.
-pub(super) fn look_after<D: ClaimDatabase>(node: &Arc<Node<D>>, cell: &Arc<CouponState>) {
+pub(super) fn ensure_writer<D: ClaimDatabase>(node: &Arc<Node<D>>, cell: &Arc<CouponState>) {
     if !cell.is_draining() {
         call(node, cell);
     }
@@ -88,12 +88,12 @@ async fn follow<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<CouponState>) {
             if cell.is_all_written() {
                 return;
             }
-            look_after(&node, &cell);
+            ensure_writer(&node, &cell);
         }
     }
 }
 
-async fn drain<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<CouponState>) {
+async fn write_outbox<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<CouponState>) {
     let mut draining = BatchGuard { abandon: || cell.abandon_draining(), is_done: false };
     let mut outgoing = Outgoing::default();
     let mut pause = PAUSE_MIN;
@@ -120,7 +120,7 @@ async fn drain<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<CouponState>) {
 impl<D: ClaimDatabase> Node<D> {
     /// Drains until the database has every ticket that was drawn. False if that takes longer than a claim would wait: another
     /// node does so, or ever more are drawn.
-    pub(super) async fn drain_all(&self, cell: &Arc<CouponState>) -> Result<bool, StoreError> {
+    pub(super) async fn write_whole_outbox(&self, cell: &Arc<CouponState>) -> Result<bool, StoreError> {
         let until = Instant::now() + self.options.patience;
         let mut outgoing = Outgoing::default();
         loop {
@@ -132,8 +132,8 @@ impl<D: ClaimDatabase> Node<D> {
                 self.report(cell, &mut outgoing, false).await?;
                 return Ok(false);
             }
-            let row = self.truth.coupon_again(cell.keys.coupon).await?;
-            let probe = self.gate.probe(cell.keys, row.generation, row.position).await?;
+            let row = self.database.coupon_again(cell.keys.coupon).await?;
+            let probe = self.sequencer.probe(cell.keys, row.generation, row.position).await?;
             if probe.ticket == Some(row.position) {
                 return Ok(true);
             }
@@ -146,7 +146,7 @@ impl<D: ClaimDatabase> Node<D> {
 
     /// Reports what was written, and writes what is next. Three round trips, in which up to some thousand claims are written.
     async fn round(&self, cell: &Arc<CouponState>, outgoing: &mut Outgoing) -> Result<Round, StoreError> {
-        // The gate stays as it is, and SQL gets nothing, while SQL lacks something.
+        // The sequencer stays as it is, and SQL gets nothing, while SQL lacks something.
         if cell.is_stopped() {
             return Ok(Round::Over);
         }
@@ -159,9 +159,9 @@ impl<D: ClaimDatabase> Node<D> {
         let writing = cell.write();
         let stream = self.go_on(cell, &row, settled, outgoing).await?;
         writing.taken();
-        // SQL answers: however long the gate takes to be made anew, nobody else could write meanwhile.
+        // SQL answers: however long the sequencer takes to be rebuilt, nobody else could write meanwhile.
         if stream == Stream::Broken {
-            self.mend(cell).await?;
+            self.rebuild(cell).await?;
         }
         Ok(Round::On)
     }
@@ -182,7 +182,7 @@ impl<D: ClaimDatabase> Node<D> {
             forget: &outgoing.forget,
             notices: &outgoing.notices,
         };
-        let settled = self.gate.settle(cell.keys, &report).await?;
+        let settled = self.sequencer.settle(cell.keys, &report).await?;
         *outgoing = Outgoing::default();
         Ok((row, settled))
     }
@@ -200,15 +200,15 @@ impl<D: ClaimDatabase> Node<D> {
             let entries = following(row, entries.into_iter().take_while(|entry| entry.last <= ticket).collect());
             let is_anchored = anchor.is_some_and(|anchor| anchor.anchor == row.anchor);
             if is_anchored && !entries.is_empty() {
-                match self.truth.write(row, &Batch { entries }).await? {
+                match self.database.write(row, &Batch { entries }).await? {
                     Written::Done(fresh) => *outgoing = self.tell(cell, *fresh),
                     Written::Moved(now) => self.take_in(cell, &row.at().at, &now).await?,
                 }
                 return Ok(Stream::Follows);
             }
         }
-        let now = self.truth.coupon_again(row.id).await?;
-        // Another node has written meanwhile; or no node has, and the gate has forgotten something.
+        let now = self.database.coupon_again(row.id).await?;
+        // Another node has written meanwhile; or no node has, and the sequencer has forgotten something.
         let is_further = row.position < now.position;
         self.take_in(cell, &row.at().at, &now).await?;
         Ok(if is_further { Stream::Follows } else { Stream::Broken })
@@ -227,7 +227,7 @@ impl<D: ClaimDatabase> Node<D> {
         for (node, tag, verdict) in verdicts {
             of_nodes.entry(node).or_default().push((tag, verdict));
         }
-        cell.tell(of_nodes.remove(self.gate.node.as_str()).unwrap_or_default());
+        cell.tell(of_nodes.remove(self.sequencer.node.as_str()).unwrap_or_default());
         let (coupon, generation, position) = (row.id, row.generation, row.position);
         let notice = |(node, verdicts): (Arc<str>, _)| {
             (channel(&node), Notice { coupon, generation, position, verdicts }.write())

@@ -3,7 +3,7 @@
 use super::Node;
 use super::batcher::Service;
 use super::coupon_state::{CouponState, ReadRequest, StoredCoupon};
-use super::truth::ClaimDatabase;
+use super::database::ClaimDatabase;
 use firstcome_core::id::RequestId;
 use firstcome_store::StoreError;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<CouponState>) {
         let users = batch.iter().filter_map(|looking| looking.user.as_deref()).collect();
         let keys = batch.iter().filter_map(|looking| Some(looking.request?.key)).collect();
         let before = cell.known();
-        let known = node.truth.known(cell.keys.coupon, &users, &keys).await;
+        let known = node.database.known(cell.keys.coupon, &users, &keys).await;
         match known {
             Ok(known) => {
                 let is_back = node.take_in(&cell, &before, &known.row).await.and_then(|()| node.stopped(&cell));

@@ -1,33 +1,33 @@
-//! Makes sure that a gate is whole, and makes it anew from SQL if it is not.
+//! Makes sure that a sequencer is whole, and makes it anew from SQL if it is not.
 //!
-//! A gate is whole if it is of the generation that SQL names, judges by no later settings than SQL has, has drawn at least as
+//! A sequencer is whole if it is of the generation that SQL names, judges by no later settings than SQL has, has drawn at least as
 //! many tickets as SQL has written, and still has the very entry that SQL has written last: then SQL holds a prefix of its stream. Anything else (a flush, an
 //! empty restart, an old snapshot, a replica that was behind, keys that were evicted) is the same case: the next generation
 //! begins in SQL, which ends all writing from the old stream, and one node brings in who has a claim, and opens.
 //!
-//! The other way round it is another matter: where SQL is behind what it acknowledged, nothing is made anew ([`super::back`]).
+//! The other way round it is another matter: where SQL is behind what it acknowledged, nothing is rebuilt ([`super::back`]).
 
 use super::Node;
 use super::back::Judged;
 use super::coupon_state::CouponState;
-use super::gate::{FILL_PAIRS_MAX, Probe};
-use super::truth::{ClaimDatabase, CouponRow};
+use super::sequencer::{FILL_PAIRS_MAX, Probe};
+use super::database::{ClaimDatabase, CouponRow};
 use firstcome_store::StoreError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Between two looks at a gate that another node makes anew.
+/// Between two looks at a sequencer that another node rebuilds.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Users that are read at once.
 const USERS_MAX: usize = 5 * FILL_PAIRS_MAX;
 
 impl<D: ClaimDatabase> Node<D> {
-    /// Returns when the gate of a coupon is whole, and judges by the settings of SQL or later ones.
+    /// Returns when the sequencer of a coupon is whole, and judges by the settings of SQL or later ones.
     ///
     /// Four round trips if it is; if not, as long as it takes to bring in all claims (a million in a few seconds).
-    pub(super) async fn mend(&self, cell: &Arc<CouponState>) -> Result<(), StoreError> {
+    pub(super) async fn rebuild(&self, cell: &Arc<CouponState>) -> Result<(), StoreError> {
         let doubts = self.doubts();
         let _one_at_a_time = cell.mending.lock().await;
         let until = Instant::now() + self.options.patience;
@@ -35,7 +35,7 @@ impl<D: ClaimDatabase> Node<D> {
             let Judged { row, probe, is_whole } = self.judged(cell).await?;
             if is_whole {
                 if probe.version.is_some_and(|version| row.version <= version)
-                    || self.gate.adjust(cell.keys, &row).await?
+                    || self.sequencer.adjust(cell.keys, &row).await?
                 {
                     cell.trusted.store(doubts, Ordering::Relaxed);
                     return Ok(());
@@ -43,7 +43,7 @@ impl<D: ClaimDatabase> Node<D> {
                 continue;
             }
             // What was drained meanwhile is trimmed: then SQL is further than was read.
-            if self.truth.coupon_again(cell.keys.coupon).await? == row && self.rebuild(cell, &row, &probe).await? {
+            if self.database.coupon_again(cell.keys.coupon).await? == row && self.rebuild_under_lease(cell, &row, &probe).await? {
                 cell.trusted.store(doubts, Ordering::Relaxed);
                 return Ok(());
             }
@@ -51,15 +51,15 @@ impl<D: ClaimDatabase> Node<D> {
         }
     }
 
-    /// Makes a gate anew that is not whole. False, and nothing is changed, if another node does or has just done it.
-    async fn rebuild(&self, cell: &Arc<CouponState>, row: &CouponRow, probe: &Probe) -> Result<bool, StoreError> {
-        if !self.gate.seize(cell.keys).await? {
+    /// Makes a sequencer anew that is not whole. False, and nothing is changed, if another node does or has just done it.
+    async fn rebuild_under_lease(&self, cell: &Arc<CouponState>, row: &CouponRow, probe: &Probe) -> Result<bool, StoreError> {
+        if !self.sequencer.seize(cell.keys).await? {
             return Ok(false);
         }
         // Whoever had the lease before may just have opened it.
         let again = self.judged(cell).await;
         if !matches!(&again, Ok(again) if !again.is_whole && again.row == *row) {
-            self.gate.unseize(cell.keys).await?;
+            self.sequencer.unseize(cell.keys).await?;
             return again.map(|_| false);
         }
         self.begin_anew(cell, row, probe).await
@@ -69,15 +69,15 @@ impl<D: ClaimDatabase> Node<D> {
     async fn begin_anew(&self, cell: &Arc<CouponState>, row: &CouponRow, probe: &Probe) -> Result<bool, StoreError> {
         let before = row.generation;
         // Another node may have had the lease before, and be slow: whatever it brings in is of a generation that is over.
-        let Some((row, now)) = self.truth.next_generation(row).await? else { return Ok(false) };
-        // Nothing of the old gate counts any more, and nobody is to be let in there. What an attempt before this one has left
+        let Some((row, now)) = self.database.next_generation(row).await? else { return Ok(false) };
+        // Nothing of the old sequencer counts any more, and nobody is to be let in there. What an attempt before this one has left
         // goes too, and what another history of this database had under the new number.
         let mut over = vec![before, row.generation];
         over.extend(probe.generation.filter(|old| !over.contains(old)));
-        if !self.gate.clear(cell.keys, &over).await? {
+        if !self.sequencer.clear(cell.keys, &over).await? {
             return Ok(false);
         }
-        if !self.fill(cell, &row).await? || !self.gate.open(cell.keys, &row, now).await? {
+        if !self.fill(cell, &row).await? || !self.sequencer.open(cell.keys, &row, now).await? {
             return Ok(false);
         }
         cell.learn(&row);
@@ -89,12 +89,12 @@ impl<D: ClaimDatabase> Node<D> {
     async fn fill(&self, cell: &CouponState, row: &CouponRow) -> Result<bool, StoreError> {
         let mut after = 0;
         loop {
-            let (users, last) = self.truth.users(row.id, after, USERS_MAX).await?;
+            let (users, last) = self.database.users(row.id, after, USERS_MAX).await?;
             if users.is_empty() {
                 break;
             }
             for users in users.chunks(FILL_PAIRS_MAX) {
-                if !self.gate.fill_users(cell.keys, row.generation, users).await? {
+                if !self.sequencer.fill_users(cell.keys, row.generation, users).await? {
                     return Ok(false);
                 }
             }
@@ -102,44 +102,44 @@ impl<D: ClaimDatabase> Node<D> {
         }
         let mut after = None;
         loop {
-            let requests = self.truth.requests(row.id, after, FILL_PAIRS_MAX).await?;
+            let requests = self.database.requests(row.id, after, FILL_PAIRS_MAX).await?;
             let Some((last, _)) = requests.last() else { break };
             after = Some(*last);
-            if !self.gate.fill_keys(cell.keys, row.generation, &requests).await? {
+            if !self.sequencer.fill_keys(cell.keys, row.generation, &requests).await? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Makes a gate anew even if it looks whole: somebody has seen that it is not.
+    /// Makes a sequencer anew even if it looks whole: somebody has seen that it is not.
     pub(super) async fn renew(&self, cell: &Arc<CouponState>) -> Result<(), StoreError> {
         let _one_at_a_time = cell.mending.lock().await;
         let until = Instant::now() + self.options.patience;
         loop {
             let Judged { row, probe, .. } = self.judged(cell).await?;
-            if self.gate.seize(cell.keys).await? && self.begin_anew(cell, &row, &probe).await? {
+            if self.sequencer.seize(cell.keys).await? && self.begin_anew(cell, &row, &probe).await? {
                 return Ok(());
             }
             self.wait_for_lease(until).await?;
         }
     }
 
-    /// Brings in everybody who has a claim into the gate as it is.
+    /// Brings in everybody who has a claim into the sequencer as it is.
     pub(super) async fn refill(&self, cell: &Arc<CouponState>) -> Result<(), StoreError> {
         let _one_at_a_time = cell.mending.lock().await;
         let until = Instant::now() + self.options.patience;
         loop {
-            if self.gate.seize(cell.keys).await? {
+            if self.sequencer.seize(cell.keys).await? {
                 // Nobody begins another generation without the lease.
                 let judged = self.judged(cell).await;
                 if judged.is_err() {
-                    self.gate.unseize(cell.keys).await?;
+                    self.sequencer.unseize(cell.keys).await?;
                 }
                 let Judged { row, probe, .. } = judged?;
                 let is_open = probe.generation == Some(row.generation);
                 let is_filled = is_open && self.fill(cell, &row).await?;
-                self.gate.unseize(cell.keys).await?;
+                self.sequencer.unseize(cell.keys).await?;
                 if is_filled || !is_open {
                     return Ok(());
                 }
@@ -150,7 +150,7 @@ impl<D: ClaimDatabase> Node<D> {
 
     async fn wait_for_lease(&self, until: Instant) -> Result<(), StoreError> {
         if until < Instant::now() {
-            let says = "nothing was done: another node still makes anew what Redis knows of it";
+            let says = "nothing was done: another node still rebuilds what Redis knows of it";
             return Err(StoreError::not_yet(says));
         }
         sleep(PAUSE).await;

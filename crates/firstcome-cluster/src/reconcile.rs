@@ -1,15 +1,15 @@
-//! Compares gate, outbox and truth of each coupon, and log and truth of each room; says how they stand, and repairs what is safe.
+//! Compares sequencer, outbox and truth of each coupon, and log and truth of each room; says how they stand, and repairs what is safe.
 //!
 //! # What a repair never does
 //! - It contradicts nothing that was told. What the database holds stays as it is: it is changed by draining, as nodes drain,
 //!   and by the number of the generation.
-//! - It takes nothing that nodes would not take themselves: gates and logs are made anew under the lease, as the next
+//! - It takes nothing that nodes would not take themselves: sequencers and logs are rebuilt under the lease, as the next
 //!   generation; outboxes are drained; users are brought in and forgotten by the scripts of nodes.
 //! - Where a coupon tells claims before the database has them, what waits in a stream that cannot be written may have been
-//!   told: that is left, and named. Nor is such a gate made anew for a wrong count or other settings.
+//!   told: that is left, and named. Nor is such a sequencer rebuilt for a wrong count or other settings.
 //!
 //! - A database that lacks what it acknowledged is left as it is. Only [`accept_loss`] goes on without what is gone, by a generation
-//!   above all that the gate knows.
+//!   above all that the sequencer knows.
 //!
 //! Beside nodes at work nothing is broken: at most something is done that a node has just done.
 
@@ -18,7 +18,7 @@ mod repair;
 use super::ClusterError;
 use super::inspect::{self, Found, Inspection, Leftover, LogSnapshot, SequencerSnapshot, State, Users};
 use super::options::ClusterOptions;
-use super::truth::{ClaimDatabase, Time};
+use super::database::{ClaimDatabase, Time};
 use super::verify::{is_ours, number};
 use super::wrap::DeploymentSecret;
 use firstcome_sql::reader::Reader;
@@ -33,7 +33,7 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Object {
-    /// The gate of a coupon of this name, and its outbox.
+    /// The sequencer of a coupon of this name, and its outbox.
     Coupon(String),
     /// The log of a room of this name.
     Room(String),
@@ -171,10 +171,10 @@ async fn of<D: ClaimDatabase + Snapshot>(
     let mut reading = Reading::<D>::new(connection);
     is_ours(&mut reading).await?;
     let deployment = number(&mut reading).await?;
-    let gate = inspect::open(redis, deployment).await?.ok_or(ClusterError::OtherDeployment)?;
-    let survey = Inspection { reading, gate };
-    let mut all = Comparison { survey, hands: None, mode: Mode::Repair, findings: Vec::new(), not_looked: Vec::new() };
-    let letters = letters(&mut all.survey.reading).await?;
+    let sequencer = inspect::open(redis, deployment).await?.ok_or(ClusterError::OtherDeployment)?;
+    let inspection = Inspection { reading, sequencer };
+    let mut all = Comparison { inspection, hands: None, mode: Mode::Repair, findings: Vec::new(), not_looked: Vec::new() };
+    let letters = letters(&mut all.inspection.reading).await?;
     let seen = all.look().await?;
     let with = match work {
         Work::Look => None,
@@ -182,8 +182,8 @@ async fn of<D: ClaimDatabase + Snapshot>(
         Work::AcceptLoss(secret, options) => seen.lacks_something().then_some((Mode::AcceptLoss, secret, options)),
     };
     if let Some((mode, secret, options)) = with {
-        let (node, ears) = super::open_node::<D>(redis, address, secret, options, Time::Server).await?;
-        all.hands = Some(RepairNode { node, _ears: ears });
+        let (node, listener) = super::open_node::<D>(redis, address, secret, options, Time::Server).await?;
+        all.hands = Some(RepairNode { node, _listener: listener });
         all.mode = mode;
     }
     all.coupons(seen.coupons, &letters).await?;
@@ -192,22 +192,22 @@ async fn of<D: ClaimDatabase + Snapshot>(
         Some(leftovers) => all.leftovers(&leftovers).await?,
         None => all.not_looked.push("keys that belong to nothing: the user of Redis may not SCAN".to_owned()),
     }
-    all.survey.reading.close().await;
+    all.inspection.reading.close().await;
     Ok(Reconciled { findings: all.findings, not_looked: all.not_looked })
 }
 
 /// Throws away what is left of generations that are over, by the one that counts now: a repair may have begun another.
-async fn sweep<D: ClaimDatabase + Snapshot>(
-    survey: &mut Inspection<D>,
+async fn scan_orphans<D: ClaimDatabase + Snapshot>(
+    inspection: &mut Inspection<D>,
     leftover: &Leftover,
 ) -> Result<Repair, ClusterError> {
-    let gone = match survey.generation(leftover).await? {
-        Some(generation) => survey.gate.sweep(leftover, generation, "UNLINK").await?,
+    let gone = match inspection.generation(leftover).await? {
+        Some(generation) => inspection.sequencer.scan_orphans(leftover, generation, "UNLINK").await?,
         None => 0,
     };
     Ok(if 0 < gone {
         Repair::Done(format!("{gone} keys were deleted"))
-    } else if survey.gate.there(leftover).await? == 0 {
+    } else if inspection.sequencer.there(leftover).await? == 0 {
         Repair::Done("a node has done it meanwhile".to_owned())
     } else {
         Repair::Failed("what they belong to is not open as the database names it: run it again".to_owned())
@@ -219,8 +219,8 @@ async fn letters<D: ClaimDatabase + Snapshot>(reading: &mut Reading<D>) -> Resul
     let count = format!("CAST(COUNT(*) AS {})", D::WHOLE);
     let rows = reading.ask(format!("SELECT coupon,{count} FROM firstcome_dead_letter GROUP BY coupon;")).await?;
     let letter = |row| {
-        let mut cells = Reader::at(row, 0);
-        Ok((cells.integer()?, cells.count()?))
+        let mut coupons = Reader::at(row, 0);
+        Ok((coupons.integer()?, coupons.count()?))
     };
     rows.iter().map(letter).collect()
 }
@@ -235,21 +235,21 @@ struct Findings {
 impl Findings {
     /// Whether the database lacks what it acknowledged.
     fn lacks_something(&self) -> bool {
-        let gates = self.coupons.iter().flat_map(|seen| &seen.found);
+        let sequencer = self.coupons.iter().flat_map(|seen| &seen.found);
         let logs = self.rooms.iter().flat_map(|(_, seen)| &seen.found);
-        gates.chain(logs).any(|found| found.state == State::WentBack)
+        sequencer.chain(logs).any(|found| found.state == State::WentBack)
     }
 
     fn needs_repair(&self) -> bool {
-        let gates = self.coupons.iter().flat_map(|seen| &seen.found);
+        let sequencer = self.coupons.iter().flat_map(|seen| &seen.found);
         let logs = self.rooms.iter().flat_map(|(_, seen)| &seen.found);
-        gates.chain(logs).any(|found| found.state.needs_repair())
+        sequencer.chain(logs).any(|found| found.state.needs_repair())
             || self.leftovers.iter().flatten().any(|leftover| leftover.generation.is_some())
     }
 }
 
 struct Comparison<D: ClaimDatabase + Snapshot> {
-    survey: Inspection<D>,
+    inspection: Inspection<D>,
     /// What repairs, if it is wanted.
     hands: Option<RepairNode<D>>,
     mode: Mode,
@@ -260,13 +260,13 @@ struct Comparison<D: ClaimDatabase + Snapshot> {
 impl<D: ClaimDatabase + Snapshot> Comparison<D> {
     async fn look(&mut self) -> Result<Findings, ClusterError> {
         let (mut coupons, mut rooms) = (Vec::new(), Vec::new());
-        for (id, _) in inspect::names(&mut self.survey.reading, "firstcome_coupon").await? {
-            coupons.extend(self.survey.gate(id, Users::OfBoth).await?);
+        for (id, _) in inspect::names(&mut self.inspection.reading, "firstcome_coupon").await? {
+            coupons.extend(self.inspection.sequencer(id, Users::OfBoth).await?);
         }
-        for (id, _) in inspect::names(&mut self.survey.reading, "firstcome_room").await? {
-            rooms.extend(self.survey.log(id).await?.map(|seen| (id, seen)));
+        for (id, _) in inspect::names(&mut self.inspection.reading, "firstcome_room").await? {
+            rooms.extend(self.inspection.log(id).await?.map(|seen| (id, seen)));
         }
-        Ok(Findings { coupons, rooms, leftovers: self.survey.leftovers().await? })
+        Ok(Findings { coupons, rooms, leftovers: self.inspection.leftovers().await? })
     }
 
     async fn coupons(
@@ -290,7 +290,7 @@ impl<D: ClaimDatabase + Snapshot> Comparison<D> {
                 _ if went_back => Repair::Advice(WENT_BACK.to_owned()),
                 Some(_) if self.mode == Mode::AcceptLoss => Repair::None,
                 Some(hands) if found.iter().any(|found| found.state.needs_repair()) => {
-                    hands.gate(&mut self.survey, seen.row.id).await?
+                    hands.sequencer(&mut self.inspection, seen.row.id).await?
                 }
                 _ => Repair::None,
             };
@@ -310,7 +310,7 @@ impl<D: ClaimDatabase + Snapshot> Comparison<D> {
                 _ if went_back => Repair::Advice(WENT_BACK.to_owned()),
                 Some(_) if self.mode == Mode::AcceptLoss => Repair::None,
                 Some(hands) if found.iter().any(|found| found.state.needs_repair()) => {
-                    hands.log(&mut self.survey, id).await?
+                    hands.log(&mut self.inspection, id).await?
                 }
                 _ => Repair::None,
             };
@@ -340,7 +340,7 @@ impl<D: ClaimDatabase + Snapshot> Comparison<D> {
                     (State::UnknownObject, Repair::Advice(advice.to_owned()))
                 }
                 (Some(_), Some(_)) if self.mode == Mode::Repair => {
-                    (State::OldGeneration, sweep(&mut self.survey, leftover).await?)
+                    (State::OldGeneration, scan_orphans(&mut self.inspection, leftover).await?)
                 }
                 (Some(_), _) => (State::OldGeneration, Repair::None),
             };

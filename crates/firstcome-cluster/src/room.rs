@@ -32,7 +32,7 @@ pub(super) use replica::RoomNode;
 pub(super) use secrets::Secrets;
 pub(super) use went_back::Floor;
 
-use super::truth::{ClaimDatabase, RoomRow};
+use super::database::{ClaimDatabase, RoomRow};
 use super::{Cluster, Node, boxed_on, on};
 use firstcome_core::id::{RoomName, UserId};
 use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
@@ -89,13 +89,13 @@ fn answer(cell: &RoomNode, copy: &RoomReplica, view: TicketView, shown: Option<&
 
 impl<D: ClaimDatabase> Node<D> {
     /// A room by its name, if there is one.
-    async fn room_cell(self: &Arc<Self>, name: &RoomName) -> Result<Option<Arc<RoomNode>>, StoreError> {
+    async fn room_node(self: &Arc<Self>, name: &RoomName) -> Result<Option<Arc<RoomNode>>, StoreError> {
         let kept = self.rooms.lock().get(name).map(Arc::clone);
         if let Some(cell) = kept {
             return Ok(Some(cell));
         }
         // Any client may ask for names that are none.
-        let ask = async { Ok(self.truth.room(name).await?) };
+        let ask = async { Ok(self.database.room(name).await?) };
         Ok(self.rooms_asked.get(name, ask).await?.map(|row| self.keep_room(row)))
     }
 
@@ -199,7 +199,7 @@ impl<D: ClaimDatabase> Node<D> {
         let is_known = self.rooms.lock().contains_key(name);
         let may_create = revision.replaces.is_none();
         if !is_known && may_create {
-            let (is_new, row) = self.truth.make_room(name, &revision.settings).await?;
+            let (is_new, row) = self.database.make_room(name, &revision.settings).await?;
             let cell = self.keep_room(row);
             if is_new {
                 // It came with the first secret of passes, perhaps; and it is there, whatever becomes of the rest.
@@ -208,7 +208,7 @@ impl<D: ClaimDatabase> Node<D> {
                 return Ok(Ok(Put::Created));
             }
         }
-        let Some(cell) = self.room_cell(name).await? else {
+        let Some(cell) = self.room_node(name).await? else {
             return if may_create { Err(StoreError::Unknown) } else { Ok(Err(Rejection::UnknownRoom)) };
         };
         match self.settled(&cell, Entry::Put { revision: Box::new(revision), tag: tag()? }).await? {
@@ -218,22 +218,22 @@ impl<D: ClaimDatabase> Node<D> {
     }
 
     async fn close_room(self: &Arc<Self>, name: &RoomName) -> RoomAnswer<()> {
-        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let Some(cell) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
         self.settled(&cell, Entry::Close { tag: tag()? }).await?;
         Ok(Ok(()))
     }
 
     async fn room(self: &Arc<Self>, name: &RoomName) -> RoomAnswer<RoomSummary> {
-        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let Some(cell) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
         loop {
             self.order(&cell, Want::See).await?;
             let copy = cell.copy.lock();
             let Some(copy) = &*copy else {
-                return Err(StoreError::not_yet("what Redis knows of the room is made anew"));
+                return Err(StoreError::not_yet("what Redis knows of the room is rebuilt"));
             };
-            // It may have been made anew just now.
+            // It may have been rebuilt just now.
             if copy.is_read() {
-                let (now, room) = (copy.now(self.truth.time.both()), copy.replica.room());
+                let (now, room) = (copy.now(self.database.time.both()), copy.replica.room());
                 return Ok(Ok(RoomSummary {
                     settings: room.settings().clone(),
                     view: room.view(now),
@@ -244,12 +244,12 @@ impl<D: ClaimDatabase> Node<D> {
     }
 
     async fn join(self: &Arc<Self>, name: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {
-        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let Some(cell) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
         let (number, joining) = loop {
             let outcome = self.settled(&cell, Entry::Join { join: join.clone(), tag: tag()? }).await?;
             let copy = cell.copy.lock();
             let Some(copy) = &*copy else { return Err(StoreError::Unknown) };
-            let now = copy.now(self.truth.time.both());
+            let now = copy.now(self.database.time.both());
             let (joining, view) = match outcome {
                 Outcome::Joined(Ok(Joined::New(view))) => (Joining::New, view),
                 Outcome::Joined(Ok(Joined::SameRequest(view))) => (Joining::SameRequest, view),
@@ -272,7 +272,7 @@ impl<D: ClaimDatabase> Node<D> {
     }
 
     async fn poll(self: &Arc<Self>, name: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
-        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let Some(cell) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
         let Some((number, user)) = cell.ticket_key.open(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
         let until = Instant::now() + self.options.patience;
         self.wake(&cell);
@@ -282,11 +282,11 @@ impl<D: ClaimDatabase> Node<D> {
             let found = {
                 let mut copy = cell.copy.lock();
                 let Some(copy) = &mut *copy else { return Err(unavailable("the log was lost")) };
-                // It may have been made anew just now.
+                // It may have been rebuilt just now.
                 if !copy.is_read() {
                     continue;
                 }
-                let now = copy.now(self.truth.time.both());
+                let now = copy.now(self.database.time.both());
                 match copy.poll(number, now) {
                     Found::Told(view) => return Ok(Ok(answer(&cell, copy, view, Some(ticket), now))),
                     found => found,
@@ -310,7 +310,7 @@ impl<D: ClaimDatabase> Node<D> {
             if let Outcome::Ticket(Some(view)) = self.settled(&cell, entry).await? {
                 let copy = cell.copy.lock();
                 let Some(copy) = &*copy else { return Err(StoreError::Unknown) };
-                return Ok(Ok(answer(&cell, copy, view, Some(ticket), copy.now(self.truth.time.both()))));
+                return Ok(Ok(answer(&cell, copy, view, Some(ticket), copy.now(self.database.time.both()))));
             }
         }
     }
@@ -323,7 +323,7 @@ impl<D: ClaimDatabase> Node<D> {
         }
         let mut copy = cell.copy.lock();
         let copy = copy.as_mut().filter(|copy| copy.age() < FRESH_MAX)?;
-        let now = copy.now(self.truth.time.both());
+        let now = copy.now(self.database.time.both());
         match copy.poll(number, now) {
             Found::Told(view) => Some(Ok(answer(&cell, copy, view, Some(ticket), now))),
             Found::Unsettled | Found::Ask(_) => None,
@@ -331,7 +331,7 @@ impl<D: ClaimDatabase> Node<D> {
     }
 
     async fn leave(self: &Arc<Self>, name: &RoomName, ticket: &str) -> RoomAnswer<()> {
-        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let Some(cell) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
         let Some((number, _)) = cell.ticket_key.open(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
         if self.is_gone(&cell, number).await? {
             return Ok(Ok(()));
@@ -347,13 +347,13 @@ impl<D: ClaimDatabase> Node<D> {
         self.fresh(cell).await?;
         let copy = cell.copy.lock();
         Ok(copy.as_ref().filter(|copy| copy.is_read() && !copy.replica.unsettled(number)).is_some_and(|copy| {
-            let seen = copy.replica.room().peek(number, copy.now(self.truth.time.both()));
+            let seen = copy.replica.room().peek(number, copy.now(self.database.time.both()));
             matches!(seen, Some(Poll::Told(TicketView { state: TicketState::Gone(_), .. })))
         }))
     }
 
     async fn release(self: &Arc<Self>, name: &RoomName, number: Number, admission: u64) -> RoomAnswer<()> {
-        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let Some(cell) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
         self.settled(&cell, Entry::Release { number, admission, tag: tag()? }).await?;
         Ok(Ok(()))
     }
@@ -364,7 +364,7 @@ impl<D: ClaimDatabase> Node<D> {
         number: Number,
         admission: u64,
     ) -> RoomAnswer<Option<PassCheck>> {
-        let Some(cell) = self.room_cell(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let Some(cell) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
         let until = Instant::now() + self.options.patience;
         self.wake(&cell);
         let mut is_sure = false;
@@ -377,7 +377,7 @@ impl<D: ClaimDatabase> Node<D> {
                 if !copy.is_read() {
                     continue;
                 }
-                let now = copy.now(self.truth.time.both());
+                let now = copy.now(self.database.time.both());
                 let is_over = copy.replica.room().is_over(number, now);
                 let check = copy.replica.room().peek_pass(number, admission, now);
                 if !is_over && !copy.replica.unsettled(number) && (check.is_some() || is_sure) {
@@ -406,8 +406,8 @@ impl<D: ClaimDatabase> Node<D> {
     /// Does what is due in all rooms, and returns when it is durable.
     async fn tick(self: &Arc<Self>) -> Result<(), StoreError> {
         let until = Instant::now() + self.options.patience;
-        let cells: Vec<Arc<RoomNode>> = self.rooms.lock().values().map(Arc::clone).collect();
-        for cell in cells {
+        let coupons: Vec<Arc<RoomNode>> = self.rooms.lock().values().map(Arc::clone).collect();
+        for cell in coupons {
             while !self.ticked(&cell, until).await? {}
         }
         Ok(())
@@ -524,7 +524,7 @@ impl RoomStore for Cluster {
     async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
         let alive_us = i64::try_from(ROOM_PERIOD_MS_MAX * 1_000).unwrap_or(i64::MAX);
         on!(self, node => {
-            let fresh = node.truth.rotate_pass_secret(alive_us).await?;
+            let fresh = node.database.rotate_pass_secret(alive_us).await?;
             node.refresh_secrets().await.map_err(|_| StoreError::Unknown)?;
             Ok(fresh)
         })

@@ -2,14 +2,14 @@
 //!
 //! # Beside nodes at work
 //! - Coupons and rooms are read in one state of the database, members and listings in another.
-//! - Gates and logs are held against the database so that nothing is a breach because it is under way: see
-//!   [`super::survey`]. What was moving all the time is [named](Verified::not_checked), and not counted.
-//! - A gate or a log that is not there says nothing that could be wrong, and is no breach: the next call makes it from the
+//! - Sequencers and logs are held against the database so that nothing is a breach because it is under way: see
+//!   [`super::inspection`]. What was moving all the time is [named](Verified::not_checked), and not counted.
+//! - A sequencer or a log that is not there says nothing that could be wrong, and is no breach: the next call makes it from the
 //!   database.
 //!
 //! # Costs
 //! All is read page by page. Memory: some hundred bytes per coupon and room, what one room at a time takes in a node, and what
-//! members and listings take ([`firstcome_sql::verify_market`]).
+//! members and listings take ([`firstcome_sql::verify_auctions`]).
 
 mod coupon;
 mod room;
@@ -17,11 +17,11 @@ mod secrets;
 
 use super::ClusterError;
 use super::inspect::{self, Inspection, State, Users};
-use super::truth::ClaimDatabase;
+use super::database::ClaimDatabase;
 use super::wrap::DeploymentSecret;
 use firstcome_sql::reader::Reader;
 use firstcome_sql::snapshot::{Reading, Snapshot};
-use firstcome_sql::{Address, SqlError, SqlOptions, connect, verify_market};
+use firstcome_sql::{Address, SqlError, SqlOptions, connect, verify_auctions};
 use firstcome_store::check::Check;
 use sqlx::{MySql, Postgres};
 
@@ -35,7 +35,7 @@ pub struct Verified {
     pub not_checked: Vec<String>,
 }
 
-/// Re-checks every invariant that a database holds: those of coupons and rooms over many nodes, and those of the market, as far as
+/// Re-checks every invariant that a database holds: those of coupons and rooms over many nodes, and those of auctions, as far as
 /// their tables are there. With Redis, whether it agrees; with the secret of the deployment, whether all secrets open.
 ///
 /// [`SqlError::Broken`]: no address, no tables of firstcome, tables of another version, or a row that cannot be read at all.
@@ -46,13 +46,13 @@ pub async fn verify(
     secret: Option<DeploymentSecret>,
 ) -> Result<Verified, ClusterError> {
     let times = SqlOptions::default();
-    let (mut verified, has_market) = match Address::parse(sql)? {
+    let (mut verified, has_auctions) = match Address::parse(sql)? {
         Address::Postgres(options) => of::<Postgres>(connect(&options, &times).await?, redis, secret).await?,
         Address::MySql(options) => of::<MySql>(connect(&options, &times).await?, redis, secret).await?,
     };
     // Whoever has neither hears what is missing.
-    if has_market || verified.checks.is_empty() {
-        verified.checks.extend(verify_market(sql).await?);
+    if has_auctions || verified.checks.is_empty() {
+        verified.checks.extend(verify_auctions(sql).await?);
     }
     Ok(verified)
 }
@@ -64,10 +64,10 @@ async fn of<D: ClaimDatabase + Snapshot>(
 ) -> Result<(Verified, bool), ClusterError> {
     let mut reading = Reading::<D>::new(connection);
     let mut verified = Verified { checks: Vec::new(), not_checked: Vec::new() };
-    let has_market = version(&mut reading, "market").await? != 0;
+    let has_auctions = version(&mut reading, "market").await? != 0;
     if version(&mut reading, D::PART.name).await? == 0 && redis.is_none() {
         reading.close().await;
-        return Ok((verified, has_market));
+        return Ok((verified, has_auctions));
     }
     is_ours(&mut reading).await?;
     reading.begin().await?;
@@ -83,15 +83,15 @@ async fn of<D: ClaimDatabase + Snapshot>(
     reading.end().await?;
     let Some(redis) = redis else {
         reading.close().await;
-        return Ok((verified, has_market));
+        return Ok((verified, has_auctions));
     };
     let deployment = number(&mut reading).await?;
-    let gate = inspect::open(redis, deployment).await?.ok_or(ClusterError::OtherDeployment)?;
-    let mut survey = Inspection { reading, gate };
-    gates(&mut survey, &mut verified).await?;
-    logs(&mut survey, &mut verified).await?;
-    survey.reading.close().await;
-    Ok((verified, has_market))
+    let sequencer = inspect::open(redis, deployment).await?.ok_or(ClusterError::OtherDeployment)?;
+    let mut inspection = Inspection { reading, sequencer };
+    sequencers(&mut inspection, &mut verified).await?;
+    logs(&mut inspection, &mut verified).await?;
+    inspection.reading.close().await;
+    Ok((verified, has_auctions))
 }
 
 /// The version of the tables of a part; 0 if there are none.
@@ -136,21 +136,21 @@ fn says(found: &[inspect::Found]) -> &str {
     found.first().map_or("", |found| found.says.as_str())
 }
 
-async fn gates<D: ClaimDatabase + Snapshot>(
-    survey: &mut Inspection<D>,
+async fn sequencers<D: ClaimDatabase + Snapshot>(
+    inspection: &mut Inspection<D>,
     verified: &mut Verified,
 ) -> Result<(), ClusterError> {
-    let mut generation = Check::new("an open gate is of the generation that the database names");
+    let mut generation = Check::new("an open sequencer is of the generation that the database names");
     let mut stream =
-        Check::new("a gate goes on where the database is: its last entry, and after it one entry for each ticket");
-    let mut taken = Check::new("what a gate counts as taken is what the database holds and its outbox brings");
-    let mut settings = Check::new("a gate judges by the settings in the database");
-    let mut known = Check::new("a gate knows every user and every idempotency key with a claim");
-    for (id, name) in inspect::names(&mut survey.reading, "firstcome_coupon").await? {
-        let Some(seen) = survey.gate(id, Users::OfSql).await? else { continue };
+        Check::new("a sequencer goes on where the database is: its last entry, and after it one entry for each ticket");
+    let mut taken = Check::new("what a sequencer counts as taken is what the database holds and its outbox brings");
+    let mut settings = Check::new("a sequencer judges by the settings in the database");
+    let mut known = Check::new("a sequencer knows every user and every idempotency key with a claim");
+    for (id, name) in inspect::names(&mut inspection.reading, "firstcome_coupon").await? {
+        let Some(seen) = inspection.sequencer(id, Users::OfSql).await? else { continue };
         let (of, found) = (format!("coupon {name}"), &seen.found);
         if seen.is_moving {
-            verified.not_checked.push(format!("the gate of {of}: {}", says(found)));
+            verified.not_checked.push(format!("the sequencer of {of}: {}", says(found)));
             continue;
         }
         if seen.is(&[State::Missing]) {
@@ -176,15 +176,15 @@ async fn gates<D: ClaimDatabase + Snapshot>(
 }
 
 async fn logs<D: ClaimDatabase + Snapshot>(
-    survey: &mut Inspection<D>,
+    inspection: &mut Inspection<D>,
     verified: &mut Verified,
 ) -> Result<(), ClusterError> {
     let mut generation = Check::new("an open log is of the generation that the database names, and not behind it");
     let mut replayed = Check::new("the image of a log can be read, and its entries follow it without a gap");
     let mut same = Check::new("a log leads to the room in the database: its digest, tickets, slots, and who is gone");
     let mut cap = Check::new("nobody was let in above the cap");
-    for (id, name) in inspect::names(&mut survey.reading, "firstcome_room").await? {
-        let Some(seen) = survey.log(id).await? else { continue };
+    for (id, name) in inspect::names(&mut inspection.reading, "firstcome_room").await? {
+        let Some(seen) = inspection.log(id).await? else { continue };
         let (of, found) = (format!("room {name}"), &seen.found);
         if seen.is_moving {
             verified.not_checked.push(format!("the log of {of}: {}", says(found)));

@@ -26,7 +26,7 @@ pub enum Bug {
     /// What was decided about a room in a commit that failed stays in memory.
     RoomNotTakenBack,
     /// Bids and points of a commit that failed stay in memory.
-    MarketNotTakenBack,
+    AuctionNotTakenBack,
     /// A room admits a tenth more than its rate.
     RateTooHigh,
     /// Two people get the same number.
@@ -96,7 +96,7 @@ impl Bug {
         (Self::SoldOutTooEarly, "sold out told too early"),
         (Self::ClaimsNotTakenBack, "claims not taken back"),
         (Self::RoomNotTakenBack, "room not taken back"),
-        (Self::MarketNotTakenBack, "market not taken back"),
+        (Self::AuctionNotTakenBack, "auctions not taken back"),
         (Self::RateTooHigh, "rate too high"),
         (Self::NumberTwice, "number drawn twice"),
         (Self::AbsentAdmitted, "absent person admitted"),

@@ -299,9 +299,9 @@ fn print_json(facts: &Facts) -> Outcome {
     let kills: Vec<_> =
         facts.kills.iter().map(|kill| json!({"target": kill.target, "in_flight": kill.in_flight})).collect();
     let mut report = json!({"people": facts.people, "issued": facts.issued, "violations": violations, "kills": kills});
-    if let Some(market) = &facts.market {
-        report["bids"] = market.bids.into();
-        report["sales"] = market.sales.into();
+    if let Some(auctions) = &facts.auctions {
+        report["bids"] = auctions.bids.into();
+        report["sales"] = auctions.sales.into();
     }
     write_out(format!("{report:#}\n").as_bytes())?;
     Ok(())

@@ -6,7 +6,7 @@ use super::link::{Counters, LinkOptions};
 use super::route::Endpoint;
 use super::socket::{Backoff, Connector, Lost, Socket};
 use firstcome_store::edge::Stopwatch;
-use firstcome_store::key::Ear;
+use firstcome_store::key::Notifications;
 use parking_lot::Mutex;
 use redis::{PushInfo, PushKind, RedisResult, Value};
 use std::collections::BTreeMap;
@@ -124,7 +124,7 @@ pub struct Listener {
     hearing: watch::Receiver<ChannelState>,
 }
 
-impl Ear for Listener {
+impl Notifications for Listener {
     async fn freed(&mut self) {
         // A message that nobody takes because the other branch was first goes to the next.
         tokio::select! {

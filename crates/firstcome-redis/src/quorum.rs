@@ -368,7 +368,7 @@ impl Shared {
 /// [`StoreError::Unknown`] while the runtime lives.
 impl KeyStore for QuorumStore {
     type Grant = Fence;
-    type Ear = QuorumNotifications;
+    type Notifications = QuorumNotifications;
 
     fn lease_ms_max(&self) -> u32 {
         self.shared.rejoin_ms

@@ -205,7 +205,7 @@ impl Redisson {
 /// Each step is one command, one more if replicas are to acknowledge ([`LinkOptions::replica_ack`]), and listening is one for all who wait for a lock here.
 impl KeyStore for Redisson {
     type Grant = ();
-    type Ear = Listener;
+    type Notifications = Listener;
 
     async fn take(&self, key: &str, word: &str, lease_ms: u32) -> Result<Tried<()>, StoreError> {
         self.watch.may_grant()?;

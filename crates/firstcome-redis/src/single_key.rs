@@ -73,7 +73,7 @@ impl SingleKey {
 /// Each step is one command; one more, which others may share, if replicas are to acknowledge ([`LinkOptions::replica_ack`]).
 impl KeyStore for SingleKey {
     type Grant = ();
-    type Ear = Deaf;
+    type Notifications = Deaf;
 
     async fn take(&self, key: &str, word: &str, lease_ms: u32) -> Result<Tried<()>, StoreError> {
         self.watch.may_grant()?;

@@ -19,7 +19,7 @@ pub mod auth;
 mod backend;
 pub mod error;
 mod lock;
-mod market;
+mod auction;
 mod metrics;
 mod pages;
 pub mod pass;

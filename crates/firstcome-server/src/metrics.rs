@@ -9,7 +9,7 @@ pub(crate) use lock::{Ending, LockFigures};
 
 use crate::backend::Backend;
 use crate::error::Code;
-use crate::market::Auctions;
+use crate::auction::Auctions;
 use cluster::ClusterCollector;
 use firstcome::stats::Histogram as StoreHistogram;
 use firstcome::{Embedded, FaultKind, Faults, stats::WriterStats};
@@ -143,12 +143,12 @@ pub(crate) struct Metrics {
     made_room: Counter,
     overdue: Counter,
     pub(crate) locks: LockFigures,
-    pub(crate) market: AuctionFigures,
+    pub(crate) auctions: AuctionFigures,
 }
 
 impl Metrics {
     /// Figures of a service. Those of the store are shown if it is what is served.
-    pub(crate) fn new(store: Option<&Backend>, market: &Auctions) -> Self {
+    pub(crate) fn new(store: Option<&Backend>, auctions: &Auctions) -> Self {
         let mut registry = Registry::with_prefix("firstcome");
         let requests = Family::<RequestLabels, Counter>::default();
         registry.register("http_requests", "Answered calls by route and status", requests.clone());
@@ -177,9 +177,9 @@ impl Metrics {
         let made_room = counter("connections_made_room", "Idle connections closed to make room for others");
         let overdue = counter("connections_overdue", "Connections closed for taking too long");
         let locks = LockFigures::register(&mut registry);
-        let market_figures = AuctionFigures::register(&mut registry);
-        registry.register_collector(Box::new(AuctionCollector(market.clone())));
-        let mut faults = vec![market.faults()];
+        let auction_figures = AuctionFigures::register(&mut registry);
+        registry.register_collector(Box::new(AuctionCollector(auctions.clone())));
+        let mut faults = vec![auctions.faults()];
         faults.extend(store.map(Backend::faults));
         registry.register_collector(Box::new(FaultsCollector(faults)));
         match store {
@@ -207,7 +207,7 @@ impl Metrics {
             made_room,
             overdue,
             locks,
-            market: market_figures,
+            auctions: auction_figures,
         }
     }
 
@@ -260,7 +260,7 @@ impl Metrics {
     }
 }
 
-/// Reads what the market did by itself when somebody asks.
+/// Reads what auctions did by itself when somebody asks.
 struct AuctionCollector(Auctions);
 
 impl fmt::Debug for AuctionCollector {
@@ -321,7 +321,7 @@ impl Collector for StoreCollector {
         let commits = "Seconds from the begin of a transaction to the end of its sync";
         histogram(&mut encoder, "store_commit_seconds", commits, &stats.commit_us, 1_000_000)?;
         let (waiting, active) = self.0.room_people();
-        let (listings, members) = self.0.market_counts();
+        let (listings, members) = self.0.auction_counts();
         let gauges = [
             ("listings", "Listings, those that are over included", listings as u64),
             ("members", "Members who have, or had, points", members as u64),

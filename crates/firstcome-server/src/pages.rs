@@ -46,7 +46,7 @@ struct Index {
     durability: &'static str,
     is_behind_unknown_proxy: bool,
     development: bool,
-    market_alone: bool,
+    auctions_alone: bool,
     state: &'static str,
 }
 
@@ -80,7 +80,7 @@ fn rendered(status: StatusCode, page: &impl Template) -> Response {
 
 async fn index(State(app): State<Arc<App>>) -> Response {
     let (store, durability) = match app.durability() {
-        _ if app.is_market_alone => ("a database", "that of the database"),
+        _ if app.is_auctions_alone => ("a database", "that of the database"),
         Durability::Sql => (
             "Redis and a database, which all nodes share",
             "an answer leaves after the database has committed; claims of a coupon with durability gate, after Redis has synced",
@@ -94,7 +94,7 @@ async fn index(State(app): State<Arc<App>>) -> Response {
         durability,
         is_behind_unknown_proxy: app.forwarders.is_noted(),
         development: app.is_dev(),
-        market_alone: app.is_market_alone,
+        auctions_alone: app.is_auctions_alone,
         state: app.unready().unwrap_or("ready"),
     };
     rendered(StatusCode::OK, &page)

@@ -7,7 +7,7 @@ use crate::backend::Backend;
 use crate::error::Code;
 use crate::error::Problem;
 use crate::lock::{LockLimits, LockService, Parts};
-use crate::market::Auctions;
+use crate::auction::Auctions;
 use crate::metrics::Metrics;
 use crate::pass::{PassKey, PassKeys, Passes};
 use crate::rate::{Limiter, RateLimit};
@@ -55,9 +55,9 @@ impl Config {
 /// A service: its store, its settings, its figures.
 pub struct App {
     pub(crate) store: Backend,
-    pub(crate) market: Auctions,
+    pub(crate) auctions: Auctions,
     /// Whether members and listings are all that is served: then `store` is an empty one, and nobody reaches it.
-    pub(crate) is_market_alone: bool,
+    pub(crate) is_auctions_alone: bool,
     pub(crate) config: Config,
     pub(crate) metrics: Metrics,
     pub(crate) desk: Arc<LockService>,
@@ -98,42 +98,42 @@ impl App {
     /// A service over a store, with these locks. `handle_key` must live as long as what they hold: beside durable locks
     /// it is kept where they are. Call within a Tokio runtime.
     pub fn with_locks(store: Embedded, config: Config, locks: Locks, handle_key: HandleKey) -> Self {
-        let market = Auctions::over(store.clone());
-        Self::of_parts(Backend::Embedded(store), market, false, config, locks, handle_key)
+        let auctions = Auctions::over(store.clone());
+        Self::of_parts(Backend::Embedded(store), auctions, false, config, locks, handle_key)
     }
 
     /// One node of many: rooms and coupons over `fleet`, members and listings in the same database, locks on the same Redis.
     /// All nodes have the same `handle_key`. Call within a Tokio runtime.
     pub fn of_fleet(
         fleet: Cluster,
-        market: impl AuctionStore + 'static,
+        auctions: impl AuctionStore + 'static,
         config: Config,
         locks: Locks,
         handle_key: HandleKey,
     ) -> Self {
-        Self::of_parts(Backend::fleet(fleet), Auctions::beyond(market), false, config, locks, handle_key)
+        Self::of_parts(Backend::fleet(fleet), Auctions::beyond(auctions), false, config, locks, handle_key)
     }
 
     /// A service of members and listings alone, over any store of them: the rows of coupons, rooms and locks are answered
     /// `not_served`. Call within a Tokio runtime.
     ///
     /// Panics if the operating system gives no random bytes.
-    pub fn of_market(market: impl AuctionStore + 'static, config: Config) -> Self {
+    pub fn of_auctions(auctions: impl AuctionStore + 'static, config: Config) -> Self {
         #[expect(clippy::expect_used, reason = "nothing here is safe without chance")]
         let secret = draw_secret().expect("the operating system gives random bytes");
-        let (market, locks) = (Auctions::beyond(market), Locks::memory());
-        Self::of_parts(Backend::Embedded(Embedded::memory()), market, true, config, locks, HandleKey::new(secret))
+        let (auctions, locks) = (Auctions::beyond(auctions), Locks::memory());
+        Self::of_parts(Backend::Embedded(Embedded::memory()), auctions, true, config, locks, HandleKey::new(secret))
     }
 
     fn of_parts(
         store: Backend,
-        market: Auctions,
-        is_market_alone: bool,
+        auctions: Auctions,
+        is_auctions_alone: bool,
         config: Config,
         locks: Locks,
         handle_key: HandleKey,
     ) -> Self {
-        let metrics = Metrics::new((!is_market_alone).then_some(&store), &market);
+        let metrics = Metrics::new((!is_auctions_alone).then_some(&store), &auctions);
         let joins = Limiter::new(config.joins, draw_hasher());
         let calls = Limiter::new(config.calls, draw_hasher());
         let (draining, stopping) = watch::channel(false);
@@ -148,8 +148,8 @@ impl App {
         });
         Self {
             store,
-            market,
-            is_market_alone,
+            auctions,
+            is_auctions_alone,
             config,
             metrics,
             desk,
@@ -230,14 +230,14 @@ impl App {
 
     /// The faults that stop a part of the stores, and are open now.
     pub(crate) fn faults(&self) -> Vec<OpenFault> {
-        let [store, market] = [self.store.faults(), self.market.faults()];
-        [store.open(), market.open()].concat()
+        let [store, auctions] = [self.store.faults(), self.auctions.faults()];
+        [store.open(), auctions.open()].concat()
     }
 
-    /// Whether the stores can be reached. Those of this process can; others are asked, the market for what nobody has, once in
+    /// Whether the stores can be reached. Those of this process can; others are asked, auctions for what nobody has, once in
     /// [`PROBE_COUNTS`] however many want to know.
     pub(crate) async fn stores_answer(&self) -> bool {
-        if !self.is_market_alone && self.store.as_embedded().is_some() {
+        if !self.is_auctions_alone && self.store.as_embedded().is_some() {
             return true;
         }
         let Ok(nobody) = MemberName::parse("readyz") else { return false };
@@ -248,7 +248,7 @@ impl App {
         {
             return answers;
         }
-        let both = async { tokio::join!(self.store.answers(), self.market.balance(&nobody)) };
+        let both = async { tokio::join!(self.store.answers(), self.auctions.balance(&nobody)) };
         let answer = tokio::time::timeout(PROBE_WITHIN, both).await;
         let answers = matches!(answer, Ok((Ok(()), Ok(_))));
         *probe = Some((Instant::now(), answers));
@@ -257,7 +257,7 @@ impl App {
 
     /// The rows that are not served here, by the beginnings of their paths.
     pub(crate) const fn lacks(&self) -> &'static [&'static str] {
-        if self.is_market_alone {
+        if self.is_auctions_alone {
             return &["/v1/coupons/", "/v1/rooms/", "/v1/locks/", "/v1/pass-keys"];
         }
         &[]

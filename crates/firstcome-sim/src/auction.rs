@@ -1,4 +1,4 @@
-//! The world of the market: as the world of coupons, with members who bid, buy, settle late and repeat themselves, and
+//! The world of auctions: as the world of coupons, with members who bid, buy, settle late and repeat themselves, and
 //! with a clock that stops where it matters: at a start, at an end, at the last instant to settle, and beside them.
 //!
 //! - [`workload`] what members do; [`journal`] the disk; [`world`] one run; [`recovery`] a start from what survived

@@ -13,7 +13,7 @@
 //! | [`gapless_in_order`] | 7: serials without gaps, in the order in which claims were accepted |
 //! | [`acknowledged_stays`] | 8: what was acknowledged is never lost, a refusal never contradicted |
 //! | [`acknowledged_rooms`] | 8, for rooms |
-//! | [`acknowledged_market`] | 8, for bids, sales and points |
+//! | [`acknowledged_auction`] | 8, for bids, sales and points |
 //! | [`acknowledged_nodes`] | 8, for claims over many nodes |
 //! | [`loss_is_noticed`] | 8, of a database that goes back: nothing is handed out before the operator decides |
 //! | [`one_place`] | 9: a ticket is waiting, active, or gone, exactly one of them |
@@ -23,7 +23,7 @@
 //! | [`holds_end_once`] | 13, of holds: each is released or captured exactly once |
 //! | [`one_sale`] | 13, of sales: one winner, one sale |
 //!
-//! Each judges the [`Evidence`], the [`RoomEvidence`], the [`LockEvidence`], the [`MarketEvidence`] or the [`NodesEvidence`]: what clients were told, and what is on disk
+//! Each judges the [`Evidence`], the [`RoomEvidence`], the [`LockEvidence`], the [`AuctionEvidence`] or the [`NodesEvidence`]: what clients were told, and what is on disk
 //! after a crash or was written into a shelf. None of them looks into the store. Each has a test with a history that it must reject.
 
 pub mod acknowledged_auctions;
@@ -55,9 +55,9 @@ mod room_story;
 #[cfg(test)]
 mod story;
 
-use crate::auction::history::History as MarketHistory;
-use crate::auction::journal::Commit as MarketCommit;
-use crate::auction::ledger::Ledger as MarketLedger;
+use crate::auction::history::History as AuctionHistory;
+use crate::auction::journal::Commit as AuctionCommit;
+use crate::auction::ledger::Ledger as AuctionLedger;
 use crate::cluster::history::History as NodesHistory;
 use crate::cluster::sql::Sql;
 use crate::history::History;
@@ -102,14 +102,14 @@ pub struct LockEvidence<'a> {
     pub ledger: &'a LockLedger,
 }
 
-/// What an invariant of the market is judged by.
+/// What an invariant of auctions is judged by.
 pub struct AuctionEvidence<'a> {
     /// Which run.
     pub seed: u64,
     /// What members asked and were told.
-    pub history: &'a MarketHistory,
+    pub history: &'a AuctionHistory,
     /// Every commit that is on disk, in order. No process runs on it at this moment.
-    pub log: &'a [MarketCommit],
+    pub log: &'a [AuctionCommit],
 }
 
 /// What an invariant of many nodes is judged by.
@@ -183,10 +183,10 @@ pub fn check_nodes(evidence: &NodesEvidence<'_>) -> Result<(), Violation> {
     acknowledged_nodes::check(evidence)
 }
 
-/// Judges all of the market, with one reading of the log. A sale that is made twice also ends its hold twice, so sales
+/// Judges all of auctions, with one reading of the log. A sale that is made twice also ends its hold twice, so sales
 /// come first.
-pub fn check_market(evidence: &AuctionEvidence<'_>) -> Result<(), Violation> {
-    let ledger = MarketLedger::read(evidence.log);
+pub fn check_auctions(evidence: &AuctionEvidence<'_>) -> Result<(), Violation> {
+    let ledger = AuctionLedger::read(evidence.log);
     points_conserved::check(evidence)?;
     one_sale::check(evidence, &ledger)?;
     holds_end_once::check(evidence, &ledger)?;

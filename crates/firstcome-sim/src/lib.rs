@@ -9,7 +9,7 @@
 //! - [`invariants`] what must hold, one file each; [`report`] what was reached, so that silence means something
 //!
 //! There are five worlds, and each seed plays one of them, by its remainder when divided by five: 0 that of coupons
-//! ([`world`]), 1 that of waiting rooms ([`rooms`]), 2 that of locks ([`locks`]), 3 that of the market ([`market`]), 4 that of
+//! ([`world`]), 1 that of waiting rooms ([`rooms`]), 2 that of locks ([`locks`]), 3 that of auctions ([`auctions`]), 4 that of
 //! many nodes ([`nodes`]).
 
 pub mod auction;

@@ -35,7 +35,7 @@ pub const fn expected(bug: Bug) -> &'static str {
         Bug::AnswerBeforeCommit => "acknowledged_stays",
         Bug::ClaimsNotTakenBack => "gapless_in_order",
         Bug::RoomNotTakenBack => "acknowledged_rooms",
-        Bug::MarketNotTakenBack => "points_conserved",
+        Bug::AuctionNotTakenBack => "points_conserved",
         Bug::NumberTwice | Bug::InBothSets => "one_place",
         Bug::RateTooHigh | Bug::AbsentAdmitted | Bug::SlotLost => "admission_pace",
         Bug::PassOutlivesSlot => "acknowledged_rooms",
@@ -48,7 +48,7 @@ pub const fn expected(bug: Bug) -> &'static str {
         Bug::DeadlineFromArrival => "hold_deadline",
         Bug::ReleasedTwice | Bug::HoldNotReleased => "holds_end_once",
         Bug::ClosedTwice => "one_sale",
-        Bug::ExtendedByRefused => "acknowledged_market",
+        Bug::ExtendedByRefused => "acknowledged_auctions",
         Bug::WentBackUnseen => "loss_is_noticed",
         Bug::UnfitUnseen => "acknowledged_nodes",
         Bug::JudgedBeforeLock | Bug::UnlockedBeforeCommit | Bug::WalletsUnordered | Bug::NamesFolded => {

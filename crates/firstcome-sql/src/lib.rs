@@ -2,7 +2,7 @@
 //!
 //! - [`SessionLocks`]: locks of the servers' own (`pg_advisory_lock`, `GET_LOCK`), held by a connection.
 //! - [`PostgresLocks`]: locks as rows with leases, by the rules of the core, with pushes by `NOTIFY`.
-//! - [`SqlMarket`]: members, listings and bids, by the rules of the core, many bids in one transaction.
+//! - [`SqlAuction`]: members, listings and bids, by the rules of the core, many bids in one transaction.
 //!
 //! Connections are without TLS unless the program that uses this switches on one of sqlx's features for it; then the address
 //! decides (`sslmode`, `ssl-mode`). Accounts of MySQL 8 need it, or a socket: the exchange of passwords over plain TCP is not
@@ -13,7 +13,7 @@ pub mod boxed;
 pub mod dialect;
 mod error;
 mod lock;
-pub mod market;
+pub mod auction;
 mod options;
 pub mod reader;
 mod replication;
@@ -24,8 +24,8 @@ pub mod watch;
 
 pub use error::SqlError;
 pub use lock::PostgresLocks;
-pub use market::market_part;
-pub use market::{SqlAuctions, accept_market_loss, migrate_market, verify_market};
+pub use auction::auction_part;
+pub use auction::{SqlAuctions, accept_auction_loss, migrate_auction, verify_auctions};
 pub use options::{DatabaseOptions, Tables};
 pub use replication::Replication;
 pub use schema::Migrated;

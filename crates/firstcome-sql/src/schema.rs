@@ -46,7 +46,7 @@ async fn pairs<D: Dialect>(base: &Base<D>, text: &str) -> Result<Vec<(String, St
 /// What became of the tables of one part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Migrated {
-    /// `market` or `coupons`.
+    /// `auctions` or `coupons`.
     pub part: &'static str,
     /// The version before; 0 if there were none.
     pub from: i64,
@@ -57,7 +57,7 @@ pub struct Migrated {
 /// A part of the tables, which has a version of its own.
 #[derive(Clone, Copy)]
 pub struct Part {
-    /// `market` or `coupons`.
+    /// `auctions` or `coupons`.
     pub name: &'static str,
     /// Step N leads from version N to version N + 1. Steps are never changed once released, only added.
     pub steps: &'static [&'static str],

@@ -116,14 +116,14 @@ impl Importer {
         let names = rooms.into_iter().map(|room| room.name).collect();
         let pass_secrets = room::secrets(&connection)?;
         let query = "SELECT EXISTS (SELECT 1 FROM member) OR EXISTS (SELECT 1 FROM listing)";
-        let has_market = connection.query_row(query, [], |row| row.get::<_, bool>(0));
-        let has_market = has_market.map_err(|error| fault(&error, "cannot read"))?;
+        let has_auctions = connection.query_row(query, [], |row| row.get::<_, bool>(0));
+        let has_auctions = has_auctions.map_err(|error| fault(&error, "cannot read"))?;
         // Ends that come in are on the clock of the directory; a new one's begins at the wall's.
         let clock =
             room::clock(&connection)?.unwrap_or_else(|| Now { wall: now, steady: Steady::from_us(now.as_us()) });
         connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| fault(&error, "cannot write"))?;
         let rooms = RoomsBefore { names, has_rooms: false, next, pass_secrets, lost_wait: true };
-        let intake = Intake::new(Before { coupons, rooms, has_market }, clock);
+        let intake = Intake::new(Before { coupons, rooms, has_auctions }, clock);
         Ok(Self { connection, intake, _lock: lock })
     }
 
@@ -147,7 +147,7 @@ impl Importer {
     pub fn check(&mut self) -> Result<(), ImportError> {
         self.intake.finish()?;
         self.flush()?;
-        self.check_market()
+        self.check_auctions()
     }
 
     /// Makes all of it durable, after [`Self::check`].
@@ -162,16 +162,16 @@ impl Importer {
         Ok(())
     }
 
-    /// Checks the whole market, as a start does and as `verify` does.
-    fn check_market(&self) -> Result<(), ImportError> {
-        if self.intake.market().is_empty() {
+    /// Checks all auctions, as a start does and as `verify` does.
+    fn check_auctions(&self) -> Result<(), ImportError> {
+        if self.intake.auctions().is_empty() {
             return Ok(());
         }
         let end_of_time = Now { wall: Timestamp::MAX, steady: Steady::from_us(Timestamp::MAX.as_us()) };
         // First, since what `verify` takes time for is only what a start lets through.
         auction::load(&self.connection, end_of_time).map_err(|fault| match fault.kind {
             FaultKind::Damaged => {
-                ImportError::MarketBroken { invariant: "what comes in can be opened again", example: fault.detail }
+                ImportError::AuctionsBroken { invariant: "what comes in can be opened again", example: fault.detail }
             }
             _ => fault.into(),
         })?;
@@ -179,7 +179,7 @@ impl Importer {
         match broken {
             Some(check) => {
                 let example = check.examples.into_iter().next().unwrap_or_default();
-                Err(ImportError::MarketBroken { invariant: check.invariant, example })
+                Err(ImportError::AuctionsBroken { invariant: check.invariant, example })
             }
             None => Ok(()),
         }

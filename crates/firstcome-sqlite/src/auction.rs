@@ -42,7 +42,7 @@ SELECT record.id, record.kind, record.amount, listing.name, record.bid, record.a
     record.chain, record.request_key, record.request_body
 FROM record LEFT JOIN listing ON listing.id = record.listing";
 
-/// Writes one change of the market within the transaction that is open.
+/// Writes one change of auctions within the transaction that is open.
 pub(super) fn write(connection: &Connection, change: &Change) -> rusqlite::Result<()> {
     match change {
         Change::Bid { id, member, placed, request } => {
@@ -87,7 +87,7 @@ pub(super) fn write(connection: &Connection, change: &Change) -> rusqlite::Resul
             ])?;
         }
         Change::Listing { id, standing, sale_request } => put_listing(connection, *id, standing, *sale_request)?,
-        // The others are not of the market.
+        // The others are not of auctions.
         _ => {}
     }
     Ok(())

@@ -85,7 +85,7 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
     let timeline = Timeline::after(room::clock(&connection)?, clock.as_ref());
     let rooms = room::load(&connection, &hasher, timeline.now(clock.as_ref()))?;
     let pass_secrets = room::secrets(&connection)?;
-    let market = auction::load(&connection, timeline.now(clock.as_ref()))?;
+    let auctions = auction::load(&connection, timeline.now(clock.as_ref()))?;
     let patient = connection.busy_timeout(WRITE_BUSY_MAX);
     patient.map_err(|error| fault(&error, "cannot set the time to wait"))?;
     let reader = open_reader(&directory.join(DATABASE_FILE), &schema::STORE)?;
@@ -96,7 +96,7 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
         coupons,
         rooms,
         pass_secrets,
-        market,
+        auctions,
         timeline,
         hasher,
     };

@@ -11,7 +11,7 @@ pub(super) struct Schema {
     steps: &'static [&'static str],
 }
 
-/// The file of coupons, rooms and the market: "FCOM".
+/// The file of coupons, rooms and auctions: "FCOM".
 pub(super) const STORE: Schema = Schema {
     application_id: 0x4643_4f4d,
     steps: &[

@@ -80,8 +80,8 @@ pub fn verify(directory: &Path) -> Result<Vec<Check>, Fault> {
         checks.codes.check(coupon.codes_bound_from <= coupon.issued + 1, from);
     }
     let rooms = verify_room::check(&snapshot)?;
-    let market = verify_auction::check(&snapshot)?;
-    Ok(std::iter::once(file).chain(checks.all()).chain(rooms).chain(market).collect())
+    let auctions = verify_auction::check(&snapshot)?;
+    Ok(std::iter::once(file).chain(checks.all()).chain(rooms).chain(auctions).collect())
 }
 
 fn remember(row: &CouponRow) -> (CouponId, CouponCheck) {

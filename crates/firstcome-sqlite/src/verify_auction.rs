@@ -4,10 +4,10 @@ use super::auction::{for_each_bid, for_each_record, for_each_stray_record, listi
 use firstcome_core::points::Wallet;
 use firstcome_store::Fault;
 use firstcome_store::check::Check;
-use firstcome_store::check::market::Replay;
+use firstcome_store::check::auction::Replay;
 use rusqlite::Connection;
 
-/// Checks the market of one snapshot. Memory: about 100 bytes per bid of listings.
+/// Checks auctions of one snapshot. Memory: about 100 bytes per bid of listings.
 pub(super) fn check(snapshot: &Connection) -> Result<Vec<Check>, Fault> {
     let mut replay = Replay::new();
     for member in members(snapshot)? {

@@ -302,7 +302,7 @@ pub enum ImportError {
     SecretDiffers(String),
     /// There are members or listings, and theirs cannot be mixed with others.
     #[error("there are members or listings already: import where there are none")]
-    MarketThere,
+    AuctionsThere,
     /// A listing came twice.
     #[error("listing {0} comes twice")]
     ListingTwice(ListingName),
@@ -324,7 +324,7 @@ pub enum ImportError {
     },
     /// All of it together breaks an invariant.
     #[error("{invariant}: {example}")]
-    MarketBroken {
+    AuctionsBroken {
         /// Which invariant.
         invariant: &'static str,
         /// Where.

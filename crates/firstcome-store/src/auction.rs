@@ -81,7 +81,7 @@ pub struct Closings {
     pub defaulted: u64,
 }
 
-/// The port for auctions, purchases and points. Every adapter passes `conformance::market`:
+/// The port for auctions, purchases and points. Every adapter passes `conformance::auction`:
 ///
 /// - Linearizable over all listings and members: answers are those of [`firstcome_core::auction::Listing`] and
 ///   [`firstcome_core::points::Wallet`], applied in some order that agrees with real time. Bids count that order. Reads are
@@ -90,7 +90,7 @@ pub struct Closings {
 /// - One step moves all points that it moves, writes their records and changes the listing; or does nothing.
 /// - Clock: `now` is the store's own, read in the same step as the judgement, after every wait.
 /// - Durable before told: an answer that rests on a change, refusals included, is given only once that change is durable.
-/// - Auctions close by time, without anybody's call. [`MarketStore::close_due`] only makes it happen now. What time has
+/// - Auctions close by time, without anybody's call. [`AuctionStore::close_due`] only makes it happen now. What time has
 ///   decided is answered so in any case.
 /// - Cancel-safe: a caller that goes away leaves the command done or not done, never half done.
 /// - [`StoreError::Unknown`]: it may have been done; the same request, with the same key, tells.

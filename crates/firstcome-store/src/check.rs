@@ -1,6 +1,6 @@
 //! What a re-check of stored rows found, whatever they are stored in.
 
-pub mod market;
+pub mod auction;
 
 /// Breaches of one kind that are named; more are only counted.
 const NAMED_BREACHES_MAX: usize = 20;

@@ -11,9 +11,9 @@
 //!
 //! # What it needs
 //! - A store whose clock is the [`ManualClock`](crate::edge::ManualClock) that the suite hands over: boundaries are
-//!   tested to the microsecond, and no test waits for time to pass. For locks and markets a way to let time pass, see
+//!   tested to the microsecond, and no test waits for time to pass. For locks and auctions a way to let time pass, see
 //!   [`LetPass`]: their store may be a server with a clock of its own.
-//! - Room for 1 000 commands at once: a store that answers `Overloaded` below that fails. For markets see [`MarketSizes`].
+//! - Room for 1 000 commands at once: a store that answers `Overloaded` below that fails. For auctions see [`AuctionSizes`].
 //! - Nothing of the machine: no file, no clock, no network. A suite that hangs is stopped by the test that runs it.
 
 mod auction;
@@ -21,7 +21,7 @@ mod coupon;
 mod lock;
 mod room;
 
-pub use auction::{AuctionSizes, market, market_by_the_clock, market_reopens};
+pub use auction::{AuctionSizes, auctions, auction_by_the_clock, auction_reopens};
 pub use coupon::{coupon, coupon_reopens};
 pub use lock::{LetPass, lock};
 pub use room::{room, room_reopens};

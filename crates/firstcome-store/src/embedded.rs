@@ -87,7 +87,7 @@ pub struct Backing {
     /// Secrets of passes, the newest last.
     pub pass_secrets: Vec<PassSecret>,
     /// Members and listings that were stored before.
-    pub market: StoredAuctions,
+    pub auctions: StoredAuctions,
     /// How the store's steady time goes on from that of its clock. Where it is far behind the wall's, keys of charges and
     /// refunds are kept longer: they are forgotten once both say so.
     pub timeline: Timeline,
@@ -106,7 +106,7 @@ impl Backing {
             coupons: Vec::new(),
             rooms: Vec::new(),
             pass_secrets: Vec::new(),
-            market: StoredAuctions::default(),
+            auctions: StoredAuctions::default(),
             timeline: Timeline::default(),
             hasher: draw_hasher(),
         }
@@ -141,7 +141,7 @@ pub(crate) struct Shared {
     coupons: RwLock<HashMap<CouponName, Arc<CouponCell>>>,
     rooms: RwLock<HashMap<RoomName, Arc<RoomCell>>>,
     pass_secrets: RwLock<Vec<PassSecret>>,
-    market: PublishedAuctions,
+    auctions: PublishedAuctions,
     clockwork: Clockwork,
     timeline: Timeline,
     clock: Arc<dyn Clock>,
@@ -240,7 +240,7 @@ enum Command {
     PutRoom(Box<PutRoomCommand>),
     CloseRoom { cell: Arc<RoomCell>, reply: Reply<(), room_rules::Rejection> },
     RotatePassSecret { bytes: [u8; 32], reply: Reply<PassSecret> },
-    Market(Job),
+    Auctions(Job),
     Tick(Option<Rest>, Reply<Option<Rest>>),
 }
 
@@ -430,7 +430,7 @@ fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
         coupons: RwLock::new(cells.collect()),
         rooms: RwLock::new(rooms.collect()),
         pass_secrets: RwLock::new(backing.pass_secrets),
-        market: PublishedAuctions::default(),
+        auctions: PublishedAuctions::default(),
         clockwork: Clockwork::default(),
         timeline: backing.timeline,
         clock,
@@ -444,7 +444,7 @@ fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
     });
     shared.stats.queue_limit.store(command_path::QUEUE_COMMANDS_MAX as u64, Ordering::Relaxed);
     let next = Next { coupon: CouponId(next), room: RoomId(next_room), pass_secret: next_pass_secret };
-    let desk = AuctionWriter::restore(backing.market, shared.market());
+    let desk = AuctionWriter::restore(backing.auctions, shared.auctions());
     let engine = Engine::new(Arc::clone(&shared), backing.journal, backing.hasher, next, desk);
     (shared, engine)
 }

@@ -31,7 +31,7 @@ pub trait KeyStore: Send + Sync + 'static {
     /// What comes with a lock: a fence, where the store has such.
     type Grant: Copy + Send + Sync + 'static;
     /// Hears when a lock may have become free.
-    type Ear: Ear;
+    type Notifications: Notifications;
 
     /// The longest lease that can be had here.
     fn lease_ms_max(&self) -> u32 {
@@ -79,14 +79,14 @@ pub trait KeyStore: Send + Sync + 'static {
     }
 
     /// As [`Self::listen`], where a try of this word is all that it takes: then it is heard from that try on. Sends nothing.
-    fn listen_by_trying(&self, key: &str, word: &str) -> Option<Self::Ear> {
+    fn listen_by_trying(&self, key: &str, word: &str) -> Option<Self::Notifications> {
         let _ = (key, word);
         None
     }
 
     /// From when this resolves on it is heard when the lock may have become free. `None` if nobody tells, or cannot now: then
     /// it is asked again after a pause, as it is in any case.
-    fn listen(&self, key: &str, word: &str) -> impl Future<Output = Option<Self::Ear>> + Send;
+    fn listen(&self, key: &str, word: &str) -> impl Future<Output = Option<Self::Notifications>> + Send;
 
     /// Resolves when nothing is under way that the store gives back by itself, after the callers were answered. At once where
     /// there is no such thing.
@@ -96,7 +96,7 @@ pub trait KeyStore: Send + Sync + 'static {
 }
 
 /// Hears when one lock may have become free, from its making to its end.
-pub trait Ear: Send {
+pub trait Notifications: Send {
     /// Resolves when it may have; a hint that may be wrong, and may fail to come. Cancel-safe.
     fn freed(&mut self) -> impl Future<Output = ()> + Send;
 
@@ -113,7 +113,7 @@ pub trait Ear: Send {
 #[derive(Debug)]
 pub enum Deaf {}
 
-impl Ear for Deaf {
+impl Notifications for Deaf {
     async fn freed(&mut self) {
         match *self {}
     }

@@ -1,6 +1,6 @@
 //! Where firstcome keeps what it promised: the ports, the store that one process owns, and what all adapters share.
 //!
-//! A port method is one atomic step ([`CouponStore`], [`RoomStore`], [`MarketStore`], [`LockStore`]). Here are the adapters that need
+//! A port method is one atomic step ([`CouponStore`], [`RoomStore`], [`AuctionStore`], [`LockStore`]). Here are the adapters that need
 //! nothing but memory: [`Embedded`] runs the rules of `firstcome-core` itself and writes to a [`Journal`](embedded::journal::Journal),
 //! [`MemoryLocks`] keeps locks. The others are crates of their own, one for each kind of server or file.
 //!

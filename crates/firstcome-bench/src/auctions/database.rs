@@ -174,8 +174,8 @@ async fn combining<H: HandDatabase>(
     let (bidders, time) = (bench.args.bidders as usize, bench.args.time);
     let (listing, strategy) =
         if rate.is_none() { ("full", "combining (ours)") } else { ("half", "combining, half load") };
-    let market = SqlAuctions::open(url).await.with_context(|| format!("{store} cannot be used"))?;
-    let auction = Arc::new(Auction::open(market, listing, bidders).await?);
+    let auctions = SqlAuctions::open(url).await.with_context(|| format!("{store} cannot be used"))?;
+    let auction = Arc::new(Auction::open(auctions, listing, bidders).await?);
     let turns = Arc::new(BidderTurns::new(bidders));
     let before = observer.commits().await?;
     let run = match rate {

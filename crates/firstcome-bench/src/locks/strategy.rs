@@ -140,7 +140,7 @@ impl StrategyKind {
 }
 
 impl firstcome_bench::crew::LockStrategy for StrategyKind {
-    type Held = Held;
+    type Guard = Held;
 
     async fn acquire(&self, name: &str, wait: Duration) -> anyhow::Result<Option<Held>> {
         let got = match self {

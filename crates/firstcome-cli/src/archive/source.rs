@@ -1,7 +1,7 @@
 //! Where data comes from: a directory, or a deployment.
 
 use crate::failure::Failure;
-use crate::fleet::Servers;
+use crate::cluster::Servers;
 use crate::keys;
 use crate::settings::no_store;
 use anyhow::Context;

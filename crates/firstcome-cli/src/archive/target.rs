@@ -1,7 +1,7 @@
 //! Where data goes: into a directory, or into a deployment. All of it, or nothing.
 
 use crate::failure::Failure;
-use crate::fleet::Servers;
+use crate::cluster::Servers;
 use crate::keys;
 use anyhow::bail;
 use firstcome::archive::Incoming;

@@ -4,7 +4,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::output::{wants_table, write_out};
-use firstcome::sql::{DatabaseOptions, SqlError, Tables, accept_market_loss};
+use firstcome::sql::{DatabaseOptions, SqlError, Tables, accept_auction_loss};
 use serde_json::json;
 
 /// Accepts the loss, and prints the generation that begins.
@@ -26,7 +26,7 @@ pub(super) fn accept(sql: &str) -> Result<i64, Failure> {
     let mut options = DatabaseOptions::default();
     options.tables = Tables::Require;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let accepted = runtime.block_on(accept_market_loss(sql, options));
+    let accepted = runtime.block_on(accept_auction_loss(sql, options));
     accepted.map_err(|error| match error {
         SqlError::Broken { .. } => Failure::Refused(error.into()),
         error => Failure::Unreachable(error.into()),

@@ -80,7 +80,7 @@ pub(crate) fn everything(client: &mut Client) -> Vec<Value> {
 }
 
 #[test]
-fn a_market_that_is_exported_and_imported_is_the_same_again() {
+fn an_auction_store_that_is_exported_and_imported_is_the_same_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let here = directory.path();
     let server = start(here, "old");
@@ -105,7 +105,7 @@ fn a_market_that_is_exported_and_imported_is_the_same_again() {
 }
 
 #[test]
-fn a_market_that_was_altered_or_meets_another_one_does_not_come_in() {
+fn an_auction_store_that_was_altered_or_meets_another_one_does_not_come_in() {
     let directory = tempfile::tempdir().expect("a directory");
     let here = directory.path();
     let server = start(here, "old");

@@ -40,7 +40,7 @@ fn sorted(exported: &str) -> Vec<String> {
 struct Before {
     hall: Hall,
     claims: Vec<Value>,
-    market: Vec<Value>,
+    auctions: Vec<Value>,
     answers: Vec<Value>,
 }
 
@@ -51,9 +51,9 @@ fn filled(here: &Path) -> Before {
     let mut client = Client::with_key(server.address(), &hall.admin);
     archive::fill(&mut client);
     let answers = archive_auction::fill(&mut client);
-    let (claims, market) = (all_claims(&mut client), everything(&mut client));
+    let (claims, auctions) = (all_claims(&mut client), everything(&mut client));
     server.stop();
-    Before { hall, claims, market, answers }
+    Before { hall, claims, auctions, answers }
 }
 
 /// All answers are those of before, at a service that knows the same keys; and it goes on.
@@ -69,7 +69,7 @@ fn judge(before: &Before, server: &Server) {
         claims.iter().map(without).collect()
     };
     assert_eq!(shared(&all_claims(&mut client)), shared(&before.claims));
-    assert_eq!(everything(&mut client), before.market);
+    assert_eq!(everything(&mut client), before.auctions);
     for ((path, body), answer) in calls().iter().zip(&before.answers) {
         assert_eq!(post(&mut client, path, body), *answer, "{path}: its key is still known");
     }

@@ -251,7 +251,7 @@ fn lists_every_invariant(world: &World) {
             "{invariant}: {count}, not {beginning}: {checked}"
         );
     }
-    assert_eq!(counts.len(), wanted.len() + 11, "and the rest of the market");
+    assert_eq!(counts.len(), wanted.len() + 11, "and the rest of auctions");
     let ended = firstcome(world.here(), &["verify", "--sql", world.sql.url()]);
     let report: Value = serde_json::from_str(&ended.well()).expect("JSON");
     assert_eq!(report["checks"].as_array().map(Vec::len), Some(20 + 12));

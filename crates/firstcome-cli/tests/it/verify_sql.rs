@@ -1,4 +1,4 @@
-//! `firstcome verify --sql`: what it refuses to look at, and its exit code for a market that is sound and one that is not.
+//! `firstcome verify --sql`: what it refuses to look at, and its exit code for auctions that is sound and one that is not.
 
 use crate::support::machine_has;
 use crate::support::program::{PROGRAM, command, firstcome, run};
@@ -47,7 +47,7 @@ fn an_address_that_is_none_or_leads_nowhere_is_refused_without_its_password() {
 }
 
 #[test]
-fn a_market_in_a_database_is_played_again() {
+fn an_auction_store_in_a_database_is_played_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let here = directory.path();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -59,7 +59,7 @@ fn a_market_in_a_database_is_played_again() {
         let database = runtime.block_on(Database::start(kind, &options)).expect("it starts");
         let verify = ["verify", "--json", "--sql", database.url()];
         let said = firstcome(here, &verify).with(3);
-        assert!(said.contains("no tables of a market of firstcome"), "{said}");
+        assert!(said.contains("no tables of auctions of firstcome"), "{said}");
 
         let mut serve = command(PROGRAM, here);
         serve.args(["serve", "--dev", "--listen", "127.0.0.1:0", "--data", "data", "--sql", database.url()]);

@@ -1,16 +1,16 @@
 //! Members, listings and bids on their way into a database.
 
 use super::{Import, ROWS_MAX, STATEMENTS_MAX, TransferError};
-use crate::truth::ClaimDatabase;
+use crate::database::ClaimDatabase;
 use firstcome_core::auction::{Bid, ListingStanding, Phase, PlacedBid};
 use firstcome_core::id::RequestId;
 use firstcome_core::points::{Record, Wallet};
 use firstcome_sql::SqlError;
-use firstcome_sql::market::archive::{self, Keyed};
+use firstcome_sql::auction::archive::{self, Keyed};
 use firstcome_sql::reader::wrong;
 use firstcome_store::Fault;
 use firstcome_store::archive::ImportError;
-use firstcome_store::check::market::Replay;
+use firstcome_store::check::auction::Replay;
 use firstcome_store::edge::draw_id;
 use firstcome_store::embedded::journal::Change;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ struct Coming {
     highest: Option<(i64, Bid)>,
 }
 
-/// What has come of the market so far.
+/// What has come of auctions so far.
 pub(super) struct IncomingAuctions {
     /// Numbers of members, by name.
     members: BTreeMap<String, i64>,
@@ -75,15 +75,15 @@ fn sorted(changes: Vec<Change>) -> Sorted {
 }
 
 impl<D: ClaimDatabase> Import<D> {
-    /// Writes changes of the market, and plays them.
-    pub(super) async fn market(&mut self, changes: Vec<Change>) -> Result<(), TransferError> {
+    /// Writes changes of auctions, and plays them.
+    pub(super) async fn auctions(&mut self, changes: Vec<Change>) -> Result<(), TransferError> {
         if changes.is_empty() {
             return Ok(());
         }
         let sorted = sorted(changes);
         let owners = sorted.listings.iter().map(|(_, standing, _)| standing.owner.as_str());
         let named = owners.chain(sorted.records.iter().map(|(_, record, _)| record.member.as_str()));
-        let mut fresh: Vec<&str> = named.filter(|name| !self.market.members.contains_key(*name)).collect();
+        let mut fresh: Vec<&str> = named.filter(|name| !self.auctions.members.contains_key(*name)).collect();
         fresh.sort_unstable();
         fresh.dedup();
         for names in fresh.chunks(ROWS_MAX) {
@@ -91,7 +91,7 @@ impl<D: ClaimDatabase> Import<D> {
             let rows = self.session.ask(archive::numbers("firstcome_member", names)).await?;
             for row in &rows {
                 let (id, name) = archive::number_and_name(row)?;
-                self.market.members.insert(name, id);
+                self.auctions.members.insert(name, id);
             }
         }
         let mut keyed = Vec::new();
@@ -103,7 +103,7 @@ impl<D: ClaimDatabase> Import<D> {
     }
 
     fn member(&self, name: &str) -> Result<i64, SqlError> {
-        self.market.members.get(name).copied().ok_or_else(|| wrong("a member that was not made"))
+        self.auctions.members.get(name).copied().ok_or_else(|| wrong("a member that was not made"))
     }
 
     async fn listings(&mut self, sorted: &Sorted, keyed: &mut Vec<Keyed>) -> Result<(), TransferError> {
@@ -119,7 +119,7 @@ impl<D: ClaimDatabase> Import<D> {
                 .iter()
                 .map(|row| archive::number_and_name(row).map(|(id, name)| (name, id)))
                 .collect::<Result<_, _>>()?;
-            let replay = self.market.replay.get_or_insert_with(Replay::new);
+            let replay = self.auctions.replay.get_or_insert_with(Replay::new);
             for ((owner, _), (number, standing, sale_request)) in rows.into_iter().zip(listings) {
                 let id = made.get(standing.name.as_str()).copied();
                 let id = id.ok_or_else(|| wrong("a listing that was not made"))?;
@@ -129,7 +129,7 @@ impl<D: ClaimDatabase> Import<D> {
                     replay.key((*number).into(), 0, request.key);
                 }
                 let coming = Coming { id, owner, standing: standing.clone(), highest: None };
-                self.market.listings.insert(*number, coming);
+                self.auctions.listings.insert(*number, coming);
             }
         }
         Ok(())
@@ -140,18 +140,18 @@ impl<D: ClaimDatabase> Import<D> {
             let mut rows = Vec::with_capacity(records.len());
             for (listing, record, request) in records {
                 let member = self.member(record.member.as_str())?;
-                let listing = listing.and_then(|id| self.market.listings.get(&id)).map(|listing| listing.id);
+                let listing = listing.and_then(|id| self.auctions.listings.get(&id)).map(|listing| listing.id);
                 rows.push((member, listing, record));
-                let replay = self.market.replay.get_or_insert_with(Replay::new);
+                let replay = self.auctions.replay.get_or_insert_with(Replay::new);
                 let fresh = || Wallet::empty(record.member.clone());
-                let wallet = self.market.wallets.entry(record.member.to_string()).or_insert_with(fresh);
+                let wallet = self.auctions.wallets.entry(record.member.to_string()).or_insert_with(fresh);
                 replay.record(wallet, record);
                 keyed.extend(request.map(|request| {
                     let number = record.number;
                     Keyed { of_listing: false, scope: member, request, number, at: record.at }
                 }));
             }
-            let text = archive::write_records::<D>(&rows, self.market.writer);
+            let text = archive::write_records::<D>(&rows, self.auctions.writer);
             self.session.run(text).await?;
         }
         Ok(())
@@ -162,11 +162,11 @@ impl<D: ClaimDatabase> Import<D> {
             let mut rows = Vec::with_capacity(bids.len());
             for (number, placed, request) in bids {
                 let member = self.member(placed.bid.bidder.as_str())?;
-                let coming = self.market.listings.get_mut(number);
+                let coming = self.auctions.listings.get_mut(number);
                 let coming = coming.ok_or_else(|| wrong("a bid of a listing that was not made"))?;
                 coming.highest = Some((member, placed.bid.clone()));
                 rows.push((coming.id, member, placed));
-                if let Some(replay) = &mut self.market.replay {
+                if let Some(replay) = &mut self.auctions.replay {
                     replay.bid((*number).into(), placed.bid.clone());
                     if let Some(request) = request {
                         replay.key((*number).into(), placed.bid.number, request.key);
@@ -189,8 +189,8 @@ impl<D: ClaimDatabase> Import<D> {
             for wallet in wallets {
                 let name = wallet.member.as_str();
                 archive::write_wallet::<D>(&mut text, self.member(name)?, wallet);
-                let played = self.market.wallets.remove(name).unwrap_or_else(|| Wallet::empty(wallet.member.clone()));
-                self.market.replay.get_or_insert_with(Replay::new).member(&played, wallet);
+                let played = self.auctions.wallets.remove(name).unwrap_or_else(|| Wallet::empty(wallet.member.clone()));
+                self.auctions.replay.get_or_insert_with(Replay::new).member(&played, wallet);
             }
             if self.session.run(text).await? != wallets.len() as u64 {
                 return Err(wrong("a member who has points already").into());
@@ -199,24 +199,24 @@ impl<D: ClaimDatabase> Import<D> {
         Ok(())
     }
 
-    /// Writes listings as they are after all bids, and holds the whole market against its invariants.
-    pub(super) async fn finish_market(&mut self) -> Result<(), TransferError> {
-        let broken = self.market.replay.take().map(Replay::finish);
+    /// Writes listings as they are after all bids, and holds all auctions against its invariants.
+    pub(super) async fn finish_auctions(&mut self) -> Result<(), TransferError> {
+        let broken = self.auctions.replay.take().map(Replay::finish);
         if let Some(check) = broken.into_iter().flatten().find(|check| 0 < check.breaches) {
             let example = check.examples.into_iter().next().unwrap_or_default();
-            return Err(ImportError::MarketBroken { invariant: check.invariant, example }.into());
+            return Err(ImportError::AuctionsBroken { invariant: check.invariant, example }.into());
         }
         let mut text = String::new();
         let mut count = 0;
-        let writer = self.market.writer;
-        while let Some((_, Coming { id, owner, standing, highest })) = self.market.listings.pop_first() {
+        let writer = self.auctions.writer;
+        while let Some((_, Coming { id, owner, standing, highest })) = self.auctions.listings.pop_first() {
             let name = standing.name.clone();
             archive::write_listing(&mut text, id, owner, highest, standing, writer).ok_or_else(|| {
                 let invariant = "what comes in can be opened again";
-                ImportError::MarketBroken { invariant, example: format!("listing {name}") }
+                ImportError::AuctionsBroken { invariant, example: format!("listing {name}") }
             })?;
             count += 1;
-            if count == STATEMENTS_MAX || self.market.listings.is_empty() {
+            if count == STATEMENTS_MAX || self.auctions.listings.is_empty() {
                 if self.session.run(std::mem::take(&mut text)).await? != count as u64 {
                     return Err(wrong("a listing that somebody else has changed").into());
                 }

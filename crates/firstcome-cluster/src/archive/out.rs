@@ -1,14 +1,14 @@
 //! Data out of a deployment: one state of its database, page by page; and from Redis whatever of it stands nowhere else.
 
 use super::{TransferError, archived, session};
-use crate::truth::{ClaimDatabase, archive as rows, kind};
+use crate::database::{ClaimDatabase, archive as rows, kind};
 use crate::{Cluster, Node};
 use firstcome_core::auction::{Bid, PlacedBid};
 use firstcome_core::coupon::Serial;
 use firstcome_core::id::{ListingName, MemberName, RequestId};
 use firstcome_sql::SqlError;
 use firstcome_sql::base::{ROLL_BACK, Session};
-use firstcome_sql::market::archive as market;
+use firstcome_sql::auction::archive as auctions;
 use firstcome_sql::reader::{Reader, wrong};
 use firstcome_sql::snapshot::Snapshot;
 use firstcome_store::archive::{
@@ -123,8 +123,8 @@ pub(super) struct Export<D: ClaimDatabase + Snapshot> {
     members: BTreeMap<i64, MemberName>,
 }
 
-fn request(cells: &mut Reader<'_, impl firstcome_sql::dialect::RowReader>) -> Result<RequestId, SqlError> {
-    Ok(RequestId { key: cells.key()?, body: cells.integer()?.cast_unsigned() })
+fn request(coupons: &mut Reader<'_, impl firstcome_sql::dialect::RowReader>) -> Result<RequestId, SqlError> {
+    Ok(RequestId { key: coupons.key()?, body: coupons.integer()?.cast_unsigned() })
 }
 
 /// The page that begins after `before` and ends with `last`, as a condition on its two columns.
@@ -140,7 +140,7 @@ fn within([one, two]: [&str; 2], first: [i64; 2], last: [i64; 2]) -> String {
 
 impl<D: ClaimDatabase + Snapshot> Export<D> {
     async fn begin(node: Arc<Node<D>>) -> Result<Self, TransferError> {
-        node.market_is_ready().await?;
+        node.auctions_are_ready().await?;
         let mut session = session(&node).await?;
         // In MySQL what was set for the next transaction must not be in one text with a rollback before it.
         session.run(ROLL_BACK.to_owned()).await?;
@@ -151,24 +151,24 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
     async fn secrets(&mut self) -> Result<Vec<ArchivedSecret>, SqlError> {
         let text = "SELECT name,wrapped FROM firstcome_secret ORDER BY name;".to_owned();
         let rows = self.session.ask(text).await?;
-        let secret = |row| self.node.truth.secret_of(row).map(|(name, bytes)| ArchivedSecret { name, bytes });
+        let secret = |row| self.node.database.secret_of(row).map(|(name, bytes)| ArchivedSecret { name, bytes });
         rows.iter().map(secret).collect()
     }
 
     async fn pass_secrets(&mut self) -> Result<Vec<PassSecret>, SqlError> {
         let text = "SELECT id,secret,created_at FROM firstcome_pass_secret ORDER BY id;".to_owned();
         let rows = self.session.ask(text).await?;
-        rows.iter().map(|row| self.node.truth.old_pass_secret(row)).collect()
+        rows.iter().map(|row| self.node.database.old_pass_secret(row)).collect()
     }
 
-    async fn coupon_rows(&mut self) -> Result<Vec<crate::truth::CouponRow>, SqlError> {
+    async fn coupon_rows(&mut self) -> Result<Vec<crate::database::CouponRow>, SqlError> {
         let mut coupons = Vec::new();
         let mut after = i64::MIN;
         loop {
-            let text = crate::truth::Database::<D>::coupons_after(after, PAGE);
+            let text = crate::database::Database::<D>::coupons_after(after, PAGE);
             let rows = self.session.ask(text).await?;
             for row in &rows {
-                let coupon = self.node.truth.old_coupon(row)?;
+                let coupon = self.node.database.old_coupon(row)?;
                 after = coupon.id;
                 coupons.push(coupon);
             }
@@ -223,10 +223,10 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
         let text = rows::requests_of(coupon, [serial(claims.first()), serial(claims.last())]);
         let mut keys: [BTreeMap<Serial, RequestId>; 2] = Default::default();
         for row in &self.session.ask(text).await? {
-            let mut cells = Reader::at(row, 0);
-            let kind = cells.integer()?;
-            let serial = Serial::new(cells.small()?).ok_or_else(|| wrong("a serial out of its range"))?;
-            keys[usize::from(kind == kind::REDEMPTION)].insert(serial, request(&mut cells)?);
+            let mut coupons = Reader::at(row, 0);
+            let kind = coupons.integer()?;
+            let serial = Serial::new(coupons.small()?).ok_or_else(|| wrong("a serial out of its range"))?;
+            keys[usize::from(kind == kind::REDEMPTION)].insert(serial, request(&mut coupons)?);
         }
         let [mut made, mut redeemed] = keys;
         let with_keys = claims.into_iter().map(|claim| {
@@ -240,14 +240,14 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
         let mut sales = BTreeMap::new();
         let text = "SELECT scope,request,body FROM firstcome_request WHERE kind=1 AND number=0;".to_owned();
         for row in &self.session.ask(text).await? {
-            let mut cells = Reader::at(row, 0);
-            sales.insert(cells.integer()?, request(&mut cells)?);
+            let mut coupons = Reader::at(row, 0);
+            sales.insert(coupons.integer()?, request(&mut coupons)?);
         }
         let (mut listings, mut after) = (Vec::new(), i64::MIN);
         loop {
-            let rows = self.session.ask(market::listings_after(after, PAGE)).await?;
+            let rows = self.session.ask(auctions::listings_after(after, PAGE)).await?;
             for row in &rows {
-                let (id, mut standing) = market::listing_of(row)?;
+                let (id, mut standing) = auctions::listing_of(row)?;
                 after = id;
                 standing.highest = None;
                 self.listings.insert(id, standing.name.clone());
@@ -262,9 +262,9 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
     async fn members(&mut self) -> Result<(), SqlError> {
         let mut after = i64::MIN;
         loop {
-            let rows = self.session.ask(market::members_after(after, PAGE)).await?;
+            let rows = self.session.ask(auctions::members_after(after, PAGE)).await?;
             for row in &rows {
-                let (id, name) = market::number_and_name(row)?;
+                let (id, name) = auctions::number_and_name(row)?;
                 after = id;
                 self.members.insert(id, MemberName::parse(&name).map_err(|_| wrong("a name that is none"))?);
             }
@@ -290,8 +290,8 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
         let rows = self.session.ask(text).await?;
         let mut requests = BTreeMap::new();
         let ends = |row: &D::Row| -> Result<[i64; 2], SqlError> {
-            let mut cells = Reader::at(row, 0);
-            Ok([cells.integer()?, cells.integer()?])
+            let mut coupons = Reader::at(row, 0);
+            Ok([coupons.integer()?, coupons.integer()?])
         };
         if let (Some(first), Some(last)) = (rows.first(), rows.last()) {
             let within = within(["scope", "number"], ends(first)?, ends(last)?);
@@ -299,8 +299,8 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
                 "SELECT scope,number,request,body FROM firstcome_request WHERE kind={kind} AND number>0 AND {within};"
             );
             for row in &self.session.ask(text).await? {
-                let mut cells = Reader::at(row, 0);
-                requests.insert([cells.integer()?, cells.integer()?], request(&mut cells)?);
+                let mut coupons = Reader::at(row, 0);
+                requests.insert([coupons.integer()?, coupons.integer()?], request(&mut coupons)?);
             }
         }
         Ok((rows, requests))
@@ -313,17 +313,17 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
         self.members().await.map_err(TransferError::from)?;
         let mut after = [i64::MIN; 2];
         loop {
-            let what = [market::RECORD_COLUMNS, "firstcome_record"];
+            let what = [auctions::RECORD_COLUMNS, "firstcome_record"];
             let page = self.paired(what, ["member", "number"], 2, after).await.map_err(TransferError::from)?;
             let (rows, mut requests) = page;
             for row in &rows {
-                let mut cells = Reader::at(row, 0);
-                let read = |cells: &mut Reader<'_, D::Row>| -> Result<_, SqlError> {
-                    let id = cells.integer()?;
+                let mut coupons = Reader::at(row, 0);
+                let read = |coupons: &mut Reader<'_, D::Row>| -> Result<_, SqlError> {
+                    let id = coupons.integer()?;
                     let member = self.members.get(&id).ok_or_else(|| wrong("a record of nobody"))?;
-                    Ok((id, market::record_of(cells, member, &self.listings)?))
+                    Ok((id, auctions::record_of(coupons, member, &self.listings)?))
                 };
-                let (id, record) = read(&mut cells).map_err(TransferError::from)?;
+                let (id, record) = read(&mut coupons).map_err(TransferError::from)?;
                 after = [id, record.number.cast_signed()];
                 visit(ArchivedRecord { record, request: requests.remove(&after) })?;
             }
@@ -354,14 +354,14 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
     }
 
     fn bid_of(&self, row: &D::Row) -> Result<(i64, ListingName, PlacedBid), SqlError> {
-        let mut cells = Reader::at(row, 0);
-        let id = cells.integer()?;
+        let mut coupons = Reader::at(row, 0);
+        let id = coupons.integer()?;
         let listing = self.listings.get(&id).cloned().ok_or_else(|| wrong("a bid of a listing that is not there"))?;
-        let number = cells.small()?;
-        let member = cells.integer()?;
+        let number = coupons.small()?;
+        let member = coupons.integer()?;
         let bidder = self.members.get(&member).cloned().ok_or_else(|| wrong("a bid of nobody"))?;
-        let (price, at) = (cells.amount()?, cells.instant()?);
-        let (effective_ends_at, fence) = (cells.instant()?, cells.count()?);
+        let (price, at) = (coupons.amount()?, coupons.instant()?);
+        let (effective_ends_at, fence) = (coupons.instant()?, coupons.count()?);
         let bid = Bid { number, bidder, price, at };
         Ok((id, listing, PlacedBid { bid, effective_ends_at, fence }))
     }

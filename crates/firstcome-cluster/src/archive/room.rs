@@ -4,8 +4,8 @@ use super::TransferError;
 use super::out::{Export, PAGE};
 use crate::ClusterError;
 use crate::room::Followed;
-use crate::truth::known::{gone_of, slot_of, ticket_of};
-use crate::truth::{ClaimDatabase, Database, RoomRow};
+use crate::database::known::{gone_of, slot_of, ticket_of};
+use crate::database::{ClaimDatabase, Database, RoomRow};
 use firstcome_core::room::replica::Replica;
 use firstcome_core::room::{self, Hold, Join, Number, Poll, RoomPhase, Slot};
 use firstcome_sql::SqlError;
@@ -29,7 +29,7 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
         loop {
             let rows = self.session.ask(Database::<D>::rooms_after(after, PAGE)).await?;
             for row in &rows {
-                let room = self.node.truth.old_room(row)?;
+                let room = self.node.database.old_room(row)?;
                 after = room.id;
                 rooms.push(room);
             }

@@ -2,8 +2,8 @@
 
 use super::{Found, Inspection, Lost, PAGE, State, Tried, is_held, room_log, text_of};
 use crate::ClusterError;
-use crate::gate::{Sequencer, number, parts_of, unreadable};
-use crate::truth::{ClaimDatabase, settings_columns, settings_of};
+use crate::sequencer::{Sequencer, number, parts_of, unreadable};
+use crate::database::{ClaimDatabase, settings_columns, settings_of};
 use firstcome_core::room::replica::{Outcome, Replica};
 use firstcome_core::room::{Change, Departure, Number, Poll, Room, RoomSettings, RoomState, TicketState};
 use firstcome_redis::{LinkError, Script};
@@ -35,17 +35,17 @@ struct RoomRow {
 
 impl RoomRow {
     fn read<R: RowReader>(row: &R) -> Result<Self, SqlError> {
-        let mut cells = Reader::at(row, 0);
+        let mut coupons = Reader::at(row, 0);
         Ok(Self {
-            id: cells.integer()?,
-            name: cells.maybe_text()?.unwrap_or_default(),
-            settings: settings_of(&mut cells)?,
-            is_closed: cells.integer()? == 1,
-            first: cells.small()?,
-            ceiling: cells.small()?,
-            generation: cells.integer()?,
-            position: cells.count()?,
-            digest: cells.integer()?.cast_unsigned(),
+            id: coupons.integer()?,
+            name: coupons.maybe_text()?.unwrap_or_default(),
+            settings: settings_of(&mut coupons)?,
+            is_closed: coupons.integer()? == 1,
+            first: coupons.small()?,
+            ceiling: coupons.small()?,
+            generation: coupons.integer()?,
+            position: coupons.count()?,
+            digest: coupons.integer()?.cast_unsigned(),
         })
     }
 }
@@ -92,7 +92,7 @@ struct LogReading {
     position: Option<u64>,
     image: Option<u64>,
     is_written_by_somebody: bool,
-    is_mended: bool,
+    is_rebuilt: bool,
     /// `None` if something among them is no item of ours.
     items: Option<Vec<Item>>,
 }
@@ -129,7 +129,7 @@ fn went_back(row: &RoomRow, replica: &Replica, seen: &mut LogSnapshot) -> Option
 }
 
 impl Sequencer {
-    async fn look_at_log(&self, keys: Keys, generation: i64, after: u64) -> Result<LogReading, LinkError> {
+    async fn read_log_page(&self, keys: Keys, generation: i64, after: u64) -> Result<LogReading, LinkError> {
         let mut run = LOOK.with_keys(4);
         run.add(keys.key("log")).add(keys.of("entries", generation));
         run.add(keys.of("image", generation)).add(keys.key("lease"));
@@ -145,7 +145,7 @@ impl Sequencer {
             position: position.and_then(|position| u64::try_from(position).ok()),
             image: number(image).and_then(|image| u64::try_from(image).ok()),
             is_written_by_somebody: is_held(until, now),
-            is_mended: is_held(number(lease), now),
+            is_rebuilt: is_held(number(lease), now),
             items: parts_of(items).ok_or_else(unreadable)?.into_iter().map(item).collect(),
         })
     }
@@ -173,7 +173,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
     pub(super) async fn try_log(&mut self, id: i64) -> Result<Option<(LogSnapshot, Tried<()>)>, ClusterError> {
         let Some(row) = self.room(id).await? else { return Ok(None) };
         let mut seen = LogSnapshot::new(&row);
-        let look = self.gate.look_at_log(Keys { room: id }, row.generation, 0).await?;
+        let look = self.sequencer.read_log_page(Keys { room: id }, row.generation, 0).await?;
         let moved = || Tried::Moved(Found::new(State::UnderWay, "a node makes it anew"));
         let found = match look.generation {
             Some(generation) if generation == row.generation => match look.position {
@@ -183,7 +183,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
                     Some(Found::new(State::Behind, says))
                 }
             },
-            _ if look.is_mended => return Ok(Some((seen, moved()))),
+            _ if look.is_rebuilt => return Ok(Some((seen, moved()))),
             // Another one has begun after the state of the database that is looked at.
             Some(generation) if row.generation < generation && self.is_since(id, generation).await? => {
                 return Ok(Some((seen, moved())));
@@ -228,7 +228,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
         let keys = Keys { room: row.id };
         let moving =
             || Some(Found { state: State::UnderWay, count: 0, says: "its image is replaced again and again".into() });
-        let image = self.gate.load_image(keys, row.generation).await?.bytes;
+        let image = self.sequencer.load_image(keys, row.generation).await?.bytes;
         let mut replica = match Replica::from_image(&image, draw_hasher()) {
             Ok(replica) => replica,
             Err(_) if image.is_empty() => return Ok(torn("it has no image")),
@@ -242,7 +242,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
             return Ok(Some(found));
         }
         loop {
-            let look = self.gate.look_at_log(keys, row.generation, replica.position()).await?;
+            let look = self.sequencer.read_log_page(keys, row.generation, replica.position()).await?;
             let Some(position) = look.position.filter(|_| look.generation == Some(row.generation)) else {
                 return Ok(moving());
             };
@@ -343,8 +343,8 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
         let (mut slots, id) = (0, row.id);
         // Rows before it are void.
         let living = format!(" AND number>={}", row.first);
-        self.numbers("number,name FROM firstcome_ticket", id, &living, |number, cells| {
-            let user = cells.maybe_text()?;
+        self.numbers("number,name FROM firstcome_ticket", id, &living, |number, coupons| {
+            let user = coupons.maybe_text()?;
             let lives = is_living(room.peek(number, now)) && !room.is_unknown(number);
             differs.check(lives && room.user(number) == user.as_deref(), || format!("ticket {}", number.get()));
             Ok(())
@@ -362,8 +362,8 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
         .await?;
         let active = room.view(now).active;
         differs.check(slots == active, || format!("{active} slots, and {slots} in the database"));
-        self.numbers("number,how FROM firstcome_gone", id, &living, |number, cells| {
-            let how = if cells.integer()? == 1 { Departure::Left } else { Departure::Expired };
+        self.numbers("number,how FROM firstcome_gone", id, &living, |number, coupons| {
+            let how = if coupons.integer()? == 1 { Departure::Left } else { Departure::Expired };
             differs.check(is_gone(room, number, how, now), || format!("that ticket {} is gone", number.get()));
             Ok(())
         })
@@ -390,10 +390,10 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
                 format!("SELECT {what} WHERE room={room} AND number>{after}{which} ORDER BY number LIMIT {PAGE};");
             let rows = self.reading.ask(text).await?;
             for row in &rows {
-                let mut cells = Reader::at(row, 0);
-                after = cells.small()?;
+                let mut coupons = Reader::at(row, 0);
+                after = coupons.small()?;
                 if let Some(number) = Number::new(after) {
-                    visit(number, &mut cells)?;
+                    visit(number, &mut coupons)?;
                 }
             }
             if rows.len() < PAGE {

@@ -3,7 +3,7 @@
 use super::{Found, Inspection, State, room_log};
 use crate::ClusterError;
 use crate::room::{Floor, Followed};
-use crate::truth::ClaimDatabase;
+use crate::database::ClaimDatabase;
 use firstcome_core::room::{Number, Poll, TicketState};
 use firstcome_sql::reader::Reader;
 use firstcome_sql::snapshot::Snapshot;
@@ -45,7 +45,7 @@ impl Lost {
 impl<D: ClaimDatabase + Snapshot> Inspection<D> {
     /// Compares the room at the end of a log with the state of the database that has been begun. `None` if the log breaks off.
     pub(super) async fn lost_of_room(&mut self, id: i64, generation: i64) -> Result<Option<Lost>, ClusterError> {
-        let Some(Followed { replica, .. }) = self.gate.follow_once(Keys { room: id }, generation).await? else {
+        let Some(Followed { replica, .. }) = self.sequencer.follow_once(Keys { room: id }, generation).await? else {
             return Ok(None);
         };
         let mut stored = BTreeSet::new();

@@ -1,10 +1,10 @@
-//! How the gate of one coupon stands to the database.
+//! How the sequencer of one coupon stands to the database.
 
 use super::{Found, Inspection, PAGE, State, Tried, is_held, text_of};
 use crate::ClusterError;
-use crate::gate::{FILL_PAIRS_MAX, Keys, Sequencer, Stray, number, parts_of, unreadable};
+use crate::sequencer::{FILL_PAIRS_MAX, Keys, Sequencer, Stray, number, parts_of, unreadable};
 use crate::outbox::{Entry, bytes_of};
-use crate::truth::ClaimDatabase;
+use crate::database::ClaimDatabase;
 use firstcome_core::id::UserId;
 use firstcome_redis::{LinkError, Script};
 use firstcome_sql::SqlError;
@@ -33,7 +33,7 @@ const LOST_NAMED_MAX: usize = 1_000;
 /// Which tickets are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tickets {
-    /// Those whose outcome the gate knows, or that it never drew.
+    /// Those whose outcome the sequencer knows, or that it never drew.
     Decided,
     All,
 }
@@ -41,9 +41,9 @@ enum Tickets {
 /// How users are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Users {
-    /// Those of the database are looked for in the gate.
+    /// Those of the database are looked for in the sequencer.
     OfSql,
-    /// And those of the gate in the database.
+    /// And those of the sequencer in the database.
     OfBoth,
 }
 
@@ -67,24 +67,24 @@ pub(crate) struct CouponState {
 
 impl CouponState {
     fn read<R: RowReader>(row: &R) -> Result<Self, SqlError> {
-        let mut cells = Reader::at(row, 0);
+        let mut coupons = Reader::at(row, 0);
         Ok(Self {
-            id: cells.integer()?,
-            name: cells.maybe_text()?.unwrap_or_default(),
-            limit: cells.integer()?,
-            opens_at: cells.maybe_integer()?,
-            expires_at: cells.maybe_integer()?,
-            is_early: cells.integer()? == 1,
-            is_deleted: cells.maybe_integer()?.is_some(),
-            version: cells.integer()?,
-            issued: cells.count()?,
-            generation: cells.integer()?,
-            position: cells.count()?,
-            anchor: cells.integer()?,
+            id: coupons.integer()?,
+            name: coupons.maybe_text()?.unwrap_or_default(),
+            limit: coupons.integer()?,
+            opens_at: coupons.maybe_integer()?,
+            expires_at: coupons.maybe_integer()?,
+            is_early: coupons.integer()? == 1,
+            is_deleted: coupons.maybe_integer()?.is_some(),
+            version: coupons.integer()?,
+            issued: coupons.count()?,
+            generation: coupons.integer()?,
+            position: coupons.count()?,
+            anchor: coupons.integer()?,
         })
     }
 
-    /// As they stand in the gate.
+    /// As they stand in the sequencer.
     fn settings(&self) -> [String; 4] {
         let instant = |instant: Option<i64>| instant.map_or_else(String::new, |instant| instant.to_string());
         [
@@ -96,12 +96,12 @@ impl CouponState {
     }
 }
 
-/// How a gate stands.
+/// How a sequencer stands.
 pub(crate) struct SequencerSnapshot {
     pub(crate) row: CouponState,
     /// Nothing if all agrees.
     pub(crate) found: Vec<Found>,
-    /// Users and keys of the database that were looked for in the gate.
+    /// Users and keys of the database that were looked for in the sequencer.
     pub(crate) looked_for: u64,
     /// Whether something stands in its outbox after what the database has written, whatever else is wrong with it.
     pub(crate) has_entries: bool,
@@ -109,8 +109,8 @@ pub(crate) struct SequencerSnapshot {
     pub(crate) has_older_settings: bool,
     /// Some of the users without a claim.
     pub(crate) strays: Vec<Stray>,
-    /// The generation of the gate that there is.
-    pub(crate) gate_generation: Option<i64>,
+    /// The generation of the sequencer that there is.
+    pub(crate) sequencer_generation: Option<i64>,
     /// Whether it has moved on at every look: all else is unknown.
     pub(crate) is_moving: bool,
 }
@@ -124,7 +124,7 @@ impl SequencerSnapshot {
             has_entries: false,
             has_older_settings: false,
             strays: Vec::new(),
-            gate_generation: None,
+            sequencer_generation: None,
             is_moving: false,
         }
     }
@@ -141,14 +141,14 @@ impl SequencerSnapshot {
     }
 }
 
-/// What a gate is in one moment, and entries of its outbox after some ticket.
+/// What a sequencer is in one moment, and entries of its outbox after some ticket.
 struct SequencerReading {
     generation: Option<i64>,
     /// Ticket, void, position of SQL, version.
     counts: Option<[u64; 4]>,
     settings: Option<[String; 4]>,
     is_drained_by_somebody: bool,
-    is_mended: bool,
+    is_rebuilt: bool,
     anchor: Option<Entry>,
     /// `None` for what is not even an entry.
     entries: Vec<Option<Entry>>,
@@ -165,7 +165,7 @@ fn moved(says: &str) -> Found {
     Found::new(State::UnderWay, says)
 }
 
-/// Why a gate does not go on where the database is, or has moved on while it was looked at.
+/// Why a sequencer does not go on where the database is, or has moved on while it was looked at.
 fn out_of_step(
     before: &CouponState,
     after: &CouponState,
@@ -195,10 +195,10 @@ impl Sequencer {
         let mut run = LOOK.with_keys(3);
         run.add(keys.key("gate")).add(keys.of("outbox", row.generation)).add(keys.key("lease"));
         let parts = parts_of(self.link.invoke(run.add(row.position).add(after).add(ENTRIES_MAX)).await?);
-        let [gate, lease, now, anchor, entries] =
+        let [sequencer, lease, now, anchor, entries] =
             parts.and_then(|parts| <[Value; 5]>::try_from(parts).ok()).ok_or_else(unreadable)?;
         let now = number(now).ok_or_else(unreadable)?;
-        let fields: Vec<Option<String>> = parts_of(gate).ok_or_else(unreadable)?.into_iter().map(text_of).collect();
+        let fields: Vec<Option<String>> = parts_of(sequencer).ok_or_else(unreadable)?.into_iter().map(text_of).collect();
         let [generation, counts @ .., until] = <[Option<String>; 10]>::try_from(fields).map_err(|_| unreadable())?;
         let [ticket, void, position, version, settings @ ..] = counts;
         let figure = |text: Option<String>| text?.parse::<u64>().ok();
@@ -213,13 +213,13 @@ impl Sequencer {
             counts,
             settings: settings.and_then(|settings| settings.try_into().ok()),
             is_drained_by_somebody: is_held(until.and_then(|until| until.parse().ok()), now),
-            is_mended: is_held(number(lease), now),
+            is_rebuilt: is_held(number(lease), now),
             anchor: parts_of(anchor).and_then(|anchor| anchor.into_iter().next()).and_then(Entry::read),
             entries: entries.into_iter().map(Entry::read).collect(),
         })
     }
 
-    /// Which of these names a gate does not know; `None` if it is of another generation by now.
+    /// Which of these names a sequencer does not know; `None` if it is of another generation by now.
     async fn unknown<'a>(
         &self,
         keys: Keys,
@@ -281,29 +281,29 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
     }
 
     /// Compares once. `before` was read just now.
-    pub(super) async fn try_gate(
+    pub(super) async fn try_sequencer(
         &mut self,
         before: &CouponState,
         users: Users,
     ) -> Result<Tried<SequencerSnapshot>, ClusterError> {
         let keys = Keys { coupon: before.id };
-        let look = self.gate.look(keys, before, before.position).await?;
+        let look = self.sequencer.look(keys, before, before.position).await?;
         let Some(after) = self.coupon(before.id).await?.filter(|after| after.generation == before.generation) else {
-            return Ok(Tried::Moved(moved("it is made anew again and again")));
+            return Ok(Tried::Moved(moved("it is rebuilt again and again")));
         };
         let mut seen = SequencerSnapshot::new(after);
         seen.has_entries = !look.entries.is_empty();
-        seen.gate_generation = look.generation;
+        seen.sequencer_generation = look.generation;
         let closed = match look.generation {
             Some(generation) if generation == before.generation => None,
-            // A generation begins in the database before its gate opens, and this state of the database was read after the gate.
+            // A generation begins in the database before its sequencer opens, and this state of the database was read after the sequencer.
             Some(generation) if before.generation < generation => {
                 let says =
-                    format!("the gate is of generation {generation}, and the database is at {}", before.generation);
+                    format!("the sequencer is of generation {generation}, and the database is at {}", before.generation);
                 seen.found.push(Found::new(State::WentBack, says));
                 return self.lost(keys, generation, seen).await;
             }
-            _ if look.is_mended => return Ok(Tried::Moved(moved("a node makes it anew"))),
+            _ if look.is_rebuilt => return Ok(Tried::Moved(moved("a node makes it anew"))),
             Some(generation) => {
                 let says = format!("it is of generation {generation}, and the database is at {}", before.generation);
                 Some(Found::new(State::OtherGeneration, says))
@@ -324,15 +324,15 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
         if seen.is(&[State::Behind, State::Torn]) {
             return Ok(Tried::Seen(seen));
         }
-        if !self.look_for_users(keys, &mut seen).await?
-            || (users == Users::OfBoth && !self.look_for_strays(keys, &mut seen).await?)
+        if !self.read_users(keys, &mut seen).await?
+            || (users == Users::OfBoth && !self.read_strays(keys, &mut seen).await?)
         {
-            return Ok(Tried::Moved(moved("it is made anew again and again")));
+            return Ok(Tried::Moved(moved("it is rebuilt again and again")));
         }
         Ok(Tried::Seen(seen))
     }
 
-    /// Compares counts, outbox and settings of a gate of the right generation. Something if it has moved on meanwhile.
+    /// Compares counts, outbox and settings of a sequencer of the right generation. Something if it has moved on meanwhile.
     async fn compare(
         &self,
         keys: Keys,
@@ -362,7 +362,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
             }
             Tried::Moved(found) => return Ok(Some(found)),
         };
-        // What the database has refused of what it has written, less what the gate has not heard of yet.
+        // What the database has refused of what it has written, less what the sequencer has not heard of yet.
         let refused = seen.row.position - seen.row.issued.min(seen.row.position);
         if refused < void || void + (seen.row.position - position) < refused {
             let says = format!("of {position} tickets it counts {void} as given back, and {refused} are");
@@ -408,7 +408,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
         let mut outbox = Outbox { ticket, unreadable: 0, example: String::new() };
         loop {
             let Some([ticket, _, position, _]) = look.counts.filter(|_| look.generation == Some(row.generation)) else {
-                return Ok(Tried::Moved(moved("it is made anew again and again")));
+                return Ok(Tried::Moved(moved("it is rebuilt again and again")));
             };
             if last < position {
                 return Ok(Tried::Moved(moved("it is drained without a pause")));
@@ -447,12 +447,12 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
                     Err(format!("its tickets {}..{ticket} are in no entry", last + 1))
                 }));
             }
-            look = self.gate.look(keys, row, last).await?;
+            look = self.sequencer.look(keys, row, last).await?;
         }
     }
 
-    /// Looks for all users and keys with a claim. False if the gate is another one by now.
-    async fn look_for_users(&mut self, keys: Keys, seen: &mut SequencerSnapshot) -> Result<bool, ClusterError> {
+    /// Looks for all users and keys with a claim. False if the sequencer is another one by now.
+    async fn read_users(&mut self, keys: Keys, seen: &mut SequencerSnapshot) -> Result<bool, ClusterError> {
         let (id, generation) = (seen.row.id, seen.row.generation);
         let (mut count, mut named) = (0, Vec::new());
         for what in ["users", "keys"] {
@@ -471,13 +471,13 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
                 };
                 let mut names = Vec::new();
                 for row in &self.reading.ask(text).await? {
-                    let mut cells = Reader::at(row, 0);
-                    serial = cells.integer()?;
+                    let mut coupons = Reader::at(row, 0);
+                    serial = coupons.integer()?;
                     if what == "users" {
-                        names.push(cells.maybe_text()?.unwrap_or_default());
+                        names.push(coupons.maybe_text()?.unwrap_or_default());
                         continue;
                     }
-                    let key = cells.key()?;
+                    let key = coupons.key()?;
                     request = String::from(" AND request>");
                     D::bytes(&mut request, &key.to_be_bytes());
                     names.push(format!("{key:032x}"));
@@ -485,24 +485,24 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
                 if names.is_empty() {
                     break;
                 }
-                let Some(unknown) = self.gate.unknown(keys, what, generation, &names).await? else { return Ok(false) };
+                let Some(unknown) = self.sequencer.unknown(keys, what, generation, &names).await? else { return Ok(false) };
                 count += unknown.len() as u64;
                 named.extend(unknown.iter().take(NAMED_MAX.saturating_sub(named.len())).map(ToString::to_string));
                 seen.looked_for += names.len() as u64;
             }
         }
         if 0 < count {
-            let says = format!("with a claim in the database, unknown to the gate: {}", named.join(", "));
+            let says = format!("with a claim in the database, unknown to the sequencer: {}", named.join(", "));
             seen.found.push(Found { state: State::UserNotInGate, count, says });
         }
         Ok(true)
     }
 
-    /// Looks for users of the gate without a claim. False if it is another one by now.
-    async fn look_for_strays(&mut self, keys: Keys, seen: &mut SequencerSnapshot) -> Result<bool, ClusterError> {
+    /// Looks for users of the sequencer without a claim. False if it is another one by now.
+    async fn read_strays(&mut self, keys: Keys, seen: &mut SequencerSnapshot) -> Result<bool, ClusterError> {
         let (mut cursor, mut count, mut named) = (0, 0, Vec::new());
         loop {
-            let Some((next, decided)) = self.gate.tickets(keys, seen.row.generation, cursor, Tickets::Decided).await?
+            let Some((next, decided)) = self.sequencer.tickets(keys, seen.row.generation, cursor, Tickets::Decided).await?
             else {
                 return Ok(false);
             };
@@ -534,7 +534,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
         Ok(true)
     }
 
-    /// Adds to what says that the database went back who has lost a claim: all users of the gate of whom the database has none, those
+    /// Adds to what says that the database went back who has lost a claim: all users of the sequencer of whom the database has none, those
     /// first who were told.
     async fn lost(
         &mut self,
@@ -544,8 +544,8 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
     ) -> Result<Tried<SequencerSnapshot>, ClusterError> {
         let (mut cursor, mut lost) = (0, Vec::new());
         loop {
-            let Some((next, page)) = self.gate.tickets(keys, generation, cursor, Tickets::All).await? else {
-                return Ok(Tried::Moved(moved("it is made anew again and again")));
+            let Some((next, page)) = self.sequencer.tickets(keys, generation, cursor, Tickets::All).await? else {
+                return Ok(Tried::Moved(moved("it is rebuilt again and again")));
             };
             for page in page.chunks(PAGE) {
                 let there = self.with_claims(keys.coupon, page).await?;

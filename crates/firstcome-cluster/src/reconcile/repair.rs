@@ -2,7 +2,7 @@
 
 use super::Repair;
 use crate::inspect::{Found, Inspection, LogSnapshot, SequencerSnapshot, State, Users};
-use crate::truth::ClaimDatabase;
+use crate::database::ClaimDatabase;
 use crate::{ClusterError, EventListener, Node};
 use firstcome_sql::snapshot::Snapshot;
 use firstcome_store::StoreError;
@@ -22,7 +22,7 @@ const NO_LOG: &str = "the log of the room cannot be read to its end, so the numb
 /// A node that repairs.
 pub(super) struct RepairNode<D: ClaimDatabase> {
     pub(super) node: Arc<Node<D>>,
-    pub(super) _ears: EventListener,
+    pub(super) _listener: EventListener,
 }
 
 /// What comes first, of what needs a repair.
@@ -30,7 +30,7 @@ fn worst(found: &[Found]) -> Option<State> {
     let order = |state: &State| match state {
         State::Missing | State::OtherGeneration | State::Behind => 0,
         State::Torn => 1,
-        // What waits is not to be lost when a gate is made anew.
+        // What waits is not to be lost when a sequencer is rebuilt.
         State::Undrained | State::UnreadableEntry => 2,
         State::Miscounted | State::OtherSettings | State::Differs => 3,
         _ => 4,
@@ -56,11 +56,11 @@ fn instead(seen: &SequencerSnapshot, state: State) -> Option<&'static str> {
     } else if breaks_off {
         Some(
             "its claims are told before the database has them, and those in this stream would be lost: bring back the Redis that \
-             had them if there is one; the next claim makes the gate anew without them",
+             had them if there is one; the next claim makes the sequencer anew without them",
         )
     } else if is_made_anew {
         Some(
-            "its claims are told before the database has them, and those on their way would be lost with the gate: give the coupon \
+            "its claims are told before the database has them, and those on their way would be lost with the sequencer: give the coupon \
              the durability sql, run this again when nothing waits, and give it back",
         )
     } else {
@@ -86,52 +86,52 @@ impl Done {
 }
 
 impl<D: ClaimDatabase + Snapshot> RepairNode<D> {
-    /// Goes on without what the database has lost: begins a generation above that of gate and database, and makes the gate anew from
+    /// Goes on without what the database has lost: begins a generation above that of sequencer and database, and makes the sequencer anew from
     /// what the database has. Nodes at work go on with it by themselves.
     pub(super) async fn accept_loss(&self, seen: &SequencerSnapshot) -> Repair {
         let begun = async {
-            let above = seen.gate_generation.unwrap_or_default();
-            let cell = self.node.keep(self.node.truth.accept_loss(seen.row.id, above).await?);
-            self.node.mend(&cell).await?;
+            let above = seen.sequencer_generation.unwrap_or_default();
+            let cell = self.node.keep(self.node.database.accept_loss(seen.row.id, above).await?);
+            self.node.rebuild(&cell).await?;
             Ok::<_, StoreError>(cell.position().0)
         };
         match begun.await {
             Ok(generation) => Repair::Done(format!(
-                "given up what is named here, and made anew from the database, as generation {generation}"
+                "given up what is named here, and rebuilt from the database, as generation {generation}"
             )),
             Err(error) => Repair::Failed(error.to_string()),
         }
     }
 
-    /// The same for a room: no number and no admission that its log gave is given again, and the log is made anew from what the
+    /// The same for a room: no number and no admission that its log gave is given again, and the log is rebuilt from what the
     /// database has.
     pub(super) async fn accept_room_loss(&self, id: i64, seen: &LogSnapshot) -> Repair {
         let Some(lost) = &seen.lost else { return Repair::Failed(NO_LOG.to_owned()) };
         let begun = async {
-            let row = self.node.truth.room_again(id).await?;
+            let row = self.node.database.room_again(id).await?;
             let is_same = row.generation == seen.generation;
-            if !is_same || !self.node.truth.accept_room_loss(&row, &lost.floor).await? {
+            if !is_same || !self.node.database.accept_room_loss(&row, &lost.floor).await? {
                 return Ok(None);
             }
-            let cell = self.node.keep_room(self.node.truth.room_again(id).await?);
-            self.node.mend_room(&cell).await?;
-            Ok::<_, StoreError>(Some(self.node.truth.room_again(id).await?.generation))
+            let cell = self.node.keep_room(self.node.database.room_again(id).await?);
+            self.node.rebuild_room(&cell).await?;
+            Ok::<_, StoreError>(Some(self.node.database.room_again(id).await?.generation))
         };
         match begun.await {
             Ok(Some(generation)) => Repair::Done(format!(
-                "given up what is named here, and made anew from the database, as generation {generation}"
+                "given up what is named here, and rebuilt from the database, as generation {generation}"
             )),
             Ok(None) => Repair::Failed("the database has moved on since it was looked at: run it again".to_owned()),
             Err(error) => Repair::Failed(error.to_string()),
         }
     }
 
-    /// Repairs a gate, step by step, until all agrees. What was found before may be long ago: it is looked at before each step.
-    pub(super) async fn gate(&self, survey: &mut Inspection<D>, id: i64) -> Result<Repair, ClusterError> {
+    /// Repairs a sequencer, step by step, until all agrees. What was found before may be long ago: it is looked at before each step.
+    pub(super) async fn sequencer(&self, inspection: &mut Inspection<D>, id: i64) -> Result<Repair, ClusterError> {
         let mut done = Done::default();
         let (mut was_drained, mut steps, mut strays) = (false, 0, u64::MAX);
         loop {
-            let Some(seen) = survey.gate(id, Users::OfBoth).await? else { return Ok(done.repair()) };
+            let Some(seen) = inspection.sequencer(id, Users::OfBoth).await? else { return Ok(done.repair()) };
             let Some(state) = worst(&seen.found) else { return Ok(done.repair()) };
             if let Some(advice) = instead(&seen, state) {
                 return Ok(Repair::Advice(advice.to_owned()));
@@ -144,7 +144,7 @@ impl<D: ClaimDatabase + Snapshot> RepairNode<D> {
             if STEPS_MAX < steps {
                 return Ok(Repair::Failed(says(&seen.found)));
             }
-            match self.gate_step(&seen, state, &mut was_drained).await {
+            match self.sequencer_step(&seen, state, &mut was_drained).await {
                 Ok(what) => done.note(what),
                 Err(error) => return Ok(Repair::Failed(error.to_string())),
             }
@@ -152,35 +152,35 @@ impl<D: ClaimDatabase + Snapshot> RepairNode<D> {
     }
 
     /// Nothing if another generation has begun since it was looked at.
-    async fn gate_step(
+    async fn sequencer_step(
         &self,
         seen: &SequencerSnapshot,
         state: State,
         was_drained: &mut bool,
     ) -> Result<Option<String>, StoreError> {
         let node = &self.node;
-        let row = node.truth.coupon_again(seen.row.id).await?;
+        let row = node.database.coupon_again(seen.row.id).await?;
         if row.generation != seen.row.generation {
             return Ok(None);
         }
         let cell = node.keep(row);
-        let anew = || format!("made anew from the database, as generation {}", cell.position().0);
+        let anew = || format!("rebuilt from the database, as generation {}", cell.position().0);
         let done = match state {
             State::Missing | State::OtherGeneration | State::Behind => {
-                node.mend(&cell).await?;
+                node.rebuild(&cell).await?;
                 anew()
             }
             // What still follows is written, as a node would.
             State::Torn if !std::mem::replace(was_drained, true) => {
-                let drained = node.drain_all(&cell).await;
+                let drained = node.write_whole_outbox(&cell).await;
                 if drained.is_ok() { "drained, as far as it could be".to_owned() } else { "looked at".to_owned() }
             }
             State::Undrained | State::UnreadableEntry => {
-                node.drain_all(&cell).await?;
+                node.write_whole_outbox(&cell).await?;
                 "drained".to_owned()
             }
             State::OtherSettings if seen.has_older_settings => {
-                node.mend(&cell).await?;
+                node.rebuild(&cell).await?;
                 "the settings of the database were put in force".to_owned()
             }
             State::UserNotInGate => {
@@ -189,7 +189,7 @@ impl<D: ClaimDatabase + Snapshot> RepairNode<D> {
             }
             State::UserNotInSql => {
                 for stray in &seen.strays {
-                    node.gate.forget(cell.keys, seen.row.generation, stray).await?;
+                    node.sequencer.forget(cell.keys, seen.row.generation, stray).await?;
                 }
                 "who has no claim was forgotten".to_owned()
             }
@@ -202,9 +202,9 @@ impl<D: ClaimDatabase + Snapshot> RepairNode<D> {
     }
 
     /// Repairs a log, step by step, until all agrees. It is looked at before each step.
-    pub(super) async fn log(&self, survey: &mut Inspection<D>, id: i64) -> Result<Repair, ClusterError> {
+    pub(super) async fn log(&self, inspection: &mut Inspection<D>, id: i64) -> Result<Repair, ClusterError> {
         let mut done = Done::default();
-        let Some(mut seen) = survey.log(id).await? else { return Ok(done.repair()) };
+        let Some(mut seen) = inspection.log(id).await? else { return Ok(done.repair()) };
         for _ in 0..STEPS_MAX {
             let Some(state) = worst(&seen.found) else { return Ok(done.repair()) };
             match self.log_step(id, &seen, state).await {
@@ -213,7 +213,7 @@ impl<D: ClaimDatabase + Snapshot> RepairNode<D> {
             }
             let until = Instant::now() + self.node.options.patience;
             loop {
-                match survey.log(id).await? {
+                match inspection.log(id).await? {
                     Some(again) => seen = again,
                     None => return Ok(done.repair()),
                 }
@@ -230,7 +230,7 @@ impl<D: ClaimDatabase + Snapshot> RepairNode<D> {
     /// Nothing if another generation has begun since it was looked at.
     async fn log_step(&self, id: i64, seen: &LogSnapshot, state: State) -> Result<Option<String>, StoreError> {
         let node = &self.node;
-        let row = node.truth.room_again(id).await?;
+        let row = node.database.room_again(id).await?;
         if row.generation != seen.generation {
             return Ok(None);
         }
@@ -242,8 +242,8 @@ impl<D: ClaimDatabase + Snapshot> RepairNode<D> {
         if matches!(state, State::Torn | State::Differs) {
             cell.distrust(seen.generation);
         }
-        node.mend_room(&cell).await?;
-        Ok(Some("made anew from the database".to_owned()))
+        node.rebuild_room(&cell).await?;
+        Ok(Some("rebuilt from the database".to_owned()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Figures of rooms, as this node has them.
 
 use super::replica::RoomNode;
-use crate::truth::ClaimDatabase;
+use crate::database::ClaimDatabase;
 use crate::{Cluster, Node, on};
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ pub struct RoomFigures {
 
 impl<D: ClaimDatabase> Node<D> {
     fn room_figures(&self) -> RoomFigures {
-        let cells: Vec<Arc<RoomNode>> = self.rooms.lock().values().map(Arc::clone).collect();
+        let coupons: Vec<Arc<RoomNode>> = self.rooms.lock().values().map(Arc::clone).collect();
         let mut figures = RoomFigures::default();
-        for cell in cells {
+        for cell in coupons {
             let copy = cell.copy.lock();
             let Some(copy) = &*copy else { continue };
-            let view = copy.replica.room().view(copy.now(self.truth.time.both()));
+            let view = copy.replica.room().view(copy.now(self.database.time.both()));
             figures.rooms += 1;
             figures.waiting += u64::from(view.waiting);
             figures.active += u64::from(view.active);

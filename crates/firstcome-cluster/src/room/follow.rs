@@ -3,8 +3,8 @@
 use super::log::{ITEMS_MAX, Item, Keys, Part};
 use super::replica::Broken;
 use crate::Node;
-use crate::gate::Sequencer;
-use crate::truth::{ClaimDatabase, RoomRow};
+use crate::sequencer::Sequencer;
+use crate::database::{ClaimDatabase, RoomRow};
 use firstcome_core::room::Change;
 use firstcome_core::room::replica::{Applied, Entry, Outcome, Replica};
 use firstcome_redis::LinkError;
@@ -58,7 +58,7 @@ impl<D: ClaimDatabase> Node<D> {
         let keys = Keys { room: row.id };
         let mut failed = None;
         for again in 1..=TRIES {
-            match self.gate.follow_once(keys, row.generation).await {
+            match self.sequencer.follow_once(keys, row.generation).await {
                 Ok(Some(followed)) if row.position <= followed.replica.position() => return Ok(Some(followed)),
                 // What is behind SQL does not come to it.
                 Ok(Some(_)) => return Ok(None),

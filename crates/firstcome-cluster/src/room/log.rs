@@ -9,7 +9,7 @@
 //! | `fc:{rN}:lease` | who makes the log anew |
 
 use super::replica::LogId;
-use crate::gate::{LEASE_MS, Sequencer, number, parts_of, unreadable};
+use crate::sequencer::{LEASE_MS, Sequencer, number, parts_of, unreadable};
 use crate::outbox::bytes_of;
 use firstcome_core::room::replica::Entry;
 use firstcome_core::time::{Now, Steady, Timestamp};
@@ -268,7 +268,7 @@ impl Sequencer {
         })
     }
 
-    /// Takes the lease under which a log is made anew; false if another node has it.
+    /// Takes the lease under which a log is rebuilt; false if another node has it.
     pub(super) async fn seize_log(&self, keys: Keys) -> Result<bool, LinkError> {
         let mut run = SEIZE.with_keys(1);
         let run = run.add(keys.key("lease")).add(&self.node).add(LEASE_MS);

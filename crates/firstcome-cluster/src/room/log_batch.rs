@@ -6,7 +6,7 @@ use super::replica::{Broken, LogId, LogReply, Order, RoomNode, Want};
 use crate::Node;
 use crate::batcher::Service;
 use crate::read_batch::BatchGuard;
-use crate::truth::ClaimDatabase;
+use crate::database::ClaimDatabase;
 use firstcome_core::room::replica::{Applied, Entry};
 use firstcome_store::edge::Stopwatch;
 use firstcome_store::{Fault, FaultKind, StoreError};
@@ -51,13 +51,13 @@ impl<D: ClaimDatabase> Node<D> {
     }
 
     /// Appends what is wanted, and applies all that came. What is wanted has the same tags each time it is tried.
-    async fn run_orders(self: &Arc<Self>, cell: &Arc<RoomNode>, orders: &[Order]) -> Result<(), StoreError> {
+    async fn append_batch(self: &Arc<Self>, cell: &Arc<RoomNode>, orders: &[Order]) -> Result<(), StoreError> {
         let mut told =
-            Err(StoreError::not_yet("nothing was done: what Redis knows of the room was made anew several times"));
+            Err(StoreError::not_yet("nothing was done: what Redis knows of the room was rebuilt several times"));
         let mut is_handed_over = false;
         for _ in 0..TRIES_MAX {
             if cell.trusted.load(Ordering::Relaxed) != self.doubts() {
-                match self.mend_room(cell).await {
+                match self.rebuild_room(cell).await {
                     Ok(()) => {}
                     Err(error) => return Err(if is_handed_over { StoreError::Unknown } else { error }),
                 }
@@ -73,7 +73,7 @@ impl<D: ClaimDatabase> Node<D> {
         match told {
             Err(error) if !is_handed_over => Err(error),
             Ok(_) if !is_handed_over => {
-                Err(StoreError::not_yet("nothing was done: what Redis knows of the room was made anew several times"))
+                Err(StoreError::not_yet("nothing was done: what Redis knows of the room was rebuilt several times"))
             }
             _ => Err(StoreError::Unknown),
         }
@@ -81,7 +81,7 @@ impl<D: ClaimDatabase> Node<D> {
 
     /// One call, and those that bring what did not fit into its answer. False if the log or the copy is not to be trusted.
     async fn append_once(self: &Arc<Self>, cell: &Arc<RoomNode>, orders: &[Order]) -> Result<bool, StoreError> {
-        let given = self.truth.time.both();
+        let given = self.database.time.both();
         let with_tick = orders.iter().any(|order| matches!(order.want, Want::Tick));
         let mut entries: Vec<Entry> = Vec::new();
         let mut durable = None;
@@ -93,9 +93,9 @@ impl<D: ClaimDatabase> Node<D> {
             for order in orders {
                 match &order.want {
                     Want::Append(entry) => entries.push(entry.clone()),
-                    Want::Say(said) if said.log == copy.log => {
-                        entries.extend(said.entries.iter().cloned());
-                        durable = durable.max(Some(said.position));
+                    Want::Say(stored) if stored.log == copy.log => {
+                        entries.extend(stored.entries.iter().cloned());
+                        durable = durable.max(Some(stored.position));
                     }
                     Want::Say(_) | Want::See | Want::Tick => {}
                 }
@@ -113,7 +113,7 @@ impl<D: ClaimDatabase> Node<D> {
         let mut append = Append { log, seen, now: given, expected, tick, durable, may_write, entries: &entries };
         loop {
             let asked_at = Stopwatch::start();
-            let Some(appended) = self.gate.append(cell.keys, &append).await? else { return Ok(false) };
+            let Some(appended) = self.sequencer.append(cell.keys, &append).await? else { return Ok(false) };
             let Some(items) = appended.items else {
                 cell.break_off(log.generation);
                 return Ok(false);
@@ -142,7 +142,7 @@ impl<D: ClaimDatabase> Node<D> {
             }
             if is_all {
                 // Whoever falls behind an image now and then has still a log that is right.
-                cell.mended();
+                cell.rebuilt();
                 return Ok(true);
             }
             append = Append { seen, tick: Tick::No, durable: None, entries: &[], ..append };
@@ -172,10 +172,10 @@ async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<RoomNode>) {
 
 impl<D: ClaimDatabase> Node<D> {
     async fn served(self: &Arc<Self>, cell: &Arc<RoomNode>, batch: &[Order]) -> Vec<Result<LogReply, StoreError>> {
-        // A copy that is made anew in the middle takes over who waits.
+        // A copy that is rebuilt in the middle takes over who waits.
         let mut hopes = Vec::with_capacity(batch.len());
         if cell.copy.lock().is_none()
-            && let Err(error) = self.mend_room(cell).await
+            && let Err(error) = self.rebuild_room(cell).await
         {
             return batch.iter().map(|_| Err(error.clone())).collect();
         }
@@ -190,7 +190,7 @@ impl<D: ClaimDatabase> Node<D> {
                 }));
             }
         }
-        let run = self.run_orders(cell, batch).await;
+        let run = self.append_batch(cell, batch).await;
         let mut copy = cell.copy.lock();
         let mut answers = Vec::with_capacity(batch.len());
         for hope in hopes {

@@ -2,13 +2,13 @@
 //!
 //! Numbers up to a ceiling are drawn once it is in SQL and the log says so. Whoever raises it in SQL says so in the log from whose
 //! copy it wrote. A raise that is only found there may be that of a branch of the log which goes on elsewhere (see
-//! [`super::mend`]), and so may be its numbers: the log is told that they are unknown, and the ceiling is raised once more.
+//! [`super::rebuild`]), and so may be its numbers: the log is told that they are unknown, and the ceiling is raised once more.
 
 use super::log::Image;
 use super::replica::{LogId, RoomNode, RoomReplica, StoredLog, Want};
 use super::{tag, voided};
 use crate::Node;
-use crate::truth::{CEILING_BLOCK, ClaimDatabase, Page, RoomRow};
+use crate::database::{CEILING_BLOCK, ClaimDatabase, Page, RoomRow};
 use firstcome_core::limits::ROOM_NUMBER_MAX;
 use firstcome_core::room::replica::{Entry, Record, Replica};
 use firstcome_store::StoreError;
@@ -126,7 +126,7 @@ impl<D: ClaimDatabase> Node<D> {
             // Another node has written it, or this one, and perhaps died before it said so.
             Due::Say => {}
             Due::Write(page) => {
-                let written = self.truth.write_room(&row, &page).await;
+                let written = self.database.write_room(&row, &page).await;
                 cell.note_write(written.is_ok());
                 if !written? {
                     self.read_row(cell, &mut row).await?;
@@ -153,9 +153,9 @@ impl<D: ClaimDatabase> Node<D> {
                 false => Entry::Lost { ceiling, grace_ms: 0, branch: tag()? },
             });
         }
-        let said = StoredLog { log, position: row.position, entries };
+        let stored = StoredLog { log, position: row.position, entries };
         drop(row);
-        self.order(cell, Want::Say(said)).await?;
+        self.order(cell, Want::Say(stored)).await?;
         self.keep_image_if_long(cell).await?;
         Ok(Next::More)
     }
@@ -170,7 +170,7 @@ impl<D: ClaimDatabase> Node<D> {
             (copy.bytes, copy.image_bytes) = (0, image.bytes.len());
             (copy.log.generation, copy.replica.position(), image)
         };
-        self.gate.keep_image(cell.keys, generation, position, &image).await.map_err(StoreError::from)
+        self.sequencer.keep_image(cell.keys, generation, position, &image).await.map_err(StoreError::from)
     }
 }
 

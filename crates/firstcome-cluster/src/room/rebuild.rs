@@ -15,7 +15,7 @@ use super::log_batch::unavailable;
 use super::replica::{LogId, RoomNode, RoomReplica};
 use super::tag;
 use crate::Node;
-use crate::truth::{ClaimDatabase, RoomRow};
+use crate::database::{ClaimDatabase, RoomRow};
 use firstcome_core::room::replica::{Replica, Witness};
 use firstcome_core::room::{Damage, Room};
 use firstcome_core::time::{Now, Steady};
@@ -29,7 +29,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-/// Between two looks at a log that another node makes anew.
+/// Between two looks at a log that another node rebuilds.
 const PAUSE: Duration = Duration::from_millis(10);
 /// How often a lease is renewed: several times in its length.
 const RENEWED_EVERY: Duration = Duration::from_millis(500);
@@ -60,7 +60,7 @@ impl Probe {
     }
 }
 
-/// Keeps a lease while a log is made anew, until it is dropped.
+/// Keeps a lease while a log is rebuilt, until it is dropped.
 struct Renewal(JoinHandle<()>);
 
 impl Drop for Renewal {
@@ -71,13 +71,13 @@ impl Drop for Renewal {
 
 impl<D: ClaimDatabase> Node<D> {
     /// Returns when the log is whole, and this node has a copy.
-    pub(crate) async fn mend_room(self: &Arc<Self>, cell: &Arc<RoomNode>) -> Result<(), StoreError> {
+    pub(crate) async fn rebuild_room(self: &Arc<Self>, cell: &Arc<RoomNode>) -> Result<(), StoreError> {
         let doubts = self.doubts();
         let _one_at_a_time = cell.mending.lock().await;
         let until = Instant::now() + self.options.patience;
         let mut row = self.checked_row(cell).await?;
         loop {
-            let probe = self.gate.probe_log(cell.keys, row.generation).await?;
+            let probe = self.sequencer.probe_log(cell.keys, row.generation).await?;
             if probe.is_ahead_of(&row) {
                 // The row may have been read before that was written. If not, the database has gone back.
                 probe.bear_witness(&cell.witness);
@@ -110,7 +110,7 @@ impl<D: ClaimDatabase> Node<D> {
             }
             if until < Instant::now() {
                 return Err(StoreError::not_yet(
-                    "nothing was done: another node still makes anew what Redis knows of the room",
+                    "nothing was done: another node still rebuilds what Redis knows of the room",
                 ));
             }
             sleep(PAUSE).await;
@@ -125,12 +125,12 @@ impl<D: ClaimDatabase> Node<D> {
     /// one raise is one branch's. Whoever finds a raise that it has not made itself draws none of those numbers, and raises
     /// once more ([`super::scribe`]). The first write of what only one branch has throws the other one away.
     async fn resume_log(&self, cell: &RoomNode, row: &RoomRow) -> Result<(), StoreError> {
-        let now = self.truth.time.both();
+        let now = self.database.time.both();
         let expected = cell.copy.lock().as_ref().and_then(|copy| copy.expected(now));
         let (generation, position) = (row.generation, row.position);
         let (branch, ceiling, grace_ms) = (tag()?, row.ceiling, GRACE_MS);
         let resume = Resume { generation, position, now, expected, branch, ceiling, grace_ms };
-        if self.gate.resume_log(cell.keys, &resume).await? {
+        if self.sequencer.resume_log(cell.keys, &resume).await? {
             self.counters.resumed.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
@@ -144,7 +144,7 @@ impl<D: ClaimDatabase> Node<D> {
         if cell.copy.lock().as_ref().is_some_and(is_there) {
             return Ok(true);
         }
-        let image = self.gate.load_image(cell.keys, row.generation).await?;
+        let image = self.sequencer.load_image(cell.keys, row.generation).await?;
         let Ok(replica) = Replica::from_image(&image.bytes, draw_hasher()) else {
             // One that nobody can read is not going to be another.
             cell.break_off(row.generation);
@@ -168,7 +168,7 @@ impl<D: ClaimDatabase> Node<D> {
             loop {
                 sleep(RENEWED_EVERY).await;
                 // Without the lease the log is not opened.
-                let _ = node.gate.seize_log(keys).await;
+                let _ = node.sequencer.seize_log(keys).await;
             }
         }))
     }
@@ -180,7 +180,7 @@ impl<D: ClaimDatabase> Node<D> {
         row: &RoomRow,
         probe: &Probe,
     ) -> Result<bool, StoreError> {
-        if !self.gate.seize_log(cell.keys).await? {
+        if !self.sequencer.seize_log(cell.keys).await? {
             return Ok(false);
         }
         // A large room takes longer than the lease.
@@ -189,7 +189,7 @@ impl<D: ClaimDatabase> Node<D> {
         drop(renewal);
         if !matches!(made, Ok(true)) {
             // Others need not wait until it is over. If this fails, they do.
-            let _ = self.gate.unseize_log(cell.keys).await;
+            let _ = self.sequencer.unseize_log(cell.keys).await;
         }
         made
     }
@@ -203,21 +203,21 @@ impl<D: ClaimDatabase> Node<D> {
     ) -> Result<bool, StoreError> {
         // Whoever had the lease before may just have opened it: to begin yet another would lose who has come back.
         let is_right = !cell.distrusts(row.generation);
-        if is_right && is_whole(&self.gate.probe_log(cell.keys, row.generation).await?, row) {
+        if is_right && is_whole(&self.sequencer.probe_log(cell.keys, row.generation).await?, row) {
             return Ok(false);
         }
         let before = row.generation;
-        let Some(row) = self.truth.next_log(row.id, before).await? else { return Ok(false) };
+        let Some(row) = self.database.next_log(row.id, before).await? else { return Ok(false) };
         // It may have gone back since it was read.
         let judged = cell.witness.lock().judge(&row.stored());
         if let Err(lack) = judged {
             return Err(self.stop_room(cell, lack));
         }
         cell.learn(&row);
-        let mut known = self.truth.known_room(&row, self.options.rows_max).await?;
+        let mut known = self.database.known_room(&row, self.options.rows_max).await?;
         // To read all that may have taken seconds.
-        let clock = self.gate.probe_log(cell.keys, row.generation).await?.clock;
-        let given = self.truth.time.both();
+        let clock = self.sequencer.probe_log(cell.keys, row.generation).await?.clock;
+        let given = self.database.time.both();
         let now = given.unwrap_or_else(|| {
             // The steady clock goes on by what has passed on the wall since SQL was last told.
             let elapsed_us = clock.as_us().saturating_sub(row.now.wall.as_us()).max(0);
@@ -243,7 +243,7 @@ impl<D: ClaimDatabase> Node<D> {
             .collect();
         let (generation, branch) = (row.generation, tag()?);
         let opening = Opening { generation, branch, position, now, clock, image: &image, before: &old };
-        let is_open = self.gate.open_log(cell.keys, &opening).await?;
+        let is_open = self.sequencer.open_log(cell.keys, &opening).await?;
         if is_open && 0 < before {
             self.counters.rebuilt.fetch_add(1, Ordering::Relaxed);
         }

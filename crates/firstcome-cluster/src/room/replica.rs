@@ -4,7 +4,7 @@ use super::follow::play;
 use super::log::{Item, Keys};
 use super::log_batch::ORDERS_MAX;
 use crate::batcher::Batcher;
-use crate::truth::RoomRow;
+use crate::database::RoomRow;
 use firstcome_core::id::RoomName;
 use firstcome_core::room::replica::{Applied, Entry, Outcome, Replica, Witness};
 use firstcome_core::room::{Change, Number, Poll, TicketState, TicketView};
@@ -38,10 +38,10 @@ const IDLE_SHARES: u64 = 8;
 const REFUSED_MIN: Duration = Duration::from_secs(1);
 /// See [`REFUSED_MIN`].
 const REFUSED_MAX: Duration = Duration::from_secs(4);
-/// So often a copy is made anew from the image before the log is held to be wrong.
+/// So often a copy is rebuilt from the image before the log is held to be wrong.
 const BROKEN_MAX: u32 = 2;
 
-/// Which log, and which branch of it: see [`super::mend`]. What an entry led to in one says nothing of another, in which it may
+/// Which log, and which branch of it: see [`super::rebuild`]. What an entry led to in one says nothing of another, in which it may
 /// be lost, though generation and positions are the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LogId {
@@ -100,7 +100,7 @@ pub(super) struct RoomReplica {
     pub(super) log: LogId,
     pub(super) replica: Replica,
     /// Whether the log has answered: an image's time may be long ago.
-    is_heard: bool,
+    is_current: bool,
     /// What the log's clocks showed when it last answered, and the time since then.
     now: Now,
     since: Stopwatch,
@@ -114,7 +114,7 @@ pub(super) struct RoomReplica {
     pub(super) bytes: usize,
     pub(super) image_bytes: usize,
     /// The last position that an entry said is durable, and the digest there.
-    said: Option<(u64, u64)>,
+    stored: Option<(u64, u64)>,
 }
 
 /// How far this copy is, for those who wait.
@@ -161,7 +161,7 @@ pub(crate) struct RoomNode {
     pub(super) copy: Mutex<Option<RoomReplica>>,
     pub(super) orders: Batcher<Order>,
     pub(super) progress: watch::Sender<Progress>,
-    /// Held while the log is looked at or made anew.
+    /// Held while the log is looked at or rebuilt.
     pub(super) mending: tokio::sync::Mutex<()>,
     /// What the connection was when the log was last seen to be whole.
     pub(super) trusted: AtomicU64,
@@ -183,7 +183,7 @@ impl RoomReplica {
         Self {
             log,
             replica,
-            is_heard: false,
+            is_current: false,
             now,
             since: Stopwatch::start(),
             asked_at: Stopwatch::start(),
@@ -192,7 +192,7 @@ impl RoomReplica {
             changes: Vec::new(),
             bytes: 0,
             image_bytes,
-            said: None,
+            stored: None,
         }
     }
 
@@ -201,7 +201,7 @@ impl RoomReplica {
         if let Some(now) = given {
             return now;
         }
-        let elapsed = if self.is_heard { self.since.elapsed() } else { Duration::ZERO };
+        let elapsed = if self.is_current { self.since.elapsed() } else { Duration::ZERO };
         let elapsed_us = i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX);
         let wall = Timestamp::clamped_us(self.now.wall.as_us().saturating_add(elapsed_us));
         Now { wall, steady: Steady::from_us(self.now.steady.as_us().saturating_add(elapsed_us)) }
@@ -209,17 +209,17 @@ impl RoomReplica {
 
     /// Time since the log was asked for what is here. For ever, while all that is here is an image.
     pub(super) fn age(&self) -> Duration {
-        if self.is_heard { self.asked_at.elapsed() } else { Duration::MAX }
+        if self.is_current { self.asked_at.elapsed() } else { Duration::MAX }
     }
 
     /// Whether the log has been asked since this copy was made.
     pub(super) const fn is_read(&self) -> bool {
-        self.is_heard
+        self.is_current
     }
 
     /// What the log's clocks should show, if that is known here and not given: an image says nothing of the time since then.
     pub(super) fn expected(&self, given: Option<Now>) -> Option<Steady> {
-        (self.is_heard && given.is_none()).then(|| self.now(given).steady)
+        (self.is_current && given.is_none()).then(|| self.now(given).steady)
     }
 
     /// The log has answered: all that it had when it was asked is here.
@@ -227,7 +227,7 @@ impl RoomReplica {
         self.now = now;
         self.since = Stopwatch::start();
         self.asked_at = asked_at;
-        self.is_heard = true;
+        self.is_current = true;
     }
 
     /// Whether there is anything that SQL is to hold before anybody is told.
@@ -238,10 +238,10 @@ impl RoomReplica {
     /// Applies what came. An error if it does not follow, or the copy turns out to be wrong.
     pub(super) fn apply(&mut self, items: Vec<Item>) -> Result<(), Broken> {
         self.bytes += items.iter().map(|item| item.bytes).sum::<usize>();
-        let Self { replica, changes, asked, log, said, .. } = self;
+        let Self { replica, changes, asked, log, stored, .. } = self;
         play(replica, items, changes, |entry, applied| {
             if let (Entry::Durable { position, digest }, Outcome::Done) = (entry, &applied.outcome) {
-                *said = (*said).max(Some((*position, *digest)));
+                *stored = (*stored).max(Some((*position, *digest)));
             }
             if let Some(tell) = entry.tag().and_then(|tag| asked.remove(&tag)) {
                 // Whoever has gone does not hear it.
@@ -333,7 +333,7 @@ impl RoomReplica {
     /// Tells the witness what the log says the database holds.
     pub(super) fn bear_witness(&self, witness: &mut Witness) {
         let durable = self.replica.durable();
-        let digest = self.said.filter(|(position, _)| *position == durable).map(|(_, digest)| digest);
+        let digest = self.stored.filter(|(position, _)| *position == durable).map(|(_, digest)| digest);
         witness.learn_log(self.log.generation, durable, digest, self.replica.ceiling());
     }
 }
@@ -394,11 +394,11 @@ impl RoomNode {
     }
 
     /// Notes that the log fits the copy.
-    pub(super) fn mended(&self) {
+    pub(super) fn rebuilt(&self) {
         *self.broken.lock() = (0, 0);
     }
 
-    /// Whether a copy that was made anew did not fit either: then the log itself is wrong.
+    /// Whether a copy that was rebuilt did not fit either: then the log itself is wrong.
     pub(super) fn distrusts(&self, generation: i64) -> bool {
         let (of, times) = *self.broken.lock();
         of == generation && BROKEN_MAX <= times

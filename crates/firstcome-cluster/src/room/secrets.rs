@@ -1,6 +1,6 @@
 //! The secrets that sign passes, which all nodes share: whoever is let in by one node may come to another.
 
-use crate::truth::ClaimDatabase;
+use crate::database::ClaimDatabase;
 use crate::{Cluster, Node, on};
 use firstcome_store::StoreError;
 use firstcome_store::embedded::journal::PassSecret;
@@ -52,7 +52,7 @@ impl<D: ClaimDatabase> Node<D> {
 
     async fn read_secrets(&self, last: &mut Option<(Instant, Result<(), StoreError>)>) -> Result<(), StoreError> {
         let begun_at = Instant::now();
-        let read = self.truth.pass_secrets().await.map(|secrets| *self.secrets.known.write() = secrets);
+        let read = self.database.pass_secrets().await.map(|secrets| *self.secrets.known.write() = secrets);
         let read = read.map_err(StoreError::from);
         *last = Some((begun_at, read.clone()));
         read

@@ -7,7 +7,7 @@
 //! the database stays durable meanwhile.
 
 use crate::Node;
-use crate::truth::{ClaimDatabase, Voided};
+use crate::database::{ClaimDatabase, Voided};
 use firstcome_sql::SqlError;
 use firstcome_store::edge::Stopwatch;
 use parking_lot::Mutex;
@@ -48,16 +48,16 @@ impl Drop for VoidedScan {
 pub(super) fn call<D: ClaimDatabase>(node: &Arc<Node<D>>, room: i64) {
     if node.sweeping.lock().insert(room) {
         let sweeping = VoidedScan { rooms: Arc::clone(&node.sweeping), room };
-        tokio::spawn(sweep_room(Arc::downgrade(node), sweeping));
+        tokio::spawn(delete_voided_rows(Arc::downgrade(node), sweeping));
     }
 }
 
 /// Deletes page by page, until nothing is left or the node ends.
-async fn sweep_room<D: ClaimDatabase>(node: Weak<Node<D>>, sweeping: VoidedScan) {
+async fn delete_voided_rows<D: ClaimDatabase>(node: Weak<Node<D>>, sweeping: VoidedScan) {
     let mut after = [0; 3];
     while let Some(node) = node.upgrade() {
         let begun_at = Stopwatch::start();
-        let page = node.sweep_voided(sweeping.room, after).await;
+        let page = node.delete_voided(sweeping.room, after).await;
         drop(node);
         match page {
             Ok(Some(next)) => {
@@ -76,7 +76,7 @@ pub(crate) async fn look<D: ClaimDatabase>(node: Weak<Node<D>>) {
     loop {
         let Some(node) = node.upgrade() else { return };
         // While the database does not answer nothing can be done.
-        if let Ok(found) = node.look_for_voided().await {
+        if let Ok(found) = node.find_voided_rooms().await {
             for voided in found.values().filter(|voided| seen.get(&voided.room) == Some(*voided)) {
                 call(&node, voided.room);
             }
@@ -89,17 +89,17 @@ pub(crate) async fn look<D: ClaimDatabase>(node: Weak<Node<D>>) {
 
 impl<D: ClaimDatabase> Node<D> {
     /// Deletes one page, and says up to which numbers nothing is left. `None` if nothing was left before.
-    async fn sweep_voided(&self, room: i64, after: [u32; 3]) -> Result<Option<[u32; 3]>, SqlError> {
-        let Some(voided) = self.truth.voided(room, after).await? else { return Ok(None) };
-        self.truth.delete_voided(&voided).await?;
+    async fn delete_voided(&self, room: i64, after: [u32; 3]) -> Result<Option<[u32; 3]>, SqlError> {
+        let Some(voided) = self.database.voided(room, after).await? else { return Ok(None) };
+        self.database.delete_voided(&voided).await?;
         Ok(Some(voided.after()))
     }
 
     /// All rooms with void rows.
-    async fn look_for_voided(&self) -> Result<BTreeMap<i64, Voided>, SqlError> {
+    async fn find_voided_rooms(&self) -> Result<BTreeMap<i64, Voided>, SqlError> {
         let (mut found, mut after) = (BTreeMap::new(), i64::MIN);
         loop {
-            let rooms = self.truth.voided_rooms(after, ROOMS_AT_ONCE).await?;
+            let rooms = self.database.voided_rooms(after, ROOMS_AT_ONCE).await?;
             let count = rooms.len();
             after = rooms.last().map_or(after, |voided| voided.room);
             found.extend(rooms.into_iter().filter(Voided::is_any).map(|voided| (voided.room, voided)));

@@ -1,4 +1,4 @@
-//! Notices that the database has gone back, and stops a room until that is mended.
+//! Notices that the database has gone back, and stops a room until that is rebuilt.
 //!
 //! Each cell remembers the highest state of its room that the database has shown ([`Witness`]): by the rows that this node read
 //! and wrote, and by what the log on Redis says is durable. Every row that is read is compared with it. A row that lacks something
@@ -11,7 +11,7 @@
 
 use super::replica::RoomNode;
 use crate::Node;
-use crate::truth::{ClaimDatabase, RoomRow};
+use crate::database::{ClaimDatabase, RoomRow};
 use firstcome_core::room::replica::{Lack, Stored, Witness};
 use firstcome_store::{Fault, FaultKind, StoreError};
 use std::sync::atomic::Ordering;
@@ -92,7 +92,7 @@ impl<D: ClaimDatabase> Node<D> {
     /// Reads the room, and compares it with what was known before that.
     async fn judged_row(&self, cell: &RoomNode) -> Result<Result<RoomRow, Lack>, StoreError> {
         let known = *cell.witness.lock();
-        let row = self.truth.room_by_id(cell.keys.room).await?;
+        let row = self.database.room_by_id(cell.keys.room).await?;
         Ok(match (RoomNode::judge(&known, row.as_ref()), row) {
             (Ok(()), Some(row)) => {
                 cell.learn(&row);
@@ -126,11 +126,11 @@ impl<D: ClaimDatabase> Node<D> {
     }
 
     /// Reads these rooms again: stops those that lack something, and lets those go on that have all of it again.
-    async fn watch_rooms(self: &Arc<Self>, cells: &[Arc<RoomNode>]) -> Result<(), StoreError> {
-        let known: Vec<Witness> = cells.iter().map(|cell| *cell.witness.lock()).collect();
-        let ids: Vec<i64> = cells.iter().map(|cell| cell.keys.room).collect();
-        let rows = self.truth.rooms_again(&ids).await?;
-        for (cell, known) in cells.iter().zip(known) {
+    async fn watch_rooms(self: &Arc<Self>, coupons: &[Arc<RoomNode>]) -> Result<(), StoreError> {
+        let known: Vec<Witness> = coupons.iter().map(|cell| *cell.witness.lock()).collect();
+        let ids: Vec<i64> = coupons.iter().map(|cell| cell.keys.room).collect();
+        let rows = self.database.rooms_again(&ids).await?;
+        for (cell, known) in coupons.iter().zip(known) {
             let row = rows.iter().find(|row| row.id == cell.keys.room);
             match (RoomNode::judge(&known, row), cell.stopped()) {
                 (Ok(()), None) => row.into_iter().for_each(|row| cell.learn(row)),
@@ -151,9 +151,9 @@ pub(crate) async fn watch<D: ClaimDatabase>(node: Weak<Node<D>>) {
     for round in (0..ALL_EVERY).cycle() {
         sleep(STOPPED_EVERY).await;
         let Some(node) = node.upgrade() else { return };
-        let mut cells: Vec<Arc<RoomNode>> = node.rooms.lock().values().map(Arc::clone).collect();
-        cells.retain(|cell| round == 0 || cell.stopped().is_some());
-        for page in cells.chunks(ROOMS_AT_ONCE) {
+        let mut coupons: Vec<Arc<RoomNode>> = node.rooms.lock().values().map(Arc::clone).collect();
+        coupons.retain(|cell| round == 0 || cell.stopped().is_some());
+        for page in coupons.chunks(ROOMS_AT_ONCE) {
             // While the database does not answer there is nothing to see.
             let _ = node.watch_rooms(page).await;
         }

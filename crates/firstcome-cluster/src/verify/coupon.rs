@@ -1,7 +1,7 @@
 //! Coupons and their claims, from the rows alone, page by page.
 
-use crate::truth::ClaimDatabase;
-use crate::truth::coupon::{settings_columns, settings_of};
+use crate::database::ClaimDatabase;
+use crate::database::coupon::{settings_columns, settings_of};
 use firstcome_core::coupon::Attributes;
 use firstcome_core::id::{CouponName, UserId};
 use firstcome_sql::SqlError;
@@ -109,22 +109,22 @@ async fn coupons<D: ClaimDatabase + Snapshot>(
     let mut seen = BTreeMap::new();
     reading
         .numbered(&what, |id, row| {
-            let mut cells = Reader::at(row, 1);
-            let name = cells.maybe_text()?.unwrap_or_default();
-            let has_version = 0 < cells.integer()?;
+            let mut coupons = Reader::at(row, 1);
+            let name = coupons.maybe_text()?.unwrap_or_default();
+            let has_version = 0 < coupons.integer()?;
             let coupon = CouponCheck {
-                limit: cells.integer()?,
-                issued: cells.integer()?,
-                last_at: cells.integer()?,
-                generation: cells.integer()?,
-                position: cells.integer()?,
-                anchor: cells.integer()?,
-                codes_bound_from: cells.integer()?,
+                limit: coupons.integer()?,
+                issued: coupons.integer()?,
+                last_at: coupons.integer()?,
+                generation: coupons.integer()?,
+                position: coupons.integer()?,
+                anchor: coupons.integer()?,
+                codes_bound_from: coupons.integer()?,
                 claims: 0,
                 last_claim_at: NEVER,
                 name,
             };
-            let fits = CouponName::parse(&coupon.name).is_ok() && has_version && settings_of(&mut cells).is_ok();
+            let fits = CouponName::parse(&coupon.name).is_ok() && has_version && settings_of(&mut coupons).is_ok();
             checks.settings.check(fits, || format!("coupon {}", coupon.name));
             seen.insert(id, coupon);
             Ok(())
@@ -139,11 +139,11 @@ async fn claims<D: ClaimDatabase + Snapshot>(
     seen: &mut BTreeMap<i64, CouponCheck>,
 ) -> Result<(), SqlError> {
     reading
-        .paired("serial,name,issued_at,attributes FROM firstcome_claim", ["coupon", "serial"], |id, cells| {
-            let serial = cells.integer()?;
-            let user = cells.maybe_text()?.unwrap_or_default();
-            let issued_at = cells.integer()?;
-            let attributes = cells.maybe_blob()?;
+        .paired("serial,name,issued_at,attributes FROM firstcome_claim", ["coupon", "serial"], |id, coupons| {
+            let serial = coupons.integer()?;
+            let user = coupons.maybe_text()?.unwrap_or_default();
+            let issued_at = coupons.integer()?;
+            let attributes = coupons.maybe_blob()?;
             let known = seen.get_mut(&id);
             checks.owned.check(known.is_some(), || format!("claim {serial} of coupon number {id}"));
             let Some(coupon) = known else { return Ok(()) };
@@ -185,9 +185,9 @@ async fn redemptions<D: ClaimDatabase + Snapshot>(
     let what = "r.serial,r.redeemed_at,c.issued_at FROM firstcome_redemption r \
                 LEFT JOIN firstcome_claim c ON c.coupon=r.coupon AND c.serial=r.serial";
     reading
-        .paired(what, ["r.coupon", "r.serial"], |coupon, cells| {
-            let (serial, at) = (cells.integer()?, cells.integer()?);
-            let issued_at = cells.maybe_integer()?;
+        .paired(what, ["r.coupon", "r.serial"], |coupon, coupons| {
+            let (serial, at) = (coupons.integer()?, coupons.integer()?);
+            let issued_at = coupons.maybe_integer()?;
             let here = || format!("redemption of serial {serial} of coupon number {coupon}");
             checks.redeemed.check(issued_at.is_some_and(|issued_at| issued_at <= at), here);
             Ok(())
@@ -214,11 +214,11 @@ async fn keys<D: ClaimDatabase + Snapshot>(
         );
         let rows = reading.ask(text).await?;
         for row in &rows {
-            let mut cells = Reader::at(row, 0);
-            coupon = cells.integer()?;
-            key = cells.key()?.to_be_bytes();
-            let serial = cells.integer()?;
-            let effect = cells.maybe_integer()?;
+            let mut coupons = Reader::at(row, 0);
+            coupon = coupons.integer()?;
+            key = coupons.key()?.to_be_bytes();
+            let serial = coupons.integer()?;
+            let effect = coupons.maybe_integer()?;
             checks.keys.check(effect.is_some(), || format!("coupon number {coupon}: no {name} of serial {serial}"));
         }
         if rows.len() < PAGE {
@@ -234,8 +234,8 @@ async fn letters<D: ClaimDatabase + Snapshot>(
 ) -> Result<(), SqlError> {
     // A position is of one generation: it grows over all of them.
     reading
-        .paired("position,generation FROM firstcome_dead_letter", ["coupon", "position"], |id, cells| {
-            let (position, generation) = (cells.integer()?, cells.integer()?);
+        .paired("position,generation FROM firstcome_dead_letter", ["coupon", "position"], |id, coupons| {
+            let (position, generation) = (coupons.integer()?, coupons.integer()?);
             let coupon = seen.get(&id);
             let is_of = |it: &CouponCheck| 0 < generation && generation <= it.generation && position <= it.position;
             let of = || coupon.map_or_else(|| format!("number {id}"), |coupon| coupon.name.clone());

@@ -1,6 +1,6 @@
 //! Rooms, their tickets and slots, from the rows alone, page by page.
 
-use crate::truth::{ClaimDatabase, settings_columns, settings_of};
+use crate::database::{ClaimDatabase, settings_columns, settings_of};
 use firstcome_core::id::{RoomName, UserId};
 use firstcome_sql::SqlError;
 use firstcome_sql::reader::Reader;
@@ -86,11 +86,11 @@ async fn rooms<D: ClaimDatabase + Snapshot>(
     let mut seen = BTreeMap::new();
     reading
         .numbered(&what, |id, row| {
-            let mut cells = Reader::at(row, 1);
-            let name = cells.maybe_text()?.unwrap_or_default();
-            let [first, reached] = [cells.integer()?, cells.integer()?];
-            let [ceiling, admissions] = [cells.integer()?, cells.integer()?];
-            let fits = RoomName::parse(&name).is_ok() && settings_of(&mut cells).is_ok();
+            let mut coupons = Reader::at(row, 1);
+            let name = coupons.maybe_text()?.unwrap_or_default();
+            let [first, reached] = [coupons.integer()?, coupons.integer()?];
+            let [ceiling, admissions] = [coupons.integer()?, coupons.integer()?];
+            let fits = RoomName::parse(&name).is_ok() && settings_of(&mut coupons).is_ok();
             checks.settings.check(fits, || format!("room {name}"));
             seen.insert(id, RoomCheck { name, first, reached, ceiling, admissions, tickets: 0 });
             Ok(())
@@ -107,9 +107,9 @@ async fn tickets<D: ClaimDatabase + Snapshot>(
     let what = "t.number,t.name,g.number FROM firstcome_ticket t \
                 LEFT JOIN firstcome_gone g ON g.room=t.room AND g.number=t.number";
     reading
-        .paired(what, ["t.room", "t.number"], |id, cells| {
-            let (number, user) = (cells.integer()?, cells.maybe_text()?);
-            let is_gone = cells.maybe_integer()?.is_some();
+        .paired(what, ["t.room", "t.number"], |id, coupons| {
+            let (number, user) = (coupons.integer()?, coupons.maybe_text()?);
+            let is_gone = coupons.maybe_integer()?.is_some();
             let known = seen.get_mut(&id);
             checks.owned.check(known.is_some(), || format!("ticket {number} of room number {id}"));
             let Some(room) = known else { return Ok(()) };
@@ -133,10 +133,10 @@ async fn slots<D: ClaimDatabase + Snapshot>(
     let what = "s.admission,s.number,s.ended,g.number FROM firstcome_slot s \
                 LEFT JOIN firstcome_gone g ON g.room=s.room AND g.number=s.number";
     reading
-        .paired(what, ["s.room", "s.admission"], |id, cells| {
-            let (admission, number) = (cells.integer()?, cells.integer()?);
-            let is_living = cells.integer()? == 0;
-            let is_gone = cells.maybe_integer()?.is_some();
+        .paired(what, ["s.room", "s.admission"], |id, coupons| {
+            let (admission, number) = (coupons.integer()?, coupons.integer()?);
+            let is_living = coupons.integer()? == 0;
+            let is_gone = coupons.maybe_integer()?.is_some();
             let known = seen.get(&id);
             checks.owned.check(known.is_some(), || format!("admission {admission} of room number {id}"));
             let Some(room) = known else { return Ok(()) };
@@ -158,8 +158,8 @@ async fn gone<D: ClaimDatabase + Snapshot>(
     seen: &BTreeMap<i64, RoomCheck>,
 ) -> Result<(), SqlError> {
     reading
-        .paired("number FROM firstcome_gone", ["room", "number"], |id, cells| {
-            let number = cells.integer()?;
+        .paired("number FROM firstcome_gone", ["room", "number"], |id, coupons| {
+            let number = coupons.integer()?;
             let room = seen.get(&id);
             checks.owned.check(room.is_some(), || format!("ticket {number} of room number {id}"));
             if let Some(room) = room {

@@ -4,7 +4,7 @@ mod repairs;
 
 use crate::in_time;
 use crate::poison::append;
-use crate::told::{self, COUPON, ClaimReplies, claim, coupon, keyed, limit, new, put};
+use crate::claim_replies::{self, COUPON, ClaimReplies, claim, coupon, keyed, limit, new, put};
 use crate::world::{Foreign, Keeper, SECRET, TestDeployment, World, options, secret, wait_for};
 use firstcome_cluster::{
     Cluster, ClusterError, DeploymentSecret, Object, Reconciled, Repair, Verified, accept_loss, migrate, reconcile,
@@ -63,7 +63,7 @@ fn needs_repair(reconciled: &Reconciled) -> usize {
     reconciled.findings.iter().filter(|finding| finding.needs_repair()).count()
 }
 
-fn gate() -> Object {
+fn sequencer() -> Object {
     Object::Coupon(COUPON.to_owned())
 }
 
@@ -90,7 +90,7 @@ async fn set_up(place: &TestDeployment) {
     for (node, user) in nodes.iter().zip(["bob", "cid"]) {
         new(claim(node, user).await);
     }
-    wait_for("a gate that knows", async || (keeper.gate("position").await.as_deref() == Some("3")).then_some(())).await;
+    wait_for("a sequencer that knows", async || (keeper.sequencer("position").await.as_deref() == Some("3")).then_some(())).await;
     let redeem = RedeemRequest { code: ann.code.as_str().to_owned(), user: None, request: None };
     nodes[1].redeem(&coupon(COUPON), redeem).await.expect("it answers").expect("it is redeemed");
     let outbox = keeper.key("outbox").await.expect("an outbox");
@@ -134,10 +134,10 @@ async fn a_sound_one_is_sound(kind: Kind) {
         ("in line, in a slot or gone", 3),
         ("an admission stands once", 1),
         ("every secret opens", 4),
-        ("an open gate", 1),
-        ("a gate goes on", 1),
-        ("a gate knows", 5),
-        ("what a gate counts", 1),
+        ("an open sequencer", 1),
+        ("a sequencer goes on", 1),
+        ("a sequencer knows", 5),
+        ("what a sequencer counts", 1),
         ("an open log", 1),
         ("records are a chain", 0),
     ] {
@@ -310,23 +310,23 @@ use Harm::{Entry, Redis, Sql};
 
 /// What is done, how it is sorted, and the beginning of the invariant that it breaks, if it does.
 const HARMS: [(&str, Harm, &[&str], &str); 18] = [
-    ("a gate that is gone", Redis(&["DEL", "fc:{c1}:gate"]), &["missing"], ""),
+    ("a sequencer that is gone", Redis(&["DEL", "fc:{c1}:gate"]), &["missing"], ""),
     ("all is gone", Redis(&["FLUSHDB"]), &["missing"], ""),
-    ("another generation", Redis(&["HSET", "fc:{c1}:gate", "generation", "0"]), &["other_generation"], "an open gate"),
-    ("behind", Redis(&["HSET", "fc:{c1}:gate", "ticket", "2"]), &["behind"], "a gate goes on"),
-    ("no counts", Redis(&["HSET", "fc:{c1}:gate", "ticket", "x"]), &["torn"], "a gate goes on"),
-    ("no outbox", Redis(&["DEL", "fc:{c1}:outbox:1"]), &["torn"], "a gate goes on"),
-    ("tickets in no entry", Redis(&["HSET", "fc:{c1}:gate", "ticket", "7"]), &["torn"], "a gate goes on"),
-    ("a gap", Entry(7, "eve"), &["torn"], "a gate goes on"),
-    ("a wrong count", Redis(&["HSET", "fc:{c1}:gate", "void", "3"]), &["miscounted"], "what a gate counts"),
-    ("another limit", Redis(&["HSET", "fc:{c1}:gate", "limit", "99"]), &["other_settings"], "a gate judges"),
-    ("a user is gone", Redis(&["HDEL", "fc:{c1}:users:1", "bob"]), &["user_not_in_gate"], "a gate knows"),
-    ("all keys are gone", Redis(&["DEL", "fc:{c1}:keys:1"]), &["user_not_in_gate"], "a gate knows"),
+    ("another generation", Redis(&["HSET", "fc:{c1}:gate", "generation", "0"]), &["other_generation"], "an open sequencer"),
+    ("behind", Redis(&["HSET", "fc:{c1}:gate", "ticket", "2"]), &["behind"], "a sequencer goes on"),
+    ("no counts", Redis(&["HSET", "fc:{c1}:gate", "ticket", "x"]), &["torn"], "a sequencer goes on"),
+    ("no outbox", Redis(&["DEL", "fc:{c1}:outbox:1"]), &["torn"], "a sequencer goes on"),
+    ("tickets in no entry", Redis(&["HSET", "fc:{c1}:gate", "ticket", "7"]), &["torn"], "a sequencer goes on"),
+    ("a gap", Entry(7, "eve"), &["torn"], "a sequencer goes on"),
+    ("a wrong count", Redis(&["HSET", "fc:{c1}:gate", "void", "3"]), &["miscounted"], "what a sequencer counts"),
+    ("another limit", Redis(&["HSET", "fc:{c1}:gate", "limit", "99"]), &["other_settings"], "a sequencer judges"),
+    ("a user is gone", Redis(&["HDEL", "fc:{c1}:users:1", "bob"]), &["user_not_in_gate"], "a sequencer knows"),
+    ("all keys are gone", Redis(&["DEL", "fc:{c1}:keys:1"]), &["user_not_in_gate"], "a sequencer knows"),
     ("a user of nowhere", Redis(&["HSET", "fc:{c1}:users:1", "eve", "3"]), &["user_not_in_sql"], ""),
     ("a user that is none", Redis(&["HSET", "fc:{c1}:users:1", "'; --", "99"]), &["user_not_in_sql"], ""),
     ("a claim that waits", Entry(6, "eve"), &["undrained"], ""),
     ("what nobody can read", Entry(6, "-"), &["undrained", "unreadable_entry"], ""),
-    ("the database went back", Sql("UPDATE firstcome_coupon SET anchor=anchor+1"), &["torn"], "a gate goes on"),
+    ("the database went back", Sql("UPDATE firstcome_coupon SET anchor=anchor+1"), &["torn"], "a sequencer goes on"),
     ("keys of before", Redis(&["SET", "fc:{c1}:users:0", "1"]), &[], ""),
 ];
 
@@ -341,7 +341,7 @@ async fn harm(harm: &Harm, keeper: &mut Keeper, foreign: &mut Foreign) {
     }
 }
 
-/// Each kind of damage to a gate, at a place of its own: how it is sorted, which invariant names it, and that all agrees after the repair.
+/// Each kind of damage to a sequencer, at a place of its own: how it is sorted, which invariant names it, and that all agrees after the repair.
 async fn damage_is_sorted_and_repaired(kind: Kind) {
     let Some(world) = World::start(kind).await else { return };
     for (what, damage, wanted, invariant) in HARMS {
@@ -355,17 +355,17 @@ async fn damage_is_sorted_and_repaired(kind: Kind) {
         told.note("bob", &claim(&node, "bob").await);
         // One ticket that was given back.
         let outbox = "fc:{c1}:outbox:1";
-        wait_for("a gate that knows", async || (keeper.gate("position").await.as_deref() == Some("4")).then_some(()))
+        wait_for("a sequencer that knows", async || (keeper.sequencer("position").await.as_deref() == Some("4")).then_some(()))
             .await;
         append(&mut keeper, outbox, 5, &["bob"]).await;
         keeper.set_gate(&["ticket", "5"]).await;
         drop(node);
-        assert_eq!(states(&repaired(&place).await, &gate()), ["undrained"], "{what}");
+        assert_eq!(states(&repaired(&place).await, &sequencer()), ["undrained"], "{what}");
         at_rest(&place).await;
 
         harm(&damage, &mut keeper, &mut foreign).await;
         let seen = reconciled(&place).await;
-        assert_eq!(states(&seen, &gate()), *wanted, "{what}: {seen:?}");
+        assert_eq!(states(&seen, &sequencer()), *wanted, "{what}: {seen:?}");
         assert_ne!(needs_repair(&seen), 0, "{what}");
         let named = broken(&verified(&place).await);
         if invariant.is_empty() {
@@ -383,7 +383,7 @@ async fn damage_is_sorted_and_repaired(kind: Kind) {
         told.note("bob", &claim(&node, "bob").await);
         let waits = u64::from(what == "a claim that waits");
         told.check(&place, std::slice::from_ref(&node), 5 + usize::try_from(waits).expect("small")).await;
-        assert_eq!(node.counts().rebuilt, 0, "{what}: the gate is whole");
+        assert_eq!(node.counts().rebuilt, 0, "{what}: the sequencer is whole");
     }
 }
 
@@ -471,10 +471,10 @@ async fn what_is_not_safe_is_left_and_named() {
         assert!(found.needs_repair() && matches!(&found.repair, Repair::Advice(it) if !it.is_empty()), "{found:?}");
         found.state.code()
     };
-    assert_eq!(advice(&gate()), "torn");
+    assert_eq!(advice(&sequencer()), "torn");
     assert_eq!(advice(&Object::Keys("fc:{c9}".to_owned())), "unknown_object");
     let after: BTreeSet<String> = keeper.ask(&["KEYS", "fc:{*"]).await;
-    assert_eq!(after, before, "nothing was made anew or thrown away");
+    assert_eq!(after, before, "nothing was rebuilt or thrown away");
 }
 
 /// Claims, polls and changed settings go on all the while.
@@ -509,7 +509,7 @@ async fn nothing_under_way_is_a_breach(kind: Kind) {
     at_rest(&place).await;
     is_sound(&verified(&place).await);
     let count = issued(&place).await;
-    told::check_rows(&mut place.foreign().await, COUPON, count).await;
+    claim_replies::check_rows(&mut place.foreign().await, COUPON, count).await;
 }
 
 async fn issued(place: &TestDeployment) -> usize {

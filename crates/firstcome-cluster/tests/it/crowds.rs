@@ -4,7 +4,7 @@
 //! and keys hold the number of a coupon, never its name.
 
 use crate::in_time;
-use crate::told::{self, COUPON, ClaimReplies, by, claim, coupon, keyed, limit, new, put};
+use crate::claim_replies::{self, COUPON, ClaimReplies, by, claim, coupon, keyed, limit, new, put};
 use crate::world::World;
 use firstcome_store::CouponStore;
 use firstcome_store::core::coupon::{Attributes, Claim, Effect, Rejection};
@@ -62,12 +62,12 @@ async fn one_user_who_claims_ten_thousand_times_at_once_has_one_claim() {
     while let Some(told) = crowd.join_next().await {
         match told.expect("it ends") {
             Ok(Ok(Effect::New(claimed))) => fresh.push(claimed),
-            other => assert!(matches!(told::refusal(other), Rejection::AlreadyIssued(_))),
+            other => assert!(matches!(claim_replies::refusal(other), Rejection::AlreadyIssued(_))),
         }
     }
     assert_eq!(fresh.len(), 1);
-    told::check_rows(&mut place.foreign().await, COUPON, 1).await;
-    assert_eq!(place.keeper().await.gate("ticket").await.as_deref(), Some("1"));
+    claim_replies::check_rows(&mut place.foreign().await, COUPON, 1).await;
+    assert_eq!(place.keeper().await.sequencer("ticket").await.as_deref(), Some("1"));
 }
 
 async fn a_thousand_at_each_of_three(sql: Kind) {
@@ -105,7 +105,7 @@ async fn many_coupons_at_once_do_not_mix() {
             for (user, serial) in [("ann", 1), ("bob", 2)] {
                 assert_eq!(new(node.claim(&name, by(user)).await).issued.serial.get(), serial);
             }
-            assert_eq!(told::refusal(node.claim(&name, by("cid")).await), Rejection::SoldOut);
+            assert_eq!(claim_replies::refusal(node.claim(&name, by("cid")).await), Rejection::SoldOut);
         });
     }
     while let Some(done) = in_time(crowd.join_next()).await {
@@ -114,7 +114,7 @@ async fn many_coupons_at_once_do_not_mix() {
     let mut foreign = place.foreign().await;
     assert_eq!(foreign.number("SELECT COUNT(*) FROM firstcome_claim").await, 400);
     for number in [0, 99, 199] {
-        told::check_rows(&mut foreign, &format!("drop-{number}"), 2).await;
+        claim_replies::check_rows(&mut foreign, &format!("drop-{number}"), 2).await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a deployment has beside coupons: its tables, its secrets, and what nobody could read.
 
 use crate::world::{Foreign, SECRET, World, options, secret};
-use crate::{in_time, room, told};
+use crate::{in_time, room, claim_replies};
 use firstcome_cluster::{Cluster, ClusterError, ClusterOptions, DeploymentSecret, migrate};
 use firstcome_sql::{SqlAuctions, Tables};
 use firstcome_store::core::coupon::{CouponLimit, CouponSettings};
@@ -21,21 +21,21 @@ async fn tables_are_made_by_a_call_of_its_own(kind: Kind) {
     let Some(world) = World::start(kind).await else { return };
     let place = world.place().await;
     let open = || Cluster::open(&place.redis, &place.sql, secret(), careful());
-    let said = open().await.err().expect("there are no tables").to_string();
-    assert!(said.contains("version 0") && said.contains("firstcome migrate"), "{said}");
-    let market = || SqlAuctions::open_with(&place.sql, careful().database);
-    let said = market().await.err().expect("there are no tables").to_string();
-    assert!(said.contains("firstcome migrate"), "{said}");
+    let stored = open().await.err().expect("there are no tables").to_string();
+    assert!(stored.contains("version 0") && stored.contains("firstcome migrate"), "{stored}");
+    let auctions = || SqlAuctions::open_with(&place.sql, careful().database);
+    let stored = auctions().await.err().expect("there are no tables").to_string();
+    assert!(stored.contains("firstcome migrate"), "{stored}");
     for before in [0, 2] {
         let migrated = migrate(&place.sql, options().database).await.expect("they are made");
         let versions: Vec<_> = migrated.iter().map(|part| (part.part, part.from, part.to)).collect();
         assert_eq!(versions, [("market", before, 2), ("coupons", before, 2)]);
     }
     drop(open().await.expect("the tables are there"));
-    drop(market().await.expect("the tables are there"));
+    drop(auctions().await.expect("the tables are there"));
     Foreign::at(&place.sql).await.say("UPDATE firstcome_schema SET version=9").await;
-    let said = open().await.err().expect("they are of a later version").to_string();
-    assert!(said.contains("version 9"), "{said}");
+    let stored = open().await.err().expect("they are of a later version").to_string();
+    assert!(stored.contains("version 9"), "{stored}");
 }
 
 #[tokio::test]
@@ -56,13 +56,13 @@ const ADDED: [&str; 4] = [
     "UPDATE firstcome_schema SET version=1 WHERE part='coupons'",
 ];
 
-/// A deployment of the version before, in which ann was told a code of the old kind and has the first place of a room.
+/// A deployment of the version before, in which ann was given a code of the old kind and has the first place of a room.
 async fn tables_with_rows_are_brought_to_this_version(kind: Kind) {
     let Some(world) = World::start(kind).await else { return };
     let place = world.place().await;
     let mut foreign = {
         let node = place.node().await;
-        told::put(&node, told::limit(5)).await;
+        claim_replies::put(&node, claim_replies::limit(5)).await;
         room::put(&node, RoomSettings { paused: true, ..RoomSettings::with_slots(1) }).await;
         place.foreign().await
     };
@@ -70,14 +70,14 @@ async fn tables_with_rows_are_brought_to_this_version(kind: Kind) {
     foreign.say("UPDATE firstcome_coupon SET codes_bound_from=1000").await;
     let (code, ticket) = {
         let node = place.node().await;
-        let code = told::new(told::claim(&node, "ann").await).code;
+        let code = claim_replies::new(claim_replies::claim(&node, "ann").await).code;
         (code, room::join(&node, room::of("ann")).await.1.ticket)
     };
     for text in ADDED {
         foreign.say(text).await;
     }
-    let said = Cluster::open(&place.redis, &place.sql, secret(), careful()).await.err().expect("the tables are old");
-    assert!(said.to_string().contains("version 1") && said.to_string().contains("firstcome migrate"), "{said}");
+    let stored = Cluster::open(&place.redis, &place.sql, secret(), careful()).await.err().expect("the tables are old");
+    assert!(stored.to_string().contains("version 1") && stored.to_string().contains("firstcome migrate"), "{stored}");
     let migrated = migrate(&place.sql, options().database).await.expect("they are brought to this version");
     let versions: Vec<_> = migrated.iter().map(|part| (part.part, part.from, part.to)).collect();
     assert_eq!(versions, [("market", 0, 2), ("coupons", 1, 2)]);
@@ -85,12 +85,12 @@ async fn tables_with_rows_are_brought_to_this_version(kind: Kind) {
     assert_eq!(foreign.number("SELECT codes_bound_from FROM firstcome_coupon").await, 2);
     let node = place.node().await;
     let kept =
-        node.claim_of(&told::coupon(told::COUPON), "ann").await.expect("it answers").expect("the coupon is there");
-    assert_eq!(kept.expect("ann has a claim").claimed.code, code, "the code that ann was told");
-    let bob = told::new(told::claim(&node, "bob").await);
+        node.claim_of(&claim_replies::coupon(claim_replies::COUPON), "ann").await.expect("it answers").expect("the coupon is there");
+    assert_eq!(kept.expect("ann has a claim").claimed.code, code, "the code that ann was got");
+    let bob = claim_replies::new(claim_replies::claim(&node, "bob").await);
     for code in [code, bob.code] {
         let redeem = RedeemRequest { code: code.as_str().to_owned(), user: None, request: None };
-        node.redeem(&told::coupon(told::COUPON), redeem).await.expect("it answers").expect("the code is good");
+        node.redeem(&claim_replies::coupon(claim_replies::COUPON), redeem).await.expect("it answers").expect("the code is good");
     }
     assert_eq!(room::join(&node, room::of("ann")).await.1.ticket, ticket);
     assert_eq!(room::join(&node, room::of("bob")).await.1.number.get(), 2);
@@ -168,20 +168,20 @@ async fn a_user_who_may_not_write_is_refused() {
     let open = || Cluster::open(&place.redis, &sql, secret(), careful());
     for grant in ["SELECT 1", "GRANT SELECT ON ALL TABLES IN SCHEMA public TO poor"] {
         owner.say(grant).await;
-        let said = open().await.err().expect("it may not write").to_string();
-        assert!(said.contains("permission denied") && said.contains("SELECT, INSERT, UPDATE"), "{grant}: {said}");
+        let stored = open().await.err().expect("it may not write").to_string();
+        assert!(stored.contains("permission denied") && stored.contains("SELECT, INSERT, UPDATE"), "{grant}: {stored}");
     }
     owner.say("GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO poor").await;
     // One table is enough.
     for table in ["firstcome_claim", "firstcome_dead_letter"] {
         owner.say(&format!("REVOKE INSERT ON {table} FROM poor")).await;
-        let said = open().await.err().expect("it may not write").to_string();
-        assert!(said.contains(table), "{said}");
+        let stored = open().await.err().expect("it may not write").to_string();
+        assert!(stored.contains(table), "{stored}");
         owner.say(&format!("GRANT INSERT ON {table} TO poor")).await;
     }
     owner.say("REVOKE DELETE ON firstcome_ticket FROM poor").await;
-    let said = open().await.err().expect("it may not write").to_string();
-    assert!(said.contains("firstcome_ticket"), "{said}");
+    let stored = open().await.err().expect("it may not write").to_string();
+    assert!(stored.contains("firstcome_ticket"), "{stored}");
     owner.say("GRANT DELETE ON firstcome_ticket TO poor").await;
     let fleet = open().await.expect("it may do what it needs");
     let coupon = CouponName::parse("launch").expect("a name");
@@ -203,8 +203,8 @@ async fn servers_that_answer_no_more_are_noticed() {
     let client = redis::Client::open(&*place.redis).expect("an address");
     let mut redis = client.get_multiplexed_async_connection().await.expect("it answers");
     redis::cmd("SET").arg("fc:deployment").arg("7").exec_async(&mut redis).await.expect("it is done");
-    let said = format!("{:?}", fleet.answers().await.expect_err("the keys are another's"));
-    assert!(said.contains("another deployment"), "{said}");
+    let stored = format!("{:?}", fleet.answers().await.expect_err("the keys are another's"));
+    assert!(stored.contains("another deployment"), "{stored}");
     let refused = place.try_node().await.err().expect("the keys are another's");
     assert!(matches!(refused, ClusterError::OtherDeployment), "{refused}");
     world.sql.kill();

@@ -3,7 +3,7 @@
 use crate::in_time;
 use crate::proxy::{Point, ProxyFault};
 use crate::scripts::SETTLE;
-use crate::told::{self, COUPON, ClaimReplies, claim, claim_early, limit, new, put};
+use crate::claim_replies::{self, COUPON, ClaimReplies, claim, claim_early, limit, new, put};
 use crate::world::{World, options, secret, wait_for};
 use firstcome_cluster::{Cluster, repair};
 use firstcome_store::core::coupon::{Acknowledge, CouponSettings};
@@ -33,7 +33,7 @@ async fn another_takes_over(sql: Kind) {
         } else {
             ann.abort();
         }
-        // All alone, so that nobody else asks the gate.
+        // All alone, so that nobody else asks the sequencer.
         let bob = timeout(LEASES, claim(&node, "bob")).await.expect("it goes on");
         assert_eq!(new(bob).issued.serial.get(), 2, "{after}");
         drop(line);
@@ -104,7 +104,7 @@ async fn stands_still(sql: Kind) {
     assert_eq!(new(in_time(claim(&node, "bob")).await).issued.serial.get(), 2);
     line.pass();
     assert_eq!(new(in_time(ann).await.expect("it ends")).issued.serial.get(), 1);
-    told::check_rows(&mut place.foreign().await, COUPON, 2).await;
+    claim_replies::check_rows(&mut place.foreign().await, COUPON, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -136,7 +136,7 @@ async fn cannot_write(sql: Kind) {
         let (cut_off, node) = (lined.node().await, place.node().await);
         put(&node, limit(1_000)).await;
         line.set(&Point::Text("UPDATE firstcome_coupon SET issued"), 0, what);
-        // It goes on to ask the gate, and would so keep its turn.
+        // It goes on to ask the sequencer, and would so keep its turn.
         let asking = tokio::spawn(ask_on(cut_off.clone()));
         in_time(line.met(1)).await;
         let told = ClaimReplies::default();
@@ -150,7 +150,7 @@ async fn cannot_write(sql: Kind) {
         // Alone, and with the database again, it takes its turn.
         line.pass();
         told.crowd(std::slice::from_ref(&cut_off), 900..901).await;
-        let tickets = place.keeper().await.gate("ticket").await.and_then(|ticket| ticket.parse().ok());
+        let tickets = place.keeper().await.sequencer("ticket").await.and_then(|ticket| ticket.parse().ok());
         told.check(&place, &[cut_off], tickets.expect("a number")).await;
     }
 }
@@ -187,8 +187,8 @@ async fn a_repair_ends_and_lets_others_go_on() {
     in_time(repair(&place.redis, &place.sql, secret(), hasty)).await.expect("it answers");
     let issued = foreign.issued(COUPON).await;
     assert!((1..1_000).contains(&issued), "{issued}");
-    assert_eq!(keeper.gate("position").await, Some(issued.to_string()), "it has said so");
-    assert_eq!(keeper.gate("node").await.as_deref(), Some(""), "whoever comes may write at once");
+    assert_eq!(keeper.sequencer("position").await, Some(issued.to_string()), "it has said so");
+    assert_eq!(keeper.sequencer("node").await.as_deref(), Some(""), "whoever comes may write at once");
     in_time(repair(&place.redis, &place.sql, secret(), options())).await.expect("it answers");
-    told::check_rows(&mut foreign, COUPON, 1_000).await;
+    claim_replies::check_rows(&mut foreign, COUPON, 1_000).await;
 }

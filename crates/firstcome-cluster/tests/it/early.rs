@@ -1,9 +1,9 @@
-//! Coupons that tell claims when their place is certain, before the database holds them (durability `gate`).
+//! Coupons that tell claims when their place is certain, before the database holds them (durability `sequencer`).
 
 use crate::in_time;
 use crate::proxy::{Point, ProxyFault};
 use crate::scripts::{ADJUST, SETTLE};
-use crate::told::{self, COUPON, claim_early, coupon, limit, put};
+use crate::claim_replies::{self, COUPON, claim_early, coupon, limit, put};
 use crate::world::{World, wait_for};
 use firstcome_store::core::coupon::{Acknowledge, CouponSettings, Effect};
 use firstcome_store::{Answer, ClaimReply, CouponStore, StoreError};
@@ -42,7 +42,7 @@ async fn nobody_is_told_early_once_the_coupon_says_otherwise() {
     wait_for("all rows", async || (place.foreign().await.issued(COUPON).await == 3).then_some(())).await;
 }
 
-/// The database has settings that the gate has not heard of, and the node knows it.
+/// The database has settings that the sequencer has not heard of, and the node knows it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_told_early_by_settings_that_the_database_has_no_more() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
@@ -58,7 +58,7 @@ async fn nobody_is_told_early_by_settings_that_the_database_has_no_more() {
     let answers = tokio::join!(claim_early(&node, "bob"), claim_early(&node, "cid"), claim_early(&node, "dan"));
     let answers = [answers.0, answers.1, answers.2];
     assert_eq!(answers.iter().filter(|answer| matches!(answer, Ok(Ok(_)))).count(), 1, "{answers:?}");
-    told::check_rows(&mut place.foreign().await, COUPON, 2).await;
+    claim_replies::check_rows(&mut place.foreign().await, COUPON, 2).await;
 }
 
 /// Nobody else comes who could notice that the claims are not in the database.

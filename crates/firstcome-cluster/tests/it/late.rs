@@ -3,14 +3,14 @@
 use crate::in_time;
 use crate::proxy::{Point, ProxyFault};
 use crate::scripts::{ADJUST, FILL};
-use crate::told::{self, COUPON, ClaimReplies, claim, coupon, limit, new, put};
+use crate::claim_replies::{self, COUPON, ClaimReplies, claim, coupon, limit, new, put};
 use crate::world::{World, options, wait_for};
 use firstcome_store::{CouponStore, StoreError};
 use firstcome_test_servers::Kind;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// The gate has drawn a ticket, and cannot be told of newer settings.
+/// The sequencer has drawn a ticket, and cannot be told of newer settings.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_with_a_ticket_is_never_told_to_be_undone() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
@@ -80,5 +80,5 @@ async fn a_gate_that_is_made_anew_again_and_again_leaves_nothing() {
         }
     }
     in_time(line.met(3)).await;
-    told::check_rows(&mut place.foreign().await, COUPON, 23).await;
+    claim_replies::check_rows(&mut place.foreign().await, COUPON, 23).await;
 }

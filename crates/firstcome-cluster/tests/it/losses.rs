@@ -4,7 +4,7 @@ use crate::in_time;
 use crate::poison::append;
 use crate::proxy::{Point, ProxyFault};
 use crate::scripts::{FILL, OPEN};
-use crate::told::{self, COUPON, ClaimReplies, claim, coupon, keyed, limit, new, put};
+use crate::claim_replies::{self, COUPON, ClaimReplies, claim, coupon, keyed, limit, new, put};
 use crate::world::{Keeper, TestDeployment, World, options, wait_for};
 use firstcome_cluster::Cluster;
 use firstcome_store::CouponStore;
@@ -106,8 +106,8 @@ async fn survive_all(sql: Kind) {
     in_time(survives_restart(&mut world)).await;
 }
 
-/// Redis is killed with claims under way, and comes back at the same port with what it has on disk. How many gates were
-/// made anew after that.
+/// Redis is killed with claims under way, and comes back at the same port with what it has on disk. How many sequencers were
+/// rebuilt after that.
 async fn survives_restart(world: &mut World) -> u64 {
     let place = world.place().await;
     let (nodes, told) = (place.nodes(3).await, ClaimReplies::default());
@@ -141,7 +141,7 @@ async fn nothing_is_contradicted_on_mariadb_whatever_redis_loses() {
 async fn a_redis_that_has_everything_on_disk_goes_on_where_it_was() {
     let settings = ["appendonly=yes", "appendfsync=always"];
     let Some(mut world) = World::start_with(Kind::Postgres, &settings).await else { return };
-    assert_eq!(in_time(survives_restart(&mut world)).await, 0, "nothing was lost, and nothing is made anew");
+    assert_eq!(in_time(survives_restart(&mut world)).await, 0, "nothing was lost, and nothing is rebuilt");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -155,26 +155,26 @@ async fn a_loss_is_noticed_by_the_next_call() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let rows = [(Loss::Flush, 2), (Loss::Key("gate"), 2), (Loss::Key("outbox"), 2), (Loss::Since, 2)];
     // These two only save questions to the database.
-    for (loss, gates) in rows.into_iter().chain([(Loss::Key("users"), 1), (Loss::Key("keys"), 1)]) {
+    for (loss, sequencer) in rows.into_iter().chain([(Loss::Key("users"), 1), (Loss::Key("keys"), 1)]) {
         let place = world.place().await;
         let (node, mut keeper) = (place.node().await, place.keeper().await);
         put(&node, limit(3)).await;
         let before = Snapshot::of(&mut keeper).await;
         let ann = new(node.claim(&coupon(COUPON), keyed("ann", 7, 1)).await);
-        wait_for("a gate that knows", async || (keeper.gate("position").await.as_deref() == Some("1")).then_some(()))
+        wait_for("a sequencer that knows", async || (keeper.sequencer("position").await.as_deref() == Some("1")).then_some(()))
             .await;
         loss.happen(&mut keeper, &before).await;
         // The key is still ann's, also for others; and so is the coupon.
         let again = node.claim(&coupon(COUPON), keyed("ann", 7, 1)).await;
         assert!(matches!(again, Ok(Ok(Effect::Again(claimed))) if claimed == ann), "{loss:?}");
-        let reused = told::refusal(node.claim(&coupon(COUPON), keyed("eve", 7, 2)).await);
+        let reused = claim_replies::refusal(node.claim(&coupon(COUPON), keyed("eve", 7, 2)).await);
         assert_eq!(reused, Rejection::KeyReused(ann.issued.serial), "{loss:?}");
-        assert_eq!(told::refusal(claim(&node, "ann").await), Rejection::AlreadyIssued(ann.issued), "{loss:?}");
+        assert_eq!(claim_replies::refusal(claim(&node, "ann").await), Rejection::AlreadyIssued(ann.issued), "{loss:?}");
         assert_eq!(new(claim(&node, "bob").await).issued.serial.get(), 2, "{loss:?}");
         assert_eq!(new(claim(&node, "cid").await).issued.serial.get(), 3, "{loss:?}");
-        assert_eq!(told::refusal(claim(&node, "dan").await), Rejection::SoldOut, "{loss:?}");
-        assert_eq!(node.counts().rebuilt, gates, "{loss:?}");
-        told::check_rows(&mut place.foreign().await, COUPON, 3).await;
+        assert_eq!(claim_replies::refusal(claim(&node, "dan").await), Rejection::SoldOut, "{loss:?}");
+        assert_eq!(node.counts().rebuilt, sequencer, "{loss:?}");
+        claim_replies::check_rows(&mut place.foreign().await, COUPON, 3).await;
     }
 }
 
@@ -187,24 +187,24 @@ async fn a_gate_that_has_drawn_other_tickets_is_told_by_its_last_entry() {
     for user in ["ann", "bob"] {
         new(claim(&nodes[0], user).await);
     }
-    wait_for("a gate that knows", async || (keeper.gate("position").await.as_deref() == Some("2")).then_some(())).await;
+    wait_for("a sequencer that knows", async || (keeper.sequencer("position").await.as_deref() == Some("2")).then_some(())).await;
     // A replica that had not heard of the second claim drew other tickets, and is ahead by now.
     let outbox = keeper.key("outbox").await.expect("an outbox");
     let _: i64 = keeper.ask(&["DEL", &outbox]).await;
     append(&mut keeper, &outbox, 2, &["eve"]).await;
     append(&mut keeper, &outbox, 3, &["mallory"]).await;
     keeper.set_gate(&["ticket", "3"]).await;
-    // One knows the gate, the other has never asked it.
+    // One knows the sequencer, the other has never asked it.
     for (node, user) in nodes.iter().zip(["cid", "dan"]) {
         assert!(matches!(in_time(claim(node, user)).await, Ok(Ok(Effect::New(_)))), "{user}");
     }
     assert_eq!(rebuilt(&nodes), 2);
-    told::check_rows(&mut place.foreign().await, COUPON, 4).await;
+    claim_replies::check_rows(&mut place.foreign().await, COUPON, 4).await;
     let record = nodes[1].claim_of(&coupon(COUPON), "mallory").await;
-    assert_eq!(record.expect("it answers").expect("it is there"), None, "what that gate has let in does not count");
+    assert_eq!(record.expect("it answers").expect("it is there"), None, "what that sequencer has let in does not count");
 }
 
-/// A copy of the gate as it was before it was made anew, with keys of which none is there any more.
+/// A copy of the sequencer as it was before it was rebuilt, with keys of which none is there any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gate_of_an_earlier_generation_is_not_asked() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
@@ -222,10 +222,10 @@ async fn a_gate_of_an_earlier_generation_is_not_asked() {
     // It has drawn as many as SQL has, and more places.
     keeper.set_gate(&["ticket", "3", "position", "3", "limit", "9"]).await;
     for node in &nodes {
-        assert_eq!(told::refusal(in_time(claim(node, "dan")).await), Rejection::SoldOut);
+        assert_eq!(claim_replies::refusal(in_time(claim(node, "dan")).await), Rejection::SoldOut);
     }
     assert_eq!(rebuilt(&nodes), 3);
-    told::check_rows(&mut place.foreign().await, COUPON, 3).await;
+    claim_replies::check_rows(&mut place.foreign().await, COUPON, 3).await;
 }
 
 /// A server that was behind takes over: whoever had a connection looks at what there is before it asks.
@@ -237,7 +237,7 @@ async fn a_redis_that_comes_back_with_old_settings_judges_by_those_in_the_databa
     let past = Timestamp::from_us(keeper.now_us().await - 1);
     put(&nodes[0], CouponSettings { expires_at: past, ..limit(3) }).await;
     for node in &nodes {
-        assert!(matches!(told::refusal(claim(node, "ann").await), Rejection::Expired(_)));
+        assert!(matches!(claim_replies::refusal(claim(node, "ann").await), Rejection::Expired(_)));
     }
     let before = Snapshot::of(&mut keeper).await;
     put(&nodes[0], limit(3)).await;
@@ -249,7 +249,7 @@ async fn a_redis_that_comes_back_with_old_settings_judges_by_those_in_the_databa
     assert_eq!(new(in_time(claim(&nodes[1], "bob")).await).issued.serial.get(), 1);
 }
 
-/// Whoever has lost the lease while it made a gate anew opens nothing.
+/// Whoever has lost the lease while it made a sequencer anew opens nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_late_with_its_gate_does_not_open_it_over_another() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
@@ -264,7 +264,7 @@ async fn a_node_that_is_late_with_its_gate_does_not_open_it_over_another() {
         put(&node, limit(9)).await;
         told.crowd(std::slice::from_ref(&node), 0..3).await;
         // Whoever writes would find out by itself otherwise.
-        wait_for("a gate that knows", async || (keeper.gate("node").await.as_deref() == Some("")).then_some(())).await;
+        wait_for("a sequencer that knows", async || (keeper.sequencer("node").await.as_deref() == Some("")).then_some(())).await;
         let _: String = keeper.ask(&["FLUSHDB"]).await;
         line.set(&Point::Script(script), 0, ProxyFault::Hold);
         let late = tokio::spawn({
@@ -273,11 +273,11 @@ async fn a_node_that_is_late_with_its_gate_does_not_open_it_over_another() {
         });
         in_time(line.met(1)).await;
         told.crowd(std::slice::from_ref(&node), 3..5).await;
-        let gate = keeper.gate("generation").await;
+        let sequencer = keeper.sequencer("generation").await;
         line.pass();
         new(in_time(late).await.expect("it ends"));
         told.crowd(&[slow.clone(), node.clone()], 5..7).await;
-        assert_eq!(keeper.gate("generation").await, gate);
+        assert_eq!(keeper.sequencer("generation").await, sequencer);
         let nodes = [slow, node];
         assert_eq!(rebuilt(&nodes), 2);
         told.check(&place, &nodes, 8).await;

@@ -19,7 +19,7 @@ mod room;
 mod scripts;
 mod settings;
 mod sql_faults;
-mod told;
+mod claim_replies;
 mod topologies;
 mod transfer;
 mod unfit;

@@ -1,6 +1,6 @@
 //! What no node opens on, and what is said about it.
 
-use crate::told::{limit, put};
+use crate::claim_replies::{limit, put};
 use crate::world::{TestDeployment, World, options};
 use firstcome_cluster::{Cluster, ClusterError, DeploymentSecret, examine};
 use firstcome_redis::OpenError;

@@ -1,7 +1,7 @@
 //! Entries in the outbox that nobody of ours has written.
 
 use crate::in_time;
-use crate::told::{self, COUPON, ClaimReplies, claim, coupon, limit, new, put};
+use crate::claim_replies::{self, COUPON, ClaimReplies, claim, coupon, limit, new, put};
 use crate::world::{Keeper, TestDeployment, World, options, wait_for};
 use firstcome_cluster::Cluster;
 use firstcome_store::core::coupon::Rejection;
@@ -50,7 +50,7 @@ async fn set_up(place: &TestDeployment) -> (Cluster, Keeper, String) {
     put(&node, limit(5)).await;
     new(claim(&node, "ann").await);
     new(claim(&node, "bob").await);
-    wait_for("a gate that knows", async || (keeper.gate("position").await.as_deref() == Some("2")).then_some(())).await;
+    wait_for("a sequencer that knows", async || (keeper.sequencer("position").await.as_deref() == Some("2")).then_some(())).await;
     let outbox = keeper.key("outbox").await.expect("an outbox");
     (node, keeper, outbox)
 }
@@ -64,8 +64,8 @@ async fn fills_up_with(place: &TestDeployment, node: &Cluster, places: &[(&str, 
     for &(user, serial) in places {
         assert_eq!(new(in_time(claim(node, user)).await).issued.serial.get(), serial, "{user}");
     }
-    assert_eq!(told::refusal(claim(node, "fay").await), Rejection::SoldOut);
-    told::check_rows(&mut place.foreign().await, COUPON, 5).await;
+    assert_eq!(claim_replies::refusal(claim(node, "fay").await), Rejection::SoldOut);
+    claim_replies::check_rows(&mut place.foreign().await, COUPON, 5).await;
 }
 
 async fn is_put_aside(sql: Kind) {
@@ -143,7 +143,7 @@ async fn an_entry_in_the_way_of_the_next_ticket_ends_that_gate() {
     }
 }
 
-/// Claims are under way when it comes: they are written, and then that gate ends.
+/// Claims are under way when it comes: they are written, and then that sequencer ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_in_the_way_behind_good_ones_ends_that_gate_when_these_are_written() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
@@ -156,7 +156,7 @@ async fn an_entry_in_the_way_behind_good_ones_ends_that_gate_when_these_are_writ
             let node = node.clone();
             tokio::spawn(async move { claim(&node, user).await })
         });
-        wait_for("tickets", async || (keeper.gate("ticket").await.as_deref() == Some("4")).then_some(())).await;
+        wait_for("tickets", async || (keeper.sequencer("ticket").await.as_deref() == Some("4")).then_some(())).await;
         let _: String =
             keeper.ask(&["XADD", &outbox, id, "first", id, "version", "1", "at", "1", "node", "0", "claims", ""]).await;
         foreign.say("COMMIT").await;
@@ -164,8 +164,8 @@ async fn an_entry_in_the_way_behind_good_ones_ends_that_gate_when_these_are_writ
             new(in_time(claim).await.expect("it ends"));
         }
         assert_eq!(new(in_time(claim(&node, "eve")).await).issued.serial.get(), 5, "{id}");
-        assert_eq!(told::refusal(claim(&node, "fay").await), Rejection::SoldOut);
-        told::check_rows(&mut foreign, COUPON, 5).await;
+        assert_eq!(claim_replies::refusal(claim(&node, "fay").await), Rejection::SoldOut);
+        claim_replies::check_rows(&mut foreign, COUPON, 5).await;
     }
 }
 
@@ -179,7 +179,7 @@ async fn a_key_of_an_entry_that_nobody_can_read_is_free_again() {
     let keys = keeper.key("keys").await.expect("it is there");
     let _: i64 = keeper.ask(&["HSET", &keys, &format!("{:032x}", 7), &format!("{:016x}:3", 1)]).await;
     keeper.set_gate(&["ticket", "3"]).await;
-    let told = in_time(node.claim(&coupon(COUPON), told::keyed("cid", 7, 2))).await;
+    let told = in_time(node.claim(&coupon(COUPON), claim_replies::keyed("cid", 7, 2))).await;
     assert_eq!(new(told).issued.serial.get(), 3);
 }
 
@@ -193,7 +193,7 @@ async fn nobody_knows_what_became_of_a_script_that_failed_in_the_middle() {
     hasty.patience = Duration::from_secs(1);
     hasty.database.connections.answer_timeout = Duration::from_millis(300);
     let node = place.as_redis_user("node", "word").node_with(hasty).await;
-    assert!(matches!(told::refusal(claim(&node, "ann").await), Rejection::AlreadyIssued(_)));
+    assert!(matches!(claim_replies::refusal(claim(&node, "ann").await), Rejection::AlreadyIssued(_)));
     let _: String = keeper.ask(&["ACL", "SETUSER", "node", "-hset"]).await;
     // The entry comes first, and stands; and nobody can see now what becomes of it.
     let still = world.freeze_sql();
@@ -205,7 +205,7 @@ async fn nobody_knows_what_became_of_a_script_that_failed_in_the_middle() {
     let told = ClaimReplies::default();
     wait_for("an answer", async || told.once(&node, "cid").await.then_some(())).await;
     fills_up_with(&place, &node, &[("dan", 4), ("eve", 5)]).await;
-    assert_eq!(told::refusal(claim(&admin, "gil").await), Rejection::SoldOut);
+    assert_eq!(claim_replies::refusal(claim(&admin, "gil").await), Rejection::SoldOut);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

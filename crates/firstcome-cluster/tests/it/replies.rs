@@ -3,7 +3,7 @@
 use crate::in_time;
 use crate::proxy::{Point, Proxy, ProxyFault};
 use crate::scripts::{ADJUST, CLAIM, CLEAR, FILL, OPEN, SEIZE, SETTLE};
-use crate::told::{self, COUPON, claim, coupon, keyed, limit, new, put};
+use crate::claim_replies::{self, COUPON, claim, coupon, keyed, limit, new, put};
 use crate::world::{TestDeployment, World, wait_for};
 use firstcome_cluster::Cluster;
 use firstcome_store::core::coupon::{Claim, Effect, Rejection};
@@ -23,7 +23,7 @@ async fn set_up(world: &World) -> (TestDeployment, Proxy, [Cluster; 2]) {
     put(&nodes[0], limit(4)).await;
     assert_eq!(new(claim(&nodes[0], "ann").await).issued.serial.get(), 1);
     let mut keeper = place.keeper().await;
-    wait_for("a gate that knows", async || (keeper.gate("position").await.as_deref() == Some("1")).then_some(())).await;
+    wait_for("a sequencer that knows", async || (keeper.sequencer("position").await.as_deref() == Some("1")).then_some(())).await;
     (place, line, nodes)
 }
 
@@ -33,10 +33,10 @@ async fn fills_up(place: &TestDeployment, nodes: &[Cluster; 2]) {
         assert_eq!(new(in_time(claim(node, user)).await).issued.serial.get(), serial, "{user}");
     }
     for node in nodes {
-        assert_eq!(told::refusal(claim(node, "eve").await), Rejection::SoldOut);
+        assert_eq!(claim_replies::refusal(claim(node, "eve").await), Rejection::SoldOut);
     }
-    told::check_rows(&mut place.foreign().await, COUPON, 4).await;
-    assert_eq!(place.keeper().await.gate("ticket").await.as_deref(), Some("4"));
+    claim_replies::check_rows(&mut place.foreign().await, COUPON, 4).await;
+    assert_eq!(place.keeper().await.sequencer("ticket").await.as_deref(), Some("4"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -55,7 +55,7 @@ async fn a_claim_whose_answer_is_lost_is_told_as_new_and_is_one() {
 }
 
 fn by_bob() -> Claim {
-    told::by("bob")
+    claim_replies::by("bob")
 }
 
 fn by_bob_with_key() -> Claim {
@@ -90,7 +90,7 @@ async fn a_gate_that_is_made_anew_in_pieces_is_whole_before_it_is_open() {
             let mut keeper = place.keeper().await;
             let users = keeper.key("users").await.expect("it is there");
             let ann: Option<String> = keeper.ask(&["HGET", &users, "ann"]).await;
-            assert_eq!(ann.as_deref(), Some("0"), "who has a claim is in the gate");
+            assert_eq!(ann.as_deref(), Some("0"), "who has a claim is in the sequencer");
             fills_up(&place, &nodes).await;
         }
     }
@@ -108,9 +108,9 @@ async fn settings_whose_way_to_the_gate_was_cut_are_in_force_when_they_are_told(
         })
         .await;
         in_time(line.met(1)).await;
-        assert_eq!(place.keeper().await.gate("limit").await.as_deref(), Some("1"));
+        assert_eq!(place.keeper().await.sequencer("limit").await.as_deref(), Some("1"));
         for node in &nodes {
-            assert_eq!(told::refusal(claim(node, "bob").await), Rejection::SoldOut);
+            assert_eq!(claim_replies::refusal(claim(node, "bob").await), Rejection::SoldOut);
         }
     }
 }
@@ -138,9 +138,9 @@ async fn claims_of_one_user_or_key_in_one_call_draw_one_ticket() {
     let told = in_time(join_all(claims)).await;
     let is_new = |told: &&Answer<Effect<Claimed>>| matches!(told, Ok(Ok(Effect::New(_))));
     assert_eq!([&told[..10], &told[10..]].map(|told| told.iter().filter(is_new).count()), [1, 1]);
-    assert_eq!(told::refusal(told[12].clone()).code(), "idempotency_key_reused");
-    told::check_rows(&mut place.foreign().await, COUPON, 4).await;
-    assert_eq!(place.keeper().await.gate("ticket").await.as_deref(), Some("4"));
+    assert_eq!(claim_replies::refusal(told[12].clone()).code(), "idempotency_key_reused");
+    claim_replies::check_rows(&mut place.foreign().await, COUPON, 4).await;
+    assert_eq!(place.keeper().await.sequencer("ticket").await.as_deref(), Some("4"));
 }
 
 /// Waits for one after the other: none needs to be polled to go on.

@@ -1,9 +1,9 @@
-//! Settings that one node has put into the database, and the gate has not heard of: the database's word counts.
+//! Settings that one node has put into the database, and the sequencer has not heard of: the database's word counts.
 
 use crate::in_time;
 use crate::proxy::{Point, Proxy, ProxyFault};
 use crate::scripts::ADJUST;
-use crate::told::{self, COUPON, claim, coupon, limit, new, put, refusal};
+use crate::claim_replies::{self, COUPON, claim, coupon, limit, new, put, refusal};
 use crate::world::{Keeper, TestDeployment, World, wait_for};
 use firstcome_cluster::Cluster;
 use firstcome_store::core::coupon::{CouponSettings, Rejection};
@@ -11,7 +11,7 @@ use firstcome_store::core::time::Timestamp;
 use firstcome_store::{CouponStore, StoreError};
 use firstcome_test_servers::Kind;
 
-/// A coupon with two claims, and two nodes; what the first of them says to the gate can be kept from it.
+/// A coupon with two claims, and two nodes; what the first of them says to the sequencer can be kept from it.
 struct Stage {
     place: TestDeployment,
     line: Proxy,
@@ -28,12 +28,12 @@ impl Stage {
         for (node, user) in nodes.iter().zip(["ann", "bob"]) {
             new(claim(node, user).await);
         }
-        wait_for("a gate that knows", async || (keeper.gate("position").await.as_deref() == Some("2")).then_some(()))
+        wait_for("a sequencer that knows", async || (keeper.sequencer("position").await.as_deref() == Some("2")).then_some(()))
             .await;
         Self { place, line, nodes, keeper }
     }
 
-    /// The first node puts settings into the database, and dies before the gate hears of them. Nobody was told that they
+    /// The first node puts settings into the database, and dies before the sequencer hears of them. Nobody was told that they
     /// are in force.
     async fn put_behind_the_gate(&self, settings: CouponSettings) {
         self.line.set(&Point::Script(ADJUST), 0, ProxyFault::Hold);
@@ -41,13 +41,13 @@ impl Stage {
         assert!(matches!(told, Err(StoreError::Unknown)), "{told:?}");
     }
 
-    /// The gate judges by these settings now.
+    /// The sequencer judges by these settings now.
     async fn has_healed(&mut self) {
-        assert_eq!(self.keeper.gate("version").await.as_deref(), Some("2"));
+        assert_eq!(self.keeper.sequencer("version").await.as_deref(), Some("2"));
     }
 
     async fn rows(&self, count: usize) {
-        told::check_rows(&mut self.place.foreign().await, COUPON, count).await;
+        claim_replies::check_rows(&mut self.place.foreign().await, COUPON, count).await;
     }
 }
 
@@ -149,7 +149,7 @@ async fn settings_that_come_late_to_the_gate_have_no_effect() {
     stage.line.pass();
     // Whether it was in force for a moment is all the same.
     let _ = in_time(late).await.expect("it ends");
-    assert_eq!(stage.keeper.gate("limit").await.as_deref(), Some("3"));
+    assert_eq!(stage.keeper.sequencer("limit").await.as_deref(), Some("3"));
     new(claim(&stage.nodes[1], "cid").await);
     assert_eq!(refusal(claim(&stage.nodes[1], "dan").await), Rejection::SoldOut);
 }
@@ -165,7 +165,7 @@ async fn what_was_let_in_under_old_settings_is_judged_by_the_new_ones() {
         let node = stage.nodes[1].clone();
         tokio::spawn(async move { claim(&node, user).await })
     });
-    wait_for("three tickets", async || (stage.keeper.gate("ticket").await.as_deref() == Some("5")).then_some(())).await;
+    wait_for("three tickets", async || (stage.keeper.sequencer("ticket").await.as_deref() == Some("5")).then_some(())).await;
     foreign.say("UPDATE firstcome_coupon SET limit_count=4,version=version+1; COMMIT").await;
     let mut refused = 0;
     for claim in claims {

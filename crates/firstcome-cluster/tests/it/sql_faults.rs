@@ -2,7 +2,7 @@
 
 use crate::in_time;
 use crate::proxy::{Point, ProxyFault};
-use crate::told::{self, COUPON, ClaimReplies, claim, limit, new, put, refusal};
+use crate::claim_replies::{self, COUPON, ClaimReplies, claim, limit, new, put, refusal};
 use crate::world::{Keeper, World, options, wait_for};
 use firstcome_cluster::{Cluster, ClusterOptions};
 use firstcome_store::core::coupon::Rejection;
@@ -22,7 +22,7 @@ fn hasty() -> ClusterOptions {
 }
 
 async fn tickets(keeper: &mut Keeper) -> i64 {
-    keeper.gate("ticket").await.and_then(|ticket| ticket.parse().ok()).expect("a number")
+    keeper.sequencer("ticket").await.and_then(|ticket| ticket.parse().ok()).expect("a number")
 }
 
 /// The database is killed while many claim.
@@ -48,7 +48,7 @@ async fn killed(world: &mut World) {
     told.crowd(&nodes, 0..90).await;
     told.check(&place, &nodes, 60).await;
     assert_eq!(told.count(), 60);
-    assert_eq!(nodes.iter().map(|node| node.counts().rebuilt).sum::<u64>(), 1, "the gate was never lost");
+    assert_eq!(nodes.iter().map(|node| node.counts().rebuilt).sum::<u64>(), 1, "the sequencer was never lost");
 }
 
 /// Each claims once, all at the same time, while the database stands still. Which of them were told that nothing was done.
@@ -140,7 +140,7 @@ async fn commit_is_lost(sql: Kind) {
         in_time(line.met(1)).await;
         assert_eq!(new(in_time(claim(&nodes[1], "bob")).await).issued.serial.get(), 2, "{what:?}");
         assert_eq!(refusal(claim(&nodes[0], "cid").await), Rejection::SoldOut);
-        told::check_rows(&mut place.foreign().await, COUPON, 2).await;
+        claim_replies::check_rows(&mut place.foreign().await, COUPON, 2).await;
         assert_eq!(nodes.iter().map(|node| node.counts().written).sum::<u64>(), 2, "{what:?}");
     }
 }
@@ -198,7 +198,7 @@ async fn a_reader_outlasts_a_database_that_stands_still_for_a_moment() {
         let still_for = database.connections.answer_timeout + Duration::from_secs(1);
         assert!(still_for + Duration::from_secs(3) < database.patience);
         let still = world.freeze_sql();
-        let coupon = told::coupon(COUPON);
+        let coupon = claim_replies::coupon(COUPON);
         let (letters, view, ()) = tokio::join!(node.dead_letters(&coupon, None, 10), node.coupon(&coupon), async {
             sleep(still_for).await;
             drop(still);

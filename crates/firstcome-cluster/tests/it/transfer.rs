@@ -2,7 +2,7 @@
 
 use crate::in_time;
 use crate::room::{join, of, poll, put, room};
-use crate::told::{self, COUPON, coupon, limit};
+use crate::claim_replies::{self, COUPON, coupon, limit};
 use crate::world::{TestDeployment, World, options, secret};
 use firstcome_cluster::{Cluster, ClusterError, TransferError, migrate};
 use firstcome_sql::SqlError;
@@ -195,7 +195,7 @@ async fn secrets_of_passes_do_not_come_in_where_rooms_have_others() {
 async fn claims_do_not_come_into_a_coupon_that_nodes_serve() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let node = ready(&world.place().await).await;
-    told::put(&node, limit(9)).await;
+    claim_replies::put(&node, limit(9)).await;
     let claim = |name: &str| {
         Incoming::Claim(Box::new(IncomingClaim {
             coupon: coupon(name),

@@ -1,7 +1,7 @@
 //! A Redis whose settings are changed while a node runs, so that it may lose what it acknowledges.
 
 use crate::in_time;
-use crate::told::{claim_early, limit, put};
+use crate::claim_replies::{claim_early, limit, put};
 use crate::world::{World, options, wait_for};
 use firstcome_cluster::Cluster;
 use firstcome_store::core::coupon::{Acknowledge, CouponSettings, Effect};
@@ -19,7 +19,7 @@ struct Crowd<'a>(&'a Cluster, u32);
 
 impl Crowd<'_> {
     /// Whether the claim was told before the database had it.
-    async fn is_told_early(&mut self) -> bool {
+    async fn is_answered_early(&mut self) -> bool {
         self.1 += 1;
         match claim_early(self.0, &format!("user-{}", self.1)).await {
             Ok(Ok(Effect::New(ClaimReply::Placed(_)))) => true,
@@ -29,7 +29,7 @@ impl Crowd<'_> {
     }
 
     async fn until_told_early(&mut self) {
-        wait_for("an early answer", async || self.is_told_early().await.then_some(())).await;
+        wait_for("an early answer", async || self.is_answered_early().await.then_some(())).await;
     }
 }
 
@@ -58,7 +58,7 @@ async fn no_claim_is_told_early_while_redis_may_lose_the_place() {
             wait_for("the fault", async || is_faulty(&node).then_some(())).await;
             // Claims go on, and each is told when the database has it.
             for _ in 0..5 {
-                assert!(!crowd.is_told_early().await, "{setting} {unfit}");
+                assert!(!crowd.is_answered_early().await, "{setting} {unfit}");
             }
             let _: String = keeper.ask(&["CONFIG", "SET", setting, fit]).await;
             wait_for("the end of the fault", async || (!is_faulty(&node)).then_some(())).await;
@@ -82,7 +82,7 @@ async fn a_redis_that_does_not_sync_stops_nothing_where_no_coupon_needs_it() {
         wait_for("the fault", async || is_faulty(&node).then_some(())).await;
         put(&node, limit(100_000)).await;
         wait_for("the end of the fault", async || (!is_faulty(&node)).then_some(())).await;
-        assert!(!Crowd(&node, 0).is_told_early().await);
+        assert!(!Crowd(&node, 0).is_answered_early().await);
     })
     .await;
 }

@@ -3,7 +3,7 @@
 
 use crate::in_time;
 use crate::losses::{Snapshot, rebuilt};
-use crate::told::{self, COUPON, ClaimReplies, claim, coupon, keyed, limit, new, put};
+use crate::claim_replies::{self, COUPON, ClaimReplies, claim, coupon, keyed, limit, new, put};
 use crate::world::{Foreign, TestDeployment, World, options, secret, wait_for};
 use firstcome_cluster::{Cluster, Reconciled, Repair, State, accept_loss, reconcile};
 use firstcome_store::core::coupon::Effect;
@@ -68,10 +68,10 @@ async fn stops_all(sql: Kind) {
     new(claim(&nodes[1], "zoe").await);
     let before = Before::of(&mut foreign).await;
     let ann = new(nodes[0].claim(&coupon(COUPON), keyed("ann", 7, 1)).await);
-    wait_for("a gate that knows", async || (keeper.gate("position").await.as_deref() == Some("2")).then_some(())).await;
+    wait_for("a sequencer that knows", async || (keeper.sequencer("position").await.as_deref() == Some("2")).then_some(())).await;
     before.happen(&mut foreign).await;
     let later = place.node().await;
-    let gate = keeper.gate("generation").await;
+    let sequencer = keeper.sequencer("generation").await;
     // The first thing that this node is asked.
     let of_ann = later.claim_of(&coupon(COUPON), "ann").await;
     assert!(of_ann.as_ref().is_err_and(is_back), "{of_ann:?}");
@@ -88,7 +88,7 @@ async fn stops_all(sql: Kind) {
         // What is there is told.
         assert!(node.claim_of(&coupon(COUPON), "zoe").await.is_ok_and(|told| told.is_ok_and(|zoe| zoe.is_some())));
     }
-    assert_eq!(keeper.gate("generation").await, gate, "the gate is evidence");
+    assert_eq!(keeper.sequencer("generation").await, sequencer, "the sequencer is evidence");
     assert_eq!(foreign.issued(COUPON).await, 1);
     let found = reconcile(&place.redis, &place.sql).await.expect("it looks");
     let found = found.findings.iter().find(|found| found.state == State::WentBack).expect("it is found");
@@ -104,7 +104,7 @@ async fn stops_all(sql: Kind) {
     }
     let found = reconcile(&place.redis, &place.sql).await.expect("it looks");
     assert!(!found.findings.iter().any(|found| found.state == State::WentBack), "{found:?}");
-    told::check_rows(&mut foreign, COUPON, 4).await;
+    claim_replies::check_rows(&mut foreign, COUPON, 4).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -132,7 +132,7 @@ async fn a_quiet_node_that_remembers_notices_though_redis_is_empty_and_goes_on_w
     before.happen(&mut foreign).await;
     wait_for("a fault without a call", async || (!node.faults().open().is_empty()).then_some(())).await;
     stands_still(&node, "bob").await;
-    assert_eq!(node.counts().rebuilt, 1, "no gate is made anew from what is behind");
+    assert_eq!(node.counts().rebuilt, 1, "no sequencer is rebuilt from what is behind");
     foreign.say("INSERT INTO firstcome_claim SELECT * FROM kept WHERE name='ann'").await;
     foreign.say(&format!("UPDATE firstcome_coupon SET {}", after.0)).await;
     assert_eq!(goes_on(&node, "bob").await, 3);
@@ -155,7 +155,7 @@ async fn nodes_under_load_raise_no_false_alarm_and_an_older_redis_heals_by_itsel
     wait_for("a claim", async || (200 < told.count()).then_some(())).await;
     older.put_back(&mut keeper).await;
     under_way.await.expect("it ends");
-    // All of them may have been let in before: the next caller finds that the gate is older.
+    // All of them may have been let in before: the next caller finds that the sequencer is older.
     told.crowd(&nodes, 300..320).await;
     assert!(1 < rebuilt(&nodes));
     for node in &nodes {

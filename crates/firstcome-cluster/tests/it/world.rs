@@ -332,15 +332,15 @@ impl Keeper {
         packed.query_async(&mut self.0).await.unwrap_or_else(|error| panic!("{:?}: {error}", command[0]))
     }
 
-    /// One field of the gate.
-    pub(crate) async fn gate(&mut self, field: &str) -> Option<String> {
+    /// One field of the sequencer.
+    pub(crate) async fn sequencer(&mut self, field: &str) -> Option<String> {
         let key = self.key("gate").await?;
         self.ask(&["HGET", &key, field]).await
     }
 
-    /// Sets fields of the gate.
+    /// Sets fields of the sequencer.
     pub(crate) async fn set_gate(&mut self, pairs: &[&str]) {
-        let key = self.key("gate").await.expect("there is a gate");
+        let key = self.key("gate").await.expect("there is a sequencer");
         let mut command = vec!["HSET", key.as_str()];
         command.extend(pairs);
         let _: i64 = self.ask(&command).await;

@@ -1,4 +1,4 @@
-//! What the market answers.
+//! What auctions answers.
 
 use crate::id::MemberName;
 use crate::points::Amount;

@@ -9,7 +9,7 @@ mod wire;
 
 use super::EventArgs;
 use super::chaos::DrillTarget;
-use super::cluster::{Backing, market_sound};
+use super::cluster::{Backing, auctions_are_sound};
 use super::facts::Facts;
 use super::server::{KeyPair, Server, Stores};
 use super::{Scratch, draw_key};
@@ -89,9 +89,9 @@ async fn on_database(setting: &mut Setting, named: &Named, scratch: &Path) -> Re
     let database = OwnDatabase::open(named, scratch).await.map_err(Failure::Unreachable)?;
     let playing = async {
         setting.store = database.version().await?;
-        let server = Server::start(scratch, &setting.keys, false, &Stores::Market(database.url.clone()))?;
+        let server = Server::start(scratch, &setting.keys, false, &Stores::Auctions(database.url.clone()))?;
         let played = event::play(setting, Rc::new(DrillTarget::alone(server))).await?;
-        Ok(outcome::facts(setting, &played, market_sound(&database.url).await?))
+        Ok(outcome::facts(setting, &played, auctions_are_sound(&database.url).await?))
     };
     let facts = unless_stopped(playing).await;
     when_ended(facts, database.end()).await

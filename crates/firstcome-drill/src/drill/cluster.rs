@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::own_redis::OwnRedis;
 use firstcome::Check;
 use firstcome::fleet::{DeploymentSecret, Verified, migrate, verify};
-use firstcome::sql::{DatabaseOptions, verify_market};
+use firstcome::sql::{DatabaseOptions, verify_auctions};
 use std::path::Path;
 
 /// The database that is started unless another one is named.
@@ -101,7 +101,7 @@ impl Backing {
     }
 }
 
-/// The history of a market, played again.
-pub(crate) async fn market_sound(sql: &str) -> Result<Vec<Check>, Failure> {
-    verify_market(sql).await.map_err(|error| Failure::Unreachable(error.into()))
+/// The history of auctions, played again.
+pub(crate) async fn auctions_are_sound(sql: &str) -> Result<Vec<Check>, Failure> {
+    verify_auctions(sql).await.map_err(|error| Failure::Unreachable(error.into()))
 }

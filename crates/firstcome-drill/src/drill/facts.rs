@@ -26,7 +26,7 @@ pub(crate) struct Facts {
     pub(crate) series: Series,
     pub(crate) sample_people: Vec<SamplePerson>,
     /// What only auctions have.
-    pub(crate) market: Option<AuctionFacts>,
+    pub(crate) auctions: Option<AuctionFacts>,
 }
 
 /// What was bid and sold. Series are sampled as those of [`Series`] are.

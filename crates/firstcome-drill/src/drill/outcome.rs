@@ -50,7 +50,7 @@ pub(crate) fn facts(setting: &Setting, played: &Played, stored: Vec<Check>) -> F
             .collect(),
         series: series(setting, played),
         sample_people: sample_people(&played.people, &played.arrivals_us),
-        market: None,
+        auctions: None,
     }
 }
 

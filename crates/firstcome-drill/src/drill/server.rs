@@ -45,7 +45,7 @@ pub(crate) enum Stores {
     /// Its directory.
     Directory,
     /// Members and listings in a database, by its address.
-    Market(String),
+    Auctions(String),
     /// Everything in servers that other nodes share, under a secret.
     Shared { redis: String, sql: String, secret: String },
 }
@@ -116,7 +116,7 @@ impl Launch {
         command.env_remove("FIRSTCOME_REDIS").env_remove("FIRSTCOME_SQL");
         match &self.stores {
             Stores::Directory => {}
-            Stores::Market(sql) => {
+            Stores::Auctions(sql) => {
                 command.args(["--sql", sql]);
             }
             // Addresses may hold passwords, which a list of processes would show.

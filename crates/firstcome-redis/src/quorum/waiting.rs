@@ -10,7 +10,7 @@ use super::scripts::Keys;
 use super::{Leaving, Shared};
 use firstcome_core::lock::quorum::{Answer, Nodes};
 use firstcome_store::edge::{Clock, SharedClock};
-use firstcome_store::key::Ear;
+use firstcome_store::key::Notifications;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -158,7 +158,7 @@ impl QuorumNotifications {
     }
 }
 
-impl Ear for QuorumNotifications {
+impl Notifications for QuorumNotifications {
     async fn freed(&mut self) {
         self.waiting.news.notified().await;
     }

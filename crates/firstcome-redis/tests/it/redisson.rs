@@ -4,7 +4,7 @@ use super::server::Server;
 use super::several::{ask, cluster, home, key_at};
 use super::{in_time, patient, wait_for};
 use firstcome_redis::{Listener, Redisson};
-use firstcome_store::key::{Ear, KeyStore, Tried};
+use firstcome_store::key::{Notifications, KeyStore, Tried};
 use firstcome_test_servers::{Durability, Server as Node};
 use redis::Value;
 use std::num::NonZeroU32;

@@ -191,7 +191,7 @@ async fn may_acknowledge(app: &App, settings: &CouponSettings) -> Result<(), Pro
     let Some(fleet) = app.store.as_fleet().filter(|_| settings.acknowledge == Acknowledge::Placed) else {
         return Ok(());
     };
-    let forgets = answered(app, pin!(async { Ok(Ok::<_, Refused>(fleet.gate_forgets().await?)) })).await?;
+    let forgets = answered(app, pin!(async { Ok(Ok::<_, Refused>(fleet.redis_forgets().await?)) })).await?;
     if let Ok(None) = forgets {
         return Ok(());
     }

@@ -162,7 +162,7 @@ impl revision::Settings for ListingSettings {
     type Name = ListingName;
 
     async fn in_force(app: &App, listing: &ListingName) -> Result<Self, Problem> {
-        let view = answered(app, pin!(app.market.listing(listing))).await?;
+        let view = answered(app, pin!(app.auctions.listing(listing))).await?;
         Ok(view.map_err(|rejection| refused(&rejection))?.standing.settings())
     }
 
@@ -175,13 +175,13 @@ impl revision::Settings for ListingSettings {
     }
 
     async fn put(app: &App, listing: &ListingName, revision: Revision<Self>) -> Result<Put, Problem> {
-        let put = answered(app, pin!(app.market.put_listing(listing, revision))).await?;
+        let put = answered(app, pin!(app.auctions.put_listing(listing, revision))).await?;
         put.map_err(|rejection| refused(&rejection))
     }
 }
 
 async fn show(app: &App, caller: Caller, listing: &ListingName) -> Result<Response, Problem> {
-    let view = answered(app, pin!(app.market.listing(listing))).await?;
+    let view = answered(app, pin!(app.auctions.listing(listing))).await?;
     let view = view.map_err(|rejection| refused(&rejection))?;
     let is_service = caller.require(Scope::Service).is_ok();
     let mut shown = Listing::new(&view, is_service);
@@ -234,7 +234,7 @@ pub(crate) async fn get_bids(State(app): State<Arc<App>>, path: PathName, header
         app.caller(&headers)?.require(Scope::Service)?;
         let listing = body::listing(&path.map_err(|_| body::undecodable())?.0)?;
         let page = PageQuery::numbers(uri.query().unwrap_or_default())?;
-        let found = answered(&app, pin!(app.market.bids(&listing, page.after, page.limit))).await?;
+        let found = answered(&app, pin!(app.auctions.bids(&listing, page.after, page.limit))).await?;
         let found = found.map_err(|rejection| refused(&rejection))?;
         let items = found.items.iter().map(Bid::new).collect();
         Ok((NO_STORE, Json(BidPage { items, next: found.next })).into_response())
@@ -271,13 +271,13 @@ pub(crate) async fn post_bid(State(app): State<Arc<App>>, path: PathName, reques
         let meaning = [bidder.as_str().as_bytes(), &price.get().to_be_bytes()];
         let request = body::request(&parts.headers, caller, (listing.as_str(), "bids"), &meaning)?;
         let bid = PlaceBid { bidder, price, request };
-        let placed = answered(&app, pin!(app.market.place_bid(&listing, bid))).await?;
+        let placed = answered(&app, pin!(app.auctions.place_bid(&listing, bid))).await?;
         let placed = placed.map_err(|rejection| {
-            app.metrics.market.bid_refused(&rejection);
+            app.metrics.auctions.bid_refused(&rejection);
             refused(&rejection)
         })?;
         if matches!(placed, Effect::New(_)) {
-            app.metrics.market.bid_accepted();
+            app.metrics.auctions.bid_accepted();
         }
         let placed = placed.into_inner();
         Ok((StatusCode::CREATED, NO_STORE, Json(PlacedBid::new(&listing, &placed))).into_response())
@@ -313,10 +313,10 @@ pub(crate) async fn post_purchase(State(app): State<Arc<App>>, path: PathName, r
         let buyer = body::parse::<PurchaseBody<'_>>(&bytes)?.buyer()?;
         let meaning = [buyer.as_str().as_bytes()];
         let request = body::request(&parts.headers, caller, (listing.as_str(), "purchase"), &meaning)?;
-        let sold = answered(&app, pin!(app.market.purchase(&listing, PurchaseCommand { buyer, request }))).await?;
+        let sold = answered(&app, pin!(app.auctions.purchase(&listing, PurchaseCommand { buyer, request }))).await?;
         let sold = sold.map_err(|rejection| refused_purchase(&listing, &rejection))?;
         if let Effect::New(sale) = &sold {
-            app.metrics.market.sold(sale.price.get());
+            app.metrics.auctions.sold(sale.price.get());
         }
         let sale = sold.into_inner();
         Ok((StatusCode::CREATED, NO_STORE, Json(Purchase::new(&listing, &sale))).into_response())

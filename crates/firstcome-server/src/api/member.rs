@@ -32,7 +32,7 @@ pub(crate) async fn get_member(State(app): State<Arc<App>>, path: PathName, head
     let call = pin!(async {
         app.caller(&headers)?.require(Scope::Service)?;
         let member = body::member("member", &path.map_err(|_| body::undecodable())?.0)?;
-        let balance = listing::read(&app, app.market.balance(&member)).await?;
+        let balance = listing::read(&app, app.auctions.balance(&member)).await?;
         Ok((NO_STORE, Json(Balance::new(&member, balance))).into_response())
     });
     measured(&app, Route::GetMember, call).await
@@ -58,7 +58,7 @@ pub(crate) async fn get_records(State(app): State<Arc<App>>, path: PathName, hea
         app.caller(&headers)?.require(Scope::Service)?;
         let member = body::member("member", &path.map_err(|_| body::undecodable())?.0)?;
         let page = PageQuery::numbers(uri.query().unwrap_or_default())?;
-        let found = listing::read(&app, app.market.records(&member, page.after, page.limit)).await?;
+        let found = listing::read(&app, app.auctions.records(&member, page.after, page.limit)).await?;
         let items = found.items.iter().map(Record::new).collect();
         Ok((NO_STORE, Json(RecordPage { items, next: found.next })).into_response())
     });
@@ -122,10 +122,10 @@ async fn move_points(app: &App, transfer: Transfer, path: PathName, request: Req
     };
     let meaning = amount.get().to_be_bytes();
     let request = body::request(&parts.headers, caller, (member.as_str(), row), &[&meaning])?;
-    let moved = answered(app, pin!(app.market.move_points(&member, MovePoints { transfer, amount, request }))).await?;
+    let moved = answered(app, pin!(app.auctions.move_points(&member, MovePoints { transfer, amount, request }))).await?;
     let moved = moved.map_err(|rejection| listing::refused(&rejection))?;
     if matches!(moved, Effect::New(_)) {
-        app.metrics.market.moved(movement, amount.get());
+        app.metrics.auctions.moved(movement, amount.get());
     }
     Ok((NO_STORE, Json(Balance::new(&member, moved.into_inner()))).into_response())
 }

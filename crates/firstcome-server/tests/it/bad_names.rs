@@ -119,7 +119,7 @@ pub(crate) async fn a_path_with_a_wrong_name_is_refused() {
         answer.refused(400, "invalid_name").about("user", &format!("user {wrong}"));
     }
     assert_eq!((service.coupons().await, service.store.room_count()), (0, 0), "nothing was made");
-    assert_eq!(service.store.market_counts(), (0, 0), "nothing was made");
+    assert_eq!(service.store.auction_counts(), (0, 0), "nothing was made");
 }
 
 pub(crate) async fn a_path_that_is_not_utf8_is_refused() {

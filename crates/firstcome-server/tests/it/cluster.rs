@@ -43,10 +43,10 @@ impl World {
         let database = options.database.clone();
         let secret = DeploymentSecret::new(SECRET).expect("it is long enough");
         let fleet = Cluster::open(redis, sql, secret, options).await.expect("a node opens");
-        let market = SqlAuctions::open_with(sql, database).await.expect("the market opens");
+        let auctions = SqlAuctions::open_with(sql, database).await.expect("auctions opens");
         let locks = Locks::redis(redis).await.expect("the locks open");
         let handle_key = HandleKey::new(fleet.secret("lock_handles").await.expect("it is drawn"));
-        let app = Arc::new(App::of_fleet(fleet, market, config(), locks, handle_key));
+        let app = Arc::new(App::of_fleet(fleet, auctions, config(), locks, handle_key));
         Node { router: api::router(app) }
     }
 

@@ -1,8 +1,8 @@
 //! The scenarios, each a test of its own, and one test that walks through all of them and demands every code.
 
 use crate::auction::{
-    bids, bodies as market_bodies, figures as market_figures, keys as market_keys, listings, points, purchases,
-    restarts as market_restarts, trouble as market_trouble,
+    bids, bodies as auction_bodies, figures as auction_figures, keys as auction_keys, listings, points, purchases,
+    restarts as auction_restarts, trouble as auction_trouble,
 };
 use crate::lock::{
     bodies as lock_bodies, figures as lock_figures, handles, holds, keys as lock_keys, trouble as lock_trouble, waits,
@@ -141,17 +141,17 @@ scenarios! {
         a_crowd_that_bids_at_once_leaves_one_highest_bid_and_all_points;
     purchases: the_winner_pays_the_owner_what_was_held who_does_not_settle_in_time_has_the_points_again
         an_auction_without_bids_has_no_winner a_fixed_price_goes_to_whoever_comes_first of_a_crowd_one_buys;
-    market_keys: a_repeated_charge_is_answered_again_as_it_was a_refused_refund_is_judged_afresh
+    auction_keys: a_repeated_charge_is_answered_again_as_it_was a_refused_refund_is_judged_afresh
         a_key_of_points_is_remembered_for_thirty_days a_repeated_bid_is_answered_again_as_it_was
-        a_repeated_purchase_is_answered_again_as_it_was a_key_of_the_market_that_is_none_is_refused_and_has_no_effect;
-    market_bodies: amounts_are_whole_numbers_within_their_limits settings_of_a_listing_fit_its_kind
+        a_repeated_purchase_is_answered_again_as_it_was a_key_of_auctions_that_is_none_is_refused_and_has_no_effect;
+    auction_bodies: amounts_are_whole_numbers_within_their_limits settings_of_a_listing_fit_its_kind
         times_of_a_listing_are_taken_at_their_limits_and_refused_beyond
-        fields_of_the_market_are_all_there_and_no_others;
-    market_figures: figures_count_what_happened_in_the_market;
-    market_restarts: what_the_market_told_survives_a_restart
+        fields_of_auctions_are_all_there_and_no_others;
+    auction_figures: figures_count_what_happened_in_auctions;
+    auction_restarts: what_auctions_told_survives_a_restart
         what_became_due_while_nobody_ran_is_done_after_the_start;
-    market_trouble: a_failed_store_sells_nothing_and_goes_on_showing nobody_is_told_of_a_bid_that_is_not_durable
-        a_market_that_does_not_answer_leaves_the_outcome_unknown
+    auction_trouble: a_failed_store_sells_nothing_and_goes_on_showing nobody_is_told_of_a_bid_that_is_not_durable
+        an_auction_store_that_does_not_answer_leaves_the_outcome_unknown
         what_was_put_is_not_denied_when_it_cannot_be_shown
         many_who_ask_whether_it_is_ready_are_one_question_to_the_store
         a_service_of_members_and_listings_alone_serves_no_other_rows;

@@ -1,4 +1,4 @@
-//! What the members of a market asked and what they were told.
+//! What the members of auctions asked and what they were told.
 //!
 //! Events are numbered in the order in which they happened, those of the disk among them, so "before" is a comparison
 //! of two numbers. The clock stands still over many events. An operation without a told answer may take effect until

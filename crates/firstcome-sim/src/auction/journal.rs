@@ -80,7 +80,7 @@ impl Stored {
             Change::Listing { id, standing, sale_request } => {
                 self.listings.insert(id, ListingRow { standing: *standing, sale_request });
             }
-            // The world of the market has nothing else.
+            // The world of auctions has nothing else.
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Brings a market back from its rows, as a start of the store in a file does, and shows that nothing is changed by it.
+//! Brings auctions back from its rows, as a start of the store in a file does, and shows that nothing is changed by it.
 
 use super::journal::{ListingRow, Stored};
 use firstcome_core::auction::Listing;
@@ -9,14 +9,14 @@ use firstcome_store::embedded::{KeyedMovement, StoredAuctions, StoredListing, St
 
 /// Rebuilds members and listings from their rows, through the rules: balances from records, highest bids from bids.
 pub fn recover(stored: &Stored, now: Timestamp) -> Result<StoredAuctions, String> {
-    let mut market = StoredAuctions::default();
+    let mut auctions = StoredAuctions::default();
     for (&id, row) in &stored.members {
         let mut wallet = Wallet::empty(row.member.clone());
         for found in stored.records.range((id, 0)..=(id, u64::MAX)).map(|(_, found)| found) {
             let restored = wallet.restore(&found.record);
             restored.map_err(|damage| format!("{}: {}", row.member, damage.as_str()))?;
         }
-        market.members.push(StoredMember { id, wallet });
+        auctions.members.push(StoredMember { id, wallet });
     }
     for (&id, row) in &stored.listings {
         let bids = || stored.bids.range((id, 0)..=(id, u32::MAX)).map(|(_, bid)| bid);
@@ -25,29 +25,29 @@ pub fn recover(stored: &Stored, now: Timestamp) -> Result<StoredAuctions, String
         let listing = Listing::restore(firstcome_core::auction::ListingStanding { highest, ..row.standing.clone() });
         let listing = listing.map_err(|damage| format!("{name}: {}", damage.as_str()))?;
         let keyed_bids = bids().filter_map(|bid| Some((bid.request?, bid.placed.clone()))).collect();
-        market.listings.push(StoredListing { id, listing, keyed_bids, sale_request: row.sale_request });
+        auctions.listings.push(StoredListing { id, listing, keyed_bids, sale_request: row.sale_request });
     }
     let keyed = stored.records.values().filter_map(|row| {
         let (balance, at) = (row.record.balance, row.record.at);
         Some(KeyedMovement { request: row.request?, balance, at })
     });
-    market.keyed_movements = keyed.filter(|keyed| now <= keyed.at.plus_ms(POINTS_KEY_MS)).collect();
-    market.keyed_movements.sort_by_key(|keyed| keyed.at);
-    Ok(market)
+    auctions.keyed_movements = keyed.filter(|keyed| now <= keyed.at.plus_ms(POINTS_KEY_MS)).collect();
+    auctions.keyed_movements.sort_by_key(|keyed| keyed.at);
+    Ok(auctions)
 }
 
-/// What a recovered market would write, were it to write everything again. Of movements only what the rules keep: the
+/// What a recovered auctions would write, were it to write everything again. Of movements only what the rules keep: the
 /// chain that is in each wallet.
-pub fn written_again(market: &StoredAuctions, stored: &Stored) -> Stored {
-    let members = market.members.iter().map(|member| (member.id, member.wallet.clone())).collect();
+pub fn written_again(auctions: &StoredAuctions, stored: &Stored) -> Stored {
+    let members = auctions.members.iter().map(|member| (member.id, member.wallet.clone())).collect();
     let row = |found: &StoredListing| {
         let (standing, sale_request) = (found.listing.standing().clone(), found.sale_request);
         (found.id, ListingRow { standing, sale_request })
     };
-    let listings = market.listings.iter().map(row).collect();
+    let listings = auctions.listings.iter().map(row).collect();
     let mut bids = stored.bids.clone();
     for ((id, number), bid) in &mut bids {
-        let found = market.listings.iter().find(|found| found.id == *id);
+        let found = auctions.listings.iter().find(|found| found.id == *id);
         let keyed = found.and_then(|found| found.keyed_bids.iter().find(|(_, placed)| placed.bid.number == *number));
         bid.request = keyed.map(|(request, _)| *request);
     }
@@ -115,15 +115,15 @@ mod tests {
     #[test]
     fn what_comes_back_is_what_was_stored() {
         let stored = stored();
-        let market = recover(&stored, Timestamp::clamped_us(2_000_000)).unwrap_or_else(|damage| panic!("{damage}"));
-        assert_eq!(difference(&stored, &written_again(&market, &stored)), None);
-        assert_eq!(market.keyed_movements.len(), 1);
+        let auctions = recover(&stored, Timestamp::clamped_us(2_000_000)).unwrap_or_else(|damage| panic!("{damage}"));
+        assert_eq!(difference(&stored, &written_again(&auctions, &stored)), None);
+        assert_eq!(auctions.keyed_movements.len(), 1);
     }
 
     #[test]
     fn the_key_of_a_movement_is_forgotten_when_its_time_is_over() {
         let last = Timestamp::clamped_us(1_000_000).plus_ms(POINTS_KEY_MS);
-        let count = |now| recover(&stored(), now).map(|market| market.keyed_movements.len());
+        let count = |now| recover(&stored(), now).map(|auctions| auctions.keyed_movements.len());
         assert_eq!(count(last), Ok(1));
         assert_eq!(count(Timestamp::clamped_us(last.as_us() + 1)), Ok(0));
     }
@@ -141,7 +141,7 @@ mod tests {
         if let Some(wallet) = other.members.get_mut(&MemberId(1)) {
             wallet.balance = Balance::default();
         }
-        let market = recover(&other, now).unwrap_or_else(|damage| panic!("{damage}"));
-        assert!(difference(&other, &written_again(&market, &other)).is_some());
+        let auctions = recover(&other, now).unwrap_or_else(|damage| panic!("{damage}"));
+        assert!(difference(&other, &written_again(&auctions, &other)).is_some());
     }
 }

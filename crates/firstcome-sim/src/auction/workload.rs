@@ -1,4 +1,4 @@
-//! What members do in a market: they charge, bid, outbid each other, come at the last instant, have too little, click
+//! What members do in auctions: they charge, bid, outbid each other, come at the last instant, have too little, click
 //! twice, settle late; sellers change their minds; and the clockwork closes what is due.
 
 use super::history::{AuctionReply, Command, Operation};

@@ -110,7 +110,7 @@ impl World {
             }
             Action::Tick => self.ask(Command::CloseDue),
             Action::Crash => {
-                self.report.count("market fault", "crash between batches");
+                self.report.count("auctions fault", "crash between batches");
                 self.restart()?;
             }
             Action::Restart => self.close_and_restart()?,
@@ -125,10 +125,10 @@ impl World {
         let ahead_us = wall.as_us() - steady.as_us();
         if self.rng.chance(500) {
             self.clock.pass_ms(KEYS_OVER_MS);
-            self.report.count("market fault", "a month");
+            self.report.count("auctions fault", "a month");
         } else if ahead_us + HOUR_US <= WALL_AHEAD_MS_MAX as i64 * 1_000 {
             self.clock.step_forward_ms(HOUR_US as u64 / 1_000);
-            self.report.count("market fault", "clock set forward");
+            self.report.count("auctions fault", "clock set forward");
         }
     }
 
@@ -137,7 +137,7 @@ impl World {
         let Some((instant, commands)) = self.workload.snipe(&mut self.rng, &self.plan, self.clock.now()) else {
             return Ok(());
         };
-        self.report.count("market fault", "asked at an instant that matters");
+        self.report.count("auctions fault", "asked at an instant that matters");
         self.clock.set(instant);
         commands.into_iter().for_each(|command| self.ask(command));
         if self.rng.chance(300) {
@@ -149,7 +149,7 @@ impl World {
     /// Somebody asks: the request is polled once, which either answers it or puts it in the queue.
     fn ask(&mut self, command: Command) {
         if self.life.store.fault().is_some() {
-            self.report.count("market fault", "asked a store that failed");
+            self.report.count("auctions fault", "asked a store that failed");
         }
         let call = call(&self.life.store, &self.runtime, command.clone());
         let id = self.history.ask(command, self.clock.now());
@@ -172,7 +172,7 @@ impl World {
             Err(_) => Outcome::Unknown,
         };
         if lost {
-            self.report.count("market fault", "answer lost");
+            self.report.count("auctions fault", "answer lost");
         }
         self.end(id, outcome);
     }
@@ -213,7 +213,7 @@ impl World {
         for visitor in visitors {
             match visitor.answer {
                 Some(answer) => {
-                    self.report.count("market fault", "answered in the middle of a commit");
+                    self.report.count("auctions fault", "answered in the middle of a commit");
                     self.answer(visitor.operation, answer);
                 }
                 None if visitor.begun => self.pending.push((visitor.operation, visitor.call)),
@@ -226,7 +226,7 @@ impl World {
 
     fn count_commits(&mut self) {
         for how in std::mem::take(&mut self.disk.lock().commits) {
-            self.report.count("market commit", how);
+            self.report.count("auctions commit", how);
         }
     }
 
@@ -246,12 +246,12 @@ impl World {
         }
         let (id, call) = self.pending.swap_remove(self.rng.index(self.pending.len()));
         drop(call);
-        self.report.count("market fault", "caller went away");
+        self.report.count("auctions fault", "caller went away");
         self.end(id, Outcome::Unknown);
     }
 
     fn close_and_restart(&mut self) -> Result<(), Violation> {
-        self.report.count("market fault", "restart in order");
+        self.report.count("auctions fault", "restart in order");
         self.life.store.close();
         // Who comes now is sent away; who waits is served.
         for _ in 0..self.rng.below(3) {
@@ -339,7 +339,7 @@ impl World {
                     return Err(Violation::new("liveness", self.seed, detail));
                 }
             };
-            self.report.count("market heal", how);
+            self.report.count("auctions heal", how);
         }
         match disk.stored.members.values().find(|wallet| wallet.balance.held() != 0) {
             Some(wallet) => {
@@ -366,7 +366,7 @@ impl World {
     /// Asks all invariants.
     pub fn check(&self) -> Result<(), Violation> {
         let disk = self.disk.lock();
-        invariants::check_market(&AuctionEvidence { seed: self.seed, history: &self.history, log: &disk.log })
+        invariants::check_auctions(&AuctionEvidence { seed: self.seed, history: &self.history, log: &disk.log })
     }
 }
 
@@ -380,23 +380,23 @@ fn start(disk: &SharedDisk, clock: &Arc<ManualClock>) -> Result<AuctionStoreRun,
     if let Some(difference) = recovery::difference(&stored, &first) {
         return Err(difference);
     }
-    let market = recovery::recover(&first, now)?;
-    if let Some(difference) = recovery::difference(&first, &recovery::written_again(&market, &first)) {
+    let auctions = recovery::recover(&first, now)?;
+    if let Some(difference) = recovery::difference(&first, &recovery::written_again(&auctions, &first)) {
         return Err(difference);
     }
     let backing = Backing {
         journal: Box::new(disk.clone()),
         rows: Arc::new(disk.clone()),
         durability: Durability::Disk,
-        market,
+        auctions,
         // Its seed decides where entries lie, never what is answered.
         hasher: draw_hasher(),
         ..Backing::memory()
     };
     let (store, stepper) = Embedded::stepped(backing, Arc::clone(clock) as Arc<dyn Clock>);
     let counts = (stored.listings.len(), stored.members.len());
-    if store.market_counts() != counts {
-        return Err(format!("(listings, members) {counts:?} became {:?}", store.market_counts()));
+    if store.auction_counts() != counts {
+        return Err(format!("(listings, members) {counts:?} became {:?}", store.auction_counts()));
     }
     Ok(AuctionStoreRun { store, stepper })
 }

@@ -1,11 +1,11 @@
-//! Invariant 8, for the market: what was told of a bid, a sale or points is on disk and stays true, and a refusal agrees
+//! Invariant 8, for auctions: what was told of a bid, a sale or points is on disk and stays true, and a refusal agrees
 //! with how things stood while it was asked for.
 //!
 //! - What was told to be done came into force between question and answer, once, as it was told; who repeats a request
 //!   under its key is told that very thing, and has no second effect ([`effects`]).
 //! - What is stored was asked for: nothing happens twice, nor after "not done".
 //! - Bids follow each other, and ends are exactly what accepted late bids and settings lead to
-//!   ([`crate::market::replay`]).
+//!   ([`crate::auction::replay`]).
 //! - A refusal is the first that applies at some moment of the question ([`refusals`]).
 //! - What was read was in force at some moment of the question; what was due is closed after a tick ([`reads`]).
 
@@ -18,7 +18,7 @@ use crate::auction::history::{AuctionReply, Command, Operation};
 use crate::auction::ledger::Ledger;
 use crate::auction::replay::Replay;
 
-const NAME: &str = "acknowledged_market";
+const NAME: &str = "acknowledged_auctions";
 
 /// Looks for a word that was not kept.
 pub fn check(evidence: &AuctionEvidence<'_>, ledger: &Ledger) -> Result<(), Violation> {

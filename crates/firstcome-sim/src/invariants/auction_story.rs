@@ -1,4 +1,4 @@
-//! Histories of a market written by hand, so that each invariant can be shown what it must reject.
+//! Histories of auctions written by hand, so that each invariant can be shown what it must reject.
 
 use super::{AuctionEvidence, Violation};
 use crate::auction::history::{AuctionReply, Command, History, Outcome};

@@ -399,7 +399,7 @@ fn start(disk: &SharedDisk, clock: &Arc<ManualClock>) -> Result<RoomStoreRun, (&
         durability: Durability::Disk,
         rooms: recover()?,
         pass_secrets: stored.secrets.clone(),
-        market: StoredAuctions::default(),
+        auctions: StoredAuctions::default(),
         timeline,
         hasher: hasher.clone(),
         ..Backing::memory()

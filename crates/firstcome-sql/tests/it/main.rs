@@ -4,7 +4,7 @@
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod databases;
 mod leases;
-mod market;
+mod auction;
 mod pooler;
 mod server;
 mod sessions;

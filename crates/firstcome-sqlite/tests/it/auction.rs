@@ -20,7 +20,7 @@ async fn proves<S: AuctionStore + 'static>(sizes: AuctionSizes, new_store: impl 
         let store = new_store(clock);
         async move { (store, pass) }
     };
-    in_time(conformance::market(sizes, open)).await;
+    in_time(conformance::auctions(sizes, open)).await;
 }
 
 fn member(name: &str) -> MemberName {
@@ -39,7 +39,7 @@ fn all_sound(directory: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn markets_in_a_file_keep_every_promise_of_the_port() {
+async fn auctions_in_a_file_keep_every_promise_of_the_port() {
     let directory = tempfile::tempdir().expect("a directory for the test");
     let stores = AtomicU32::new(0);
     let sizes = AuctionSizes { sequences: 10, ..AuctionSizes::LARGE };
@@ -54,25 +54,25 @@ async fn markets_in_a_file_keep_every_promise_of_the_port() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn markets_in_a_file_keep_every_instant() {
+async fn auctions_in_a_file_keep_every_instant() {
     let directory = tempfile::tempdir().expect("a directory for the test");
     let stores = AtomicU32::new(0);
     let open = |clock: Arc<ManualClock>| {
         let fresh = directory.path().join(stores.fetch_add(1, Ordering::Relaxed).to_string());
         async move { firstcome_sqlite::open(&fresh, clock).expect("a fresh directory opens") }
     };
-    in_time(conformance::market_by_the_clock(open)).await;
+    in_time(conformance::auction_by_the_clock(open)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_file_that_is_opened_again_still_knows_its_market() {
+async fn a_file_that_is_opened_again_still_knows_its_auction() {
     let directory = tempfile::tempdir().expect("a directory for the test");
     let (clock, pass) = manual_clock();
     let open = || {
         let (same, clock, pass) = (directory.path().to_owned(), Arc::clone(&clock), Arc::clone(&pass));
         async move { (firstcome_sqlite::open(&same, clock).expect("a store that was closed opens again"), pass) }
     };
-    in_time(conformance::market_reopens(AuctionSizes::LARGE, open)).await;
+    in_time(conformance::auction_reopens(AuctionSizes::LARGE, open)).await;
     all_sound(directory.path());
 }
 

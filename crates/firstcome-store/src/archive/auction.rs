@@ -8,7 +8,7 @@ use firstcome_core::points::Wallet;
 use std::collections::HashMap;
 use std::hash::RandomState;
 
-/// What has come in of the market so far.
+/// What has come in of auctions so far.
 pub struct IncomingAuctionRows {
     /// Whether there is another one already.
     is_there: bool,
@@ -37,22 +37,22 @@ impl IncomingAuctionRows {
 }
 
 impl Intake {
-    /// What has come in of the market so far.
-    pub const fn market(&self) -> &IncomingAuctionRows {
-        &self.market
+    /// What has come in of auctions so far.
+    pub const fn auctions(&self) -> &IncomingAuctionRows {
+        &self.auctions
     }
 
     /// Members and listings belong together and cannot be mixed with others.
-    const fn begin_market(&self) -> Result<(), ImportError> {
-        if self.market.is_there { Err(ImportError::MarketThere) } else { Ok(()) }
+    const fn begin_auctions(&self) -> Result<(), ImportError> {
+        if self.auctions.is_there { Err(ImportError::AuctionsThere) } else { Ok(()) }
     }
 
     /// Takes a listing, before its bids and before records that are about it.
     pub(super) fn listing(&mut self, archived: ArchivedListing) -> Result<(), ImportError> {
-        self.begin_market()?;
+        self.begin_auctions()?;
         let ArchivedListing { standing, sale_request } = archived;
-        let id = ListingId(self.market.listings.len() as u32 + 1);
-        if self.market.listings.insert(standing.name.clone(), id).is_some() {
+        let id = ListingId(self.auctions.listings.len() as u32 + 1);
+        if self.auctions.listings.insert(standing.name.clone(), id).is_some() {
             return Err(ImportError::ListingTwice(standing.name));
         }
         self.change(Change::Listing { id, standing: Box::new(standing), sale_request });
@@ -61,15 +61,15 @@ impl Intake {
 
     /// Takes a record. It must be the next of its member, and lead to the balance and the hash that it says.
     pub(super) fn record(&mut self, archived: ArchivedRecord) -> Result<(), ImportError> {
-        self.begin_market()?;
+        self.begin_auctions()?;
         let ArchivedRecord { record, request } = archived;
         let listing = match &record.about {
-            Some(about) => Some(self.market.known_listing(&about.listing)?),
+            Some(about) => Some(self.auctions.known_listing(&about.listing)?),
             None => None,
         };
-        let next = MemberId(self.market.members.len() as u32 + 1);
+        let next = MemberId(self.auctions.members.len() as u32 + 1);
         let fresh = || (next, Wallet::empty(record.member.clone()));
-        let (id, wallet) = self.market.members.entry(record.member.clone()).or_insert_with(fresh);
+        let (id, wallet) = self.auctions.members.entry(record.member.clone()).or_insert_with(fresh);
         wallet.restore(&record).map_err(|damage| ImportError::BrokenRecord {
             member: record.member.clone(),
             number: record.number,
@@ -83,9 +83,9 @@ impl Intake {
     /// Takes a bid, after the records of its member. All bids are checked together at the end.
     pub(super) fn bid(&mut self, archived: ArchivedBid) -> Result<(), ImportError> {
         let ArchivedBid { listing, placed, request } = archived;
-        let id = self.market.known_listing(&listing)?;
+        let id = self.auctions.known_listing(&listing)?;
         let bidder = &placed.bid.bidder;
-        let Some((member, _)) = self.market.members.get(bidder) else {
+        let Some((member, _)) = self.auctions.members.get(bidder) else {
             return Err(ImportError::UnknownMember(bidder.clone()));
         };
         let member = *member;

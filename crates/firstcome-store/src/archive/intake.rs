@@ -22,7 +22,7 @@ pub struct Before {
     /// Its rooms.
     pub rooms: RoomsBefore,
     /// Whether it has a member or a listing.
-    pub has_market: bool,
+    pub has_auctions: bool,
 }
 
 /// Takes rows by the rules, and says what they change. Keeps names and users of all that came: about 50 bytes a claim or
@@ -37,7 +37,7 @@ pub struct Intake {
     /// Coupons whose codes are bound from another serial on than is written yet.
     rebound: BTreeSet<CouponId>,
     pub(super) rooms: IncomingRooms,
-    pub(super) market: IncomingAuctionRows,
+    pub(super) auctions: IncomingAuctionRows,
     secrets: BTreeMap<String, [u8; 32]>,
     changes: Vec<Change>,
 }
@@ -50,9 +50,9 @@ impl Intake {
         let mut coupons = HashMap::with_hasher(hasher.clone());
         coupons.extend(before.coupons.into_iter().map(|stored| (stored.name.clone(), stored)));
         let rooms = IncomingRooms::new(before.rooms, &hasher);
-        let market = IncomingAuctionRows::new(before.has_market, &hasher);
+        let auctions = IncomingAuctionRows::new(before.has_auctions, &hasher);
         let (rebound, secrets, changes) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
-        Self { now, hasher, coupons, next_coupon, rebound, rooms, market, secrets, changes }
+        Self { now, hasher, coupons, next_coupon, rebound, rooms, auctions, secrets, changes }
     }
 
     /// Takes one row.
@@ -89,7 +89,7 @@ impl Intake {
     pub fn finish(&mut self) -> Result<(), ImportError> {
         self.finish_rooms()?;
         self.bind_codes();
-        let balances: Vec<Change> = self.market.balances().collect();
+        let balances: Vec<Change> = self.auctions.balances().collect();
         self.changes.extend(balances);
         Ok(())
     }

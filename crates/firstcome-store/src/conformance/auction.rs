@@ -1,12 +1,12 @@
-//! The suite of [`MarketStore`].
+//! The suite of [`AuctionStore`].
 //!
 //! [`Bench`] alone knows the port. Cases write commands as [`Step`]s and answers as texts: `new 2 fence 3` is the second
 //! bid, `again 2 fence 3` the same told once more, `bid_too_low 11` a refusal with what it carries. After each refusal the
 //! suite looks whether the listing and the sender's points are what they were.
 //!
 //! The store may be a server with a clock of its own, so instants are reckoned from those that it shows, and what needs
-//! time lets it pass, see [`LetPass`]. What is to happen before an end has [`MarketSizes::open_ms`] for it. Boundaries to
-//! the microsecond are for [`market_by_the_clock`].
+//! time lets it pass, see [`LetPass`]. What is to happen before an end has [`AuctionSizes::open_ms`] for it. Boundaries to
+//! the microsecond are for [`auction_by_the_clock`].
 
 mod audit;
 mod by_the_clock;
@@ -61,11 +61,11 @@ impl AuctionSizes {
 /// a caller, exactness and conservation under concurrency, dropped futures, and random commands against the rules.
 ///
 /// `new_store` gives an empty store, and what lets time pass for it; it is called once per case. With a clock of its own
-/// the suite lets about half a minute pass in all, and some seconds for each of [`MarketSizes::sequences`].
+/// the suite lets about half a minute pass in all, and some seconds for each of [`AuctionSizes::sequences`].
 ///
 /// # Panics
 /// At the first broken promise, with what was asked and what came back.
-pub async fn market<S, F, Fut>(sizes: AuctionSizes, new_store: F)
+pub async fn auctions<S, F, Fut>(sizes: AuctionSizes, new_store: F)
 where
     S: AuctionStore + 'static,
     F: Fn() -> Fut,
@@ -115,7 +115,7 @@ where
 ///
 /// # Panics
 /// At the first broken promise, with what was asked and what came back.
-pub async fn market_by_the_clock<S, F, Fut>(new_store: F)
+pub async fn auction_by_the_clock<S, F, Fut>(new_store: F)
 where
     S: AuctionStore + 'static,
     F: Fn(Arc<ManualClock>) -> Fut,
@@ -131,14 +131,14 @@ where
 ///
 /// # Panics
 /// At the first broken promise, with what was asked and what came back.
-pub async fn market_reopens<S, F, Fut>(sizes: AuctionSizes, open: F)
+pub async fn auction_reopens<S, F, Fut>(sizes: AuctionSizes, open: F)
 where
     S: AuctionStore + 'static,
     F: Fn() -> Fut,
     Fut: Future<Output = (S, LetPass)>,
 {
     reopened::everything_told_is_still_there(sizes, &open).await;
-    reopened::a_busy_market_comes_back_exactly(sizes, &open).await;
+    reopened::a_busy_auction_comes_back_exactly(sizes, &open).await;
     reopened::what_came_due_meanwhile_is_done(sizes, &open).await;
 }
 

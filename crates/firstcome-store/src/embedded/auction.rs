@@ -1,4 +1,4 @@
-//! The market as the writer has it, what readers see of it, and the writer's part of its commands.
+//! Auctions as the writer has it, what readers see of it, and the writer's part of its commands.
 //!
 //! The writer alone has wallets and listings, so a bid takes no lock. What readers see ([`shown`]) is a copy that is replaced
 //! after the commit: of a listing or a member whom a batch has touched, once per batch.
@@ -63,7 +63,7 @@ pub struct KeyedMovement {
     pub at: Timestamp,
 }
 
-/// The market as it comes back from where it was stored.
+/// Auctions as it comes back from where it was stored.
 #[derive(Default)]
 pub struct StoredAuctions {
     /// All members.
@@ -74,7 +74,7 @@ pub struct StoredAuctions {
     pub keyed_movements: Vec<KeyedMovement>,
 }
 
-/// What can be asked of the market.
+/// What can be asked of auctions.
 pub(super) enum Job {
     Bid(ListingName, PlaceBid, Reply<Effect<PlacedBid>, Rejection>),
     Purchase(ListingName, Purchase, Reply<Effect<Sale>, Rejection>),
@@ -102,7 +102,7 @@ impl Job {
     }
 }
 
-/// An answer of the market that waits for the commit.
+/// An answer of auctions that waits for the commit.
 pub(super) enum PendingAuctionReply {
     Bid(Reply<Effect<PlacedBid>, Rejection>, Result<Effect<PlacedBid>, Rejection>),
     Purchase(Reply<Effect<Sale>, Rejection>, Result<Effect<Sale>, Rejection>),
@@ -143,7 +143,7 @@ struct WriterListing {
     cell: Option<Arc<ListingCell>>,
 }
 
-/// The market as the writer has it.
+/// Auctions as the writer has it.
 #[derive(Default)]
 pub(super) struct AuctionWriter {
     purse: MemberWallets,
@@ -174,7 +174,7 @@ pub(super) struct Rest {
 
 impl AuctionWriter {
     /// Takes back what was stored, and lets readers see it.
-    pub(super) fn restore(stored: StoredAuctions, market: &PublishedAuctions) -> Self {
+    pub(super) fn restore(stored: StoredAuctions, auctions: &PublishedAuctions) -> Self {
         let mut desk = Self::default();
         for StoredMember { id, wallet } in stored.members {
             let before = Before::of(&wallet);
@@ -191,7 +191,7 @@ impl AuctionWriter {
         for movement in stored.keyed_movements {
             desk.remember(movement);
         }
-        desk.publish(market, Timestamp::MIN);
+        desk.publish(auctions, Timestamp::MIN);
         desk
     }
 
@@ -486,16 +486,16 @@ impl AuctionWriter {
 
     /// Lets readers see what was committed, all at one instant. Says whether an auction is to be closed earlier than all others
     /// before.
-    pub(super) fn publish(&mut self, market: &PublishedAuctions, now: Timestamp) -> bool {
+    pub(super) fn publish(&mut self, auctions: &PublishedAuctions, now: Timestamp) -> bool {
         if !self.purse.touched.is_empty() || !self.touched.is_empty() {
-            self.show(&mut market.names.write());
+            self.show(&mut auctions.names.write());
         }
-        market.judged_us.fetch_max(now.as_us(), Ordering::SeqCst);
+        auctions.judged_us.fetch_max(now.as_us(), Ordering::SeqCst);
         let Closings { closed, defaulted } = std::mem::take(&mut self.closings);
-        market.closed.fetch_add(closed, Ordering::Relaxed);
-        market.defaulted.fetch_add(defaulted, Ordering::Relaxed);
+        auctions.closed.fetch_add(closed, Ordering::Relaxed);
+        auctions.defaulted.fetch_add(defaulted, Ordering::Relaxed);
         let next_due_us = self.due.first().map_or(i64::MAX, |(due_at, _)| due_at.as_us());
-        next_due_us < market.next_due_us.swap(next_due_us, Ordering::SeqCst)
+        next_due_us < auctions.next_due_us.swap(next_due_us, Ordering::SeqCst)
     }
 }
 
@@ -521,8 +521,8 @@ const fn refusal(error: NoBalance, before: Balance) -> Rejection {
 }
 
 impl Engine {
-    /// Judges one job of the market.
-    pub(super) fn market(&mut self, job: Job, now: Now) {
+    /// Judges one job of auctions.
+    pub(super) fn auctions(&mut self, job: Job, now: Now) {
         // Whoever asked has gone away: it is not done, as if it had never come.
         if job.is_closed() {
             return;
@@ -531,7 +531,7 @@ impl Engine {
             return job.refuse(StoreError::Unavailable(fault));
         }
         let (desk, changes, both, now) = (&mut self.desk, &mut self.changes, now, now.wall);
-        self.told_market.push(match job {
+        self.pending_auction_replies.push(match job {
             Job::Bid(listing, ask, reply) => PendingAuctionReply::Bid(reply, desk.bid(&listing, &ask, now, changes)),
             Job::Purchase(listing, ask, reply) => {
                 PendingAuctionReply::Purchase(reply, desk.purchase(&listing, &ask, now, changes))
@@ -553,7 +553,7 @@ impl Engine {
 }
 
 impl Shared {
-    pub(super) const fn market(&self) -> &PublishedAuctions {
-        &self.market
+    pub(super) const fn auctions(&self) -> &PublishedAuctions {
+        &self.auctions
     }
 }

@@ -15,16 +15,16 @@ use std::sync::Arc;
 impl Embedded {
     async fn trade<T>(&self, job: impl FnOnce(Reply<T, Rejection>) -> Job) -> AuctionAnswer<T> {
         let (reply, answer) = Reply::pair();
-        self.ask(Command::Market(job(reply)), answer).await
+        self.ask(Command::Auctions(job(reply)), answer).await
     }
 
     fn listing_cell(&self, listing: &ListingName) -> Result<Arc<ListingCell>, Rejection> {
-        self.inner.shared.market().listing(listing.as_str()).ok_or(Rejection::UnknownListing)
+        self.inner.shared.auctions().listing(listing.as_str()).ok_or(Rejection::UnknownListing)
     }
 
     /// How many listings and members there are.
-    pub fn market_counts(&self) -> (usize, usize) {
-        self.inner.shared.market().counts()
+    pub fn auction_counts(&self) -> (usize, usize) {
+        self.inner.shared.auctions().counts()
     }
 }
 
@@ -52,7 +52,7 @@ impl AuctionStore for Embedded {
             Err(rejection) => return Ok(Err(rejection)),
         };
         // Before the standing is read: that is then no older.
-        let (judged_at, now) = (self.inner.shared.market().judged_at(), self.now());
+        let (judged_at, now) = (self.inner.shared.auctions().judged_at(), self.now());
         let mut standing = cell.standing();
         // Time has changed the state since the writer last looked, and it may be about to commit what came just before that.
         // One turn of it is enough, whatever is left to be closed then. If it takes no commands any more, and all that it began is
@@ -98,7 +98,7 @@ impl AuctionStore for Embedded {
     }
 
     async fn balance(&self, member: &MemberName) -> Result<Balance, StoreError> {
-        Ok(self.inner.shared.market().member(member.as_str()).map_or(Balance::default(), |cell| cell.balance()))
+        Ok(self.inner.shared.auctions().member(member.as_str()).map_or(Balance::default(), |cell| cell.balance()))
     }
 
     async fn records(
@@ -107,7 +107,7 @@ impl AuctionStore for Embedded {
         after: Option<u64>,
         count: usize,
     ) -> Result<Numbered<Record>, StoreError> {
-        let Some(cell) = self.inner.shared.market().member(member.as_str()) else {
+        let Some(cell) = self.inner.shared.auctions().member(member.as_str()) else {
             return Ok(page(Vec::new(), count, |_| 0));
         };
         let rows = Arc::clone(&self.inner.shared.rows);
@@ -122,6 +122,6 @@ impl AuctionStore for Embedded {
     }
 
     fn closings(&self) -> Closings {
-        self.inner.shared.market().closings()
+        self.inner.shared.auctions().closings()
     }
 }

@@ -4,9 +4,9 @@
 //! - An answer leaves only after the commit of the batch in which it was decided: whatever it rests on is durable.
 //! - Claims and redemptions change the state in memory before the commit; readers see them only once
 //!   [`Cell::durable`] has passed them. Settings and deletions change it after the commit.
-//! - The market's state in memory changes before the commit too; readers see copies that are made after it.
+//! - Auctions' state in memory changes before the commit too; readers see copies that are made after it.
 //! - After a commit that failed with nothing stored, by a cause that may pass, memory is what it was before the batch: claims,
-//!   redemptions and the market are undone, rooms are read again. Writes are refused until a small one succeeds
+//!   redemptions and auctions are undone, rooms are read again. Writes are refused until a small one succeeds
 //!   ([`Engine::probe`]).
 //! - After any other failed commit nothing is written any more: memory then knows of claims that the disk may not have.
 
@@ -62,7 +62,7 @@ pub struct Engine {
     pub(super) room_changes: Vec<firstcome_core::room::Change>,
     pub(super) clock_stored: Option<Steady>,
     pub(super) desk: AuctionWriter,
-    pub(super) told_market: Vec<auction::PendingAuctionReply>,
+    pub(super) pending_auction_replies: Vec<auction::PendingAuctionReply>,
 }
 
 /// The numbers that the next things get.
@@ -97,7 +97,7 @@ impl Engine {
             room_changes: Vec::new(),
             clock_stored: None,
             desk,
-            told_market: Vec::new(),
+            pending_auction_replies: Vec::new(),
         }
     }
 
@@ -130,7 +130,7 @@ impl Engine {
                     self.orders(&cell, std::iter::once(first.order).chain(rest).take(CLAIMS_PER_HOLD), now);
                 }
                 Command::Redeem { cell, redeem, reply } => self.redeem(&cell, &redeem, reply, now),
-                Command::Market(job) => self.market(job, now),
+                Command::Auctions(job) => self.auctions(job, now),
                 Command::Tick(rest, reply) => {
                     self.tick(now);
                     let rest = self.close_due(rest, now);
@@ -307,7 +307,7 @@ impl Engine {
         #[cfg(feature = "planted-bugs")]
         self.leave_out_what_is_planted();
         self.touched.iter().for_each(|cell| cell.take_back(&self.changes));
-        if !market_is_left_out() {
+        if !auctions_are_left_out() {
             self.desk.take_back(&self.changes)?;
         }
         let now = self.shared.both();
@@ -336,7 +336,7 @@ impl Engine {
         if let Err(error) = self.write_changes() {
             self.told.drain(..).for_each(|told| told.refuse(&error));
             self.told_rooms.drain(..).for_each(|told| told.refuse(&error));
-            self.told_market.drain(..).for_each(|told| told.refuse(&error));
+            self.pending_auction_replies.drain(..).for_each(|told| told.refuse(&error));
             self.told_ticks.drain(..).for_each(|(reply, _)| reply.send(Err(error.clone())));
             self.touched.clear();
             // What is unsettled stays so: it may or may not be stored, and nobody is told either.
@@ -348,7 +348,7 @@ impl Engine {
             self.shared.clockwork.somebody_came();
         }
         self.touched_rooms.drain(..).for_each(|cell| cell.settle());
-        if self.desk.publish(self.shared.market(), now.wall) {
+        if self.desk.publish(self.shared.auctions(), now.wall) {
             self.shared.clockwork.wake();
         }
         for cell in self.touched.drain(..) {
@@ -367,7 +367,7 @@ impl Engine {
             }
         }
         self.told_rooms.drain(..).for_each(room::PendingRoomReply::tell);
-        self.told_market.drain(..).for_each(auction::PendingAuctionReply::tell);
+        self.pending_auction_replies.drain(..).for_each(auction::PendingAuctionReply::tell);
         self.told_ticks.drain(..).for_each(|(reply, rest)| reply.send(Ok(Ok(rest))));
     }
 
@@ -406,12 +406,12 @@ impl Engine {
 }
 
 #[cfg(feature = "planted-bugs")]
-fn market_is_left_out() -> bool {
-    firstcome_core::planted::is(Bug::MarketNotTakenBack)
+fn auctions_are_left_out() -> bool {
+    firstcome_core::planted::is(Bug::AuctionNotTakenBack)
 }
 
 #[cfg(not(feature = "planted-bugs"))]
-const fn market_is_left_out() -> bool {
+const fn auctions_are_left_out() -> bool {
     false
 }
 

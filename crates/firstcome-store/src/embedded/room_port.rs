@@ -64,7 +64,7 @@ fn run(inner: &Weak<Inner>, clockwork: &Clockwork) {
     while let Some(inner) = inner.upgrade() {
         // Said before it is looked at: whoever comes after the look finds it said.
         clockwork.sleeps.store(true, Ordering::SeqCst);
-        let due_in_us = inner.shared.market().due_in_us(inner.shared.clock.now());
+        let due_in_us = inner.shared.auctions().due_in_us(inner.shared.clock.now());
         let nobody_in = inner.shared.rooms.read().values().all(|cell| cell.is_idle());
         if nobody_in && due_in_us != Some(0) {
             drop(inner);

@@ -12,15 +12,15 @@ async fn proves<S: AuctionStore + 'static>(sizes: AuctionSizes, new_store: impl 
         let store = new_store(clock);
         async move { (store, pass) }
     };
-    in_time(conformance::market(sizes, open)).await;
+    in_time(conformance::auctions(sizes, open)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn markets_in_memory_keep_every_promise_of_the_port() {
+async fn auctions_in_memory_keep_every_promise_of_the_port() {
     proves(AuctionSizes::LARGE, |clock| Embedded::memory_with(clock)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn markets_in_memory_keep_every_instant() {
-    in_time(conformance::market_by_the_clock(|clock| async move { Embedded::memory_with(clock) })).await;
+async fn auctions_in_memory_keep_every_instant() {
+    in_time(conformance::auction_by_the_clock(|clock| async move { Embedded::memory_with(clock) })).await;
 }

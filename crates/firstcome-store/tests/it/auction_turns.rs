@@ -1,4 +1,4 @@
-//! The market's writer, turn by turn: what it closes in one, what readers see of one, and when it forgets keys.
+//! Auctions' writer, turn by turn: what it closes in one, what readers see of one, and when it forgets keys.
 
 use crate::room::{Under, now};
 use crate::scripted::{JournalRequest, Script, Verdict, at, stepped};

@@ -25,10 +25,10 @@ fn repair_of<'a>(done: &'a Reconciled, object: &Object) -> &'a Repair {
     &done.findings.iter().find(|finding| finding.object == *object).expect("it is found").repair
 }
 
-/// What is done to the gate of a coupon that tells claims early, whether one waits in its outbox, and how that is sorted.
+/// What is done to the sequencer of a coupon that tells claims early, whether one waits in its outbox, and how that is sorted.
 const EARLY: [(&str, &[&str], bool, &str); 8] = [
-    ("no gate", &["DEL", "fc:{c1}:gate"], true, "missing"),
-    ("no gate, and nothing waits", &["DEL", "fc:{c1}:gate"], false, "missing"),
+    ("no sequencer", &["DEL", "fc:{c1}:gate"], true, "missing"),
+    ("no sequencer, and nothing waits", &["DEL", "fc:{c1}:gate"], false, "missing"),
     ("no counts", &["HSET", "fc:{c1}:gate", "void", "x"], true, "torn"),
     ("behind", &["HSET", "fc:{c1}:gate", "ticket", "0"], true, "behind"),
     ("no anchor", &["XDEL", "fc:{c1}:outbox:1", "1-1"], true, "torn"),
@@ -55,21 +55,21 @@ async fn what_was_told_early_is_left_whatever_is_wrong_with_its_gate() {
         let _: i64 = keeper.ask(damage).await;
         let before: BTreeSet<String> = keeper.ask(&["KEYS", "fc:{*"]).await;
         let done = in_time(repaired(&place)).await;
-        assert_eq!(states(&done, &gate()), [state], "{what}: {done:?}");
-        // Only where nothing was let in that the database does not have is it made anew.
+        assert_eq!(states(&done, &sequencer()), [state], "{what}: {done:?}");
+        // Only where nothing was let in that the database does not have is it rebuilt.
         let is_safe = state == "missing" && !is_waiting;
-        let repair = repair_of(&done, &gate());
+        let repair = repair_of(&done, &sequencer());
         assert_eq!(matches!(repair, Repair::Done(_)), is_safe, "{what}: {repair:?}");
         assert_eq!(matches!(repair, Repair::Advice(_)), !is_safe, "{what}: {repair:?}");
         assert_eq!(generation(&place, "firstcome_coupon").await, 1 + i64::from(is_safe), "{what}");
         if !is_safe {
             let after: BTreeSet<String> = keeper.ask(&["KEYS", "fc:{*"]).await;
-            assert_eq!(after, before, "{what}: nothing was made anew or thrown away");
+            assert_eq!(after, before, "{what}: nothing was rebuilt or thrown away");
         }
     }
 }
 
-/// A node that dies between the database and the gate leaves settings there that need only be put in force.
+/// A node that dies between the database and the sequencer leaves settings there that need only be put in force.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_that_a_gate_has_not_heard_of_are_put_in_force() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
@@ -85,10 +85,10 @@ async fn settings_that_a_gate_has_not_heard_of_are_put_in_force() {
     drop((dying, node, line));
     // Somebody may just be doing it: that is found out within ten seconds, both times.
     let done = in_time(repaired(&place)).await;
-    assert_eq!(states(&done, &gate()), ["other_settings"], "{done:?}");
-    assert!(matches!(repair_of(&done, &gate()), Repair::Done(_)), "{done:?}");
-    assert_eq!(place.keeper().await.gate("limit").await.as_deref(), Some("5"));
-    assert_eq!(generation(&place, "firstcome_coupon").await, 1, "it is not made anew");
+    assert_eq!(states(&done, &sequencer()), ["other_settings"], "{done:?}");
+    assert!(matches!(repair_of(&done, &sequencer()), Repair::Done(_)), "{done:?}");
+    assert_eq!(place.keeper().await.sequencer("limit").await.as_deref(), Some("5"));
+    assert_eq!(generation(&place, "firstcome_coupon").await, 1, "it is not rebuilt");
     is_sound(&verified(&place).await);
 }
 
@@ -112,10 +112,10 @@ async fn what_was_repaired_meanwhile_is_not_made_anew() {
     foreign.say("UPDATE firstcome_room SET digest=digest-1").await;
     holder.say("COMMIT").await;
     let done = in_time(repairing).await.expect("it answers");
-    assert_eq!([states(&done, &gate()), states(&done, &log())], [["other_settings"], ["differs"]]);
+    assert_eq!([states(&done, &sequencer()), states(&done, &log())], [["other_settings"], ["differs"]]);
     assert_eq!(needs_repair(&done), 0, "{done:?}");
     for table in ["firstcome_coupon", "firstcome_room"] {
-        assert_eq!(generation(&place, table).await, 1, "{table}: nothing was made anew");
+        assert_eq!(generation(&place, table).await, 1, "{table}: nothing was rebuilt");
     }
     at_rest(&place).await;
 }
@@ -299,7 +299,7 @@ async fn however_many_without_a_claim_are_forgotten() {
         let _: i64 = keeper.ask(&command).await;
     }
     let done = in_time(repaired(&place)).await;
-    assert_eq!(states(&done, &gate()), ["user_not_in_sql"]);
-    assert_eq!(needs_repair(&done), 0, "{:?}", repair_of(&done, &gate()));
+    assert_eq!(states(&done, &sequencer()), ["user_not_in_sql"]);
+    assert_eq!(needs_repair(&done), 0, "{:?}", repair_of(&done, &sequencer()));
     at_rest(&place).await;
 }

@@ -113,7 +113,7 @@ async fn stops(kind: Kind) {
         assert!(one.faults().open().is_empty());
         assert_eq!(join(&one, of("bob")).await.1.ticket, bob.ticket);
 
-        // That was a log made anew. If the database goes back to before it, the log alone tells a node that starts now.
+        // That was a log rebuilt. If the database goes back to before it, the log alone tells a node that starts now.
         at_rest(&place, &one).await;
         drop((one, two));
         put_back(&mut foreign, "after").await;

@@ -23,7 +23,7 @@ pub(super) fn facts(setting: &Setting, played: &Played, stored: Vec<Check>) -> F
         checks.push(audit::stored(stored));
     }
     let seconds = played.took_us as f64 / 1e6;
-    let market = market(played);
+    let auctions = auctions(played);
     let kill = |restart: &crate::drill::record::Restart| Kill {
         target: restart.target.name(),
         loses: restart.loses,
@@ -38,7 +38,7 @@ pub(super) fn facts(setting: &Setting, played: &Played, stored: Vec<Check>) -> F
         seconds,
         people: u64::from(setting.size.people),
         stock: u64::from(setting.size.stock),
-        issued: market.sales,
+        issued: auctions.sales,
         conditions: conditions(setting, history.reading_us),
         figures: figures(played, seconds),
         outcomes: outcomes(history),
@@ -47,7 +47,7 @@ pub(super) fn facts(setting: &Setting, played: &Played, stored: Vec<Check>) -> F
         latencies: named.filter_map(|(what, times)| latency(what.name(), times)).collect(),
         series: series(played),
         sample_people: Vec::new(),
-        market: Some(market),
+        auctions: Some(auctions),
     }
 }
 
@@ -160,7 +160,7 @@ fn series(played: &Played) -> Series {
     Series { step_s: step_us as f64 / 1e6, requests_per_s: rates(answered, steps, step_us), ..Series::default() }
 }
 
-fn market(played: &Played) -> AuctionFacts {
+fn auctions(played: &Played) -> AuctionFacts {
     let history = &played.bidders.history;
     let (step_us, steps) = steps(played);
     let unsigned = |at_us: i64| u64::try_from(at_us).unwrap_or(0);

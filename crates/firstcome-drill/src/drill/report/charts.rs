@@ -50,8 +50,8 @@ impl Plot {
 
 /// The plots over time, one above the other.
 pub(super) fn over_the_event(facts: &Facts) -> Vec<Plot> {
-    if let Some(market) = &facts.market {
-        return of_auctions(facts, market);
+    if let Some(auctions) = &facts.auctions {
+        return of_auctions(facts, auctions);
     }
     let series = &facts.series;
     let rate = series.admission_limit_per_s.and_then(sane).map(|rate| (format!("limit {}/s", whole(rate)), rate));
@@ -95,40 +95,40 @@ pub(super) fn over_the_event(facts: &Facts) -> Vec<Plot> {
 }
 
 /// The plots over time of an event of auctions.
-fn of_auctions(facts: &Facts, market: &AuctionFacts) -> Vec<Plot> {
+fn of_auctions(facts: &Facts, auctions: &AuctionFacts) -> Vec<Plot> {
     let load = over_time(facts, "load", "Requests", "per second").with(
         vec![line(facts, "answered", &facts.series.requests_per_s)],
         None,
         "Orders are sent when they are due, however slow the answers are; charges come first.",
     );
     let bids = over_time(facts, "bids", "Bids", "per second").with(
-        vec![line(facts, "accepted", &market.accepted_per_s), line(facts, "refused", &market.refused_per_s)],
+        vec![line(facts, "accepted", &auctions.accepted_per_s), line(facts, "refused", &auctions.refused_per_s)],
         None,
         "Most come while the hot auction runs; each end of an auction draws snipers, many of whom are refused.",
     );
     let sold = over_time(facts, "sold", "Sold", "sold so far").with(
-        vec![line(facts, "sold", &market.sold).filled()],
+        vec![line(facts, "sold", &auctions.sold).filled()],
         Some((format!("listings {}", grouped_tight(facts.stock)), facts.stock as f64)),
         "It only ever rises; some auctions run on, and some winners never settle.",
     );
     let held = over_time(facts, "held", "Points held for bids", "points").with(
-        vec![line(facts, "held", &market.held).filled()],
+        vec![line(facts, "held", &auctions.held).filled()],
         None,
         "It rises with every bid by what the bid is higher, and falls when an auction is settled or its winner is late.",
     );
-    vec![load, bids, hot_price(facts, market), held, sold]
+    vec![load, bids, hot_price(facts, auctions), held, sold]
 }
 
-fn hot_price(facts: &Facts, market: &AuctionFacts) -> Plot {
+fn hot_price(facts: &Facts, auctions: &AuctionFacts) -> Plot {
     // A price stands until the next bid.
-    let mut points: Vec<(f64, f64)> = Vec::with_capacity(market.hot_prices.len() * 2);
-    for &(at_s, price) in &market.hot_prices {
+    let mut points: Vec<(f64, f64)> = Vec::with_capacity(auctions.hot_prices.len() * 2);
+    for &(at_s, price) in &auctions.hot_prices {
         points.extend(points.last().map(|&(_, before)| (at_s, before)));
         points.push((at_s, price));
     }
     let mut highest = PlotLine::new("highest bid", points);
     let last = highest.points.last().copied();
-    if let (Some(ends_s), Some((_, price))) = (market.hot_ends_s.and_then(sane), last) {
+    if let (Some(ends_s), Some((_, price))) = (auctions.hot_ends_s.and_then(sane), last) {
         highest.points.push((ends_s, price));
         highest.dots.push((ends_s, price));
     }

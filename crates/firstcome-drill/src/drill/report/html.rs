@@ -72,8 +72,8 @@ pub(super) fn page(facts: &Facts) -> anyhow::Result<String> {
             "auction" => "listings, by auction and at a fixed price",
             _ => "coupons",
         },
-        fates: if facts.market.is_some() { "What became of orders" } else { "What became of people" },
-        counted: if facts.market.is_some() { "Orders" } else { "People" },
+        fates: if facts.auctions.is_some() { "What became of orders" } else { "What became of people" },
+        counted: if facts.auctions.is_some() { "Orders" } else { "People" },
         verdict: match verdict {
             Verdict::Held => "good",
             Verdict::Broken => "bad",
@@ -112,11 +112,11 @@ fn explained(facts: &Facts, verdict: Verdict) -> String {
 fn figures(facts: &Facts) -> Vec<(&str, String)> {
     let mut figures = vec![
         ("people", grouped_tight(facts.people)),
-        (if facts.market.is_some() { "listings" } else { "in stock" }, grouped_tight(facts.stock)),
-        (if facts.market.is_some() { "sold" } else { "issued" }, grouped_tight(facts.issued)),
+        (if facts.auctions.is_some() { "listings" } else { "in stock" }, grouped_tight(facts.stock)),
+        (if facts.auctions.is_some() { "sold" } else { "issued" }, grouped_tight(facts.issued)),
         ("took", duration(facts.seconds)),
     ];
-    figures.extend(facts.market.iter().map(|market| ("bids accepted", grouped_tight(market.bids))));
+    figures.extend(facts.auctions.iter().map(|auctions| ("bids accepted", grouped_tight(auctions.bids))));
     figures.extend(facts.figures.iter().map(|(name, value)| (name.as_str(), value.clone())));
     figures
 }

@@ -44,23 +44,23 @@ pub(super) fn report(facts: &Facts) -> Value {
         "series": series(facts),
         "sample_people": facts.sample_people.iter().map(sample_person).collect::<Vec<_>>(),
     });
-    if let Some(market) = &facts.market {
-        report["bids"] = market.bids.into();
-        report["sales"] = market.sales.into();
-        report["market"] = market_series(market);
+    if let Some(auctions) = &facts.auctions {
+        report["bids"] = auctions.bids.into();
+        report["sales"] = auctions.sales.into();
+        report["market"] = auction_series(auctions);
     }
     report
 }
 
-fn market_series(market: &AuctionFacts) -> Value {
-    let prices = market.hot_prices.iter().map(|(at_s, price)| json!({"at_s": at_s, "price": price}));
+fn auction_series(auctions: &AuctionFacts) -> Value {
+    let prices = auctions.hot_prices.iter().map(|(at_s, price)| json!({"at_s": at_s, "price": price}));
     json!({
-        "accepted_per_s": market.accepted_per_s,
-        "refused_per_s": market.refused_per_s,
-        "sold": market.sold,
-        "held": market.held,
+        "accepted_per_s": auctions.accepted_per_s,
+        "refused_per_s": auctions.refused_per_s,
+        "sold": auctions.sold,
+        "held": auctions.held,
         "hot_prices": prices.collect::<Vec<_>>(),
-        "hot_ends_s": market.hot_ends_s,
+        "hot_ends_s": auctions.hot_ends_s,
     })
 }
 

@@ -14,8 +14,8 @@ pub(super) fn text(facts: &Facts) -> String {
     let took = scale::duration(facts.seconds);
     let (people, stock, issued) = (grouped(facts.people), grouped(facts.stock), grouped(facts.issued));
     let mut text = format!("{} drill: {people} people, ", facts.event);
-    text.push_str(&match &facts.market {
-        Some(market) => format!("{stock} listings, {} bids, {issued} sold, {took}\n", grouped(market.bids)),
+    text.push_str(&match &facts.auctions {
+        Some(auctions) => format!("{stock} listings, {} bids, {issued} sold, {took}\n", grouped(auctions.bids)),
         None => format!("{stock} in stock, {issued} issued, {took}\n"),
     });
     let conditions: Vec<String> = facts.conditions.iter().map(|(name, value)| format!("{name} {value}")).collect();
@@ -43,7 +43,7 @@ fn figures(facts: &Facts, text: &mut String) {
         return;
     }
     let mut table = table(&["Figure", ">Value"]);
-    let who = if facts.market.is_some() { "orders" } else { "people" };
+    let who = if facts.auctions.is_some() { "orders" } else { "people" };
     for (outcome, people) in &facts.outcomes {
         table.add_row([Cell::new(format!("{who}: {outcome}")), Cell::new(grouped(*people))]);
     }

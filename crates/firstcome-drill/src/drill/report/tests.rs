@@ -126,7 +126,7 @@ fn good() -> Facts {
             person(20_000, 6.2, 16_000, "got one"),
             person(33_800, 16.0, 22_900, "sold out"),
         ],
-        market: None,
+        auctions: None,
     }
 }
 
@@ -171,7 +171,7 @@ fn empty() -> Facts {
             requests_per_s: Vec::new(),
         },
         sample_people: Vec::new(),
-        market: None,
+        auctions: None,
     }
 }
 
@@ -202,7 +202,7 @@ fn monstrous() -> Facts {
 fn auction() -> Facts {
     let mut facts = good();
     (facts.event, facts.stock, facts.issued) = ("auction", 100, 71);
-    facts.market = Some(AuctionFacts {
+    facts.auctions = Some(AuctionFacts {
         bids: 12_345,
         sales: 71,
         accepted_per_s: (0..248).map(|at| 200.0 + 80.0 * noise(at)).collect(),

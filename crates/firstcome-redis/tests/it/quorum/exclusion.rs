@@ -2,7 +2,7 @@
 
 use super::*;
 use firstcome_store::StoreError;
-use firstcome_store::key::Ear;
+use firstcome_store::key::Notifications;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::time::timeout;

@@ -2,7 +2,7 @@
 
 use super::*;
 use firstcome_redis::QuorumNotifications;
-use firstcome_store::key::Ear;
+use firstcome_store::key::Notifications;
 use std::pin::pin;
 use std::task::{Context, Waker};
 

@@ -1,7 +1,7 @@
 use super::super::{LockLimits, LockService, Parts};
 use super::*;
 use crate::backend::Backend;
-use crate::market::Auctions;
+use crate::auction::Auctions;
 use crate::metrics::Metrics;
 use firstcome::core::lock::ClientId;
 use firstcome::{Embedded, HandleKey, Locks};

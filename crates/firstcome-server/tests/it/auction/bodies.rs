@@ -1,4 +1,4 @@
-//! Bodies of the market: integers within their limits, fields that belong together, and nothing else.
+//! Bodies of auctions: integers within their limits, fields that belong together, and nothing else.
 
 use super::{AMOUNT_MAX, auction, auction_with, bid, charge, fixed_price, look, purchase, put, refund};
 use crate::service::{Ask, SERVICE, Service};
@@ -166,7 +166,7 @@ pub(crate) async fn times_of_a_listing_are_taken_at_their_limits_and_refused_bey
     assert_eq!(service.list("ever", &ever).await["settles_until"], "9999-12-31T23:59:59.999999Z");
 }
 
-pub(crate) async fn fields_of_the_market_are_all_there_and_no_others() {
+pub(crate) async fn fields_of_auctions_are_all_there_and_no_others() {
     let service = Service::memory();
     service.fund(["ann"], 1_000).await;
     service.list("lamp", &auction(10)).await;

@@ -13,7 +13,7 @@ async fn figures(service: &Service) -> BTreeMap<String, f64> {
     lines.filter_map(sample).collect()
 }
 
-pub(crate) async fn figures_count_what_happened_in_the_market() {
+pub(crate) async fn figures_count_what_happened_in_auctions() {
     let service = Service::memory();
     service.fund(["figureann", "figurebob"], 1_000).await;
     for _ in 0..2 {

@@ -91,7 +91,7 @@ pub(crate) async fn a_repeated_purchase_is_answered_again_as_it_was() {
     .await;
 }
 
-pub(crate) async fn a_key_of_the_market_that_is_none_is_refused_and_has_no_effect() {
+pub(crate) async fn a_key_of_auctions_that_is_none_is_refused_and_has_no_effect() {
     let service = Service::memory();
     service.fund(["ann"], 1_000).await;
     service.list("lamp", &auction(10)).await;

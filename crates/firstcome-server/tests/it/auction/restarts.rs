@@ -19,7 +19,7 @@ fn stop(service: Service) {
     drop(service);
 }
 
-pub(crate) async fn what_the_market_told_survives_a_restart() {
+pub(crate) async fn what_auctions_told_survives_a_restart() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let clock = clock();
     let before = start(directory.path(), &clock);

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Every call of the market.
+/// Every call of auctions.
 fn every_row() -> [Ask; 9] {
     [
         member("ann"),
@@ -81,7 +81,7 @@ pub(crate) async fn nobody_is_told_of_a_bid_that_is_not_durable() {
     assert_eq!(service.balance("ann").await, (1_000, 900));
 }
 
-/// A market that does not answer; but some take what is put, say that they cannot show it, and count who asks what somebody has.
+/// Auctions that does not answer; but some take what is put, say that they cannot show it, and count who asks what somebody has.
 #[derive(Clone, Default)]
 struct Deaf {
     takes_puts: bool,
@@ -137,13 +137,13 @@ impl AuctionStore for Deaf {
     }
 }
 
-fn alone(market: impl AuctionStore + 'static, answer: Duration) -> Router {
+fn alone(auctions: impl AuctionStore + 'static, answer: Duration) -> Router {
     let mut config = config();
     config.limits.answer = answer;
-    api::router(Arc::new(App::of_market(market, config)))
+    api::router(Arc::new(App::of_auctions(auctions, config)))
 }
 
-pub(crate) async fn a_market_that_does_not_answer_leaves_the_outcome_unknown() {
+pub(crate) async fn an_auction_store_that_does_not_answer_leaves_the_outcome_unknown() {
     let router = alone(Deaf::default(), Duration::from_millis(1));
     for ask in every_row() {
         send(router.clone(), ask).await.refused(503, "outcome_unknown");
@@ -153,21 +153,21 @@ pub(crate) async fn a_market_that_does_not_answer_leaves_the_outcome_unknown() {
 }
 
 pub(crate) async fn what_was_put_is_not_denied_when_it_cannot_be_shown() {
-    let market = Deaf { takes_puts: true, ..Deaf::default() };
-    let router = alone(market, Duration::from_secs(10));
+    let auctions = Deaf { takes_puts: true, ..Deaf::default() };
+    let router = alone(auctions, Duration::from_secs(10));
     send(router.clone(), put("ring", &auction(10))).await.refused(503, "outcome_unknown");
     send(router, look("ring")).await.refused(503, "overloaded");
 }
 
 pub(crate) async fn many_who_ask_whether_it_is_ready_are_one_question_to_the_store() {
-    let market = Deaf { takes_puts: true, ..Deaf::default() };
-    let router = alone(market.clone(), Duration::from_secs(10));
+    let auctions = Deaf { takes_puts: true, ..Deaf::default() };
+    let router = alone(auctions.clone(), Duration::from_secs(10));
     let asked: Vec<_> = (0..50).map(|_| tokio::spawn(send(router.clone(), Ask::get("/readyz")))).collect();
     for asked in asked {
         asked.await.expect("no task fails").is(200);
     }
     // Another one if the test stands still for longer than an answer counts.
-    let questions = market.asked.load(Ordering::Relaxed);
+    let questions = auctions.asked.load(Ordering::Relaxed);
     assert!((1..10).contains(&questions), "{questions} questions");
 }
 

@@ -1,4 +1,4 @@
-//! Many at once. What is told is checked, and then the whole market from outside.
+//! Many at once. What is told is checked, and then all auctions from outside.
 
 use super::*;
 use crate::conformance::{Rng, all};

@@ -149,7 +149,7 @@ impl Oracle {
     }
 }
 
-/// A random market beside the rules.
+/// A random auctions beside the rules.
 struct Sequence<'a, S> {
     bench: &'a Bench<S>,
     seed: u64,

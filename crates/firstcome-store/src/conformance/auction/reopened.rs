@@ -113,7 +113,7 @@ where
     audit::audit(&bench, &listings, &members).await;
 }
 
-pub(super) async fn a_busy_market_comes_back_exactly<S, F, Fut>(sizes: AuctionSizes, open: &F)
+pub(super) async fn a_busy_auction_comes_back_exactly<S, F, Fut>(sizes: AuctionSizes, open: &F)
 where
     S: AuctionStore + 'static,
     F: Fn() -> Fut,

@@ -1,0 +1,144 @@
+//! One node of many: rooms, coupons and locks over Redis, and everything that lasts in a database.
+
+use crate::failure::{Failure, Outcome};
+use crate::keys::{self, Fresh};
+use crate::output::{table, wants_table, write_out};
+use anyhow::{Context, anyhow};
+use clap::Args;
+use comfy_table::Cell;
+use firstcome::fleet::{Cluster, ClusterOptions, DeploymentSecret, HANDLES, SECRET_BYTES_MIN, migrate};
+use firstcome::sql::{Address, DatabaseOptions, SqlAuctions, Tables};
+use firstcome::{HandleKey, Locks};
+use firstcome_server::auth::Keys;
+use firstcome_server::{App, Config};
+use serde_json::json;
+use std::path::Path;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+/// How long data that goes in or out as a whole may stand still.
+const TRANSFER_IDLE: Duration = Duration::from_secs(600);
+
+/// How to make a secret, for whoever has none.
+const MAKE_ONE: &str = "make one with `head -c 32 /dev/urandom | base64`, and give the same one to every node, in FIRSTCOME_SECRET \
+    or with --secret-file FILE";
+
+/// Where a node keeps everything.
+pub(crate) struct Servers {
+    pub(crate) redis: String,
+    pub(crate) sql: String,
+    pub(crate) secret: DeploymentSecret,
+}
+
+impl Servers {
+    /// Opens a deployment for data that goes in or out as a whole, on tables that are there already.
+    pub(crate) fn open_for_transfer(&self, runtime: &Runtime) -> Result<Cluster, Failure> {
+        let mut options = ClusterOptions::default();
+        options.database.tables = Tables::Require;
+        // Whoever gives or takes the data may be slow.
+        options.database.idle_timeout = TRANSFER_IDLE;
+        let fleet = runtime.block_on(Cluster::open(&self.redis, &self.sql, self.secret.clone(), options));
+        fleet.map_err(Failure::of_fleet)
+    }
+}
+
+/// Reads the secret of the deployment: from the file that a flag names, else from the environment, else from the file that the
+/// settings name.
+pub(crate) fn secret(flag: Option<&Path>, setting: Option<&Path>) -> Result<DeploymentSecret, Failure> {
+    if let Some(secret) = maybe_secret(flag)? {
+        return Ok(secret);
+    }
+    match setting {
+        Some(path) => checked(&read(path)?),
+        None => Err(Failure::Usage(anyhow!("--redis and --sql need the secret of the deployment: {MAKE_ONE}"))),
+    }
+}
+
+/// The same if there is one in that file or in the environment.
+pub(crate) fn maybe_secret(flag: Option<&Path>) -> Result<Option<DeploymentSecret>, Failure> {
+    let text = match flag {
+        Some(path) => Some(read(path)?),
+        None => keys::from_environment("FIRSTCOME_SECRET").map_err(Failure::Usage)?,
+    };
+    text.map(|text| checked(&text)).transpose()
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(path);
+    text.with_context(|| format!("cannot read the secret in {}", path.display())).map_err(Failure::Usage)
+}
+
+fn checked(text: &str) -> Result<DeploymentSecret, Failure> {
+    let short = || anyhow!("the secret of a deployment has at least {SECRET_BYTES_MIN} bytes: {MAKE_ONE}");
+    DeploymentSecret::new(text).ok_or_else(|| Failure::Usage(short()))
+}
+
+/// A node that is open: what an [`App`] is made of.
+pub(crate) struct Node {
+    pub(crate) fleet: Cluster,
+    auctions: SqlAuctions,
+    locks: Locks,
+    handle_key: HandleKey,
+    /// Where everything is kept, without passwords.
+    pub(crate) place: String,
+}
+
+impl Node {
+    /// Opens a node on tables that are there already.
+    pub(crate) async fn open(servers: &Servers) -> Result<Self, Failure> {
+        let Servers { redis, sql, secret } = servers;
+        let mut options = ClusterOptions::default();
+        options.database.tables = Tables::Require;
+        let database = options.database.clone();
+        let fleet = Cluster::open(redis, sql, secret.clone(), options).await.map_err(Failure::of_fleet)?;
+        fleet.check_gates().await.map_err(Failure::of_fleet)?;
+        let auctions = SqlAuctions::open_with(sql, database).await.map_err(|error| Failure::Unreachable(error.into()))?;
+        let locks = Locks::redis(redis).await.map_err(|error| Failure::Unreachable(error.into()))?;
+        let handle_key = HandleKey::new(fleet.secret(HANDLES).await.map_err(Failure::of_fleet)?);
+        // Only to be printed: one of them may be away, and the others serve.
+        let known = fleet.link().servers().await.unwrap_or_default();
+        let known: Vec<String> = known.iter().map(|facts| facts.address.clone()).collect();
+        let place = format!("redis://{} and {:?}", known.join(","), Address::parse(sql)?);
+        Ok(Self { fleet, auctions, locks, handle_key, place })
+    }
+
+    /// The keys of the deployment's callers. They are made now if it has none, and shown by whichever node made them.
+    pub(crate) async fn keys(&self) -> Result<(Keys, Option<Fresh>), Failure> {
+        keys::of_deployment(&self.fleet).await
+    }
+
+    /// The service over it.
+    pub(crate) fn app(self, config: Config) -> App {
+        App::of_fleet(self.fleet, self.auctions, config, self.locks, self.handle_key)
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct MigrateArgs {
+    /// Database, as postgres://… or mysql://…, by a user who may create tables
+    #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true)]
+    sql: String,
+    /// Print JSON also on a terminal
+    #[arg(long)]
+    json: bool,
+}
+
+/// Brings all tables of a database to this version, and says what it did.
+pub(crate) fn run_migrate(args: &MigrateArgs) -> Outcome {
+    Address::parse(&args.sql).map_err(|error| Failure::Usage(error.into()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let migrated = runtime.block_on(migrate(&args.sql, DatabaseOptions::default()));
+    let migrated = migrated.map_err(|error| Failure::Unreachable(error.into()))?;
+    if wants_table(args.json) {
+        let mut table = table(&["Tables of", ">Version before", ">Version now"]);
+        for part in &migrated {
+            table.add_row([Cell::new(part.part), Cell::new(part.from), Cell::new(part.to)]);
+        }
+        write_out(format!("{table}\n").as_bytes())?;
+    } else {
+        let parts: Vec<_> =
+            migrated.iter().map(|part| json!({"part": part.part, "from": part.from, "to": part.to})).collect();
+        write_out(format!("{:#}\n", json!({"parts": parts})).as_bytes())?;
+    }
+    Ok(())
+}

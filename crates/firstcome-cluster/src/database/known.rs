@@ -1,0 +1,102 @@
+//! What outlived the log of a room, page by page: whoever makes it anew must be heard of meanwhile.
+
+use super::{ClaimDatabase, Database, RoomRow};
+use firstcome_core::id::{RequestId, UserId};
+use firstcome_core::room::{Departure, GoneNumbers, Hold, Join, Known, Number, Slot};
+use firstcome_core::time::Steady;
+use firstcome_sql::SqlError;
+use firstcome_sql::dialect::RowReader;
+use firstcome_sql::reader::{Reader, wrong};
+use std::collections::BTreeMap;
+
+fn number<R: RowReader>(coupons: &mut Reader<'_, R>) -> Result<Number, SqlError> {
+    Number::new(coupons.small()?).ok_or_else(|| wrong("a number out of its range"))
+}
+
+/// A living ticket: number, name, request, body.
+pub(crate) fn ticket_of<R: RowReader>(row: &R) -> Result<(Number, Join), SqlError> {
+    let mut coupons = Reader::at(row, 0);
+    let number = number(&mut coupons)?;
+    let user = coupons.maybe_text()?.map(|user| UserId::parse(&user).map_err(|_| wrong("a user"))).transpose()?;
+    let key = coupons.maybe_blob()?.and_then(|key| <[u8; 16]>::try_from(key).ok()).map(u128::from_be_bytes);
+    let body = coupons.maybe_integer()?.map(i64::cast_unsigned);
+    Ok((number, Join { user, request: key.zip(body).map(|(key, body)| RequestId { key, body }) }))
+}
+
+/// A slot: number, admission, admitted_at, taken, until_steady.
+pub(crate) fn slot_of<R: RowReader>(row: &R) -> Result<(Number, Slot), SqlError> {
+    let mut coupons = Reader::at(row, 0);
+    let number = number(&mut coupons)?;
+    let (admission, admitted_at) = (coupons.count()?, coupons.instant()?);
+    let taken = coupons.integer()? == 1;
+    let until = Steady::from_us(coupons.integer()?);
+    let hold = if taken { Hold::Taken { until } } else { Hold::Offered { until } };
+    Ok((number, Slot { admission, admitted_at, hold }))
+}
+
+/// Who is gone: number, how.
+pub(crate) fn gone_of<R: RowReader>(row: &R) -> Result<(Number, Departure), SqlError> {
+    let mut coupons = Reader::at(row, 0);
+    let number = number(&mut coupons)?;
+    Ok((number, if coupons.integer()? == 1 { Departure::Left } else { Departure::Expired }))
+}
+
+impl<D: ClaimDatabase> Database<D> {
+    /// All that outlived the log of a room, whose generation has just begun, so that nobody writes. Numbers that nobody wrote
+    /// down are unknown. `rows_max` at once.
+    pub(crate) async fn known_room(&self, row: &RoomRow, rows_max: u32) -> Result<Known, SqlError> {
+        // Rows before the first number are void: a closing has left them, and they are deleted later.
+        let before = row.first.saturating_sub(1);
+        let tickets = "number,name,request,body FROM firstcome_ticket WHERE";
+        let tickets = self.pages(row.id, tickets, before, rows_max, ticket_of, |it| it.0).await?;
+        let slots = "number,admission,admitted_at,taken,until_steady FROM firstcome_slot WHERE ended=0 AND";
+        let slots = self.pages(row.id, slots, before, rows_max, slot_of, |it| it.0).await?;
+        let numbers = "number,how FROM firstcome_gone WHERE";
+        let numbers = self.pages(row.id, numbers, before, rows_max, gone_of, |it| it.0).await?;
+        let mut gone = BTreeMap::<u32, GoneNumbers>::new();
+        for (number, how) in numbers {
+            let (segment, at) = ((number.get() - 1) / 4_096, (number.get() - 1) % 4_096);
+            let first_number = segment * 4_096 + 1;
+            let row = gone.entry(segment).or_insert(GoneNumbers { first_number, gone: [0; 64], left: [0; 64] });
+            let (word, mask) = (at as usize / 64, 1 << (at % 64));
+            row.gone[word] |= mask;
+            row.left[word] |= if how == Departure::Left { mask } else { 0 };
+        }
+        Ok(Known {
+            settings: row.settings.clone(),
+            standing: row.standing,
+            first: row.first,
+            ceiling: row.ceiling,
+            reached: row.reached,
+            admissions: row.admissions,
+            tickets,
+            slots,
+            gone: gone.into_values().collect(),
+            grace_until: None,
+        })
+    }
+
+    /// All rows of a room with numbers after this one, in their order.
+    async fn pages<T>(
+        &self,
+        room: i64,
+        what: &str,
+        mut after: u32,
+        rows_max: u32,
+        read: impl Fn(&D::Row) -> Result<T, SqlError>,
+        number: impl Fn(&T) -> Number,
+    ) -> Result<Vec<T>, SqlError> {
+        let mut all = Vec::new();
+        loop {
+            let text = format!("SELECT {what} room={room} AND number>{after} ORDER BY number LIMIT {rows_max};");
+            let rows = self.base.read(text).await?;
+            for row in &rows {
+                all.push(read(row)?);
+            }
+            match all.last() {
+                Some(last) if rows_max as usize <= rows.len() => after = number(last).get(),
+                _ => return Ok(all),
+            }
+        }
+    }
+}

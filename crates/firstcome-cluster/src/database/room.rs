@@ -1,0 +1,556 @@
+//! Rooms: what outlives their logs.
+
+use super::{ClaimDatabase, Database, tag};
+use crate::room::Floor;
+use firstcome_core::id::RoomName;
+use firstcome_core::room::replica::Record;
+use firstcome_core::room::{Admit, Change, Departure, Hold, Join, Number, RoomPhase, RoomSettings, Slot};
+use firstcome_core::time::{Now, Steady, Timestamp};
+use firstcome_sql::SqlError;
+use firstcome_sql::base::ROLL_BACK;
+use firstcome_sql::dialect::{RowReader, list, quoted};
+use firstcome_sql::reader::{Reader, wrong};
+use firstcome_store::TicketKey;
+use firstcome_store::edge::draw_secret;
+use firstcome_store::embedded::journal::PassSecret;
+use std::fmt::{self, Write as _};
+use tokio::time::Instant;
+
+/// Numbers by which the ceiling is raised.
+pub(crate) const CEILING_BLOCK: u32 = 65_536;
+
+/// The columns of the settings.
+pub(super) const SETTINGS: [&str; 12] = [
+    "admit_count",
+    "admit_every_ms",
+    "max_active",
+    "max_waiting",
+    "waiting_ttl_ms",
+    "active_ttl_ms",
+    "claim_window_ms",
+    "idle_ttl_ms",
+    "opens_at",
+    "paused",
+    "message",
+    "target_url",
+];
+const COLUMNS: &str = "ticket_key,closed,first_number,reached,ceiling,admissions,clock_wall,clock_steady,generation,position,\
+    digest,loss_accepted";
+
+/// The columns of the settings, as [`settings_of`] reads them.
+pub(crate) fn settings_columns() -> String {
+    SETTINGS.join(",")
+}
+
+/// A room as it stands in its table.
+#[derive(Clone, Debug)]
+pub(crate) struct RoomRow {
+    pub(crate) id: i64,
+    pub(crate) name: RoomName,
+    pub(crate) settings: RoomSettings,
+    pub(crate) ticket_key: TicketKey,
+    pub(crate) standing: RoomPhase,
+    pub(crate) first: u32,
+    pub(crate) reached: u32,
+    pub(crate) ceiling: u32,
+    pub(crate) admissions: u64,
+    /// At [`Self::position`].
+    pub(crate) now: Now,
+    /// Of the log that counts.
+    pub(crate) generation: i64,
+    /// Up to which its entries are written down.
+    pub(crate) position: u64,
+    /// The digest of the room there.
+    pub(crate) digest: u64,
+    /// The generation that began when an operator accepted a loss; 0 if none ever did.
+    pub(crate) loss_accepted: i64,
+}
+
+/// What is written down of a room, up to a position.
+pub(crate) struct Page {
+    pub(crate) position: u64,
+    pub(crate) digest: u64,
+    pub(crate) now: Now,
+    pub(crate) ceiling: u32,
+    pub(crate) records: Vec<Record>,
+}
+
+impl Page {
+    /// Whether it makes tickets void.
+    pub(crate) fn closes(&self) -> bool {
+        self.records.iter().any(|record| matches!(record, Record::Closed { .. }))
+    }
+
+    /// The highest admission, and how far the line is, after these records; neither ever falls.
+    pub(crate) fn further(&self, row: &RoomRow) -> (u64, u32) {
+        self.records.iter().fold((row.admissions, row.reached), |(admissions, reached), record| match record {
+            Record::Change(Change::Admitted { slot, .. }) => (admissions.max(slot.admission), reached),
+            Record::Change(Change::Reached(number)) | Record::Closed { first: number } => {
+                (admissions, reached.max(*number))
+            }
+            _ => (admissions, reached),
+        })
+    }
+}
+
+/// For what the secret of its tickets is wrapped.
+pub(crate) fn place(name: impl fmt::Display) -> String {
+    format!("room:{name}:ticket_key")
+}
+
+/// For what a secret of passes is wrapped.
+pub(crate) fn pass_place(id: i64) -> String {
+    format!("pass:{id}")
+}
+
+pub(super) fn values<D: ClaimDatabase>(settings: &RoomSettings) -> [String; 12] {
+    let maybe = |number: Option<i64>| number.map_or("NULL".to_owned(), |number| number.to_string());
+    let text = |text: &Option<Box<str>>| {
+        let mut value = String::new();
+        match text {
+            Some(text) => D::bytes(&mut value, text.as_bytes()),
+            None => value.push_str("NULL"),
+        }
+        value
+    };
+    let ms = |ms: u64| ms.to_string();
+    [
+        maybe(settings.admit.map(|admit| admit.count.into())),
+        maybe(settings.admit.map(|admit| admit.every_ms.cast_signed())),
+        maybe(settings.max_active.map(i64::from)),
+        settings.max_waiting.to_string(),
+        ms(settings.waiting_ttl_ms),
+        ms(settings.active_ttl_ms),
+        ms(settings.claim_window_ms),
+        maybe(settings.idle_ttl_ms.map(u64::cast_signed)),
+        maybe(settings.opens_at.map(Timestamp::as_us)),
+        u8::from(settings.paused).to_string(),
+        text(&settings.message),
+        text(&settings.target_url),
+    ]
+}
+
+/// Reads the settings.
+pub(crate) fn settings_of<R: RowReader>(coupons: &mut Reader<'_, R>) -> Result<RoomSettings, SqlError> {
+    let small =
+        |number: Option<u64>| number.map(|number| u32::try_from(number).map_err(|_| wrong("a number"))).transpose();
+    let (admit_count, every_ms) = (small(coupons.maybe_count()?)?, coupons.maybe_count()?);
+    let max_active = small(coupons.maybe_count()?)?;
+    let max_waiting = coupons.small()?;
+    let (waiting_ttl_ms, active_ttl_ms, claim_window_ms) = (coupons.count()?, coupons.count()?, coupons.count()?);
+    let idle_ttl_ms = coupons.maybe_count()?;
+    let opens_at = coupons.maybe_instant()?;
+    let paused = coupons.integer()? == 1;
+    let mut text = || -> Result<Option<Box<str>>, SqlError> {
+        let text = coupons.maybe_blob()?.map(|text| String::from_utf8(text).map_err(|_| wrong("a text that is none")));
+        Ok(text.transpose()?.map(Into::into))
+    };
+    let (message, target_url) = (text()?, text()?);
+    let settings = RoomSettings {
+        admit: admit_count.zip(every_ms).map(|(count, every_ms)| Admit { count, every_ms }),
+        max_active,
+        max_waiting,
+        waiting_ttl_ms,
+        active_ttl_ms,
+        claim_window_ms,
+        idle_ttl_ms,
+        opens_at,
+        paused,
+        message,
+        target_url,
+    };
+    settings.check().map_err(|_| wrong("settings of a room that no rule allows"))?;
+    Ok(settings)
+}
+
+impl<D: ClaimDatabase> Database<D> {
+    pub(super) fn select_room() -> String {
+        format!("SELECT {},id,name,{},{COLUMNS} FROM firstcome_room WHERE ", tag::COUPON, SETTINGS.join(","))
+    }
+
+    pub(super) fn room_of<R: RowReader>(&self, row: &R) -> Result<RoomRow, SqlError> {
+        let mut coupons = Reader::at(row, 1);
+        let id = coupons.integer()?;
+        let name = RoomName::parse(&coupons.maybe_text()?.unwrap_or_default());
+        let name = name.map_err(|_| wrong("a room's name that is none"))?;
+        let settings = settings_of(&mut coupons)?;
+        let wrapped = coupons.maybe_blob()?.unwrap_or_default();
+        let secret = self.secret.unwrap(&wrapped, &place(&name)).ok_or_else(super::deployment::other_secret)?;
+        let standing = if coupons.integer()? == 1 { RoomPhase::Closed } else { RoomPhase::Running };
+        let (first, reached, ceiling) = (coupons.small()?, coupons.small()?, coupons.small()?);
+        let admissions = coupons.count()?;
+        let now = Now { wall: coupons.instant()?, steady: Steady::from_us(coupons.integer()?) };
+        let (generation, position) = (coupons.integer()?, coupons.count()?);
+        let digest = coupons.integer()?.cast_unsigned();
+        let loss_accepted = coupons.integer()?;
+        let ticket_key = TicketKey::new(secret);
+        Ok(RoomRow {
+            id,
+            name,
+            settings,
+            ticket_key,
+            standing,
+            first,
+            reached,
+            ceiling,
+            admissions,
+            now,
+            generation,
+            position,
+            digest,
+            loss_accepted,
+        })
+    }
+
+    /// A room, if there is one.
+    pub(crate) async fn room(&self, name: &RoomName) -> Result<Option<RoomRow>, SqlError> {
+        let mut text = Self::select_room();
+        text.push_str("name=");
+        quoted(&mut text, name.as_str());
+        text.push(';');
+        self.base.read(text).await?.first().map(|row| self.room_of(row)).transpose()
+    }
+
+    /// The room of this number as it is now. A room is closed and never deleted.
+    pub(crate) async fn room_by_id(&self, id: i64) -> Result<Option<RoomRow>, SqlError> {
+        let rows = self.base.read(format!("{}id={id};", Self::select_room())).await?;
+        rows.first().map(|row| self.room_of(row)).transpose()
+    }
+
+    /// Those of these rooms that are there, in any order.
+    pub(crate) async fn rooms_again(&self, ids: &[i64]) -> Result<Vec<RoomRow>, SqlError> {
+        let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        let text = format!("{}id IN ({});", Self::select_room(), ids.join(","));
+        self.base.read(text).await?.iter().map(|row| self.room_of(row)).collect()
+    }
+
+    /// The same where it must be there.
+    pub(crate) async fn room_again(&self, id: i64) -> Result<RoomRow, SqlError> {
+        self.room_by_id(id).await?.ok_or_else(super::coupon::gone)
+    }
+
+    /// Makes a room if there is none of that name; whether this call made it, and the room. Brings the first secret of
+    /// passes with it.
+    pub(crate) async fn make_room(
+        &self,
+        name: &RoomName,
+        settings: &RoomSettings,
+    ) -> Result<(bool, RoomRow), SqlError> {
+        let mut attempts = self.attempts();
+        loop {
+            match self.try_make_room(name, settings, attempts.until).await {
+                Err(error) if attempts.again(&error).await => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn try_make_room(
+        &self,
+        name: &RoomName,
+        settings: &RoomSettings,
+        until: Instant,
+    ) -> Result<(bool, RoomRow), SqlError> {
+        let broken = |fault: firstcome_store::Fault| SqlError::broken(fault.to_string());
+        let [ticket, pass] = [draw_secret().map_err(broken)?, draw_secret().map_err(broken)?];
+        let mut text = format!(
+            "{}INSERT INTO firstcome_room ({},name,ceiling,ticket_key) VALUES ({},",
+            D::BEGIN,
+            SETTINGS.join(","),
+            values::<D>(settings).join(",")
+        );
+        quoted(&mut text, name.as_str());
+        let _ = write!(text, ",{CEILING_BLOCK},");
+        D::bytes(&mut text, &self.secret.wrap(&ticket, &place(name)).map_err(broken)?);
+        let _ = write!(text, ") {};", D::UNLESS_THERE);
+        let mut session = self.base.session(until).await?;
+        let is_new = session.run(text).await? == 1;
+        let mut text = String::from("INSERT INTO firstcome_pass_secret (id,secret,created_at) SELECT 1,");
+        D::bytes(&mut text, &self.secret.wrap(&pass, &pass_place(1)).map_err(broken)?);
+        let _ = write!(
+            text,
+            ",{} FROM (SELECT 1 AS one) AS first_one WHERE NOT EXISTS (SELECT 1 FROM firstcome_pass_secret);",
+            self.clock()
+        );
+        session.run(text).await?;
+        let mut text = Self::select_room();
+        text.push_str("name=");
+        quoted(&mut text, name.as_str());
+        text.push(';');
+        let rows = session.ask(text).await?;
+        let row = self.room_of(rows.first().ok_or_else(super::coupon::gone)?)?;
+        self.commit(session).await?;
+        Ok((is_new, row))
+    }
+
+    /// Begins the next generation of a room's log, if this one still counts. From now on nothing of the log before it is
+    /// written down. `None` if another node has begun one.
+    pub(crate) async fn next_log(&self, id: i64, generation: i64) -> Result<Option<RoomRow>, SqlError> {
+        let text = format!(
+            "{}UPDATE firstcome_room SET generation=generation+1 WHERE id={id} AND generation={generation};",
+            D::BEGIN
+        );
+        let mut session = self.base.session(Instant::now() + self.base.options.patience).await?;
+        if session.run(text).await? != 1 {
+            self.base.end(session, ROLL_BACK).await?;
+            return Ok(None);
+        }
+        let rows = session.ask(format!("{}id={id};", Self::select_room())).await?;
+        let row = self.room_of(rows.first().ok_or_else(super::coupon::gone)?)?;
+        self.commit(session).await?;
+        Ok(Some(row))
+    }
+
+    /// Begins a generation above all that the log ever named, in which what the database lacks is lost, and from which on no number
+    /// and no admission is given again. False, and nothing, if the room is not as it was read.
+    pub(crate) async fn accept_room_loss(&self, row: &RoomRow, floor: &Floor) -> Result<bool, SqlError> {
+        let generation = row.generation.max(floor.generation) + 1;
+        let reached = row.reached.max(floor.reached).max(floor.first);
+        let text = format!(
+            "{}UPDATE firstcome_room SET generation={generation},loss_accepted={generation},ceiling={},admissions={},\
+             first_number={},reached={reached} WHERE id={} AND generation={} AND position={};",
+            D::BEGIN,
+            row.ceiling.max(floor.ceiling),
+            row.admissions.max(floor.admissions),
+            row.first.max(floor.first),
+            row.id,
+            row.generation,
+            row.position,
+        );
+        let mut session = self.base.session(Instant::now() + self.base.options.patience).await?;
+        if session.run(text).await? != 1 {
+            self.base.end(session, ROLL_BACK).await?;
+            return Ok(false);
+        }
+        self.commit(session).await?;
+        Ok(true)
+    }
+
+    /// Writes down what has to outlive the log, if the room is as it was read. False, and nothing, if it is not.
+    ///
+    /// [`SqlError::Unknown`]: it may be written. The room as it is then tells.
+    pub(crate) async fn write_room(&self, row: &RoomRow, page: &Page) -> Result<bool, SqlError> {
+        let (admissions, reached) = page.further(row);
+        let text = format!(
+            "{}UPDATE firstcome_room SET position={},digest={},clock_wall={},clock_steady={},ceiling={},admissions={},\
+             reached={} WHERE id={} AND generation={} AND position={} AND digest={};",
+            D::BEGIN,
+            page.position,
+            page.digest.cast_signed(),
+            page.now.wall.as_us(),
+            page.now.steady.as_us(),
+            page.ceiling,
+            admissions,
+            reached,
+            row.id,
+            row.generation,
+            row.position,
+            row.digest.cast_signed(),
+        );
+        let mut session = self.base.session(Instant::now() + self.base.options.patience).await?;
+        if session.run(text).await? != 1 {
+            self.base.end(session, ROLL_BACK).await?;
+            return Ok(false);
+        }
+        let text = records::<D>(row.id, &page.records);
+        if !text.is_empty() {
+            session.run(text).await?;
+        }
+        self.commit(session).await?;
+        Ok(true)
+    }
+
+    /// The secrets that sign passes, the newest last.
+    pub(crate) async fn pass_secrets(&self) -> Result<Vec<PassSecret>, SqlError> {
+        let rows =
+            self.base.read("SELECT id,secret,created_at FROM firstcome_pass_secret ORDER BY id;".to_owned()).await?;
+        rows.iter().map(|row| self.pass_secret_of(row)).collect()
+    }
+
+    pub(super) fn pass_secret_of<R: RowReader>(&self, row: &R) -> Result<PassSecret, SqlError> {
+        let mut coupons = Reader::at(row, 0);
+        let id = coupons.small()?;
+        let wrapped = coupons.maybe_blob()?.unwrap_or_default();
+        let bytes = self.secret.unwrap(&wrapped, &pass_place(id.into())).ok_or_else(super::deployment::other_secret)?;
+        Ok(PassSecret { id, bytes, created_at: coupons.instant()? })
+    }
+
+    /// Adds a secret that signs from now on, and forgets those whose last pass has ended `alive_us` after the next one came.
+    pub(crate) async fn rotate_pass_secret(&self, alive_us: i64) -> Result<PassSecret, SqlError> {
+        let mut attempts = self.attempts();
+        loop {
+            match self.try_rotate_pass_secret(alive_us, attempts.until).await {
+                // Another node may have added one just now.
+                Err(error) if attempts.again(&error).await => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn try_rotate_pass_secret(&self, alive_us: i64, until: Instant) -> Result<PassSecret, SqlError> {
+        let broken = |fault: firstcome_store::Fault| SqlError::broken(fault.to_string());
+        let mut session = self.base.session(until).await?;
+        let text = format!(
+            "{}SELECT id,secret,created_at FROM firstcome_pass_secret ORDER BY id FOR UPDATE;SELECT 0,{};",
+            D::BEGIN,
+            self.clock()
+        );
+        let mut rows = session.ask(text).await?;
+        let now = rows.pop().ok_or_else(super::coupon::gone)?;
+        let now = Reader::at(&now, 1).instant()?;
+        let secrets: Vec<PassSecret> = rows.iter().map(|row| self.pass_secret_of(row)).collect::<Result<_, _>>()?;
+        let id = secrets.last().map_or(0, |last| last.id) + 1;
+        let bytes = draw_secret().map_err(broken)?;
+        let mut text = format!("INSERT INTO firstcome_pass_secret (id,secret,created_at) VALUES ({id},");
+        D::bytes(&mut text, &self.secret.wrap(&bytes, &pass_place(id.into())).map_err(broken)?);
+        let _ = write!(text, ",{});", now.as_us());
+        // A secret was in use until the next one came; its last pass ends at most one longest slot after that.
+        let ended = |next: &&PassSecret| next.created_at.as_us().saturating_add(alive_us) < now.as_us();
+        if let Some(kept) = secrets.iter().skip(1).take_while(ended).last() {
+            let _ = write!(text, "DELETE FROM firstcome_pass_secret WHERE id<{};", kept.id);
+        }
+        session.run(text).await?;
+        self.commit(session).await?;
+        Ok(PassSecret { id, bytes, created_at: now })
+    }
+}
+
+/// Rows of one statement that are still open.
+struct Writing {
+    text: String,
+    /// The statement whose rows follow each other.
+    open: Option<&'static str>,
+}
+
+impl Writing {
+    /// Begins a statement, or goes on with one that is the same.
+    fn row(&mut self, head: &'static str) {
+        if self.open == Some(head) {
+            self.text.push(',');
+        } else {
+            self.end();
+            self.text.push_str(head);
+            self.open = Some(head);
+        }
+    }
+
+    fn end(&mut self) {
+        if self.open.take().is_some() {
+            self.text.push(';');
+        }
+    }
+}
+
+pub(super) const TICKETS: &str = "INSERT INTO firstcome_ticket (room,number,name,joined_at,request,body) VALUES ";
+pub(super) const SLOTS: &str =
+    "INSERT INTO firstcome_slot (room,admission,number,admitted_at,taken,until_steady) VALUES ";
+pub(super) const GONE: &str = "INSERT INTO firstcome_gone (room,number,how) VALUES ";
+
+/// The statements that write records down, in their order.
+fn records<D: ClaimDatabase>(room: i64, records: &[Record]) -> String {
+    let mut writing = Writing { text: String::new(), open: None };
+    let mut departed = Vec::new();
+    for record in records {
+        match record {
+            Record::Change(change) => change_of::<D>(&mut writing, &mut departed, room, change),
+            Record::Settings(settings) => {
+                writing.end();
+                let values = SETTINGS.iter().zip(values::<D>(settings)).map(|(name, value)| format!("{name}={value}"));
+                let values: Vec<String> = values.collect();
+                let _ =
+                    write!(writing.text, "UPDATE firstcome_room SET {},closed=0 WHERE id={room};", values.join(","));
+            }
+            Record::Closed { first } => {
+                writing.end();
+                departed.clear();
+                // Rows of numbers before the first one are void from here on. They are deleted later: see `voided`.
+                let _ =
+                    write!(writing.text, "UPDATE firstcome_room SET closed=1,first_number={first} WHERE id={room};");
+            }
+        }
+    }
+    writing.end();
+    if !departed.is_empty() {
+        let numbers = list(&departed, |text, number: &u32| {
+            let _ = write!(text, "{number}");
+        });
+        let _ = write!(
+            writing.text,
+            "UPDATE firstcome_slot SET ended=1 WHERE room={room} AND ended=0 AND number IN ({numbers});\
+             DELETE FROM firstcome_ticket WHERE room={room} AND number IN ({numbers});"
+        );
+    }
+    writing.text
+}
+
+/// A row of [`TICKETS`].
+pub(super) fn ticket<D: ClaimDatabase>(
+    text: &mut String,
+    room: i64,
+    number: Number,
+    join: &Join,
+    joined_at: Timestamp,
+) {
+    let _ = write!(text, "({room},{},", number.get());
+    match &join.user {
+        Some(user) => quoted(text, user.as_str()),
+        None => text.push_str("NULL"),
+    }
+    let _ = write!(text, ",{},", joined_at.as_us());
+    match join.request {
+        Some(request) => {
+            D::bytes(text, &request.key.to_be_bytes());
+            let _ = write!(text, ",{})", request.body.cast_signed());
+        }
+        None => text.push_str("NULL,NULL)"),
+    }
+}
+
+/// A row of [`SLOTS`].
+pub(super) fn slot(text: &mut String, room: i64, number: Number, slot: &Slot) {
+    let (Hold::Offered { until } | Hold::Taken { until }) = slot.hold;
+    let taken = u8::from(matches!(slot.hold, Hold::Taken { .. }));
+    let (admitted_at, until) = (slot.admitted_at.as_us(), until.as_us());
+    let _ = write!(text, "({room},{},{},{admitted_at},{taken},{until})", slot.admission, number.get());
+}
+
+/// A row of [`GONE`].
+pub(super) fn gone(text: &mut String, room: i64, number: Number, how: Departure) {
+    let how = if how == Departure::Left { 1 } else { 2 };
+    let _ = write!(text, "({room},{},{how})", number.get());
+}
+
+fn change_of<D: ClaimDatabase>(writing: &mut Writing, departed: &mut Vec<u32>, room: i64, change: &Change) {
+    match change {
+        Change::Joined { number, join, joined_at } => {
+            writing.row(TICKETS);
+            ticket::<D>(&mut writing.text, room, *number, join, *joined_at);
+        }
+        Change::Admitted { number, slot } => {
+            writing.row(SLOTS);
+            self::slot(&mut writing.text, room, *number, slot);
+        }
+        Change::Taken { number, until } => {
+            writing.end();
+            let (number, until) = (number.get(), until.as_us());
+            let _ = write!(
+                writing.text,
+                "UPDATE firstcome_slot SET taken=1,until_steady={until} WHERE room={room} AND number={number} AND ended=0;"
+            );
+        }
+        Change::Lapsed { number } => {
+            writing.end();
+            let number = number.get();
+            let _ = write!(
+                writing.text,
+                "UPDATE firstcome_slot SET ended=1 WHERE room={room} AND number={number} AND ended=0;"
+            );
+        }
+        Change::Gone { number, how } => {
+            departed.push(number.get());
+            writing.row(GONE);
+            gone(&mut writing.text, room, *number, *how);
+        }
+        Change::Reached(_) => {}
+    }
+}

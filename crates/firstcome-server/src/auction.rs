@@ -1,0 +1,196 @@
+//! What the rows of members and listings are served from, whichever store it is.
+
+use crate::backend::{SHOWN_COUNT_MAX, SHOWN_MAX};
+use firstcome::core::auction::{Bid, ListingSettings, PlacedBid, Rejection, Sale};
+use firstcome::core::coupon::Effect;
+use firstcome::core::id::{ListingName, MemberName};
+use firstcome::core::points::{Balance, Record};
+use firstcome::core::revision::Revision;
+use firstcome::{
+    AuctionAnswer, AuctionStore, Closings, Faults, ListingView, MovePoints, Numbered, PlaceBid, Purchase, Put, Shared,
+    StoreError,
+};
+use std::ops::Deref;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// An answer on its way.
+type Coming<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// [`AuctionStore`] with futures in boxes, so that one service can have this store or that one. What each call promises
+/// stands there.
+pub(crate) trait AnyAuctionStore: Send + Sync {
+    fn put_listing<'a>(
+        &'a self,
+        listing: &'a ListingName,
+        revision: Revision<ListingSettings>,
+    ) -> Coming<'a, AuctionAnswer<Put>>;
+    fn listing<'a>(&'a self, listing: &'a ListingName) -> Coming<'a, AuctionAnswer<ListingView>>;
+    fn bids<'a>(
+        &'a self,
+        listing: &'a ListingName,
+        after: Option<u64>,
+        count: usize,
+    ) -> Coming<'a, AuctionAnswer<Numbered<Bid>>>;
+    fn place_bid<'a>(&'a self, listing: &'a ListingName, bid: PlaceBid)
+    -> Coming<'a, AuctionAnswer<Effect<PlacedBid>>>;
+    fn purchase<'a>(&'a self, listing: &'a ListingName, purchase: Purchase) -> Coming<'a, AuctionAnswer<Effect<Sale>>>;
+    fn move_points<'a>(
+        &'a self,
+        member: &'a MemberName,
+        movement: MovePoints,
+    ) -> Coming<'a, AuctionAnswer<Effect<Balance>>>;
+    fn balance<'a>(&'a self, member: &'a MemberName) -> Coming<'a, Result<Balance, StoreError>>;
+    fn records<'a>(
+        &'a self,
+        member: &'a MemberName,
+        after: Option<u64>,
+        count: usize,
+    ) -> Coming<'a, Result<Numbered<Record>, StoreError>>;
+    fn closings(&self) -> Closings;
+    fn faults(&self) -> Faults;
+}
+
+impl<S: AuctionStore> AnyAuctionStore for S {
+    fn put_listing<'a>(
+        &'a self,
+        listing: &'a ListingName,
+        revision: Revision<ListingSettings>,
+    ) -> Coming<'a, AuctionAnswer<Put>> {
+        Box::pin(AuctionStore::put_listing(self, listing, revision))
+    }
+
+    fn listing<'a>(&'a self, listing: &'a ListingName) -> Coming<'a, AuctionAnswer<ListingView>> {
+        Box::pin(AuctionStore::listing(self, listing))
+    }
+
+    fn bids<'a>(
+        &'a self,
+        listing: &'a ListingName,
+        after: Option<u64>,
+        count: usize,
+    ) -> Coming<'a, AuctionAnswer<Numbered<Bid>>> {
+        Box::pin(AuctionStore::bids(self, listing, after, count))
+    }
+
+    fn place_bid<'a>(
+        &'a self,
+        listing: &'a ListingName,
+        bid: PlaceBid,
+    ) -> Coming<'a, AuctionAnswer<Effect<PlacedBid>>> {
+        Box::pin(AuctionStore::place_bid(self, listing, bid))
+    }
+
+    fn purchase<'a>(&'a self, listing: &'a ListingName, purchase: Purchase) -> Coming<'a, AuctionAnswer<Effect<Sale>>> {
+        Box::pin(AuctionStore::purchase(self, listing, purchase))
+    }
+
+    fn move_points<'a>(
+        &'a self,
+        member: &'a MemberName,
+        movement: MovePoints,
+    ) -> Coming<'a, AuctionAnswer<Effect<Balance>>> {
+        Box::pin(AuctionStore::move_points(self, member, movement))
+    }
+
+    fn balance<'a>(&'a self, member: &'a MemberName) -> Coming<'a, Result<Balance, StoreError>> {
+        Box::pin(AuctionStore::balance(self, member))
+    }
+
+    fn records<'a>(
+        &'a self,
+        member: &'a MemberName,
+        after: Option<u64>,
+        count: usize,
+    ) -> Coming<'a, Result<Numbered<Record>, StoreError>> {
+        Box::pin(AuctionStore::records(self, member, after, count))
+    }
+
+    fn closings(&self) -> Closings {
+        AuctionStore::closings(self)
+    }
+
+    fn faults(&self) -> Faults {
+        AuctionStore::faults(self)
+    }
+}
+
+/// The store of members and listings of a service. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Auctions {
+    store: Arc<dyn AnyAuctionStore>,
+    /// Whether a listing is there, where each question costs a query: a stranger may ask for any name.
+    is_there: Option<Arc<Shared<ListingName, bool>>>,
+}
+
+impl Auctions {
+    /// A store in this process.
+    pub(crate) fn over(store: impl AuctionStore + 'static) -> Self {
+        Self { store: Arc::new(store), is_there: None }
+    }
+
+    /// A store that is asked over a network. It tells for at most [`SHOWN_MAX`] that a listing is not there. It asks for one that is
+    /// there each time, since a reader must see every bid that a client was told before.
+    pub(crate) fn beyond(store: impl AuctionStore + 'static) -> Self {
+        let is_there = Shared::new(SHOWN_MAX, SHOWN_COUNT_MAX);
+        Self { store: Arc::new(store), is_there: Some(Arc::new(is_there)) }
+    }
+
+    /// See [`AuctionStore::listing`].
+    pub(crate) async fn listing(&self, listing: &ListingName) -> AuctionAnswer<ListingView> {
+        self.of(listing, || self.store.listing(listing)).await
+    }
+
+    /// See [`AuctionStore::bids`].
+    pub(crate) async fn bids(
+        &self,
+        listing: &ListingName,
+        after: Option<u64>,
+        count: usize,
+    ) -> AuctionAnswer<Numbered<Bid>> {
+        self.of(listing, || self.store.bids(listing, after, count)).await
+    }
+
+    /// See [`AuctionStore::put_listing`].
+    pub(crate) async fn put_listing(
+        &self,
+        listing: &ListingName,
+        revision: Revision<ListingSettings>,
+    ) -> AuctionAnswer<Put> {
+        let told = self.store.put_listing(listing, revision).await;
+        if let Some(is_there) = &self.is_there {
+            is_there.forget(listing);
+        }
+        told
+    }
+
+    /// The answer to a question about a listing, which the store is not asked while it is known that the listing is not there.
+    async fn of<'a, T>(
+        &self,
+        listing: &ListingName,
+        ask: impl Fn() -> Coming<'a, AuctionAnswer<T>>,
+    ) -> AuctionAnswer<T> {
+        let Some(is_there) = &self.is_there else { return ask().await };
+        let mut told = None;
+        let first = async {
+            let answer = ask().await?;
+            let is_there = !matches!(answer, Err(Rejection::UnknownListing));
+            told = Some(answer);
+            Ok(is_there)
+        };
+        let is_there = is_there.get(listing, first).await?;
+        match told {
+            Some(answer) => Ok(answer),
+            None if is_there => ask().await,
+            None => Ok(Err(Rejection::UnknownListing)),
+        }
+    }
+}
+
+impl Deref for Auctions {
+    type Target = dyn AnyAuctionStore;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.store
+    }
+}

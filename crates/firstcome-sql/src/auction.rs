@@ -1,0 +1,294 @@
+//! Members, listings and bids on PostgreSQL, MySQL and MariaDB: [`SqlAuction`].
+//!
+//! The database holds the truth, and any number of processes may use it at once. Whatever waits in one process for the same
+//! listing, or for the points of the same member, is combined: one transaction locks the row of the listing and then the
+//! wallets that matter, in the order of their numbers, reads the server's clock, judges all commands in the order of their
+//! arrival by the rules of the core, writes what they change, and commits; then all are answered. A combined bid may so
+//! overtake bids that wait in other processes, by one batch at most. The order of bids is the order of commits.
+//!
+//! - Isolation is READ COMMITTED. Nothing rests on it but that each statement sees what was committed before it: whatever is
+//!   judged by was locked first, and is written only if it is as it was read (versions of listings, counts of records).
+//! - Serialization failures, deadlocks and broken connections repeat the whole batch, on what is there then, for
+//!   [`DatabaseOptions::patience`]; they are never a refusal. After a commit without an answer the adapter looks itself: see
+//!   the module `proof`.
+//! - A process that is stopped in the middle of a transaction delays others by [`DatabaseOptions::idle_timeout`]; then the server
+//!   gives its locks back, and its late commit fails.
+//! - Where commits of PostgreSQL wait for other servers (`synchronous_standby_names`), a change is told after that wait, also if its
+//!   commit was not answered and had to be looked up. A wait that an operator cancels is acknowledged by the server itself.
+//!   Reads, refusals and repeats show what the primary shows: after its restart, or such a cancelled wait, the others may
+//!   not have all of it yet.
+//! - A member is created by whatever names one first.
+
+pub mod archive;
+mod batch;
+mod batcher;
+mod changes;
+mod closer;
+mod database;
+mod dialect;
+mod judge;
+mod load;
+mod mysql;
+mod postgres;
+mod proof;
+mod queues;
+mod verify;
+
+pub use verify::verify_auctions;
+
+use super::base::Base;
+use super::reader::Reader;
+use super::{Address, DatabaseOptions, Migrated, SqlError, schema};
+use crate::boxed::boxed;
+use database::AuctionDatabase;
+use dialect::AuctionSql;
+use firstcome_core::auction::{Bid, ListingSettings, PlacedBid, Sale};
+use firstcome_core::coupon::Effect;
+use firstcome_core::id::{ListingName, MemberName};
+use firstcome_core::points::{Balance, Record};
+use firstcome_core::revision::Revision;
+use firstcome_store::Faults;
+use firstcome_store::Put;
+use firstcome_store::StoreError;
+use firstcome_store::{AuctionAnswer, AuctionStore, Closings, ListingView, MovePoints, Numbered, PlaceBid, Purchase};
+use judge::{Answer, Command};
+use queues::Scope;
+use sqlx::{MySql, Postgres};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// Auctions on a database. Dropping it ends its tasks; commands that are under way are finished.
+pub struct SqlAuctions {
+    kind: Kind,
+    tasks: [JoinHandle<()>; 2],
+}
+
+enum Kind {
+    Postgres(Arc<AuctionDatabase<Postgres>>),
+    MySql(Arc<AuctionDatabase<MySql>>),
+}
+
+/// The same on both kinds.
+macro_rules! on {
+    ($auctions:expr, $shop:ident => $what:expr) => {
+        match &$auctions.kind {
+            Kind::Postgres($shop) => $what,
+            Kind::MySql($shop) => $what,
+        }
+    };
+}
+
+/// The same for what is awaited, as a future of its own that callers know no more of: see [`crate::boxed`].
+macro_rules! boxed_on {
+    ($auctions:expr, $shop:ident => $what:expr) => {
+        match &$auctions.kind {
+            Kind::Postgres($shop) => {
+                let $shop = Arc::clone($shop);
+                boxed(async move { $what })
+            }
+            Kind::MySql($shop) => {
+                let $shop = Arc::clone($shop);
+                boxed(async move { $what })
+            }
+        }
+    };
+}
+
+impl SqlAuctions {
+    /// Opens auctions of a database with the default options: see [`Self::open_with`].
+    pub fn open(url: &str) -> impl Future<Output = Result<Self, SqlError>> + Send {
+        Self::open_with(url, DatabaseOptions::default())
+    }
+
+    /// Opens auctions of a database, and makes its tables or brings them to this version. Must run within a runtime, which
+    /// then closes auctions in the background.
+    ///
+    /// [`SqlError::Broken`]: a server that may lose what it acknowledges (unless [`DatabaseOptions::allow_volatile`] says
+    /// that it may), that does not give the isolation it is asked for, or that is too old; and tables of a later version.
+    pub fn open_with(url: &str, options: DatabaseOptions) -> impl Future<Output = Result<Self, SqlError>> + Send {
+        boxed(async move {
+            let address = Address::parse(url)?;
+            let (kind, tasks) = match &address {
+                Address::Postgres(_) => {
+                    let shop = Arc::new(AuctionDatabase::open(address, options).await?);
+                    let closer = tokio::spawn(closer::keep_closing(Arc::downgrade(&shop)));
+                    let watch = tokio::spawn(closer::keep_looking_back(Arc::downgrade(&shop)));
+                    (Kind::Postgres(shop), [closer, watch])
+                }
+                Address::MySql(_) => {
+                    let shop = Arc::new(AuctionDatabase::open(address, options).await?);
+                    let closer = tokio::spawn(closer::keep_closing(Arc::downgrade(&shop)));
+                    let watch = tokio::spawn(closer::keep_looking_back(Arc::downgrade(&shop)));
+                    (Kind::MySql(shop), [closer, watch])
+                }
+            };
+            Ok(Self { kind, tasks })
+        })
+    }
+
+    /// Brings the tables to this version; opening does the same. A second time has no effect. Several at once wait for each
+    /// other.
+    pub fn migrate(&self) -> impl Future<Output = Result<(), SqlError>> + Send {
+        boxed_on!(self, shop => shop.migrate().await)
+    }
+
+    /// How many batches were done again since the start, because others were served first or a connection broke.
+    pub fn repeated(&self) -> u64 {
+        on!(self, shop => shop.counts.repeated.load(Ordering::Relaxed))
+    }
+
+    fn command(&self, scope: Scope, command: Command) -> impl Future<Output = AuctionAnswer<Answer>> + Send {
+        boxed_on!(self, shop => shop.command(scope, command).await)
+    }
+}
+
+impl Drop for SqlAuctions {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+impl AuctionStore for SqlAuctions {
+    async fn put_listing(
+        &self,
+        listing: &ListingName,
+        revision: impl Into<Revision<ListingSettings>> + Send,
+    ) -> AuctionAnswer<Put> {
+        match self.command(Scope::Listing(listing.clone()), Command::Put(revision.into())).await? {
+            Ok(Answer::Put(put)) => Ok(Ok(put)),
+            other => foreign(other),
+        }
+    }
+
+    fn listing(&self, listing: &ListingName) -> impl Future<Output = AuctionAnswer<ListingView>> + Send {
+        boxed_on!(self, shop => shop.listing(listing).await)
+    }
+
+    fn bids(
+        &self,
+        listing: &ListingName,
+        after: Option<u64>,
+        count: usize,
+    ) -> impl Future<Output = AuctionAnswer<Numbered<Bid>>> + Send {
+        boxed_on!(self, shop => shop.bids(listing, after, count).await)
+    }
+
+    async fn place_bid(&self, listing: &ListingName, bid: PlaceBid) -> AuctionAnswer<Effect<PlacedBid>> {
+        match self.command(Scope::Listing(listing.clone()), Command::Bid(bid)).await? {
+            Ok(Answer::Bid(placed)) => Ok(Ok(placed)),
+            other => foreign(other),
+        }
+    }
+
+    async fn purchase(&self, listing: &ListingName, purchase: Purchase) -> AuctionAnswer<Effect<Sale>> {
+        match self.command(Scope::Listing(listing.clone()), Command::Purchase(purchase)).await? {
+            Ok(Answer::Sale { sale, .. }) => Ok(Ok(sale)),
+            other => foreign(other),
+        }
+    }
+
+    async fn move_points(&self, member: &MemberName, movement: MovePoints) -> AuctionAnswer<Effect<Balance>> {
+        let scope = Scope::Member(written(member));
+        match self.command(scope, Command::Move(movement)).await? {
+            Ok(Answer::Moved(balance)) => Ok(Ok(balance)),
+            other => foreign(other),
+        }
+    }
+
+    fn balance(&self, member: &MemberName) -> impl Future<Output = Result<Balance, StoreError>> + Send {
+        boxed_on!(self, shop => shop.balance(&written(member)).await)
+    }
+
+    fn records(
+        &self,
+        member: &MemberName,
+        after: Option<u64>,
+        count: usize,
+    ) -> impl Future<Output = Result<Numbered<Record>, StoreError>> + Send {
+        boxed_on!(self, shop => shop.records(&written(member), after, count).await)
+    }
+
+    fn close_due(&self) -> impl Future<Output = Result<(), StoreError>> + Send {
+        boxed_on!(self, shop => {
+            shop.close_due(Duration::MAX).await.map(drop)
+        })
+    }
+
+    fn closings(&self) -> Closings {
+        on!(self, shop => shop.closings())
+    }
+
+    fn faults(&self) -> Faults {
+        on!(self, shop => shop.watch.faults.clone())
+    }
+}
+
+/// The tables of auctions at this kind of database.
+pub const fn auction_part(address: &Address) -> schema::Part {
+    match address {
+        Address::Postgres(_) => <Postgres as AuctionSql>::PART,
+        Address::MySql(_) => <MySql as AuctionSql>::PART,
+    }
+}
+
+/// Brings the tables of auctions of a database to this version, as opening does unless it is told not to. A second time
+/// has no effect; several at once wait for each other.
+pub async fn migrate_auction(url: &str, options: DatabaseOptions) -> Result<Migrated, SqlError> {
+    async fn of<D: AuctionSql>(address: Address, options: DatabaseOptions) -> Result<Migrated, SqlError> {
+        schema::migrate(&Base::<D>::open(address, options).await?, D::PART).await
+    }
+    match Address::parse(url)? {
+        address @ Address::Postgres(_) => of::<Postgres>(address, options).await,
+        address @ Address::MySql(_) => of::<MySql>(address, options).await,
+    }
+}
+
+/// Accepts that a database went back, and that what its nodes were acknowledged since is gone: the nodes that stand still for it
+/// see the new generation, and go on with what is there. Returns that generation. Brings the tables to this version first, since
+/// a restored backup may have earlier ones.
+pub async fn accept_auction_loss(url: &str, options: DatabaseOptions) -> Result<i64, SqlError> {
+    async fn of<D: AuctionSql>(address: Address, options: DatabaseOptions) -> Result<i64, SqlError> {
+        let base = Base::<D>::open(address, options).await?;
+        schema::prepare(&base, D::PART).await?;
+        let (until, patience) = (Instant::now() + base.options.patience, base.options.connections.answer_timeout);
+        let mut session = base.session(until).await?;
+        // By the clock, so that it exceeds generations that are gone with the rest.
+        let raise = format!(
+            "{}UPDATE firstcome_market_state SET generation=GREATEST(generation+1,{}) WHERE id=1;\
+             SELECT generation FROM firstcome_market_state WHERE id=1;",
+            D::BEGIN,
+            D::CLOCK
+        );
+        let rows = session.ask(raise).await?;
+        let generation = rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?;
+        let generation = generation.ok_or_else(|| SqlError::broken("firstcome_market_state has no row"))?;
+        session.commit(patience).await?;
+        Ok(generation)
+    }
+    match Address::parse(url)? {
+        address @ Address::Postgres(_) => of::<Postgres>(address, options).await,
+        address @ Address::MySql(_) => of::<MySql>(address, options).await,
+    }
+}
+
+/// A refusal; anything else is the answer to another command, which cannot be.
+fn foreign<T>(answer: Result<Answer, firstcome_core::auction::Rejection>) -> AuctionAnswer<T> {
+    match answer {
+        Err(rejection) => Ok(Err(rejection)),
+        Ok(_) => Err(StoreError::Unknown),
+    }
+}
+
+/// A member's name as it is written: as it is, but for a planted bug.
+fn written(member: &MemberName) -> MemberName {
+    #[cfg(feature = "planted-bugs")]
+    if firstcome_core::planted::is(firstcome_core::planted::Bug::NamesFolded) {
+        return MemberName::parse(&member.as_str().to_ascii_lowercase()).unwrap_or_else(|_| member.clone());
+    }
+    member.clone()
+}

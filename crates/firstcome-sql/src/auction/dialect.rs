@@ -1,0 +1,159 @@
+//! What the two kinds of databases say differently about auctions. The logic above it is the same.
+
+use super::changes::Changes;
+use crate::dialect::{Dialect, list, number, quoted};
+use crate::schema::Part;
+use firstcome_core::id::{ListingName, MemberName};
+use std::fmt::Write as _;
+
+/// What a transaction needs to see, and to lock.
+pub(super) struct Opening<'a> {
+    /// The listing, locked first.
+    pub(super) listing: Option<i64>,
+    /// The wallets, in rising order.
+    pub(super) members: &'a [i64],
+    /// Whether the wallet of the listing's owner is needed too. That of its highest bidder always is.
+    pub(super) with_owner: bool,
+    /// Members of whom only the names are read, without a lock.
+    pub(super) owners: &'a [i64],
+    /// Whose requests are looked up.
+    pub(super) scope: RequestScope,
+    /// Their keys.
+    pub(super) keys: &'a [u128],
+    /// Whether rows are locked. Always, but for planted bugs.
+    pub(super) locks: bool,
+}
+
+/// Within what an idempotency key counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum RequestScope {
+    /// Bids and the sale of a listing.
+    Listing(i64),
+    /// The points of a member.
+    Member(i64),
+}
+
+impl RequestScope {
+    /// Kind and number as they are stored.
+    pub(super) const fn parts(self) -> (i64, i64) {
+        match self {
+            Self::Listing(id) => (1, id),
+            Self::Member(id) => (2, id),
+        }
+    }
+}
+
+/// The first column of every row says which of the statements in a text it is from.
+pub(super) mod tag {
+    pub(in super::super) const LISTING: i64 = 1;
+    pub(in super::super) const WALLET: i64 = 2;
+    pub(in super::super) const REQUEST: i64 = 3;
+    pub(in super::super) const CLOCK: i64 = 4;
+    pub(in super::super) const BID: i64 = 5;
+    pub(in super::super) const RECORD: i64 = 6;
+    pub(in super::super) const OWNER: i64 = 7;
+}
+
+/// The tables of auctions.
+pub(super) const fn part(steps: &'static [&'static str]) -> Part {
+    Part {
+        name: "market",
+        steps,
+        written: &[
+            ("firstcome_member", "name"),
+            ("firstcome_record", "number"),
+            ("firstcome_listing", "name"),
+            ("firstcome_bid", "number"),
+            ("firstcome_request", "scope"),
+            ("firstcome_market_state", "generation"),
+        ],
+    }
+}
+
+/// What auctions says to a kind of database. The functions stand in the same order in every file.
+pub(super) trait AuctionSql: Dialect {
+    /// Its tables.
+    const PART: Part;
+
+    /// Begins a transaction: locks the listing, then the wallets in the order of their numbers; then reads requests, and
+    /// at last the clock.
+    fn open(opening: &Opening<'_>) -> String;
+
+    /// Writes changes. The numbers of rows that a change finds as they were read add up to [`Changes::rows`].
+    fn write(changes: &Changes) -> String;
+}
+
+/// The columns of a listing, in the order in which they are read and written.
+pub(super) const LISTING_COLUMNS: [&str; 24] = [
+    "name",
+    "owner_id",
+    "owner",
+    "price",
+    "starts_at",
+    "kind",
+    "ends_at",
+    "min_increment",
+    "extend_window_ms",
+    "extend_by_ms",
+    "extend_max_count",
+    "settle_within_ms",
+    "effective_ends_at",
+    "extensions",
+    "bids",
+    "highest_id",
+    "highest",
+    "highest_price",
+    "highest_at",
+    "phase",
+    "phase_at",
+    "buyer",
+    "version",
+    "last_at",
+];
+
+/// The columns of a listing, each after its table's letter.
+pub(super) fn listing_columns() -> String {
+    LISTING_COLUMNS.join(",")
+}
+
+/// Creates members that are not there yet.
+pub(super) fn create_members<D: AuctionSql>(names: &[&MemberName]) -> String {
+    let names = list(names, |text, name| {
+        text.push('(');
+        quoted(text, name.as_str());
+        text.push(')');
+    });
+    format!("INSERT INTO firstcome_member (name) VALUES {names} {};", D::UNLESS_THERE)
+}
+
+/// Finds members by their names.
+pub(super) fn find_members(names: &[&MemberName]) -> String {
+    let names = list(names, |text, name| quoted(text, name.as_str()));
+    format!("SELECT {},id,name FROM firstcome_member WHERE name IN ({names})", tag::WALLET)
+}
+
+/// Finds a listing by its name.
+pub(super) fn find_listing(name: &ListingName) -> String {
+    let mut text = format!("SELECT {},id FROM firstcome_listing WHERE name=", tag::LISTING);
+    quoted(&mut text, name.as_str());
+    text
+}
+
+/// Reads numbers and names of members. Nobody changes either, so no lock is needed.
+pub(super) fn owners(text: &mut String, ids: &[i64]) {
+    if !ids.is_empty() {
+        let ids = list(ids, |text, id| number(text, *id));
+        let _ = write!(text, "SELECT {},id,name FROM firstcome_member WHERE id IN ({ids});", tag::OWNER);
+    }
+}
+
+/// Begins a transaction and locks a listing, of which version and writer are read, or a member.
+pub(super) fn lock<D: AuctionSql>(scope: RequestScope) -> String {
+    let begin = D::BEGIN;
+    match scope {
+        RequestScope::Listing(id) => {
+            format!("{begin}SELECT 0,version,writer FROM firstcome_listing WHERE id={id} FOR UPDATE;")
+        }
+        RequestScope::Member(id) => format!("{begin}SELECT 0,records FROM firstcome_member WHERE id={id} FOR UPDATE;"),
+    }
+}

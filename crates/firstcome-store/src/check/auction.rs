@@ -1,0 +1,271 @@
+//! The history of auctions played again: every stored invariant of members, listings and bids, from the rows alone.
+//!
+//! A store gives its rows in this order: each member after all of their records, then the listings, then all bids, each
+//! listing's in the order of their numbers, and the keys whenever their listing is known.
+
+use super::Check;
+use firstcome_core::auction::{Bid, Listing, ListingStanding, Phase};
+use firstcome_core::id::{ListingName, MemberName};
+use firstcome_core::points::{Kind, Record, Wallet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// The holds of one listing, by its bids, and what was paid and got for it.
+#[derive(Default)]
+struct Money {
+    held: HashMap<u32, (MemberName, u64)>,
+    ended: HashMap<u32, u32>,
+    paid: Vec<(MemberName, u64)>,
+    got: Vec<(MemberName, u64)>,
+}
+
+/// A listing as it is stored, and the bid that its bids lead to so far.
+struct Played {
+    standing: ListingStanding,
+    highest: Option<Bid>,
+}
+
+struct Checks {
+    chain: Check,
+    balance: Check,
+    conserved: Check,
+    held: Check,
+    backed: Check,
+    ended_once: Check,
+    contiguous: Check,
+    rise: Check,
+    in_time: Check,
+    sound: Check,
+    sold_once: Check,
+    keys: Check,
+}
+
+impl Checks {
+    const fn new() -> Self {
+        Self {
+            chain: Check::new("records are a chain: none was changed, left out or moved"),
+            balance: Check::new("a balance is the sum of its records"),
+            conserved: Check::new("points are conserved: all balances together are all charges less all refunds"),
+            held: Check::new("what a member has held is what their highest bids of unsettled auctions need"),
+            backed: Check::new("the highest bid of an open auction is backed by a hold, and nothing else is held"),
+            ended_once: Check::new("a hold ends once, released or captured, with its own bid, member and amount"),
+            contiguous: Check::new("the bids of a listing are exactly 1..count"),
+            rise: Check::new("bids rise, by the increment at least, and their instants never fall"),
+            in_time: Check::new("every bid is within the period"),
+            sound: Check::new("a listing stands as its bids and its settings lead to"),
+            sold_once: Check::new("what is sold was paid for once, to its owner"),
+            keys: Check::new("an idempotency key has one bid"),
+        }
+    }
+
+    fn all(self) -> Vec<Check> {
+        let Self {
+            chain,
+            balance,
+            conserved,
+            held,
+            backed,
+            ended_once,
+            contiguous,
+            rise,
+            in_time,
+            sound,
+            sold_once,
+            keys,
+        } = self;
+        vec![chain, balance, conserved, held, backed, ended_once, contiguous, rise, in_time, sound, sold_once, keys]
+    }
+}
+
+/// The history of auctions while it is played. Memory: about 100 bytes per bid, and what members and listings take.
+pub struct Replay {
+    checks: Checks,
+    money: HashMap<ListingName, Money>,
+    charged: u128,
+    refunded: u128,
+    totals: u128,
+    /// What each member has held, by the balance that is stored.
+    held: BTreeMap<MemberName, u64>,
+    listings: BTreeMap<i64, Played>,
+    keys: HashSet<(i64, u128)>,
+}
+
+impl Default for Replay {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Replay {
+    /// Nothing has been played yet.
+    pub fn new() -> Self {
+        Self {
+            checks: Checks::new(),
+            money: HashMap::new(),
+            charged: 0,
+            refunded: 0,
+            totals: 0,
+            held: BTreeMap::new(),
+            listings: BTreeMap::new(),
+            keys: HashSet::new(),
+        }
+    }
+
+    /// Plays the next record of the member whose wallet this is; it begins empty.
+    pub fn record(&mut self, wallet: &mut Wallet, record: &Record) {
+        let restored = wallet.restore(record);
+        self.checks.chain.check(restored.is_ok(), || {
+            let what = restored.err().map_or("", |damage| damage.as_str());
+            format!("member {}, record {}: {what}", record.member, record.number)
+        });
+        match record.kind {
+            Kind::Charge => self.charged += u128::from(record.amount.get()),
+            Kind::Refund => self.refunded += u128::from(record.amount.get()),
+            _ => self.note(record),
+        }
+    }
+
+    fn note(&mut self, record: &Record) {
+        let checks = &mut self.checks;
+        let here = || format!("member {}, record {}", record.member, record.number);
+        let Some(about) = &record.about else {
+            checks.ended_once.check(false, here);
+            return;
+        };
+        let of = self.money.entry(about.listing.clone()).or_default();
+        let amount = record.amount.get();
+        let bid = about.bid.unwrap_or(0);
+        match record.kind {
+            Kind::Hold => {
+                let fresh = of.held.insert(bid, (record.member.clone(), amount)).is_none();
+                checks.ended_once.check(fresh, here);
+            }
+            Kind::Release | Kind::Capture => {
+                // Of one member the end comes after its hold, so that is known.
+                let own = of.held.get(&bid).is_some_and(|hold| *hold == (record.member.clone(), amount));
+                checks.ended_once.check(own, here);
+                *of.ended.entry(bid).or_default() += 1;
+            }
+            Kind::Purchase => of.paid.push((record.member.clone(), amount)),
+            Kind::Sold => of.got.push((record.member.clone(), amount)),
+            Kind::Charge | Kind::Refund => {}
+        }
+    }
+
+    /// A member whose records have all been played: the wallet that they lead to, and the one that is stored.
+    pub fn member(&mut self, played: &Wallet, stored: &Wallet) {
+        self.checks.balance.check(played == stored, || format!("member {}", stored.member));
+        self.totals += u128::from(stored.balance.total());
+        self.held.insert(stored.member.clone(), stored.balance.held());
+    }
+
+    /// Records whose member is not there.
+    pub fn ownerless_record(&mut self, what: impl FnOnce() -> String) {
+        self.checks.balance.check(false, what);
+    }
+
+    /// A listing. Its highest bid is taken from its bids; what a store repeats of it goes to [`Self::repeated`].
+    pub fn listing(&mut self, id: i64, standing: ListingStanding) {
+        self.listings.insert(id, Played { standing, highest: None });
+    }
+
+    /// The next bid of a listing.
+    pub fn bid(&mut self, listing: i64, bid: Bid) {
+        let checks = &mut self.checks;
+        let Some(Played { standing, highest }) = self.listings.get_mut(&listing) else {
+            checks.contiguous.check(false, || format!("a bid of a listing {listing} that does not exist"));
+            return;
+        };
+        check_bid(checks, standing, highest.as_ref(), &bid);
+        let hold = self.money.get(&standing.name).and_then(|money| money.held.get(&bid.number));
+        let here = || format!("listing {}, bid {}", standing.name, bid.number);
+        checks.backed.check(hold.is_some_and(|hold| *hold == (bid.bidder.clone(), bid.price.get())), here);
+        *highest = Some(bid);
+    }
+
+    /// A bid whose bidder is not there.
+    pub fn ownerless_bid(&mut self, what: impl FnOnce() -> String) {
+        self.checks.contiguous.check(false, what);
+    }
+
+    /// An idempotency key of a bid, or of the sale as number 0. `once` must come only once within a listing: the key, or the
+    /// number where rows are keys.
+    pub fn key(&mut self, listing: i64, number: u32, once: u128) {
+        let fresh = self.keys.insert((listing, once));
+        let stands = self.listings.get(&listing).is_some_and(|Played { standing, .. }| match number {
+            0 => matches!(standing.phase, Phase::Sold(_)),
+            bid => bid <= standing.bids,
+        });
+        self.checks.keys.check(fresh && stands, || format!("listing number {listing}, bid {number}"));
+    }
+
+    /// What a store repeats of a listing beside its bids, after all of them: its highest bid, and whether the rest agrees.
+    pub fn repeated(&mut self, listing: i64, highest: Option<&Bid>, agrees: bool) {
+        let Some(played) = self.listings.get(&listing) else { return };
+        let same = played.highest.as_ref() == highest && agrees;
+        let here = || format!("listing {}: its highest bid or its owner is not who it should be", played.standing.name);
+        self.checks.sound.check(same, here);
+    }
+
+    /// The end: what can be said only when everything is known.
+    pub fn finish(mut self) -> Vec<Check> {
+        let (charged, refunded, totals) = (self.charged, self.refunded, self.totals);
+        self.checks.conserved.check(totals + refunded == charged, || {
+            format!("{totals} points in all balances, {charged} charged, {refunded} refunded")
+        });
+        let mut needed: BTreeMap<MemberName, u64> = BTreeMap::new();
+        for Played { mut standing, highest } in self.listings.into_values() {
+            if let (Some(bid), Phase::Open | Phase::Ended(_)) = (&highest, &standing.phase) {
+                let of_bidder = needed.entry(bid.bidder.clone()).or_default();
+                *of_bidder = of_bidder.saturating_add(bid.price.get());
+            }
+            standing.highest = highest;
+            let money = self.money.remove(&standing.name).unwrap_or_default();
+            check_listing(&mut self.checks, &standing, &money);
+        }
+        self.checks.backed.check(self.money.is_empty(), || "holds of listings that do not exist".into());
+        for (member, held) in self.held {
+            let needs = needed.remove(&member).unwrap_or(0);
+            self.checks.held.check(held == needs, || format!("member {member}: {held} held, {needs} needed"));
+        }
+        for (member, needs) in needed {
+            self.checks.held.check(false, || format!("member {member}, who does not exist: {needs} needed"));
+        }
+        self.checks.all()
+    }
+}
+
+fn check_bid(checks: &mut Checks, standing: &ListingStanding, before: Option<&Bid>, bid: &Bid) {
+    let here = || format!("listing {}, bid {}", standing.name, bid.number);
+    checks.contiguous.check(bid.number == before.map_or(1, |before| before.number.saturating_add(1)), here);
+    let step = standing.auction_terms().and_then(|terms| terms.min_increment).map_or(1, |step| step.get());
+    let minimum = before.map_or(standing.price.get(), |before| before.price.get() + step);
+    let in_order = before.is_none_or(|before| before.at <= bid.at && before.bidder != bid.bidder);
+    checks.rise.check(minimum <= bid.price.get() && in_order && bid.bidder != standing.owner, here);
+    checks.in_time.check((standing.starts_at..=standing.effective_ends_at).contains(&bid.at), here);
+}
+
+fn check_listing(checks: &mut Checks, standing: &ListingStanding, money: &Money) {
+    let here = || format!("listing {}", standing.name);
+    checks.sound.check(Listing::restore(standing.clone()).is_ok(), here);
+    let settled = matches!(standing.phase, Phase::Sold(_) | Phase::Unsold(_));
+    // Of bids that are not there nothing can be said, however many there are said to be.
+    let bids = if money.held.len() as u64 == u64::from(standing.bids) { standing.bids } else { 0 };
+    checks.ended_once.check(bids == standing.bids, here);
+    for number in 1..=bids {
+        let open = number == standing.bids && !settled;
+        let ended = money.ended.get(&number).copied().unwrap_or(0);
+        checks.ended_once.check(ended == u32::from(!open), || format!("{}, bid {number}: ended {ended} times", here()));
+    }
+    let strays = money.held.keys().chain(money.ended.keys()).filter(|number| !(1..=standing.bids).contains(*number));
+    checks.backed.check(strays.count() == 0, || format!("{}: holds of bids that do not exist", here()));
+    let (paid, got) = match &standing.phase {
+        Phase::Sold(sale) => {
+            let price = sale.price.get();
+            (vec![(sale.buyer.clone(), price)], vec![(standing.owner.clone(), price)])
+        }
+        _ => (Vec::new(), Vec::new()),
+    };
+    checks.sold_once.check((&money.paid, &money.got) == (&paid, &got), || {
+        format!("{}: paid {:?}, got {:?}, where it should be {paid:?} and {got:?}", here(), money.paid, money.got)
+    });
+}
