@@ -29,7 +29,8 @@ const STOP_ROUNDS: &str = "1000";
 const HAND_OVERS: &str = "100000";
 const PARTITIONS: &str = "seconds=60 seed=7";
 /// Stores, how often the service is killed on each, and the seconds in which the bids come. A database bears fewer in a second.
-const AUCTIONS: [(&str, &str, &str); 3] = [("embedded", "10", "200"), ("postgres", "5", "400"), ("mariadb", "5", "400")];
+const AUCTIONS: [(&str, &str, &str); 3] =
+    [("embedded", "10", "200"), ("postgres", "5", "400"), ("mariadb", "5", "400")];
 const AUCTION_BIDS: &str = "1000000";
 const DENY: &str = "0.20.2";
 const MUTANTS: &str = "27.1.0";

@@ -32,7 +32,7 @@ pub(crate) struct CouponsArgs {
     /// Also run the way of a Redis set on this local Redis
     #[arg(long, value_name = "redis://…")]
     store: Option<String>,
-    /// Measure coupons over Redis and this database instead, as many nodes have them: postgres or mariadb for a server that is
+    /// Measure coupons over Redis and this database instead, as a cluster have them: postgres or mariadb for a server that is
     /// started, or the address of one on this machine
     #[arg(long, value_name = "KIND|URL", conflicts_with = "store")]
     sql: Vec<String>,

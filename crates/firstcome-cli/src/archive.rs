@@ -1,5 +1,5 @@
 //! `firstcome export` and `firstcome import`: coupons and claims, waiting rooms, members, listings and bids as JSON lines or CSV,
-//! out of a directory or a deployment of many nodes, and into one.
+//! out of a directory or a deployment of a cluster, and into one.
 //!
 //! JSON lines carry everything that lasts: settings, secrets, redemptions, idempotency keys, people in line, points, digests of
 //! callers' keys; what is imported from them is the same store again. CSV carries the claims, for people and spreadsheets;
@@ -14,8 +14,8 @@ mod secrecy;
 mod source;
 mod target;
 
-use crate::failure::{Failure, Outcome};
 use crate::cluster::{self, Servers};
+use crate::failure::{Failure, Outcome};
 use crate::keys::private_file;
 use crate::output::progress;
 use crate::settings;
@@ -62,13 +62,13 @@ struct ArchiveStoreArgs {
     /// Directory of the embedded store
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR", default_value = "./firstcome-data")]
     data: PathBuf,
-    /// Redis or Valkey of a service over many nodes, instead of the directory; with --sql
+    /// Redis or Valkey of a service over a cluster, instead of the directory; with --sql
     #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true, requires = "sql")]
     redis: Option<String>,
     /// Its database
     #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true, requires = "redis")]
     sql: Option<String>,
-    /// File with the secret of a service over many nodes, by which secrets are wrapped in the data; without one they are plain
+    /// File with the secret of a service over a cluster, by which secrets are wrapped in the data; without one they are plain
     /// [default: FIRSTCOME_SECRET]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,

@@ -6,7 +6,7 @@ use crate::output::{table, wants_table, write_out};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use comfy_table::Cell;
-use firstcome::fleet::{Cluster, ClusterOptions, DeploymentSecret, HANDLES, SECRET_BYTES_MIN, migrate};
+use firstcome::cluster::{Cluster, ClusterOptions, DeploymentSecret, HANDLES, SECRET_BYTES_MIN, migrate};
 use firstcome::sql::{Address, DatabaseOptions, SqlAuctions, Tables};
 use firstcome::{HandleKey, Locks};
 use firstcome_server::auth::Keys;
@@ -37,8 +37,8 @@ impl Servers {
         options.database.tables = Tables::Require;
         // Whoever gives or takes the data may be slow.
         options.database.idle_timeout = TRANSFER_IDLE;
-        let fleet = runtime.block_on(Cluster::open(&self.redis, &self.sql, self.secret.clone(), options));
-        fleet.map_err(Failure::of_fleet)
+        let cluster = runtime.block_on(Cluster::open(&self.redis, &self.sql, self.secret.clone(), options));
+        cluster.map_err(Failure::of_cluster)
     }
 }
 
@@ -75,7 +75,7 @@ fn checked(text: &str) -> Result<DeploymentSecret, Failure> {
 
 /// A node that is open: what an [`App`] is made of.
 pub(crate) struct Node {
-    pub(crate) fleet: Cluster,
+    pub(crate) cluster: Cluster,
     auctions: SqlAuctions,
     locks: Locks,
     handle_key: HandleKey,
@@ -90,26 +90,27 @@ impl Node {
         let mut options = ClusterOptions::default();
         options.database.tables = Tables::Require;
         let database = options.database.clone();
-        let fleet = Cluster::open(redis, sql, secret.clone(), options).await.map_err(Failure::of_fleet)?;
-        fleet.check_gates().await.map_err(Failure::of_fleet)?;
-        let auctions = SqlAuctions::open_with(sql, database).await.map_err(|error| Failure::Unreachable(error.into()))?;
+        let cluster = Cluster::open(redis, sql, secret.clone(), options).await.map_err(Failure::of_cluster)?;
+        cluster.check_gates().await.map_err(Failure::of_cluster)?;
+        let auctions =
+            SqlAuctions::open_with(sql, database).await.map_err(|error| Failure::Unreachable(error.into()))?;
         let locks = Locks::redis(redis).await.map_err(|error| Failure::Unreachable(error.into()))?;
-        let handle_key = HandleKey::new(fleet.secret(HANDLES).await.map_err(Failure::of_fleet)?);
+        let handle_key = HandleKey::new(cluster.secret(HANDLES).await.map_err(Failure::of_cluster)?);
         // Only to be printed: one of them may be away, and the others serve.
-        let known = fleet.link().servers().await.unwrap_or_default();
+        let known = cluster.link().servers().await.unwrap_or_default();
         let known: Vec<String> = known.iter().map(|facts| facts.address.clone()).collect();
         let place = format!("redis://{} and {:?}", known.join(","), Address::parse(sql)?);
-        Ok(Self { fleet, auctions, locks, handle_key, place })
+        Ok(Self { cluster, auctions, locks, handle_key, place })
     }
 
     /// The keys of the deployment's callers. They are made now if it has none, and shown by whichever node made them.
     pub(crate) async fn keys(&self) -> Result<(Keys, Option<Fresh>), Failure> {
-        keys::of_deployment(&self.fleet).await
+        keys::of_deployment(&self.cluster).await
     }
 
     /// The service over it.
     pub(crate) fn app(self, config: Config) -> App {
-        App::of_fleet(self.fleet, self.auctions, config, self.locks, self.handle_key)
+        App::of_cluster(self.cluster, self.auctions, config, self.locks, self.handle_key)
     }
 }
 

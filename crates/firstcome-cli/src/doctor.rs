@@ -3,12 +3,12 @@
 use crate::failure::{Failure, Outcome};
 use crate::output::{table, wants_table, write_out};
 use crate::settings::File;
-use crate::{file_system, cluster, health};
+use crate::{cluster, file_system, health};
 use anyhow::anyhow;
 use clap::Args;
 use comfy_table::{Cell, Color};
+use firstcome::cluster::{DeploymentSecret, Examined, examine};
 use firstcome::edge::{Clock, SystemClock, draw_id};
-use firstcome::fleet::{DeploymentSecret, Examined, examine};
 use firstcome::redis::{Eviction, Fsync, Link, LinkError, LinkOptions, OpenError, Role, Script, ServerFacts};
 use firstcome::sql::{Address, Replication};
 use firstcome::sqlite::DATABASE_FILE;
@@ -45,7 +45,7 @@ pub(crate) struct DoctorArgs {
     /// Directory of the embedded store [default: ./firstcome-data]
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Redis or Valkey of a service over many nodes, instead of the directory; with --sql
+    /// Redis or Valkey of a service over a cluster, instead of the directory; with --sql
     #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true)]
     redis: Option<String>,
     /// Its database, or that of a service of members and listings alone

@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 use anyhow::{Context, anyhow, bail};
 use firstcome::archive::{ArchivedSecret, ImportError};
-use firstcome::fleet::Cluster;
+use firstcome::cluster::Cluster;
 use firstcome_server::Scope;
 use firstcome_server::auth::{KEY_CHARS_MIN, KeyDigest, Keys};
 use serde::{Deserialize, Serialize};
@@ -130,12 +130,12 @@ const ADMIN: &str = "api_key:admin";
 /// See [`ADMIN`].
 const SERVICE: &str = "api_key:service";
 
-/// The keys of a service over many nodes, made now if it has none. Of several nodes that find none at the same time one makes
+/// The keys of a service over a cluster, made now if it has none. Of several nodes that find none at the same time one makes
 /// them, and the others use those.
-pub(crate) async fn of_deployment(fleet: &Cluster) -> Result<(Keys, Option<Fresh>), Failure> {
+pub(crate) async fn of_deployment(cluster: &Cluster) -> Result<(Keys, Option<Fresh>), Failure> {
     let fresh = Fresh { admin: make("admin")?, service: make("service")? };
     let made = [&fresh.admin, &fresh.service].map(|key| *KeyDigest::of(key).as_bytes());
-    let kept = fleet.keep(&[(ADMIN, made[0]), (SERVICE, made[1])]).await.map_err(Failure::of_fleet)?;
+    let kept = cluster.keep(&[(ADMIN, made[0]), (SERVICE, made[1])]).await.map_err(Failure::of_cluster)?;
     let digests = kept.iter().map(|digest| KeyDigest::from_bytes(*digest));
     let keys = Keys::Known([Scope::Admin, Scope::Service].into_iter().zip(digests).collect());
     // Else somebody was faster, now or long ago, and has shown those: nobody ever sees the ones that were made here.

@@ -4,9 +4,9 @@
 //! obtained in time, 76 a lock was lost; under `lock` that of the command.
 
 mod archive;
+mod cluster;
 mod descriptors;
 mod doctor;
-mod cluster;
 mod health;
 mod keys;
 mod lock;
@@ -37,7 +37,7 @@ enum Command {
     Verify(verify::VerifyArgs),
     /// Make the tables of a database, or bring them to this version
     Migrate(cluster::MigrateArgs),
-    /// Compare what Redis has of a service over many nodes with its database, and repair what is safe
+    /// Compare what Redis has of a service over a cluster with its database, and repair what is safe
     Reconcile(reconcile::ReconcileArgs),
     /// Look whether what a service is to rest on keeps what it is told
     Doctor(doctor::DoctorArgs),

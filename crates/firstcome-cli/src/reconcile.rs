@@ -2,13 +2,13 @@
 
 mod auction;
 
-use crate::failure::{Failure, Outcome};
 use crate::cluster;
+use crate::failure::{Failure, Outcome};
 use crate::output::{grouped, table, wants_table, write_out};
 use anyhow::anyhow;
 use clap::Args;
 use comfy_table::{Cell, Color};
-use firstcome::fleet::{ClusterOptions, Finding, Object, Reconciled, Repair, accept_loss, reconcile, repair};
+use firstcome::cluster::{ClusterOptions, Finding, Object, Reconciled, Repair, accept_loss, reconcile, repair};
 use firstcome::sql::{Address, Tables};
 use serde_json::json;
 use std::path::PathBuf;
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &ReconcileArgs) -> Outcome {
         }
         None => runtime.block_on(reconcile(redis, sql)),
     };
-    let reconciled = reconciled.map_err(Failure::of_fleet)?;
+    let reconciled = reconciled.map_err(Failure::of_cluster)?;
     // In the same database; whether anything of them is gone the nodes know alone.
     let auctions = if args.accept_loss { Some(auction::accept(sql)?) } else { None };
     let left = reconciled.findings.iter().filter(|finding| finding.needs_repair()).count();

@@ -2,18 +2,18 @@
 //! over Redis and a database.
 
 use crate::arguments::duration;
+use crate::cluster::{self, Node, Servers};
 use crate::descriptors;
 use crate::failure::{Failure, Outcome};
-use crate::cluster::{self, Node, Servers};
 use crate::keys;
 use crate::output::write_out;
 use crate::settings::{self, File, check_parent};
 use anyhow::{Context, anyhow};
 use clap::Args;
+use firstcome::cluster::DeploymentSecret;
 use firstcome::core::coupon::{CouponLimit, CouponSettings};
 use firstcome::core::id::CouponName;
 use firstcome::edge::SystemClock;
-use firstcome::fleet::DeploymentSecret;
 use firstcome::sql::{Address, SqlAuctions};
 use firstcome::sqlite::DATABASE_FILE;
 use firstcome::{CouponStore, Embedded, Locks};
@@ -45,14 +45,14 @@ pub struct ServeArgs {
     /// Directory of the embedded store; made if it is not there and its parent is [default: ./firstcome-data]
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Redis or Valkey of a service over many nodes, as redis://…, redis+sentinel://… or redis+cluster://…; with --sql
+    /// Redis or Valkey of a service over a cluster, as redis://…, redis+sentinel://… or redis+cluster://…; with --sql
     #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true)]
     redis: Option<String>,
     /// Database, as postgres://… or mysql://…. With --redis everything is kept in both; without it members and listings alone are
     /// served, and keys are kept in --data
     #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true)]
     sql: Option<String>,
-    /// File with the secret of a service over many nodes, the same for each [default: FIRSTCOME_SECRET]
+    /// File with the secret of a service over a cluster, the same for each [default: FIRSTCOME_SECRET]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
     /// Development mode: a call without a key acts as admin; loopback only
@@ -319,7 +319,7 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
     match (&plan.stores, embedded) {
         (Stores::Fleet(servers), _) => {
             let node = Node::open(servers).await?;
-            make_coupons(&node.fleet, &plan.coupons).await?;
+            make_coupons(&node.cluster, &plan.coupons).await?;
             let (keys, fresh) = match &plan.keys {
                 Some(keys) => (keys.clone(), None),
                 None => node.keys().await?,

@@ -1,7 +1,7 @@
 //! `firstcome verify`: every stored invariant, with counts.
 
-use crate::failure::{Failure, Outcome};
 use crate::cluster;
+use crate::failure::{Failure, Outcome};
 use crate::output::{grouped, table, wants_table, write_out};
 use crate::settings::no_store;
 use anyhow::anyhow;
@@ -26,7 +26,7 @@ struct VerifyStoreArgs {
     /// Database of a service, as postgres://… or mysql://…, instead of the directory
     #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true)]
     sql: Option<String>,
-    /// Redis or Valkey of a service over many nodes, which is then held against the database; with --sql
+    /// Redis or Valkey of a service over a cluster, which is then held against the database; with --sql
     #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true, requires = "sql")]
     redis: Option<String>,
     /// File with the secret of the deployment, with which its secrets are then opened [default: FIRSTCOME_SECRET]
@@ -115,8 +115,8 @@ fn of_servers(args: &VerifyStoreArgs, sql: &str) -> Result<(Vec<Check>, Vec<Stri
     Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
     let secret = cluster::maybe_secret(args.secret_file.as_deref())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let verified = runtime.block_on(firstcome::fleet::verify(sql, args.redis.as_deref(), secret));
-    let verified = verified.map_err(Failure::of_fleet)?;
+    let verified = runtime.block_on(firstcome::cluster::verify(sql, args.redis.as_deref(), secret));
+    let verified = verified.map_err(Failure::of_cluster)?;
     Ok((verified.checks, verified.not_checked))
 }
 

@@ -9,10 +9,10 @@ mod room;
 
 pub use out::ClusterArchive;
 
-use super::outbox::Tag;
 use super::database::archive as rows;
 use super::database::inserts::{NewClaim, NewRequest, write_claims, write_requests};
 use super::database::{ClaimDatabase, CouponRow, kind};
+use super::outbox::Tag;
 use super::{Cluster, ClusterError, Kind, Node};
 use auction::IncomingAuctions;
 use firstcome_core::coupon::{Claim, CouponSettings, Issued};
@@ -159,7 +159,8 @@ impl<D: ClaimDatabase> Import<D> {
         let wall = wall.ok_or_else(|| SqlError::broken("it has no clock"))?;
         let text = "SELECT id,secret,created_at FROM firstcome_pass_secret ORDER BY id;".to_owned();
         let pass_secrets = session.ask(text).await?;
-        let pass_secrets = pass_secrets.iter().map(|row| node.database.old_pass_secret(row)).collect::<Result<_, _>>()?;
+        let pass_secrets =
+            pass_secrets.iter().map(|row| node.database.old_pass_secret(row)).collect::<Result<_, _>>()?;
         let text = "SELECT id FROM firstcome_member LIMIT 1;SELECT id FROM firstcome_listing LIMIT 1;";
         let has_auctions = !session.ask(text.to_owned()).await?.is_empty();
         let has_rooms = !session.ask("SELECT id FROM firstcome_room LIMIT 1;".to_owned()).await?.is_empty();

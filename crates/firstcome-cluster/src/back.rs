@@ -6,9 +6,9 @@
 
 use super::Node;
 use super::coupon_state::{CouponState, Stop};
-use super::sequencer::Probe;
-use super::outbox_writer;
 use super::database::{ClaimDatabase, CouponRow};
+use super::outbox_writer;
+use super::sequencer::Probe;
 use firstcome_core::coupon::stream::{GoesOn, Known, SequencerMark, Stream, judge};
 use firstcome_store::{Fault, FaultKind, StoreError};
 use std::sync::atomic::Ordering;
@@ -128,7 +128,8 @@ impl<D: ClaimDatabase> Node<D> {
 
     /// Reads these coupons again.
     async fn watch_page(self: &Arc<Self>, coupons: &[Arc<CouponState>]) -> Result<(), StoreError> {
-        let known: Vec<(Arc<CouponState>, Known)> = coupons.iter().map(|cell| (Arc::clone(cell), cell.known())).collect();
+        let known: Vec<(Arc<CouponState>, Known)> =
+            coupons.iter().map(|cell| (Arc::clone(cell), cell.known())).collect();
         let ids: Vec<i64> = coupons.iter().map(|cell| cell.keys.coupon).collect();
         let rows = self.database.coupons_again(&ids).await?;
         for (cell, known) in known {

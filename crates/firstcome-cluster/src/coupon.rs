@@ -2,10 +2,10 @@
 
 use super::batcher::Service;
 use super::coupon_state::{Asking, CouponState, StoredCoupon};
-use super::sequencer::{GenerationReply, Judged, Question, SequencerReply, Stray};
+use super::database::{ClaimDatabase, ClaimRow, CouponRow, Used};
 use super::outbox::{Entrant, Tag, Verdict};
 use super::read_batch::BatchGuard;
-use super::database::{ClaimDatabase, ClaimRow, CouponRow, Used};
+use super::sequencer::{GenerationReply, Judged, Question, SequencerReply, Stray};
 use super::{Cluster, Node, boxed_on, outbox_writer};
 use firstcome_core::coupon::{Acknowledge, Claim, CouponSettings, Effect, Issued, Redeem, Redeemed, Rejection, Serial};
 use firstcome_core::id::{CouponName, UserId};

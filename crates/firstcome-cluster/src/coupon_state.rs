@@ -2,10 +2,10 @@
 
 use super::batcher::Batcher;
 use super::coupon::{ASK_MAX, Spoken};
-use super::sequencer::Keys;
+use super::database::{ClaimRow, CouponRow};
 use super::outbox::{Entrant, Notice, Tag, Verdict};
 use super::read_batch::LOOKS_MAX;
-use super::database::{ClaimRow, CouponRow};
+use super::sequencer::Keys;
 use super::writer_lease::WriterLease;
 use firstcome_core::coupon::stream::Known;
 use firstcome_core::coupon::{Acknowledge, Issued};

@@ -27,9 +27,9 @@ pub(super) use voided::Voided;
 use super::wrap::DeploymentSecret;
 use firstcome_core::time::{Now, Timestamp};
 use firstcome_sql::SqlError;
+use firstcome_sql::auction::archive::HasAuctions;
 use firstcome_sql::base::{Base, Pause, Session, is_passing};
 use firstcome_sql::dialect::Dialect as _;
-use firstcome_sql::auction::archive::HasAuctions;
 use firstcome_sql::schema::Part;
 use firstcome_sql::{Address, DatabaseOptions, schema};
 #[cfg(feature = "conformance")]

@@ -18,10 +18,10 @@ mod log;
 mod lost;
 mod sequencer;
 
-use super::sequencer::{LEASE_MS, Sequencer, number, unreadable};
+use super::database::ClaimDatabase;
 use super::outbox::bytes_of;
 use super::room::log as room_log;
-use super::database::ClaimDatabase;
+use super::sequencer::{LEASE_MS, Sequencer, number, unreadable};
 use super::{ClusterError, sequencer as sequencers};
 use firstcome_redis::{Eviction, Link, LinkError, LinkOptions, Script};
 use firstcome_sql::SqlError;
@@ -251,7 +251,8 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
             leftover.keys = keys.into_iter().filter(is_over).collect();
             if let Some(generation) = generation {
                 // What a node throws away just now is none.
-                if leftover.keys.is_empty() || self.sequencer.scan_orphans(&leftover, generation, "EXISTS").await? == 0 {
+                if leftover.keys.is_empty() || self.sequencer.scan_orphans(&leftover, generation, "EXISTS").await? == 0
+                {
                     leftover.keys.clear();
                 }
             }
@@ -313,7 +314,12 @@ impl Sequencer {
     }
 
     /// Counts (`EXISTS`) or throws away (`UNLINK`) keys of generations that are over; 0 if this one is not open.
-    pub(super) async fn scan_orphans(&self, leftover: &Leftover, generation: i64, what: &str) -> Result<i64, LinkError> {
+    pub(super) async fn scan_orphans(
+        &self,
+        leftover: &Leftover,
+        generation: i64,
+        what: &str,
+    ) -> Result<i64, LinkError> {
         let mut run = SWEEP.with_keys(1 + leftover.keys.len());
         let tag = leftover.tag();
         run.add(format_args!("{tag}:{}", if leftover.sort == b'c' { "gate" } else { "log" }));

@@ -28,10 +28,10 @@ mod back;
 mod batcher;
 mod coupon;
 mod coupon_state;
+mod database;
 mod deployment;
 mod examine;
 mod fitness;
-mod sequencer;
 mod inspect;
 mod options;
 mod orphan_scan;
@@ -41,7 +41,7 @@ mod read_batch;
 mod rebuild;
 mod reconcile;
 mod room;
-mod database;
+mod sequencer;
 mod verify;
 mod wrap;
 mod writer_lease;
@@ -57,6 +57,7 @@ pub use verify::{Verified, verify};
 pub use wrap::{DeploymentSecret, SECRET_BYTES_MIN};
 
 use coupon_state::CouponState;
+use database::{ClaimDatabase, Database, Time};
 use firstcome_core::id::{CouponName, RoomName};
 use firstcome_redis::{Inbox, InboxEvent, Link};
 use firstcome_sql::Address;
@@ -67,17 +68,16 @@ use firstcome_store::Shared;
 use firstcome_store::edge::Clock;
 use firstcome_store::edge::{draw_hasher, draw_id};
 use fitness::Fitness;
-use sequencer::Sequencer;
 use outbox::Notice;
 use parking_lot::Mutex;
 use room::{RoomNode, Secrets};
+use sequencer::Sequencer;
 use sqlx::{MySql, Postgres};
 use std::collections::HashMap;
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use tokio::task::JoinHandle;
-use database::{ClaimDatabase, Database, Time};
 
 /// Coupons kept in memory at once. Beyond it all are forgotten, and asked for again.
 const COUPONS_MAX: usize = 65_536;
@@ -278,7 +278,11 @@ async fn open_node<D: ClaimDatabase>(
 }
 
 impl<D: ClaimDatabase> Node<D> {
-    async fn new(sequencer: Sequencer, database: Database<D>, options: ClusterOptions) -> Result<Arc<Self>, ClusterError> {
+    async fn new(
+        sequencer: Sequencer,
+        database: Database<D>,
+        options: ClusterOptions,
+    ) -> Result<Arc<Self>, ClusterError> {
         sequencer.rights().await?;
         let number = database.deployment().await?;
         let belongs = sequencer.belongs(number).await.map_err(sequencer::denied)?;

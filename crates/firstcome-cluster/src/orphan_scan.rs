@@ -33,7 +33,8 @@ impl<D: ClaimDatabase> Node<D> {
         let rows = self.database.early_coupons(after, COUPONS_AT_ONCE).await?;
         let last = rows.last().map(|row| row.id);
         for row in rows {
-            let (keys, generation, position) = (super::sequencer::Keys { coupon: row.id }, row.generation, row.position);
+            let (keys, generation, position) =
+                (super::sequencer::Keys { coupon: row.id }, row.generation, row.position);
             let probe = self.sequencer.probe(keys, generation, position).await?;
             let is_of_it = probe.generation == Some(generation);
             if let Some(ticket) = probe.ticket.filter(|ticket| is_of_it && position < *ticket) {

@@ -2,10 +2,10 @@
 
 use super::Node;
 use super::coupon_state::CouponState;
-use super::sequencer::{GenerationReply, Report, Settled, Stray, channel};
+use super::database::{Batch, ClaimDatabase, CouponRow, Fresh, Written};
 use super::outbox::{Entry, Notice, Tag, Verdict};
 use super::read_batch::BatchGuard;
-use super::database::{Batch, ClaimDatabase, CouponRow, Fresh, Written};
+use super::sequencer::{GenerationReply, Report, Settled, Stray, channel};
 use firstcome_store::StoreError;
 use firstcome_store::edge::draw_pause;
 use std::collections::BTreeMap;

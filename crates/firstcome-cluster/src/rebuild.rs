@@ -10,8 +10,8 @@
 use super::Node;
 use super::back::Judged;
 use super::coupon_state::CouponState;
-use super::sequencer::{FILL_PAIRS_MAX, Probe};
 use super::database::{ClaimDatabase, CouponRow};
+use super::sequencer::{FILL_PAIRS_MAX, Probe};
 use firstcome_store::StoreError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,7 +43,9 @@ impl<D: ClaimDatabase> Node<D> {
                 continue;
             }
             // What was drained meanwhile is trimmed: then SQL is further than was read.
-            if self.database.coupon_again(cell.keys.coupon).await? == row && self.rebuild_under_lease(cell, &row, &probe).await? {
+            if self.database.coupon_again(cell.keys.coupon).await? == row
+                && self.rebuild_under_lease(cell, &row, &probe).await?
+            {
                 cell.trusted.store(doubts, Ordering::Relaxed);
                 return Ok(());
             }
@@ -52,7 +54,12 @@ impl<D: ClaimDatabase> Node<D> {
     }
 
     /// Makes a sequencer anew that is not whole. False, and nothing is changed, if another node does or has just done it.
-    async fn rebuild_under_lease(&self, cell: &Arc<CouponState>, row: &CouponRow, probe: &Probe) -> Result<bool, StoreError> {
+    async fn rebuild_under_lease(
+        &self,
+        cell: &Arc<CouponState>,
+        row: &CouponRow,
+        probe: &Probe,
+    ) -> Result<bool, StoreError> {
         if !self.sequencer.seize(cell.keys).await? {
             return Ok(false);
         }

@@ -16,9 +16,9 @@
 mod repair;
 
 use super::ClusterError;
+use super::database::{ClaimDatabase, Time};
 use super::inspect::{self, Found, Inspection, Leftover, LogSnapshot, SequencerSnapshot, State, Users};
 use super::options::ClusterOptions;
-use super::database::{ClaimDatabase, Time};
 use super::verify::{is_ours, number};
 use super::wrap::DeploymentSecret;
 use firstcome_sql::reader::Reader;
@@ -173,7 +173,8 @@ async fn of<D: ClaimDatabase + Snapshot>(
     let deployment = number(&mut reading).await?;
     let sequencer = inspect::open(redis, deployment).await?.ok_or(ClusterError::OtherDeployment)?;
     let inspection = Inspection { reading, sequencer };
-    let mut all = Comparison { inspection, hands: None, mode: Mode::Repair, findings: Vec::new(), not_looked: Vec::new() };
+    let mut all =
+        Comparison { inspection, hands: None, mode: Mode::Repair, findings: Vec::new(), not_looked: Vec::new() };
     let letters = letters(&mut all.inspection.reading).await?;
     let seen = all.look().await?;
     let with = match work {

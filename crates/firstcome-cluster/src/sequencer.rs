@@ -15,8 +15,8 @@
 //! A sequencer is never more than SQL knows of: whatever is lost of it is made again from SQL, under the next generation.
 
 use super::ClusterError;
-use super::outbox::{Entrant, Entry, bytes_of};
 use super::database::CouponRow;
+use super::outbox::{Entrant, Entry, bytes_of};
 use firstcome_core::coupon::CouponSettings;
 use firstcome_core::id::RequestId;
 use firstcome_core::time::Timestamp;

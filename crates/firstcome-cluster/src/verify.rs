@@ -16,8 +16,8 @@ mod room;
 mod secrets;
 
 use super::ClusterError;
-use super::inspect::{self, Inspection, State, Users};
 use super::database::ClaimDatabase;
+use super::inspect::{self, Inspection, State, Users};
 use super::wrap::DeploymentSecret;
 use firstcome_sql::reader::Reader;
 use firstcome_sql::snapshot::{Reading, Snapshot};

@@ -71,66 +71,66 @@ pub fn bucket_of(name: &LockName) -> u8 {
 ///
 /// Order: given up before → overdue hold ended → held by this request → free → in line → no wait.
 pub fn acquire<S: LockTable>(
-    shelf: &mut S,
+    table: &mut S,
     name: &LockName,
     waiter: Waiter,
     wait: Wait,
     now_us: u64,
 ) -> (Acquired, Option<Push>) {
     let request = waiter.request;
-    if shelf.is_void(request, now_us) {
+    if table.is_void(request, now_us) {
         return (Acquired::Void, None);
     }
-    let LockStanding { hold, push } = advance(shelf, name, now_us);
+    let LockStanding { hold, push } = advance(table, name, now_us);
     let Some(hold) = hold else {
-        assert!(shelf.first(name).is_none(), "{name}: free, and somebody waits");
-        let hold = give(shelf, waiter, Taken::Yes, now_us);
+        assert!(table.first(name).is_none(), "{name}: free, and somebody waits");
+        let hold = give(table, waiter, Taken::Yes, now_us);
         let grant = hold.grant();
-        shelf.put_hold(name, hold);
+        table.put_hold(name, hold);
         return (Acquired::Granted(grant), push);
     };
     if hold.waiter.request == request {
         return (Acquired::Granted(hold.grant()), push);
     }
-    let number = match (shelf.number_of(name, request), wait) {
+    let number = match (table.number_of(name, request), wait) {
         (Some(number), _) => number,
         (None, Wait::No) => {
-            let waiters = shelf.waiters(name);
+            let waiters = table.waiters(name);
             let (holder, expires_us) = (hold.waiter.owner, hold.expires_us);
             return (Acquired::Contended { holder, waiters, expires_us }, push);
         }
-        (None, Wait::Yes) => push_as(shelf, name, None, waiter, now_us),
-        (None, Wait::Again(number)) => push_as(shelf, name, Some(number), waiter, now_us),
+        (None, Wait::Yes) => push_as(table, name, None, waiter, now_us),
+        (None, Wait::Again(number)) => push_as(table, name, Some(number), waiter, now_us),
     };
-    let life = touch(shelf, request.client, now_us);
-    let ahead = shelf.ahead(name, number);
-    let seen = seen(shelf, name, &hold, request.client, now_us);
+    let life = touch(table, request.client, now_us);
+    let ahead = table.ahead(name, number);
+    let seen = seen(table, name, &hold, request.client, now_us);
     (Acquired::Queued { number, ahead, life, seen }, push)
 }
 
 /// Gives up a request, whether it holds the lock or waits for it. If it held, the oldest living waiter has the lock when
 /// this returns. `copies`: if another copy of the acquire may arrive later, it will be void.
 pub fn release<S: LockTable>(
-    shelf: &mut S,
+    table: &mut S,
     name: &LockName,
     request: Request,
     copies: Copies,
     now_us: u64,
 ) -> (Released, Option<Push>) {
-    let LockStanding { hold, push } = advance(shelf, name, now_us);
+    let LockStanding { hold, push } = advance(table, name, now_us);
     let holds = hold.is_some_and(|hold| hold.waiter.request == request || anybody_releases());
     let (released, push) = if holds {
         // If this very request was granted just now, nobody needs to hear of it.
-        (Released::Released, grant_next(shelf, name, Before::Held, now_us).push)
-    } else if let Some(number) = shelf.number_of(name, request) {
-        let ahead = shelf.ahead(name, number);
-        shelf.remove(name, number);
+        (Released::Released, grant_next(table, name, Before::Held, now_us).push)
+    } else if let Some(number) = table.number_of(name, request) {
+        let ahead = table.ahead(name, number);
+        table.remove(name, number);
         (Released::Withdrawn { ahead }, push)
     } else {
         (Released::NotHeld, push)
     };
     if copies == Copies::Several || released == Released::NotHeld {
-        shelf.put_void(request, now_us + VOID_US, now_us);
+        table.put_void(request, now_us + VOID_US, now_us);
     }
     (released, push)
 }
@@ -138,13 +138,13 @@ pub fn release<S: LockTable>(
 /// Renews a hold: it lasts `lease_ms` from now, and no shorter than before. `None` if this request has it no more.
 /// Confirms a grant.
 pub fn renew<S: LockTable>(
-    shelf: &mut S,
+    table: &mut S,
     name: &LockName,
     request: Request,
     lease_ms: u32,
     now_us: u64,
 ) -> (Option<u64>, Option<Push>) {
-    let LockStanding { hold, push } = advance(shelf, name, now_us);
+    let LockStanding { hold, push } = advance(table, name, now_us);
     let Some(mut hold) = hold.filter(|hold| hold.waiter.request == request || gone_are_renewed()) else {
         return (None, push);
     };
@@ -156,35 +156,35 @@ pub fn renew<S: LockTable>(
     }
     hold.taken = Taken::Yes;
     let expires_us = hold.expires_us;
-    shelf.put_hold(name, hold);
+    table.put_hold(name, hold);
     (Some(expires_us), push)
 }
 
 /// A process says that it lives, once per bucket in which it waits. Returns its life: if that is another one than it was
 /// told before, the store may have forgotten its waiters, and it asks again for each of them.
-pub fn beat<S: LockTable>(shelf: &mut S, client: ClientId, now_us: u64) -> u64 {
-    touch(shelf, client, now_us)
+pub fn heartbeat<S: LockTable>(table: &mut S, client: ClientId, now_us: u64) -> u64 {
+    touch(table, client, now_us)
 }
 
 /// What a process that waits for a lock learns of it: a grant to one of its requests that it may have missed, and when to
-/// look again. Goes with [`beat`], in the same transaction and after it.
-pub fn look_after<S: LockTable>(
-    shelf: &mut S,
+/// look again. Goes with [`heartbeat`], in the same transaction and after it.
+pub fn advance_lock<S: LockTable>(
+    table: &mut S,
     name: &LockName,
     client: ClientId,
     now_us: u64,
 ) -> (Option<Grant>, Option<WaiterView>, Option<Push>) {
-    let LockStanding { hold, push } = advance(shelf, name, now_us);
+    let LockStanding { hold, push } = advance(table, name, now_us);
     let Some(hold) = hold else { return (None, None, push) };
     let mine = (hold.waiter.request.client == client).then(|| hold.grant());
-    (mine, Some(seen(shelf, name, &hold, client, now_us)), push)
+    (mine, Some(seen(table, name, &hold, client, now_us)), push)
 }
 
 /// Shows a lock; changes nothing.
-pub fn view<S: LockTable>(shelf: &S, name: &LockName, now_us: u64) -> LockView {
-    let held = shelf.hold(name).filter(|hold| !is_over(hold, now_us));
+pub fn view<S: LockTable>(table: &S, name: &LockName, now_us: u64) -> LockView {
+    let held = table.hold(name).filter(|hold| !is_over(hold, now_us));
     let held = held.map(|hold| (hold.waiter.owner, hold.fence, hold.expires_us));
-    LockView { held, waiters: shelf.waiters(name) }
+    LockView { held, waiters: table.waiters(name) }
 }
 
 /// Who has a lock after a step, and whom to tell if that is new.
@@ -201,19 +201,19 @@ enum Before {
 }
 
 /// Ends a hold whose time is over, and gives the lock to the next one.
-fn advance<S: LockTable>(shelf: &mut S, name: &LockName, now_us: u64) -> LockStanding {
-    let Some(mut hold) = shelf.hold(name) else { return grant_next(shelf, name, Before::Free, now_us) };
+fn advance<S: LockTable>(table: &mut S, name: &LockName, now_us: u64) -> LockStanding {
+    let Some(mut hold) = table.hold(name) else { return grant_next(table, name, Before::Free, now_us) };
     if is_over(&hold, now_us) {
         if hold.taken == Taken::Open {
-            interrupt(shelf, hold.waiter.request.client, now_us);
+            interrupt(table, hold.waiter.request.client, now_us);
         }
-        return grant_next(shelf, name, Before::Held, now_us);
+        return grant_next(table, name, Before::Held, now_us);
     }
     let longest_us = now_us + u64::from(hold.waiter.lease_ms) * 1_000;
     if longest_us < hold.expires_us {
         // Only a clock that was set back leaves more than the lease.
         hold.expires_us = longest_us;
-        shelf.put_hold(name, hold.clone());
+        table.put_hold(name, hold.clone());
     }
     LockStanding { hold: Some(hold), push: None }
 }
@@ -223,90 +223,90 @@ const fn is_over(hold: &Hold, now_us: u64) -> bool {
 }
 
 /// Takes the lock from whoever has it, and gives it to the oldest living waiter, if there is one.
-fn grant_next<S: LockTable>(shelf: &mut S, name: &LockName, before: Before, now_us: u64) -> LockStanding {
-    while let Some((number, waiter)) = shelf.first(name) {
-        shelf.remove(name, number);
-        if is_dead(shelf, waiter.request.client, now_us) && !dead_are_served() {
-            interrupt(shelf, waiter.request.client, now_us);
+fn grant_next<S: LockTable>(table: &mut S, name: &LockName, before: Before, now_us: u64) -> LockStanding {
+    while let Some((number, waiter)) = table.first(name) {
+        table.remove(name, number);
+        if is_dead(table, waiter.request.client, now_us) && !dead_are_served() {
+            interrupt(table, waiter.request.client, now_us);
             continue;
         }
-        let hold = give(shelf, waiter, Taken::Open, now_us);
+        let hold = give(table, waiter, Taken::Open, now_us);
         let push = Push { name: name.clone(), grant: hold.grant() };
-        shelf.put_hold(name, hold.clone());
+        table.put_hold(name, hold.clone());
         return LockStanding { hold: Some(hold), push: Some(push) };
     }
     if before == Before::Held {
-        shelf.remove_hold(name);
+        table.remove_hold(name);
     }
     LockStanding { hold: None, push: None }
 }
 
 /// A new hold, with the next fence.
-fn give<S: LockTable>(shelf: &mut S, waiter: Waiter, taken: Taken, now_us: u64) -> Hold {
-    let before = shelf.last();
-    let number = if fence_stands() { before } else { draw(shelf, now_us) };
+fn give<S: LockTable>(table: &mut S, waiter: Waiter, taken: Taken, now_us: u64) -> Hold {
+    let before = table.last();
+    let number = if fence_stands() { before } else { draw(table, now_us) };
     assert!(before < number || fence_stands(), "the fence {number} is not above {before}");
     let lease_us = u64::from(waiter.lease_ms) * 1_000;
     let lasts_us = if taken == Taken::Open { lease_us.min(WINDOW_US) } else { lease_us };
     // A cohort's passes have fences of their own.
-    shelf.set_last(number + u64::from(waiter.passes.max(1)) - 1);
+    table.set_last(number + u64::from(waiter.passes.max(1)) - 1);
     Hold { waiter, fence: Fence::drawn(number), expires_us: now_us + lasts_us, taken }
 }
 
 /// The next number of the bucket.
-fn draw<S: LockTable>(shelf: &mut S, now_us: u64) -> u64 {
-    let number = now_us.max(shelf.last() + 1);
+fn draw<S: LockTable>(table: &mut S, now_us: u64) -> u64 {
+    let number = now_us.max(table.last() + 1);
     assert!(number < NUMBER_END, "numbers are used up");
-    shelf.set_last(number);
+    table.set_last(number);
     number
 }
 
-fn push_as<S: LockTable>(shelf: &mut S, name: &LockName, place: Option<u64>, waiter: Waiter, now_us: u64) -> u64 {
+fn push_as<S: LockTable>(table: &mut S, name: &LockName, place: Option<u64>, waiter: Waiter, now_us: u64) -> u64 {
     let number = match place {
         // Drawn before the store forgot it, by a clock that was no later than now. Somebody else may have the same
         // place if the store forgot everything and its clock was set back.
-        Some(number) if number <= shelf.last().max(now_us) && !shelf.is_taken(name, number) => {
+        Some(number) if number <= table.last().max(now_us) && !table.is_taken(name, number) => {
             // Nobody may draw it a second time.
-            shelf.set_last(shelf.last().max(number));
+            table.set_last(table.last().max(number));
             number
         }
-        _ => draw(shelf, now_us),
+        _ => draw(table, now_us),
     };
-    shelf.push(name, number, waiter);
+    table.push(name, number, waiter);
     number
 }
 
 /// Notes that a process lives. Its life goes on if it did not count as dead. Nothing is written if it was heard of just
 /// now: a heartbeat comes long before a window is over, and a busy process asks often.
-fn touch<S: LockTable>(shelf: &mut S, client: ClientId, now_us: u64) -> u64 {
-    let number = match shelf.life(client) {
+fn touch<S: LockTable>(table: &mut S, client: ClientId, now_us: u64) -> u64 {
+    let number = match table.life(client) {
         Some(life) if life.seen_us.abs_diff(now_us) < FRESH_US => return life.number,
         Some(life) if life.seen_us.abs_diff(now_us) <= WINDOW_US => life.number,
-        _ => draw(shelf, now_us),
+        _ => draw(table, now_us),
     };
-    shelf.put_life(client, Session { number, seen_us: now_us });
+    table.put_life(client, Session { number, seen_us: now_us });
     number
 }
 
 /// A process has lost a place in line, and may not know it: its life is another one from now on, so that it asks again
 /// with its next sign of life, even if a clock that is set back brings it to life before.
-fn interrupt<S: LockTable>(shelf: &mut S, client: ClientId, now_us: u64) {
-    if let Some(life) = shelf.life(client) {
-        let number = draw(shelf, now_us);
-        shelf.put_life(client, Session { number, ..life });
+fn interrupt<S: LockTable>(table: &mut S, client: ClientId, now_us: u64) {
+    if let Some(life) = table.life(client) {
+        let number = draw(table, now_us);
+        table.put_life(client, Session { number, ..life });
     }
 }
 
 /// Whether a process has missed a whole window. One that was heard of in the future, by a clock that was set back since,
 /// counts as dead too: it comes back with its next heartbeat, at its old place.
-fn is_dead<S: LockTable>(shelf: &S, client: ClientId, now_us: u64) -> bool {
-    shelf.life(client).is_none_or(|life| WINDOW_US < life.seen_us.abs_diff(now_us))
+fn is_dead<S: LockTable>(table: &S, client: ClientId, now_us: u64) -> bool {
+    table.life(client).is_none_or(|life| WINDOW_US < life.seen_us.abs_diff(now_us))
 }
 
-fn seen<S: LockTable>(shelf: &S, name: &LockName, hold: &Hold, client: ClientId, now_us: u64) -> WaiterView {
-    let head = match shelf.first(name) {
+fn seen<S: LockTable>(table: &S, name: &LockName, hold: &Hold, client: ClientId, now_us: u64) -> WaiterView {
+    let head = match table.first(name) {
         // Who the first living one is would take a search: every process that asks looks after a line with a dead head.
-        Some((_, first)) if first.request.client != client && !is_dead(shelf, first.request.client, now_us) => {
+        Some((_, first)) if first.request.client != client && !is_dead(table, first.request.client, now_us) => {
             Head::Others
         }
         _ => Head::Mine,
@@ -342,18 +342,18 @@ planted! {
     gone_are_renewed RenewedAfterRelease
 }
 
-/// Takes one step of a client on the shelf of its bucket: the one function that a store needs. Returns what must be
+/// Takes one step of a client on the table of its bucket: the one function that a store needs. Returns what must be
 /// pushed, and to whom.
-pub fn take<S: LockTable>(shelf: &mut S, step: &Step, now_us: u64) -> (Answer, Vec<Push>) {
+pub fn take<S: LockTable>(table: &mut S, step: &Step, now_us: u64) -> (Answer, Vec<Push>) {
     let mut pushes = Vec::new();
     let said = match step {
         Step::Acquire { name, waiter, wait } => {
-            let (acquired, push) = acquire(shelf, name, waiter.clone(), *wait, now_us);
+            let (acquired, push) = acquire(table, name, waiter.clone(), *wait, now_us);
             pushes.extend(push);
             LockAnswer::Acquired(acquired)
         }
         Step::Release { name, request, copies } => {
-            let (released, push) = release(shelf, name, *request, *copies, now_us);
+            let (released, push) = release(table, name, *request, *copies, now_us);
             pushes.extend(push);
             LockAnswer::Released(released)
         }
@@ -361,22 +361,22 @@ pub fn take<S: LockTable>(shelf: &mut S, step: &Step, now_us: u64) -> (Answer, V
             renewals
                 .iter()
                 .map(|Renewal { name, request, lease_ms }| {
-                    let (expires_us, push) = renew(shelf, name, *request, *lease_ms, now_us);
+                    let (expires_us, push) = renew(table, name, *request, *lease_ms, now_us);
                     pushes.extend(push);
                     expires_us
                 })
                 .collect(),
         ),
         Step::Beat { client, names, .. } => {
-            let life = beat(shelf, *client, now_us);
+            let life = heartbeat(table, *client, now_us);
             let looked = names.iter().map(|name| {
-                let (grant, seen, push) = look_after(shelf, name, *client, now_us);
+                let (grant, seen, push) = advance_lock(table, name, *client, now_us);
                 pushes.extend(push);
                 (grant, seen)
             });
             let looked = looked.collect();
             // One of these looks may have ended a grant that the process never heard of.
-            let life = shelf.life(*client).map_or(life, |life| life.number);
+            let life = table.life(*client).map_or(life, |life| life.number);
             LockAnswer::Beaten { life, looked }
         }
     };

@@ -175,7 +175,7 @@ impl Room {
             self.meter.reset(now.steady);
         }
         if settings.waiting_ttl_ms < self.settings.waiting_ttl_ms {
-            self.line.sweep_again(now.steady);
+            self.line.restart_expiry(now.steady);
         }
         self.slots.set_idle_ttl(settings.idle_ttl_ms, now.steady);
         self.settings = settings;
@@ -243,14 +243,14 @@ impl Room {
         if crate::planted::is(crate::planted::Bug::NumberTwice) && self.line.next().is_multiple_of(100) {
             let number = self.line.push(join.user.as_ref(), join.request, now.steady);
             changes.push(Change::Joined { number: Number(number), join: join.clone(), joined_at: now.wall });
-            return Joined::New(self.tell_waiting(number - 1, now));
+            return Joined::New(self.waiting_view(number - 1, now));
         }
         // Nobody has ticked while nobody was here.
         self.was_busy &= !self.is_idle();
         let number = self.line.push(join.user.as_ref(), join.request, now.steady);
         assert!(self.line.reached() <= number, "nobody enters before the number that the line has reached");
         changes.push(Change::Joined { number: Number(number), join: join.clone(), joined_at: now.wall });
-        Joined::New(self.tell_waiting(number, now))
+        Joined::New(self.waiting_view(number, now))
     }
 
     /// Ends what is over: a slot, an offer, a wait in silence.
@@ -343,7 +343,7 @@ impl Room {
             self.end_slot(number, now, changes);
         }
         let mut silent = ends;
-        self.line.sweep(now.steady, self.settings.waiting_ttl_ms, |number| silent.push(number));
+        self.line.expire_silent(now.steady, self.settings.waiting_ttl_ms, |number| silent.push(number));
         for number in silent.drain(..) {
             self.depart(number, Departure::Expired, now, changes);
         }

@@ -82,11 +82,11 @@ pub struct EventArgs {
     /// The same seed gives the same people, who come at the same times
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How often the service is killed under load and started again; of many nodes any of them, and the Redis and the database
+    /// How often the service is killed under load and started again; of a cluster any of them, and the Redis and the database
     /// that are started for them, in turn. Every other time that Redis is killed it loses what it had
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
     kill: u32,
-    /// Play against so many nodes of the service, over Redis and a database that are started too; people are spread over them,
+    /// Play against so a cluster of the service, over Redis and a database that are started too; people are spread over them,
     /// some stay with one and others change at every request
     #[arg(long, value_name = "N", conflicts_with = "url", value_parser = clap::value_parser!(u32).range(1..=16))]
     nodes: Option<u32>,
@@ -273,7 +273,7 @@ fn play(args: &EventArgs, setting: &Setting) -> Result<Facts, Failure> {
     Ok(outcome::facts(setting, &played, stored))
 }
 
-/// The same over many nodes, which share what they serve.
+/// The same over a cluster, which share what they serve.
 async fn on_nodes(args: &EventArgs, setting: &Setting, scratch: &Path) -> Result<Facts, Failure> {
     let mut backing = Backing::open(args, scratch).await?;
     let playing = async {

@@ -3,7 +3,7 @@
 use crate::output;
 use firstcome::Fault;
 use firstcome::archive::ImportError;
-use firstcome::fleet::{ClusterError, TransferError};
+use firstcome::cluster::{ClusterError, TransferError};
 use firstcome::redis::OpenError;
 use std::process::ExitCode;
 
@@ -40,7 +40,7 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 impl Failure {
     /// The failure of a deployment: an address that cannot be read is a call that makes no sense; all else is a store that cannot
     /// be used.
-    pub fn of_fleet(error: ClusterError) -> Self {
+    pub fn of_cluster(error: ClusterError) -> Self {
         match error {
             ClusterError::Redis(error @ OpenError::Address { .. }) => Self::Usage(error.into()),
             error => Self::Unreachable(error.into()),

@@ -51,7 +51,7 @@ pub(crate) enum Entered {
     After { before: Vec<u8>, at_revision: i64 },
     /// Not in: somebody has it.
     Taken(Occupied),
-    /// Not in: a gate was closed meanwhile. To be tried again.
+    /// Not in: the barrier was moved meanwhile. To be tried again.
     Again,
     /// Not in, and not any more: the lease is over, or somebody has deleted the key.
     Gone,
@@ -179,14 +179,16 @@ impl Claim {
         if self.revision().is_some() {
             return self.look().await;
         }
-        let (_, gate, first) = (found.next(), found.next(), found.next());
-        let Some(gate) = gate.and_then(|gate| gate.kvs.into_iter().next()) else { return Ok(self.lease_over()) };
+        let (_, barrier, first) = (found.next(), found.next(), found.next());
+        let Some(barrier) = barrier.and_then(|barrier| barrier.kvs.into_iter().next()) else {
+            return Ok(self.lease_over());
+        };
         if mode == Mode::Try
             && let Some((occupied, _)) = first.as_ref().and_then(Occupied::of)
         {
             return Ok(Entered::Taken(occupied));
         }
-        self.session.gate_seen(gate.mod_revision);
+        self.session.barrier_seen(barrier.mod_revision);
         Ok(Entered::Again)
     }
 
@@ -198,7 +200,7 @@ impl Claim {
 
     /// The transaction by which it gets in.
     fn entry(&self, mode: Mode) -> TxnRequest {
-        let mut compare = vec![Compare::created(&self.key, 0), self.session.gate_is_open()];
+        let mut compare = vec![Compare::created(&self.key, 0), self.session.barrier_is_unchanged()];
         let lease = self.session.lease();
         let mut success = vec![Op::Put(PutRequest { key: self.key.clone(), value: self.value.clone(), lease }).into()];
         match mode {
@@ -207,7 +209,7 @@ impl Claim {
         }
         let one = |key: &[u8]| Op::Range(RangeRequest { key: key.to_vec(), ..RangeRequest::default() });
         let failure =
-            [one(&self.key), one(self.session.gate_key()), Op::Range(first_place(&self.places))].map(Into::into);
+            [one(&self.key), one(self.session.barrier_key()), Op::Range(first_place(&self.places))].map(Into::into);
         TxnRequest { compare, success, failure: failure.into() }
     }
 
@@ -266,7 +268,7 @@ impl Claim {
         let left = self.delete().await;
         if self.strays && left.is_ok() {
             // One that comes now would find the key absent, and make it for nobody.
-            let _ = self.until_told(|| self.session.close_gate(&self.key)).await;
+            let _ = self.until_told(|| self.session.move_barrier(&self.key)).await;
         }
         self.known = Known::Absent;
         left

@@ -12,7 +12,7 @@
 //!   writes to etcd under the lock lets its transaction compare it, as [`EtcdHold::write`] does.
 //! - A hold is told to be lost before etcd can end its lease, as long as this process runs and no clock runs wrong by more
 //!   than one per cent: the lease is counted from before it was asked for. What was told to be lost stays so.
-//! - Nothing is left behind, neither by a future that is dropped nor by an answer that was lost. Who has no answer closes a gate
+//! - Nothing is left behind, neither by a future that is dropped nor by an answer that was lost. Who has no answer moves a barrier
 //!   behind it (a key that each place names the revision of), so what may still be on its way comes in vain. What a process that
 //!   dies has ends with its lease.
 //! - One waiter is woken for each that goes: each watches the one before it, all over one stream.

@@ -41,8 +41,8 @@ pub(crate) struct Session {
     deadline: watch::Sender<Instant>,
     numbers: AtomicU64,
     /// A key that says which of our places may still be made: those that name its last revision.
-    gate: Vec<u8>,
-    gate_revision: AtomicI64,
+    barrier: Vec<u8>,
+    barrier_revision: AtomicI64,
 }
 
 impl Session {
@@ -56,7 +56,7 @@ impl Session {
             return Err(EtcdError::broken(format!("it gives no lease: {}", granted.error)));
         }
         let ttl = Duration::from_secs(granted.ttl_s.unsigned_abs());
-        let gate = format!("{}session/{:016x}", options.prefix, granted.id).into_bytes();
+        let barrier = format!("{}session/{:016x}", options.prefix, granted.id).into_bytes();
         let session = Arc::new(Self {
             link: link.clone(),
             runtime: Handle::current(),
@@ -64,10 +64,10 @@ impl Session {
             ttl,
             deadline: watch::Sender::new(deadline_of(sent, ttl)),
             numbers: AtomicU64::default(),
-            gate,
-            gate_revision: AtomicI64::default(),
+            barrier,
+            barrier_revision: AtomicI64::default(),
         });
-        session.close_gate(&[]).await?;
+        session.move_barrier(&[]).await?;
         session.runtime.spawn(keep_alive(Arc::downgrade(&session), ttl / 3, session.lost()));
         Ok(session)
     }
@@ -93,30 +93,30 @@ impl Session {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// That no gate was closed since this was asked for.
-    pub(crate) fn gate_is_open(&self) -> Compare {
-        Compare::modified(&self.gate, self.gate_revision.load(Ordering::Acquire))
+    /// That the barrier has not moved since this was asked for.
+    pub(crate) fn barrier_is_unchanged(&self) -> Compare {
+        Compare::modified(&self.barrier, self.barrier_revision.load(Ordering::Acquire))
     }
 
-    pub(crate) fn gate_key(&self) -> &[u8] {
-        &self.gate
+    pub(crate) fn barrier_key(&self) -> &[u8] {
+        &self.barrier
     }
 
     /// Somebody has seen its revision. One that is out of date costs a round trip: nothing gets through with it.
-    pub(crate) fn gate_seen(&self, revision: i64) {
-        self.gate_revision.store(revision, Ordering::Release);
+    pub(crate) fn barrier_seen(&self, revision: i64) {
+        self.barrier_revision.store(revision, Ordering::Release);
     }
 
     /// Deletes a key that may have been made, or may yet be made by something that is still on its way: whatever goes through
-    /// the gate names its revision, which is another one after this. One round trip.
-    pub(crate) async fn close_gate(&self, key: &[u8]) -> Result<(), EtcdError> {
-        let put = Op::Put(PutRequest { key: self.gate.clone(), value: Vec::new(), lease: self.lease });
+    /// the barrier names its revision, which is another one after this. One round trip.
+    pub(crate) async fn move_barrier(&self, key: &[u8]) -> Result<(), EtcdError> {
+        let put = Op::Put(PutRequest { key: self.barrier.clone(), value: Vec::new(), lease: self.lease });
         let mut success = vec![put.into()];
         if !key.is_empty() {
             success.push(Op::Delete(DeleteRangeRequest { key: key.to_vec() }).into());
         }
         let told = self.link.transact(TxnRequest { compare: vec![], success, failure: vec![] }).await?;
-        self.gate_seen(told.revision());
+        self.barrier_seen(told.revision());
         Ok(())
     }
 

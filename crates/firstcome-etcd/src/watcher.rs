@@ -80,7 +80,7 @@ async fn run(link: EtcdLink, mut ordered: mpsc::UnboundedReceiver<Order>) {
                     Err(_) => break,
                 },
                 answer = next(&mut answers) => match answer {
-                    Some(answer) => stream.hear(&answer),
+                    Some(answer) => stream.on_watch(&answer),
                     None => break,
                 },
                 // Somebody else has found out that nobody answers there.
@@ -123,7 +123,7 @@ impl Stream {
         }
     }
 
-    fn hear(&mut self, answer: &WatchResponse) {
+    fn on_watch(&mut self, answer: &WatchResponse) {
         if answer.events.is_empty() && !answer.canceled {
             return;
         }

@@ -191,7 +191,7 @@ impl CommandSocket {
             scripts.add_command(job.command.clone());
         }
         let count = scripts.len();
-        let mut connection = self.wire.connection();
+        let mut connection = self.socket.connection();
         match timeout(times.answer, connection.send_packed_commands(&scripts, 0, count)).await {
             Ok(Ok(answers)) => {
                 let mut answers = answers.into_iter();
@@ -203,13 +203,13 @@ impl CommandSocket {
                 });
             }
             Ok(Err(error)) => {
-                self.wire.lost().declare();
+                self.socket.lost().declare();
                 let error = LinkError::from(error);
                 tell(jobs, acked, |_| Err(error.clone()));
             }
             Err(_) => {
                 // Nothing else goes this way, so nobody was answered.
-                self.wire.lost().declare();
+                self.socket.lost().declare();
                 tell(jobs, acked, |_| Err(LinkError::Unknown { says: "no answer in time".to_owned() }));
             }
         }
@@ -217,11 +217,11 @@ impl CommandSocket {
 
     /// How many replicas have what went before.
     async fn count_replicas(&self, ack: ReplicaAck, times: Times) -> Result<u64, String> {
-        let mut connection = self.wire.connection();
+        let mut connection = self.socket.connection();
         let (patience, waiting) = (times.answer + Duration::from_millis(ack.within_ms()), ack.waiting());
         let answer = timeout(patience, connection.send_packed_command(&waiting)).await;
         let Ok(answer) = answer else {
-            self.wire.lost().declare();
+            self.socket.lost().declare();
             return Err("no word of the replicas in time".to_owned());
         };
         match answer.map_err(LinkError::from).and_then(|value| self.judged(value)) {
@@ -229,7 +229,7 @@ impl CommandSocket {
             Ok(other) => Err(format!("the server answers {other:?} to WAIT")),
             Err(error) => {
                 // It is a replica itself by now, or the connection is broken.
-                self.wire.lost().declare();
+                self.socket.lost().declare();
                 Err(error.to_string())
             }
         }
@@ -241,9 +241,9 @@ impl CommandSocket {
         // A primary that has become a replica keeps its connections. A new one finds out, and where the name of the server
         // leads by now. Who still waits for an answer over the old one gets it.
         if matches!(&answer, Err(LinkError::Unavailable { code, .. }) if code == READ_ONLY) {
-            self.wire.lost().declare();
+            self.socket.lost().declare();
         }
-        if answer.is_ok() && self.wire.lost().is_left() {
+        if answer.is_ok() && self.socket.lost().is_left() {
             // It may never have heard that it is nobody any more: what it did is nothing to whoever stands in its place.
             let says = "another server has taken the place of the one that answered".to_owned();
             return Err(LinkError::Unknown { says });

@@ -200,7 +200,7 @@ impl Shared {
     }
 
     /// What comes unasked. Runs where the connection is read, so it never waits.
-    fn hear(&self, push: &PushInfo, lost: &Lost, counters: &Counters) {
+    fn on_reply(&self, push: &PushInfo, lost: &Lost, counters: &Counters) {
         match push.kind {
             PushKind::Message | PushKind::SMessage => {}
             PushKind::Disconnection => return lost.declare(),
@@ -238,15 +238,15 @@ impl Keeper {
             while self.shared.changes()[0].is_empty() {
                 self.shared.changed.notified().await;
             }
-            if let Ok((door, wire)) = self.connect().await {
+            if let Ok((connector, socket)) = self.connect().await {
                 if made_before {
                     self.counters.resubscriptions.fetch_add(1, Ordering::Relaxed);
                 }
                 made_before = true;
                 let lasted = Stopwatch::start();
-                self.serve(&door, &wire).await;
+                self.serve(&connector, &socket).await;
                 backoff.lasted(lasted.elapsed());
-                wire.lost().declare();
+                socket.lost().declare();
             }
             self.shared.hears_nothing();
             self.place.ask_again();
@@ -256,18 +256,18 @@ impl Keeper {
 
     async fn connect(&self) -> Result<(Arc<Connector>, Socket), OpenError> {
         let (shared, counters) = (Arc::clone(&self.shared), Arc::clone(&self.counters));
-        let door = self.place.door()?;
-        let wire = door.connect(move |push, lost| shared.hear(&push, lost, &counters)).await?;
-        Ok((door, wire))
+        let connector = self.place.connector()?;
+        let socket = connector.connect(move |push, lost| shared.on_reply(&push, lost, &counters)).await?;
+        Ok((connector, socket))
     }
 
     /// Listens to whatever is wanted, until the connection is lost, or nobody has wanted anything for long.
-    async fn serve(&self, door: &Connector, wire: &Socket) {
+    async fn serve(&self, connector: &Connector, socket: &Socket) {
         let follow = async {
             let mut idle = Stopwatch::start();
             loop {
                 let [wanted, unwanted] = self.shared.changes();
-                if !self.follow(wire, &wanted, &unwanted).await {
+                if !self.follow(socket, &wanted, &unwanted).await {
                     return;
                 }
                 if !self.shared.entries.lock().is_empty() {
@@ -279,7 +279,7 @@ impl Keeper {
                 if IDLE < idle.elapsed() {
                     return;
                 }
-                let mut connection = wire.connection();
+                let mut connection = socket.connection();
                 if self.in_time(connection.send_packed_command(&redis::cmd("PING"))).await.is_none() {
                     return;
                 }
@@ -287,17 +287,17 @@ impl Keeper {
         };
         tokio::select! {
             () = follow => {}
-            () = wire.lost().wait() => {}
-            () = self.place.is_left(door) => {}
+            () = socket.lost().wait() => {}
+            () = self.place.is_left(connector) => {}
         }
     }
 
     /// Says what is wanted and what is not. Whether the server has confirmed it.
-    async fn follow(&self, wire: &Socket, wanted: &[Box<str>], unwanted: &[Box<str>]) -> bool {
+    async fn follow(&self, socket: &Socket, wanted: &[Box<str>], unwanted: &[Box<str>]) -> bool {
         if self.voice == Voice::Sharded {
-            return self.follow_shards(wire, wanted, unwanted).await;
+            return self.follow_shards(socket, wanted, unwanted).await;
         }
-        let mut connection = wire.connection();
+        let mut connection = socket.connection();
         // What was left and is wanted again comes in this order too: it was forgotten, and is new.
         if !unwanted.is_empty() && self.in_time(connection.unsubscribe(names(unwanted))).await.is_none() {
             return false;
@@ -313,10 +313,10 @@ impl Keeper {
 
     /// The same of channels that may be at another node by now: then the server says so, and it is tried again later, while
     /// those who listen ask as if they did not.
-    async fn follow_shards(&self, wire: &Socket, wanted: &[Box<str>], unwanted: &[Box<str>]) -> bool {
+    async fn follow_shards(&self, socket: &Socket, wanted: &[Box<str>], unwanted: &[Box<str>]) -> bool {
         for (what, names) in [("SUNSUBSCRIBE", unwanted), ("SSUBSCRIBE", wanted)] {
             for name in names {
-                let mut connection = wire.connection();
+                let mut connection = socket.connection();
                 let mut command = redis::cmd(what);
                 command.arg(name.as_ref());
                 let Some(answer) = self.in_time(connection.send_packed_command(&command)).await else { return false };

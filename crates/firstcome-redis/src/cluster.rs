@@ -75,7 +75,7 @@ impl Cluster {
         let map = Arc::new(ask_for_map(&seeds, &terms, 0).await?);
         let mut opening = JoinSet::new();
         for host in map.masters() {
-            let (place, host) = (Endpoint::Node(Arc::new(terms.door(host)?)), host.clone());
+            let (place, host) = (Endpoint::Node(Arc::new(terms.connector(host)?)), host.clone());
             let (eviction, counters) = (terms.eviction, Arc::clone(&terms.counters));
             opening.spawn(async move {
                 match Connection::open(place.clone(), eviction, Arc::clone(&counters)).await {
@@ -204,8 +204,8 @@ impl Cluster {
             return Ok(line.clone());
         }
         let Terms { eviction, counters, .. } = &self.terms;
-        let door = self.terms.door(host).map_err(OpenError::into_unavailable)?;
-        let line = Connection::start(Endpoint::Node(Arc::new(door)), *eviction, Arc::clone(counters));
+        let connector = self.terms.connector(host).map_err(OpenError::into_unavailable)?;
+        let line = Connection::start(Endpoint::Node(Arc::new(connector)), *eviction, Arc::clone(counters));
         lines.of.insert(key, line.clone());
         Ok(line)
     }
@@ -219,8 +219,8 @@ impl Cluster {
     /// Which node has a key.
     pub(crate) fn home_of(&self, key: &[u8]) -> Option<(Host, Endpoint)> {
         let host = self.map.borrow().master(slot_of(key)).cloned()?;
-        let door = self.terms.door(&host).ok()?;
-        Some((host, Endpoint::Node(Arc::new(door))))
+        let connector = self.terms.connector(&host).ok()?;
+        Some((host, Endpoint::Node(Arc::new(connector))))
     }
 
     /// The lines to all masters.
@@ -231,7 +231,7 @@ impl Cluster {
 }
 
 impl Terms {
-    fn door(&self, host: &Host) -> Result<Connector, OpenError> {
+    fn connector(&self, host: &Host) -> Result<Connector, OpenError> {
         Connector::to(host, &self.credentials, self.times)
     }
 }
@@ -256,11 +256,11 @@ impl AnyNode {
     }
 
     /// The way to the next one.
-    pub(crate) fn door(&self) -> Result<Connector, OpenError> {
+    pub(crate) fn connector(&self) -> Result<Connector, OpenError> {
         let nodes = candidates(&self.map.borrow(), &self.seeds);
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % nodes.len().max(1);
         let none = || OpenError::Unreachable { address: "the cluster".to_owned(), says: "it has no nodes".to_owned() };
-        self.terms.door(nodes.get(turn).ok_or_else(none)?)
+        self.terms.connector(nodes.get(turn).ok_or_else(none)?)
     }
 
     /// Says that nodes have gone.
@@ -295,10 +295,10 @@ impl ClusterState {
 }
 
 /// Asks a node for the state of its cluster.
-pub(crate) async fn state_of(door: &Connector, wire: &Socket) -> Result<ClusterState, OpenError> {
-    let told = door.ask(wire, redis::cmd("CLUSTER").arg("INFO")).await.map_err(|error| match error {
+pub(crate) async fn state_of(connector: &Connector, socket: &Socket) -> Result<ClusterState, OpenError> {
+    let told = connector.ask(socket, redis::cmd("CLUSTER").arg("INFO")).await.map_err(|error| match error {
         OpenError::NotReady { says, .. } if says.contains("cluster support disabled") => {
-            OpenError::NotCluster { address: door.address().to_owned() }
+            OpenError::NotCluster { address: connector.address().to_owned() }
         }
         other => other,
     })?;
@@ -309,13 +309,13 @@ pub(crate) async fn state_of(door: &Connector, wire: &Socket) -> Result<ClusterS
 }
 
 /// Asks one node for the map.
-async fn map_of(host: Host, door: Connector) -> Result<SlotMap, OpenError> {
-    let wire = door.connect(|_, _| ()).await?;
-    let state = state_of(&door, &wire).await?;
+async fn map_of(host: Host, connector: Connector) -> Result<SlotMap, OpenError> {
+    let socket = connector.connect(|_, _| ()).await?;
+    let state = state_of(&connector, &socket).await?;
     state.well()?;
-    let told = door.ask(&wire, redis::cmd("CLUSTER").arg("SLOTS")).await?;
+    let told = connector.ask(&socket, redis::cmd("CLUSTER").arg("SLOTS")).await?;
     SlotMap::read(told, &host, state.epoch).ok_or_else(|| OpenError::NotRedis {
-        address: door.address().to_owned(),
+        address: connector.address().to_owned(),
         says: "its answer to CLUSTER SLOTS cannot be read".to_owned(),
     })
 }
@@ -324,7 +324,7 @@ async fn map_of(host: Host, door: Connector) -> Result<SlotMap, OpenError> {
 async fn ask_for_map(nodes: &[Host], terms: &Terms, epoch: u64) -> Result<SlotMap, OpenError> {
     let mut asked = JoinSet::new();
     for host in nodes {
-        asked.spawn(map_of(host.clone(), terms.door(host)?));
+        asked.spawn(map_of(host.clone(), terms.connector(host)?));
     }
     let (mut newest, mut failed) = (None::<SlotMap>, None::<OpenError>);
     loop {

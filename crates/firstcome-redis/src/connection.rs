@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 /// A connection that has been looked at.
 pub(crate) struct CommandSocket {
-    pub(crate) wire: Socket,
+    pub(crate) socket: Socket,
     /// Which run of which server is at the other end.
     pub(crate) run: Run,
     /// Host and port of that end.
@@ -38,13 +38,13 @@ pub(crate) enum Put {
 }
 
 impl CommandSocket {
-    pub(crate) fn new(wire: Socket, run: Run, door: &Connector) -> Arc<Self> {
-        let (address, answered) = (door.address().into(), AtomicU64::new(0));
-        Arc::new(Self { wire, run, address, answered, batches: Batches::default() })
+    pub(crate) fn new(socket: Socket, run: Run, connector: &Connector) -> Arc<Self> {
+        let (address, answered) = (connector.address().into(), AtomicU64::new(0));
+        Arc::new(Self { socket, run, address, answered, batches: Batches::default() })
     }
 
     pub(crate) fn is_up(&self) -> bool {
-        !self.wire.lost().is_declared()
+        !self.socket.lost().is_declared()
     }
 
     /// Hands a command over once. Up to there nothing waits, so that commands go out in the order of the first polls.
@@ -68,7 +68,7 @@ impl CommandSocket {
                 let error = LinkError::from(error);
                 // What the server says of one command leaves the connection as it is.
                 if matches!(error, LinkError::Unknown { .. }) {
-                    self.wire.lost().declare();
+                    self.socket.lost().declare();
                 }
                 Err(error)
             }
@@ -76,7 +76,7 @@ impl CommandSocket {
                 // If nobody was answered in all that time the connection may be half open: without this it would be
                 // used until the system gives it up, which takes many minutes.
                 if self.answered.load(Ordering::Relaxed) == answered_before {
-                    self.wire.lost().declare();
+                    self.socket.lost().declare();
                 }
                 Err(LinkError::Unknown { says: "no answer in time".to_owned() })
             }
@@ -84,7 +84,7 @@ impl CommandSocket {
     }
 
     async fn send(&self, command: &Cmd, put: Put) -> RedisResult<Value> {
-        let mut connection = self.wire.connection();
+        let mut connection = self.socket.connection();
         if put == Put::Plain {
             return connection.send_packed_command(command).await;
         }
@@ -120,9 +120,9 @@ impl State {
 impl Connection {
     /// Connects, and looks at the server. A failure is final.
     pub(crate) async fn open(place: Endpoint, eviction: Eviction, counters: Arc<Counters>) -> Result<Self, OpenError> {
-        let (wire, door) = connect(&place, eviction).await?;
-        let (sender, state) = watch::channel(State::Up(wire));
-        tokio::spawn(keep_up(place, eviction, sender, counters, Some(door)));
+        let (socket, connector) = connect(&place, eviction).await?;
+        let (sender, state) = watch::channel(State::Up(socket));
+        tokio::spawn(keep_up(place, eviction, sender, counters, Some(connector)));
         Ok(Self { state })
     }
 
@@ -163,24 +163,24 @@ impl Connection {
 
 /// Makes the connection for commands, and looks at the server.
 async fn connect(place: &Endpoint, eviction: Eviction) -> Result<(Arc<CommandSocket>, Arc<Connector>), OpenError> {
-    let door = place.door()?;
-    let wire = door.connect(|_, _| ()).await?;
-    let run = look(place, &door, &wire, eviction).await?;
-    Ok((CommandSocket::new(wire, run, &door), door))
+    let connector = place.connector()?;
+    let socket = connector.connect(|_, _| ()).await?;
+    let run = look(place, &connector, &socket, eviction).await?;
+    Ok((CommandSocket::new(socket, run, &connector), connector))
 }
 
 /// Looks whether a server will do; which run of which one it is.
 pub(crate) async fn look(
     place: &Endpoint,
-    door: &Connector,
-    wire: &Socket,
+    connector: &Connector,
+    socket: &Socket,
     eviction: Eviction,
 ) -> Result<Run, OpenError> {
-    match text_of(door.ask(wire, &redis::cmd("INFO")).await?) {
-        Ok(info) => preflight::judge(&info, eviction, place.among(), door.address()),
+    match text_of(connector.ask(socket, &redis::cmd("INFO")).await?) {
+        Ok(info) => preflight::judge(&info, eviction, place.among(), connector.address()),
         Err(other) => {
             let says = format!("it answers {other:?} to INFO");
-            Err(OpenError::NotRedis { address: door.address().to_owned(), says })
+            Err(OpenError::NotRedis { address: connector.address().to_owned(), says })
         }
     }
 }
@@ -201,22 +201,22 @@ async fn keep_up(
     eviction: Eviction,
     state: watch::Sender<State>,
     counters: Arc<Counters>,
-    mut door: Option<Arc<Connector>>,
+    mut connector: Option<Arc<Connector>>,
 ) {
     let keep = async {
         let mut backoff = Backoff::new();
-        let (mut made_before, was_there) = (door.is_some(), door.is_some());
+        let (mut made_before, was_there) = (connector.is_some(), connector.is_some());
         loop {
             // Taken out of the state: who holds the connection itself would keep it open.
             let lost = match &*state.borrow() {
-                State::Up(up) => Some(Arc::clone(up.wire.lost())),
+                State::Up(up) => Some(Arc::clone(up.socket.lost())),
                 State::Down(_) => None,
             };
-            if let (Some(lost), Some(door)) = (lost, door.take()) {
+            if let (Some(lost), Some(connector)) = (lost, connector.take()) {
                 let lasted = Stopwatch::start();
                 tokio::select! {
                     () = lost.wait() => {}
-                    () = place.is_left(&door) => lost.leave(),
+                    () = place.is_left(&connector) => lost.leave(),
                 }
                 backoff.lasted(lasted.elapsed());
                 state.send_replace(State::Down(LinkError::not_connected("the connection was lost")));
@@ -226,13 +226,13 @@ async fn keep_up(
                 backoff.pause().await;
             }
             let next = match connect(&place, eviction).await {
-                Ok((wire, through)) => {
+                Ok((socket, through)) => {
                     // A server that is asked for the first time may be another one in the place of one that was known.
                     if made_before || !was_there {
                         counters.reconnects.fetch_add(1, Ordering::Relaxed);
                     }
-                    door = Some(through);
-                    State::Up(wire)
+                    connector = Some(through);
+                    State::Up(socket)
                 }
                 Err(error) => {
                     place.ask_again();

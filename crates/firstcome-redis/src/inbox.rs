@@ -51,9 +51,10 @@ impl Inbox {
         let (beside, shown) = watch::channel(None);
         let times = (options.ping_interval, options.answer_timeout);
         let eviction = options.allow_eviction;
-        let ear = InboxTask { place, channel: channel.to_owned(), events: sender, beside, eviction, counters, times };
-        let first = ear.subscribe().await?;
-        tokio::spawn(ear.keep_listening(first));
+        let notifications =
+            InboxTask { place, channel: channel.to_owned(), events: sender, beside, eviction, counters, times };
+        let first = notifications.subscribe().await?;
+        tokio::spawn(notifications.keep_listening(first));
         Ok((Self { events }, shown))
     }
 
@@ -88,8 +89,8 @@ struct InboxTask {
 
 /// A subscription, and whether the owner was told of it.
 struct Subscription {
-    door: Arc<Connector>,
-    wire: Socket,
+    connector: Arc<Connector>,
+    socket: Socket,
     told: Arc<AtomicBool>,
 }
 
@@ -99,13 +100,13 @@ impl InboxTask {
     async fn subscribe(&self) -> Result<Subscription, OpenError> {
         let told = Arc::new(AtomicBool::new(false));
         let (tell, events, counters) = (Arc::clone(&told), self.events.clone(), Arc::clone(&self.counters));
-        let door = self.place.door()?;
-        let wire = door.connect(move |push, lost| hear(push, lost, &events, &counters, &tell)).await?;
-        self.place.hears(&door, &wire).await?;
-        match door.ask(&wire, redis::cmd("SUBSCRIBE").arg(&self.channel)).await {
-            Ok(_) => Ok(Subscription { door, wire, told }),
+        let connector = self.place.connector()?;
+        let socket = connector.connect(move |push, lost| on_reply(push, lost, &events, &counters, &tell)).await?;
+        self.place.hears(&connector, &socket).await?;
+        match connector.ask(&socket, redis::cmd("SUBSCRIBE").arg(&self.channel)).await {
+            Ok(_) => Ok(Subscription { connector, socket, told }),
             Err(error) => {
-                self.end(Subscription { door, wire, told }).await;
+                self.end(Subscription { connector, socket, told }).await;
                 Err(error)
             }
         }
@@ -139,41 +140,43 @@ impl InboxTask {
 
     /// Meanwhile lets others use the connection, as soon as the server is one on which anything may be kept: one that
     /// loads, follows another or forgets may be well later. Until then it only listens.
-    async fn wait_until_lost(&self, Subscription { door, wire, .. }: &Subscription) {
+    async fn wait_until_lost(&self, Subscription { connector, socket, .. }: &Subscription) {
         let (ping_interval, answer_timeout) = self.times;
         let ping = redis::cmd("PING");
         let beat = async {
             loop {
                 if self.place.takes_commands() && self.beside.borrow().is_none() {
-                    match connection::look(&self.place, door, wire, self.eviction).await {
-                        Ok(run) => drop(self.beside.send_replace(Some(CommandSocket::new(wire.clone(), run, door)))),
+                    match connection::look(&self.place, connector, socket, self.eviction).await {
+                        Ok(run) => {
+                            drop(self.beside.send_replace(Some(CommandSocket::new(socket.clone(), run, connector))))
+                        }
                         Err(OpenError::Unreachable { .. }) => return,
                         Err(_) => {}
                     }
                 }
                 tokio::time::sleep(ping_interval).await;
-                let mut connection = wire.connection();
+                let mut connection = socket.connection();
                 let answer = timeout(answer_timeout, connection.send_packed_command(&ping)).await;
-                if !matches!(answer, Ok(Ok(_))) || self.place.hears(door, wire).await.is_err() {
+                if !matches!(answer, Ok(Ok(_))) || self.place.hears(connector, socket).await.is_err() {
                     return;
                 }
             }
         };
         tokio::select! {
-            () = wire.lost().wait() => {}
+            () = socket.lost().wait() => {}
             // Others may have asked over it.
-            () = self.place.is_left(door) => wire.lost().leave(),
+            () = self.place.is_left(connector) => socket.lost().leave(),
             () = beat => {}
         }
     }
 
     /// Gives a subscription up, and says so if its beginning was told.
     async fn end(&self, subscription: Subscription) {
-        let Subscription { wire, told, .. } = subscription;
+        let Subscription { socket, told, .. } = subscription;
         // What it still hears is not passed on, except what is on its way in this moment.
-        wire.lost().declare();
+        socket.lost().declare();
         self.beside.send_replace(None);
-        drop(wire);
+        drop(socket);
         if told.load(Ordering::Acquire) {
             // An error means that the owner is gone, and the task about to end.
             let _ = self.events.send(InboxEvent::Disconnected).await;
@@ -182,7 +185,7 @@ impl InboxTask {
 }
 
 /// What comes unasked over a connection. Runs where the connection is read, so it never waits.
-fn hear(push: PushInfo, lost: &Lost, events: &Sender<InboxEvent>, counters: &Counters, told: &AtomicBool) {
+fn on_reply(push: PushInfo, lost: &Lost, events: &Sender<InboxEvent>, counters: &Counters, told: &AtomicBool) {
     if lost.is_declared() {
         return;
     }

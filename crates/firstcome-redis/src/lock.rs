@@ -62,7 +62,7 @@ static STANDING: Script = script!("names", "rules", "standing");
 pub struct RedisLocks {
     link: Link,
     client: ClientId,
-    ears: Mutex<Listening>,
+    notifications: Mutex<Listening>,
     withheld: mpsc::Sender<Push>,
     watch: Arc<Watch>,
 }
@@ -84,7 +84,7 @@ impl RedisLocks {
         let watch = Arc::new(Watch::over(&link, &options));
         let (withheld, shown) = mpsc::channel(WITHHELD);
         let heard = PushedEvents { events: inbox, withheld: shown };
-        Ok(Self { link, client, ears: Mutex::new(Listening::Idle(heard)), withheld, watch })
+        Ok(Self { link, client, notifications: Mutex::new(Listening::Idle(heard)), withheld, watch })
     }
 
     /// Takes grants out of what a heartbeat says: who lives is told at once, and who has a lock when replicas know it.
@@ -128,13 +128,13 @@ impl LockStore for RedisLocks {
     async fn view(&self, name: &LockName) -> Result<TimedLockView, StoreError> {
         let mut run = VIEW.with_keys(1);
         let value = self.link.invoke(run.add(counter(bucket_of(name))).add(name)).await?;
-        seen_of(value).ok_or(StoreError::Unknown)
+        view_of(value).ok_or(StoreError::Unknown)
     }
 
     fn attach(&self, client: ClientId, inbox: LockInbox) {
         assert_eq!(client, self.client, "a link is of one process");
-        let mut ears = self.ears.lock();
-        *ears = match std::mem::replace(&mut *ears, Listening::Closed) {
+        let mut notifications = self.notifications.lock();
+        *notifications = match std::mem::replace(&mut *notifications, Listening::Closed) {
             Listening::Idle(heard) => {
                 let (link, watch) = (self.link.clone(), Arc::clone(&self.watch));
                 Listening::Listening(tokio::spawn(listen(heard, client, inbox, (link, watch))))
@@ -144,8 +144,8 @@ impl LockStore for RedisLocks {
     }
 
     fn detach(&self, _client: ClientId) {
-        let ears = std::mem::replace(&mut *self.ears.lock(), Listening::Closed);
-        if let Listening::Listening(task) = ears {
+        let notifications = std::mem::replace(&mut *self.notifications.lock(), Listening::Closed);
+        if let Listening::Listening(task) = notifications {
             task.abort();
         }
     }
@@ -373,7 +373,7 @@ fn answer(step: &Step, value: Value) -> Option<Answer> {
         Step::Beat { names, .. } => {
             let life = items.number()?;
             let mut looked = items.items()?;
-            let look = |_| looked.items().and_then(look_of);
+            let look = |_| looked.items().and_then(waiter_view_of);
             LockAnswer::Beaten { life, looked: names.iter().map(look).collect::<Option<_>>()? }
         }
     };
@@ -399,7 +399,7 @@ fn acquired(request: Request, items: &mut Items) -> Option<Acquired> {
 }
 
 /// What a heartbeat says of one lock: nothing, or what it waits for, or that and a grant.
-fn look_of(mut items: Items) -> Option<(Option<Grant>, Option<WaiterView>)> {
+fn waiter_view_of(mut items: Items) -> Option<(Option<Grant>, Option<WaiterView>)> {
     if items.0.len() == 0 {
         return Some((None, None));
     }
@@ -411,7 +411,7 @@ fn look_of(mut items: Items) -> Option<(Option<Grant>, Option<WaiterView>)> {
     Some((Some(Grant { request, fence, expires_us: seen.expires_us, taken }), Some(seen)))
 }
 
-fn seen_of(value: Value) -> Option<TimedLockView> {
+fn view_of(value: Value) -> Option<TimedLockView> {
     let mut items = Items::of(value)?;
     let (now_us, waiters) = (items.number()?, items.small()?);
     let held = match items.text() {

@@ -82,7 +82,7 @@ const TAKEN: i64 = -3;
 ///   Nor for a name with a `{` and no `}` behind it in a cluster of Redis 7: its channel is in another slot.
 pub struct Redisson {
     link: Link,
-    ears: ChannelListeners,
+    notifications: ChannelListeners,
     client: Client,
     watch: Watch,
 }
@@ -159,12 +159,12 @@ impl Redisson {
         let client = Client::draw()?;
         let (link, place) = Link::open_deaf(url, &options).await?;
         let watch = Watch::over(&link, &options);
-        let ears = if matches!(place, Endpoint::AnyNode(_)) && has_sharded_channels(&link).await? {
+        let notifications = if matches!(place, Endpoint::AnyNode(_)) && has_sharded_channels(&link).await? {
             ChannelListeners::EachNode { nodes: Mutex::default(), options }
         } else {
             ChannelListeners::One(Channels::open(place, Voice::Plain, &options, link.counters()))
         };
-        Ok(Self { link, ears, client, watch })
+        Ok(Self { link, notifications, client, watch })
     }
 
     /// The channels of the node that has this one; `None` if nobody is known to.
@@ -222,7 +222,7 @@ impl KeyStore for Redisson {
     }
 
     async fn release(&self, key: &str, word: &str) -> Result<bool, StoreError> {
-        let script = match self.ears {
+        let script = match self.notifications {
             ChannelListeners::One(_) => &RELEASE,
             ChannelListeners::EachNode { .. } => &RELEASE_SHARDED,
         };
@@ -235,7 +235,7 @@ impl KeyStore for Redisson {
 
     async fn listen(&self, key: &str, _word: &str) -> Option<Listener> {
         let channel = channel_of(key);
-        match &self.ears {
+        match &self.notifications {
             ChannelListeners::One(channels) => Some(channels.listen(channel).await),
             ChannelListeners::EachNode { nodes, options } => {
                 let channels = self.channels_at_home(&channel, nodes, options)?;

@@ -30,19 +30,19 @@ pub(crate) enum Among {
 
 impl Endpoint {
     /// The way there as of now.
-    pub(crate) fn door(&self) -> Result<Arc<Connector>, OpenError> {
+    pub(crate) fn connector(&self) -> Result<Arc<Connector>, OpenError> {
         match self {
-            Self::Server(door) | Self::Node(door) => Ok(Arc::clone(door)),
-            Self::Primary(sentinels) => sentinels.door().map(Arc::new),
-            Self::AnyNode(nodes) => nodes.door().map(Arc::new),
+            Self::Server(connector) | Self::Node(connector) => Ok(Arc::clone(connector)),
+            Self::Primary(sentinels) => sentinels.connector().map(Arc::new),
+            Self::AnyNode(nodes) => nodes.connector().map(Arc::new),
         }
     }
 
     /// Waits until a connection through this door no longer leads to where it should.
-    pub(crate) async fn is_left(&self, door: &Connector) {
+    pub(crate) async fn is_left(&self, connector: &Connector) {
         match self {
             Self::Primary(_) if stays_with_the_demoted() => std::future::pending().await,
-            Self::Primary(sentinels) => sentinels.is_left(door).await,
+            Self::Primary(sentinels) => sentinels.is_left(connector).await,
             Self::Server(_) | Self::Node(_) | Self::AnyNode(_) => std::future::pending().await,
         }
     }
@@ -57,9 +57,9 @@ impl Endpoint {
     }
 
     /// Looks whether who is there hears what is said elsewhere.
-    pub(crate) async fn hears(&self, door: &Connector, wire: &Socket) -> Result<(), OpenError> {
+    pub(crate) async fn hears(&self, connector: &Connector, socket: &Socket) -> Result<(), OpenError> {
         match self {
-            Self::AnyNode(_) => super::cluster::state_of(door, wire).await?.well(),
+            Self::AnyNode(_) => super::cluster::state_of(connector, socket).await?.well(),
             _ => Ok(()),
         }
     }

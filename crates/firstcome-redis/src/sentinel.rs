@@ -126,8 +126,8 @@ impl Sentinels {
         let sender = Arc::new(sender);
         let mut again = Vec::new();
         for (at, host) in sentinels.iter().enumerate() {
-            let (door, news) = (Connector::to(host, to_sentinels, times)?, Arc::new(Notify::new()));
-            let watched = Watch { at, door, name: name.to_owned(), news: Arc::clone(&news), interval };
+            let (connector, news) = (Connector::to(host, to_sentinels, times)?, Arc::new(Notify::new()));
+            let watched = Watch { at, connector, name: name.to_owned(), news: Arc::clone(&news), interval };
             tokio::spawn(watched.keep_asking(Arc::clone(&sender)));
             again.push(news);
         }
@@ -140,7 +140,7 @@ impl Sentinels {
     }
 
     /// The way to the primary as of now.
-    pub(crate) fn door(&self) -> Result<Connector, OpenError> {
+    pub(crate) fn connector(&self) -> Result<Connector, OpenError> {
         let board = self.board.borrow();
         match &board.named {
             Some(named) => Connector::to(&named.host, &self.to_servers, self.times),
@@ -149,10 +149,10 @@ impl Sentinels {
     }
 
     /// Waits until another server than this is named.
-    pub(crate) async fn is_left(&self, door: &Connector) {
+    pub(crate) async fn is_left(&self, connector: &Connector) {
         let mut board = self.board.clone();
         let another =
-            |board: &Board| board.named.as_ref().is_some_and(|named| named.host.to_string() != door.address());
+            |board: &Board| board.named.as_ref().is_some_and(|named| named.host.to_string() != connector.address());
         if board.wait_for(another).await.is_err() {
             // The runtime ends.
             std::future::pending::<()>().await;
@@ -170,7 +170,7 @@ impl Sentinels {
 /// The task that asks one sentinel.
 struct Watch {
     at: usize,
-    door: Connector,
+    connector: Connector,
     name: String,
     news: Arc<Notify>,
     interval: Duration,
@@ -203,14 +203,14 @@ impl Watch {
 
     async fn ask_until_it_fails(&self, note: &impl Fn(SentinelReply)) -> OpenError {
         let news = Arc::clone(&self.news);
-        let wire = match self.door.connect(move |_, _| news.notify_one()).await {
-            Ok(wire) => wire,
+        let socket = match self.connector.connect(move |_, _| news.notify_one()).await {
+            Ok(socket) => socket,
             Err(error) => return error,
         };
         // Without the right to it the questions suffice.
-        let _ = self.door.ask(&wire, redis::cmd("SUBSCRIBE").arg("+switch-master")).await;
+        let _ = self.connector.ask(&socket, redis::cmd("SUBSCRIBE").arg("+switch-master")).await;
         loop {
-            match self.ask(&wire).await {
+            match self.ask(&socket).await {
                 Ok(named) => note(SentinelReply::Named(named)),
                 Err(error) => return error,
             }
@@ -221,20 +221,20 @@ impl Watch {
 
     /// The epoch before the address: one that changes between the two is then taken for older than it is, until the next
     /// question, and never for newer.
-    async fn ask(&self, wire: &Socket) -> Result<Named, OpenError> {
+    async fn ask(&self, socket: &Socket) -> Result<Named, OpenError> {
         let question = |what| {
             let mut command = redis::cmd("SENTINEL");
             command.arg(what).arg(&self.name);
             command
         };
-        let told = self.door.ask(wire, &question("MASTER")).await.map_err(|error| self.explained(error))?;
+        let told = self.connector.ask(socket, &question("MASTER")).await.map_err(|error| self.explained(error))?;
         let told: BTreeMap<String, String> = redis::from_redis_value(told).unwrap_or_default();
         let epoch = told.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default();
-        match self.door.ask(wire, &question("GET-MASTER-ADDR-BY-NAME")).await {
+        match self.connector.ask(socket, &question("GET-MASTER-ADDR-BY-NAME")).await {
             Ok(Value::Nil) => Err(OpenError::UnknownPrimary { name: self.name.clone() }),
             Ok(address) => match redis::from_redis_value::<(String, u16)>(address) {
                 Ok((name, port)) => Ok(Named { host: Host::new(name, port), epoch }),
-                Err(_) => Err(OpenError::NotSentinel { address: self.door.address().to_owned() }),
+                Err(_) => Err(OpenError::NotSentinel { address: self.connector.address().to_owned() }),
             },
             Err(error) => Err(self.explained(error)),
         }
@@ -247,7 +247,7 @@ impl Watch {
                     return OpenError::UnknownPrimary { name: self.name.clone() };
                 }
                 if says.contains("unknown command") {
-                    return OpenError::NotSentinel { address: self.door.address().to_owned() };
+                    return OpenError::NotSentinel { address: self.connector.address().to_owned() };
                 }
                 OpenError::NotReady { code, says }
             }

@@ -85,15 +85,15 @@ impl Connector {
         &self.address
     }
 
-    /// Makes a connection. `hear` gets what comes unasked; it must not wait.
+    /// Makes a connection. `on_reply` gets what comes unasked; it must not wait.
     pub(crate) async fn connect(
         &self,
-        hear: impl Fn(PushInfo, &Lost) + Send + Sync + 'static,
+        on_reply: impl Fn(PushInfo, &Lost) + Send + Sync + 'static,
     ) -> Result<Socket, OpenError> {
         let lost = Arc::new(Lost::default());
         let end = SocketEnd(Arc::clone(&lost));
-        let hear = move |push: PushInfo| -> Result<(), ()> {
-            hear(push, &end.0);
+        let on_reply = move |push: PushInfo| -> Result<(), ()> {
+            on_reply(push, &end.0);
             Ok(())
         };
         let config = AsyncConnectionConfig::new()
@@ -101,15 +101,15 @@ impl Connector {
             // Time-outs are measured where they are judged, so that they are never mixed up with broken connections.
             .set_response_timeout(None)
             .set_pipeline_buffer_size(QUEUE)
-            .set_push_sender(hear);
+            .set_push_sender(on_reply);
         let connection = self.client.get_multiplexed_async_connection_with_config(&config).await;
         let connection = connection.map_err(|error| OpenError::while_opening(&error, &self.address))?;
         Ok(Socket { connection, lost })
     }
 
     /// Asks while a connection is being made.
-    pub(crate) async fn ask(&self, wire: &Socket, command: &Cmd) -> Result<Value, OpenError> {
-        let mut connection = wire.connection();
+    pub(crate) async fn ask(&self, socket: &Socket, command: &Cmd) -> Result<Value, OpenError> {
+        let mut connection = socket.connection();
         let Ok(answer) = timeout(self.times.answer, connection.send_packed_command(command)).await else {
             let says = "connected, but no answer in time".to_owned();
             return Err(OpenError::Unreachable { address: self.address.clone(), says });
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn an_address_is_shown_without_its_password() {
         let times = Times { connect: LONGEST_PAUSE, answer: LONGEST_PAUSE };
-        let door = Connector::new("redis://user:secret@127.0.0.1:6379/3", times);
-        assert_eq!(door.map(|door| door.address().to_owned()), Ok("127.0.0.1:6379".to_owned()));
+        let connector = Connector::new("redis://user:secret@127.0.0.1:6379/3", times);
+        assert_eq!(connector.map(|connector| connector.address().to_owned()), Ok("127.0.0.1:6379".to_owned()));
     }
 }

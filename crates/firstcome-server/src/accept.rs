@@ -104,7 +104,7 @@ enum Port {
 }
 
 /// What all connections of a port share.
-struct Listener {
+struct PortContext {
     app: Arc<App>,
     router: Router,
     port: Port,
@@ -141,11 +141,11 @@ pub async fn serve_admin(listener: TcpListener, app: Arc<App>, router: Router, s
 /// Serves one connection that is no socket, with the code that serves sockets, and returns when the peer has closed it. For
 /// measurements within one process. Connections that are served so are not counted together: each has all places.
 pub async fn serve_stream(stream: impl AsyncRead + AsyncWrite + Unpin, peer: IpAddr, app: Arc<App>, router: Router) {
-    let door = Listener::new(Port::Service, app, router);
+    let context = PortContext::new(Port::Service, app, router);
     // A new door has a free place.
-    let Ok(place) = door.places.take(peer, Limit::None) else { return };
-    let stopping = door.stopping.subscribe();
-    connection::serve(InProcess(stream), peer, &place, &door, stopping).await;
+    let Ok(place) = context.places.take(peer, Limit::None) else { return };
+    let stopping = context.stopping.subscribe();
+    connection::serve(InProcess(stream), peer, &place, &context, stopping).await;
 }
 
 async fn serve_on(
@@ -156,7 +156,7 @@ async fn serve_on(
     shutdown: impl Future<Output = ()>,
 ) {
     let limits = app.config.limits;
-    let door = Arc::new(Listener::new(port, app, router));
+    let context = Arc::new(PortContext::new(port, app, router));
     let mut shutdown = pin!(shutdown);
     loop {
         let accepted = tokio::select! {
@@ -165,27 +165,27 @@ async fn serve_on(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => door.admit(stream, peer.ip(), door.stopping.subscribe()),
+            Ok((stream, peer)) => context.admit(stream, peer.ip(), context.stopping.subscribe()),
             Err(error) => {
-                if let Some(left_out) = door.warnings.failed.pass() {
+                if let Some(left_out) = context.warnings.failed.pass() {
                     tracing::warn!(%error, left_out, "cannot accept a connection");
                 }
                 // Out of file descriptors, mostly: an idle connection gives its own.
-                door.places.make_room();
+                context.places.make_room();
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
     }
     // Before the listener closes: what the last connections ask for is answered as their last request.
-    door.stopping.send_replace(true);
-    door.app.begin_drain();
-    ending::accept_the_last(listener, |stream, peer| door.admit(stream, peer, door.stopping.subscribe())).await;
-    if tokio::time::timeout(limits.drain, door.stopping.closed()).await.is_err() {
+    context.stopping.send_replace(true);
+    context.app.begin_drain();
+    ending::accept_the_last(listener, |stream, peer| context.admit(stream, peer, context.stopping.subscribe())).await;
+    if tokio::time::timeout(limits.drain, context.stopping.closed()).await.is_err() {
         tracing::warn!("some connections did not end in time");
     }
 }
 
-impl Listener {
+impl PortContext {
     fn new(port: Port, app: Arc<App>, router: Router) -> Self {
         let limits = app.config.limits;
         let (max, per_address) = match port {
@@ -220,12 +220,12 @@ impl Listener {
                 tracing::warn!(left_out, %peer, "closing the longest idle connection: as many as may be are open");
             }
         }
-        let door = Arc::clone(self);
+        let context = Arc::clone(self);
         tokio::spawn(async move {
-            door.app.metrics.connection_opened();
-            connection::serve(stream, peer, &place, &door, stopping.clone()).await;
-            door.app.metrics.connection_closed();
-            drop((place, door, stopping));
+            context.app.metrics.connection_opened();
+            connection::serve(stream, peer, &place, &context, stopping.clone()).await;
+            context.app.metrics.connection_closed();
+            drop((place, context, stopping));
         });
     }
 

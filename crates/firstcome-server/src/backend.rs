@@ -1,5 +1,6 @@
-//! What the rows of coupons and rooms are served from: the embedded store, or one node of many.
+//! What the rows of coupons and rooms are served from: the embedded store, or one node of a cluster.
 
+use firstcome::cluster::{Cluster, DeadLetter};
 use firstcome::core::coupon::{Claim, CouponSettings, Effect, Serial};
 use firstcome::core::id::{CouponName, RoomName};
 use firstcome::core::revision::Revision;
@@ -7,7 +8,6 @@ use firstcome::core::room::{Join, Number, Rejection, RoomSettings};
 use firstcome::core::time::{Steady, Timestamp};
 use firstcome::edge::{Clock, SystemClock};
 use firstcome::embedded::journal::PassSecret;
-use firstcome::fleet::{Cluster, DeadLetter};
 use firstcome::{
     Answer, ClaimRecord, ClaimReply, CouponStore, CouponView, Durability, Embedded, Fault, Faults, Joining, Numbered,
     Page, PassCheck, Put, RedeemRequest, Refused, RoomAnswer, RoomStore, RoomSummary, Shared, StoreError, TicketAnswer,
@@ -54,7 +54,7 @@ macro_rules! on {
     };
 }
 
-/// The same of a call that is waited for. That over many nodes is a future of some kilobytes: in a box it does not make those
+/// The same of a call that is waited for. That over a cluster is a future of some kilobytes: in a box it does not make those
 /// larger, and dearer to move, that wait for the store in this process.
 macro_rules! told {
     ($backend:expr, $store:ident => $call:expr) => {
@@ -66,9 +66,9 @@ macro_rules! told {
 }
 
 impl Backend {
-    /// One node of many, which says the time by this machine's clock. Rules go by the servers' clocks.
-    pub(crate) fn fleet(fleet: Cluster) -> Self {
-        Self::Fleet(fleet, Arc::default())
+    /// One node of a cluster, which says the time by this machine's clock. Rules go by the servers' clocks.
+    pub(crate) fn cluster(cluster: Cluster) -> Self {
+        Self::Fleet(cluster, Arc::default())
     }
 
     pub(crate) const fn as_embedded(&self) -> Option<&Embedded> {
@@ -81,7 +81,7 @@ impl Backend {
     pub(crate) const fn as_fleet(&self) -> Option<&Cluster> {
         match self {
             Self::Embedded(_) => None,
-            Self::Fleet(fleet, _) => Some(fleet),
+            Self::Fleet(cluster, _) => Some(cluster),
         }
     }
 
@@ -110,7 +110,7 @@ impl Backend {
     pub(crate) fn faults(&self) -> Faults {
         match self {
             Self::Embedded(store) => store.faults(),
-            Self::Fleet(fleet, _) => fleet.faults(),
+            Self::Fleet(cluster, _) => cluster.faults(),
         }
     }
 
@@ -118,7 +118,7 @@ impl Backend {
     pub(crate) async fn answers(&self) -> Result<(), StoreError> {
         match self {
             Self::Embedded(_) => Ok(()),
-            Self::Fleet(fleet, _) => Box::pin(fleet.answers()).await,
+            Self::Fleet(cluster, _) => Box::pin(cluster.answers()).await,
         }
     }
 
@@ -138,11 +138,11 @@ impl Backend {
         told
     }
 
-    /// The coupon as it is shown without a key: over many nodes at most [`SHOWN_MAX`] old, and with all that this node has done.
+    /// The coupon as it is shown without a key: over a cluster at most [`SHOWN_MAX`] old, and with all that this node has done.
     pub(crate) async fn coupon(&self, coupon: &CouponName) -> Answer<CouponView> {
         match self {
             Self::Embedded(store) => store.coupon(coupon).await,
-            Self::Fleet(fleet, beside) => Box::pin(beside.coupons.get(coupon, fleet.coupon(coupon))).await,
+            Self::Fleet(cluster, beside) => Box::pin(beside.coupons.get(coupon, cluster.coupon(coupon))).await,
         }
     }
 
@@ -198,7 +198,7 @@ impl Backend {
                 let known = store.coupon(coupon).await?;
                 Ok(known.map(|_| Numbered { items: Vec::new(), next: None }))
             }
-            Self::Fleet(fleet, _) => Box::pin(fleet.dead_letters(coupon, after, count)).await,
+            Self::Fleet(cluster, _) => Box::pin(cluster.dead_letters(coupon, after, count)).await,
         }
     }
 
@@ -223,7 +223,7 @@ impl Backend {
     pub(crate) async fn room(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
         match self {
             Self::Embedded(store) => store.room(room).await,
-            Self::Fleet(fleet, beside) => Box::pin(beside.rooms.get(room, fleet.room(room))).await,
+            Self::Fleet(cluster, beside) => Box::pin(beside.rooms.get(room, cluster.room(room))).await,
         }
     }
 
@@ -276,7 +276,7 @@ impl Backend {
         match self {
             // Nobody else makes any.
             Self::Embedded(_) => Ok(()),
-            Self::Fleet(fleet, _) => Box::pin(fleet.refresh_pass_secrets()).await,
+            Self::Fleet(cluster, _) => Box::pin(cluster.refresh_pass_secrets()).await,
         }
     }
 

@@ -15,11 +15,11 @@
 pub mod accept;
 pub mod address;
 pub mod api;
+mod auction;
 pub mod auth;
 mod backend;
 pub mod error;
 mod lock;
-mod auction;
 mod metrics;
 mod pages;
 pub mod pass;

@@ -76,7 +76,7 @@ pub(crate) struct Grant {
 
 /// A hold that nobody has been told of yet: dropped, it is given back.
 pub(crate) struct Offer {
-    desk: Arc<LockService>,
+    service: Arc<LockService>,
     name: LockName,
     owner: OwnerName,
     request: Request,
@@ -98,12 +98,12 @@ impl Drop for Offer {
         if self.told.load(Ordering::Acquire) {
             return;
         }
-        self.desk.ledger.lock().end(self.request, End::TakenBack);
-        let (desk, name, request, lease) = (Arc::clone(&self.desk), self.name.clone(), self.request, self.lease);
+        self.service.ledger.lock().end(self.request, End::TakenBack);
+        let (service, name, request, lease) = (Arc::clone(&self.service), self.name.clone(), self.request, self.lease);
         let given_back = async move {
             // A store that fails for a moment would keep the lock for nobody, for up to a day.
             while let Err(LockError::Unavailable(_) | LockError::Unknown) =
-                desk.in_time(desk.locks.release_lease(name.as_str(), request)).await
+                service.in_time(service.locks.release_lease(name.as_str(), request)).await
             {
                 tokio::time::sleep(AGAIN).await;
             }
@@ -119,7 +119,7 @@ type Outcome = Result<Arc<Offer>, Refusal>;
 
 /// An acquire under a key, for all who sent it. When the last of them goes, it ends.
 struct Wait {
-    desk: Arc<LockService>,
+    service: Arc<LockService>,
     key: u128,
     number: u64,
     outcome: watch::Receiver<Option<Outcome>>,
@@ -129,7 +129,7 @@ struct Wait {
 impl Drop for Wait {
     fn drop(&mut self) {
         self.task.abort();
-        self.desk.ledger.lock().give_up(self.key, self.number);
+        self.service.ledger.lock().give_up(self.key, self.number);
     }
 }
 
@@ -285,10 +285,10 @@ impl LockService {
 
     /// Begins an acquire that all who repeat it share.
     fn begin(&self, ledger: &mut Ledger, wanted: &Wanted, id: RequestId) -> Arc<Wait> {
-        let (desk, wanted) = (self.me(), wanted.clone());
+        let (service, wanted) = (self.me(), wanted.clone());
         ledger.begin(id, |number| {
             let (sender, outcome) = watch::channel(None);
-            let asking = Arc::clone(&desk);
+            let asking = Arc::clone(&service);
             let task = tokio::spawn(async move {
                 let obtained = asking.obtain(&wanted, Some((id, number))).await;
                 if obtained.is_err() {
@@ -297,7 +297,7 @@ impl LockService {
                 // If nobody waits any more the offer is dropped, and so given back.
                 drop(sender.send(Some(obtained)));
             });
-            Arc::new(Wait { desk, key: id.key, number, outcome, task: task.abort_handle() })
+            Arc::new(Wait { service, key: id.key, number, outcome, task: task.abort_handle() })
         })
     }
 
@@ -368,7 +368,8 @@ impl LockService {
     ) -> Arc<Offer> {
         let Wanted { name, owner, lease, .. } = wanted.clone();
         let (expires_at, told) = (self.later(remaining), Arc::new(AtomicBool::new(false)));
-        let offer = Offer { desk: self.me(), name, owner, request, fence, lease, expires_at, told: Arc::clone(&told) };
+        let offer =
+            Offer { service: self.me(), name, owner, request, fence, lease, expires_at, told: Arc::clone(&told) };
         let offer = Arc::new(offer);
         let kept = Kept { request, fence, offer: Arc::downgrade(&offer), told };
         self.ledger.lock().grant(&kept, (lease, expires_at), begun);

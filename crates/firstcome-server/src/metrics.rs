@@ -7,9 +7,9 @@ mod lock;
 pub(crate) use auction::{AuctionFigures, Movement};
 pub(crate) use lock::{Ending, LockFigures};
 
+use crate::auction::Auctions;
 use crate::backend::Backend;
 use crate::error::Code;
-use crate::auction::Auctions;
 use cluster::ClusterCollector;
 use firstcome::stats::Histogram as StoreHistogram;
 use firstcome::{Embedded, FaultKind, Faults, stats::WriterStats};
@@ -184,7 +184,9 @@ impl Metrics {
         registry.register_collector(Box::new(FaultsCollector(faults)));
         match store {
             Some(Backend::Embedded(store)) => registry.register_collector(Box::new(StoreCollector(store.clone()))),
-            Some(Backend::Fleet(fleet, _)) => registry.register_collector(Box::new(ClusterCollector(fleet.clone()))),
+            Some(Backend::Fleet(cluster, _)) => {
+                registry.register_collector(Box::new(ClusterCollector(cluster.clone())))
+            }
             None => {}
         }
         let counters = |route| STATUSES.map(|status| requests.get_or_create(&RequestLabels { route, status }).clone());

@@ -2,20 +2,20 @@
 
 use crate::accept::Limits;
 use crate::address::{self, Forwarders, Proxies};
+use crate::auction::Auctions;
 use crate::auth::{Caller, Keys};
 use crate::backend::Backend;
 use crate::error::Code;
 use crate::error::Problem;
 use crate::lock::{LockLimits, LockService, Parts};
-use crate::auction::Auctions;
 use crate::metrics::Metrics;
 use crate::pass::{PassKey, PassKeys, Passes};
 use crate::rate::{Limiter, RateLimit};
 use axum::http::{HeaderMap, HeaderValue};
+use firstcome::cluster::Cluster;
 use firstcome::core::id::MemberName;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::{draw_hasher, draw_secret};
-use firstcome::fleet::Cluster;
 use firstcome::{AuctionStore, Durability, Embedded, HandleKey, Locks, OpenFault};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,7 +60,7 @@ pub struct App {
     pub(crate) is_auctions_alone: bool,
     pub(crate) config: Config,
     pub(crate) metrics: Metrics,
-    pub(crate) desk: Arc<LockService>,
+    pub(crate) service: Arc<LockService>,
     joins: Limiter,
     calls: Limiter,
     pub(crate) forwarders: Forwarders,
@@ -102,16 +102,16 @@ impl App {
         Self::of_parts(Backend::Embedded(store), auctions, false, config, locks, handle_key)
     }
 
-    /// One node of many: rooms and coupons over `fleet`, members and listings in the same database, locks on the same Redis.
+    /// One node of a cluster: rooms and coupons over `cluster`, members and listings in the same database, locks on the same Redis.
     /// All nodes have the same `handle_key`. Call within a Tokio runtime.
-    pub fn of_fleet(
-        fleet: Cluster,
+    pub fn of_cluster(
+        cluster: Cluster,
         auctions: impl AuctionStore + 'static,
         config: Config,
         locks: Locks,
         handle_key: HandleKey,
     ) -> Self {
-        Self::of_parts(Backend::fleet(fleet), Auctions::beyond(auctions), false, config, locks, handle_key)
+        Self::of_parts(Backend::cluster(cluster), Auctions::beyond(auctions), false, config, locks, handle_key)
     }
 
     /// A service of members and listings alone, over any store of them: the rows of coupons, rooms and locks are answered
@@ -137,7 +137,7 @@ impl App {
         let joins = Limiter::new(config.joins, draw_hasher());
         let calls = Limiter::new(config.calls, draw_hasher());
         let (draining, stopping) = watch::channel(false);
-        let desk = LockService::new(Parts {
+        let service = LockService::new(Parts {
             locks,
             handle_key,
             store: store.clone(),
@@ -152,7 +152,7 @@ impl App {
             is_auctions_alone,
             config,
             metrics,
-            desk,
+            service,
             joins,
             calls,
             forwarders: Forwarders::default(),

@@ -123,7 +123,7 @@ pub struct Operation {
     /// The clock when it was asked.
     pub asked_at: Timestamp,
     /// The clock when it was answered.
-    pub told_at: Timestamp,
+    pub replied_at: Timestamp,
     /// How many claims of the coupon were durable when it was answered.
     pub durable: u32,
 }
@@ -229,7 +229,7 @@ impl History {
             ended: None,
             outcome: Outcome::Pending,
             asked_at: now,
-            told_at: now,
+            replied_at: now,
             durable: 0,
         });
         self.operations.len() - 1
@@ -244,7 +244,7 @@ impl History {
         operation.ended = matches!(outcome, Outcome::Told(_) | Outcome::NotDone).then_some(event);
         operation.outcome = outcome;
         operation.durable = durable;
-        operation.told_at = now;
+        operation.replied_at = now;
     }
 
     /// Writes down that the store is gone: whatever had no effect up to here has none later.

@@ -7,14 +7,14 @@
 //! | [`fifo_grants`] | 3: grants follow arrival |
 //! | [`no_lost_wake_up`] | 4: a free lock with a living waiter is granted, and the waiter learns of it |
 //! | [`hold_deadline`] | 1, from the holder's side: its deadline is never after the store's |
-//! | [`lock_words`] | every request of a lock gets one final word, which is true; nothing is left behind |
+//! | [`lock_replies`] | every request of a lock gets one final word, which is true; nothing is left behind |
 //! | [`no_oversell`] | 5: no oversell, no undersell |
 //! | [`one_each`] | 6: one each |
 //! | [`gapless_in_order`] | 7: serials without gaps, in the order in which claims were accepted |
 //! | [`acknowledged_stays`] | 8: what was acknowledged is never lost, a refusal never contradicted |
 //! | [`acknowledged_rooms`] | 8, for rooms |
 //! | [`acknowledged_auction`] | 8, for bids, sales and points |
-//! | [`acknowledged_nodes`] | 8, for claims over many nodes |
+//! | [`acknowledged_nodes`] | 8, for claims over a cluster |
 //! | [`loss_is_noticed`] | 8, of a database that goes back: nothing is handed out before the operator decides |
 //! | [`one_place`] | 9: a ticket is waiting, active, or gone, exactly one of them |
 //! | [`admission_pace`] | 10: admissions within rate and cap, present people only, the lowest number first |
@@ -24,7 +24,7 @@
 //! | [`one_sale`] | 13, of sales: one winner, one sale |
 //!
 //! Each judges the [`Evidence`], the [`RoomEvidence`], the [`LockEvidence`], the [`AuctionEvidence`] or the [`NodesEvidence`]: what clients were told, and what is on disk
-//! after a crash or was written into a shelf. None of them looks into the store. Each has a test with a history that it must reject.
+//! after a crash or was written into a table. None of them looks into the store. Each has a test with a history that it must reject.
 
 pub mod acknowledged_auctions;
 pub mod acknowledged_nodes;
@@ -39,9 +39,9 @@ pub mod fifo_grants;
 pub mod gapless_in_order;
 pub mod hold_deadline;
 pub mod holds_end_once;
+pub mod lock_replies;
 #[cfg(test)]
 mod lock_story;
-pub mod lock_words;
 pub mod loss_is_noticed;
 pub mod no_lost_wake_up;
 pub mod no_oversell;
@@ -112,7 +112,7 @@ pub struct AuctionEvidence<'a> {
     pub log: &'a [AuctionCommit],
 }
 
-/// What an invariant of many nodes is judged by.
+/// What an invariant of a cluster is judged by.
 pub struct NodesEvidence<'a> {
     /// Which run.
     pub seed: u64,
@@ -173,11 +173,11 @@ pub fn check_locks(evidence: &LockEvidence<'_>) -> Result<(), Violation> {
     hold_deadline::check(evidence)?;
     fenced_exclusion::check(evidence)?;
     fifo_grants::check(evidence)?;
-    lock_words::check(evidence)?;
+    lock_replies::check(evidence)?;
     no_lost_wake_up::check(evidence)
 }
 
-/// Judges all of many nodes.
+/// Judges all of a cluster.
 pub fn check_nodes(evidence: &NodesEvidence<'_>) -> Result<(), Violation> {
     loss_is_noticed::check(evidence)?;
     acknowledged_nodes::check(evidence)

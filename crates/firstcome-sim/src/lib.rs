@@ -10,7 +10,7 @@
 //!
 //! There are five worlds, and each seed plays one of them, by its remainder when divided by five: 0 that of coupons
 //! ([`world`]), 1 that of waiting rooms ([`rooms`]), 2 that of locks ([`locks`]), 3 that of auctions ([`auctions`]), 4 that of
-//! many nodes ([`nodes`]).
+//! a cluster ([`nodes`]).
 
 pub mod auction;
 pub mod cluster;

@@ -44,7 +44,7 @@ pub const fn expected(bug: Bug) -> &'static str {
         Bug::FenceStands => "fences_grow",
         Bug::DeadServed => "fifo_grants",
         Bug::WakeUpLost => "no_lost_wake_up",
-        Bug::RenewedAfterRelease => "lock_words",
+        Bug::RenewedAfterRelease => "lock_replies",
         Bug::DeadlineFromArrival => "hold_deadline",
         Bug::ReleasedTwice | Bug::HoldNotReleased => "holds_end_once",
         Bug::ClosedTwice => "one_sale",

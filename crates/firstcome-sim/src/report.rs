@@ -258,7 +258,7 @@ pub const EXPECTED: &[(&str, &str)] = &[
     ("node fault", "a server is slow or fast"),
     ("node fault", "a backup is made"),
     ("node fault", "the operator accepts the loss"),
-    ("node", "gate made anew"),
+    ("node", "sequencer made anew"),
     ("node", "stands still"),
     ("node", "loss accepted"),
 ];

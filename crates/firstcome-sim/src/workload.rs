@@ -196,20 +196,20 @@ impl Workload {
             return (self.coupon(rng), Command::Redeem(redeem, None));
         }
         let known = rng.pick(&self.codes);
-        let (coupon, told_for) = if rng.chance(100) {
+        let (coupon, replied_for) = if rng.chance(100) {
             (self.coupon(rng), None)
         } else {
             (known.coupon.clone(), Some((known.serial, known.user.clone())))
         };
         // The code of one coupon shown at another is unknown there; at its own it is still the code it was.
-        let told_for = told_for.or_else(|| (coupon == known.coupon).then(|| (known.serial, known.user.clone())));
+        let replied_for = replied_for.or_else(|| (coupon == known.coupon).then(|| (known.serial, known.user.clone())));
         let user = match rng.below(4) {
             0 => None,
             1 => Some(rng.pick(&self.users).clone()),
             _ => Some(known.user.clone()),
         };
         let redeem = RedeemRequest { code: known.code.as_str().into(), user, request };
-        let command = Command::Redeem(redeem, told_for);
+        let command = Command::Redeem(redeem, replied_for);
         self.redeems.push((coupon.clone(), command.clone()));
         (coupon, command)
     }

@@ -73,24 +73,24 @@ enum Kind {
 
 /// The same on both kinds.
 macro_rules! on {
-    ($auctions:expr, $shop:ident => $what:expr) => {
+    ($auctions:expr, $database:ident => $what:expr) => {
         match &$auctions.kind {
-            Kind::Postgres($shop) => $what,
-            Kind::MySql($shop) => $what,
+            Kind::Postgres($database) => $what,
+            Kind::MySql($database) => $what,
         }
     };
 }
 
 /// The same for what is awaited, as a future of its own that callers know no more of: see [`crate::boxed`].
 macro_rules! boxed_on {
-    ($auctions:expr, $shop:ident => $what:expr) => {
+    ($auctions:expr, $database:ident => $what:expr) => {
         match &$auctions.kind {
-            Kind::Postgres($shop) => {
-                let $shop = Arc::clone($shop);
+            Kind::Postgres($database) => {
+                let $database = Arc::clone($database);
                 boxed(async move { $what })
             }
-            Kind::MySql($shop) => {
-                let $shop = Arc::clone($shop);
+            Kind::MySql($database) => {
+                let $database = Arc::clone($database);
                 boxed(async move { $what })
             }
         }
@@ -113,16 +113,16 @@ impl SqlAuctions {
             let address = Address::parse(url)?;
             let (kind, tasks) = match &address {
                 Address::Postgres(_) => {
-                    let shop = Arc::new(AuctionDatabase::open(address, options).await?);
-                    let closer = tokio::spawn(closer::keep_closing(Arc::downgrade(&shop)));
-                    let watch = tokio::spawn(closer::keep_looking_back(Arc::downgrade(&shop)));
-                    (Kind::Postgres(shop), [closer, watch])
+                    let database = Arc::new(AuctionDatabase::open(address, options).await?);
+                    let closer = tokio::spawn(closer::keep_closing(Arc::downgrade(&database)));
+                    let watch = tokio::spawn(closer::keep_looking_back(Arc::downgrade(&database)));
+                    (Kind::Postgres(database), [closer, watch])
                 }
                 Address::MySql(_) => {
-                    let shop = Arc::new(AuctionDatabase::open(address, options).await?);
-                    let closer = tokio::spawn(closer::keep_closing(Arc::downgrade(&shop)));
-                    let watch = tokio::spawn(closer::keep_looking_back(Arc::downgrade(&shop)));
-                    (Kind::MySql(shop), [closer, watch])
+                    let database = Arc::new(AuctionDatabase::open(address, options).await?);
+                    let closer = tokio::spawn(closer::keep_closing(Arc::downgrade(&database)));
+                    let watch = tokio::spawn(closer::keep_looking_back(Arc::downgrade(&database)));
+                    (Kind::MySql(database), [closer, watch])
                 }
             };
             Ok(Self { kind, tasks })
@@ -132,16 +132,16 @@ impl SqlAuctions {
     /// Brings the tables to this version; opening does the same. A second time has no effect. Several at once wait for each
     /// other.
     pub fn migrate(&self) -> impl Future<Output = Result<(), SqlError>> + Send {
-        boxed_on!(self, shop => shop.migrate().await)
+        boxed_on!(self, database => database.migrate().await)
     }
 
     /// How many batches were done again since the start, because others were served first or a connection broke.
     pub fn repeated(&self) -> u64 {
-        on!(self, shop => shop.counts.repeated.load(Ordering::Relaxed))
+        on!(self, database => database.counts.repeated.load(Ordering::Relaxed))
     }
 
     fn command(&self, scope: Scope, command: Command) -> impl Future<Output = AuctionAnswer<Answer>> + Send {
-        boxed_on!(self, shop => shop.command(scope, command).await)
+        boxed_on!(self, database => database.command(scope, command).await)
     }
 }
 
@@ -166,7 +166,7 @@ impl AuctionStore for SqlAuctions {
     }
 
     fn listing(&self, listing: &ListingName) -> impl Future<Output = AuctionAnswer<ListingView>> + Send {
-        boxed_on!(self, shop => shop.listing(listing).await)
+        boxed_on!(self, database => database.listing(listing).await)
     }
 
     fn bids(
@@ -175,7 +175,7 @@ impl AuctionStore for SqlAuctions {
         after: Option<u64>,
         count: usize,
     ) -> impl Future<Output = AuctionAnswer<Numbered<Bid>>> + Send {
-        boxed_on!(self, shop => shop.bids(listing, after, count).await)
+        boxed_on!(self, database => database.bids(listing, after, count).await)
     }
 
     async fn place_bid(&self, listing: &ListingName, bid: PlaceBid) -> AuctionAnswer<Effect<PlacedBid>> {
@@ -201,7 +201,7 @@ impl AuctionStore for SqlAuctions {
     }
 
     fn balance(&self, member: &MemberName) -> impl Future<Output = Result<Balance, StoreError>> + Send {
-        boxed_on!(self, shop => shop.balance(&written(member)).await)
+        boxed_on!(self, database => database.balance(&written(member)).await)
     }
 
     fn records(
@@ -210,21 +210,21 @@ impl AuctionStore for SqlAuctions {
         after: Option<u64>,
         count: usize,
     ) -> impl Future<Output = Result<Numbered<Record>, StoreError>> + Send {
-        boxed_on!(self, shop => shop.records(&written(member), after, count).await)
+        boxed_on!(self, database => database.records(&written(member), after, count).await)
     }
 
     fn close_due(&self) -> impl Future<Output = Result<(), StoreError>> + Send {
-        boxed_on!(self, shop => {
-            shop.close_due(Duration::MAX).await.map(drop)
+        boxed_on!(self, database => {
+            database.close_due(Duration::MAX).await.map(drop)
         })
     }
 
     fn closings(&self) -> Closings {
-        on!(self, shop => shop.closings())
+        on!(self, database => database.closings())
     }
 
     fn faults(&self) -> Faults {
-        on!(self, shop => shop.watch.faults.clone())
+        on!(self, database => database.watch.faults.clone())
     }
 }
 

@@ -8,12 +8,12 @@
 //! decides (`sslmode`, `ssl-mode`). Accounts of MySQL 8 need it, or a socket: the exchange of passwords over plain TCP is not
 //! built in.
 
+pub mod auction;
 pub mod base;
 pub mod boxed;
 pub mod dialect;
 mod error;
 mod lock;
-pub mod auction;
 mod options;
 pub mod reader;
 mod replication;
@@ -22,10 +22,10 @@ mod session;
 pub mod snapshot;
 pub mod watch;
 
-pub use error::SqlError;
-pub use lock::PostgresLocks;
 pub use auction::auction_part;
 pub use auction::{SqlAuctions, accept_auction_loss, migrate_auction, verify_auctions};
+pub use error::SqlError;
+pub use lock::PostgresLocks;
 pub use options::{DatabaseOptions, Tables};
 pub use replication::Replication;
 pub use schema::Migrated;

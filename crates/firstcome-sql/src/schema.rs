@@ -35,8 +35,8 @@ async fn pairs<D: Dialect>(base: &Base<D>, text: &str) -> Result<Vec<(String, St
     session.done();
     let mut pairs = Vec::new();
     for row in &rows {
-        let mut cells = Reader::at(row, 0);
-        if let (Some(name), Some(value)) = (cells.maybe_text()?, cells.maybe_text()?) {
+        let mut columns = Reader::at(row, 0);
+        if let (Some(name), Some(value)) = (columns.maybe_text()?, columns.maybe_text()?) {
             pairs.push((name, value));
         }
     }

@@ -117,10 +117,10 @@ impl<D: Snapshot> Reading<D> {
             let rows =
                 self.ask(format!("SELECT {one},{what} WHERE {after} ORDER BY {one},{two} LIMIT {PAGE};")).await?;
             for row in &rows {
-                let mut cells = Reader::at(row, 0);
-                first = cells.integer()?;
+                let mut columns = Reader::at(row, 0);
+                first = columns.integer()?;
                 second = Reader::at(row, 1).integer()?;
-                visit(first, &mut cells)?;
+                visit(first, &mut columns)?;
             }
             if rows.len() < PAGE {
                 return Ok(());

@@ -21,7 +21,7 @@ mod coupon;
 mod lock;
 mod room;
 
-pub use auction::{AuctionSizes, auctions, auction_by_the_clock, auction_reopens};
+pub use auction::{AuctionSizes, auction_by_the_clock, auction_reopens, auctions};
 pub use coupon::{coupon, coupon_reopens};
 pub use lock::{LetPass, lock};
 pub use room::{room, room_reopens};

@@ -302,19 +302,19 @@ pub struct Embedded {
 
 struct Inner {
     shared: Arc<Shared>,
-    lane: CommandPath,
+    command_path: CommandPath,
     durability: Durability,
 }
 
 impl Inner {
-    fn new(shared: Arc<Shared>, lane: CommandPath, durability: Durability) -> Arc<Self> {
-        Arc::new(Self { shared, lane, durability })
+    fn new(shared: Arc<Shared>, command_path: CommandPath, durability: Durability) -> Arc<Self> {
+        Arc::new(Self { shared, command_path, durability })
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.lane.close();
+        self.command_path.close();
         self.shared.clockwork.wake();
     }
 }
@@ -330,8 +330,8 @@ impl Embedded {
         let backing = Backing { timeline: Timeline::after(None, clock.as_ref()), ..Backing::memory() };
         let durability = backing.durability;
         let (shared, engine) = assemble(backing, clock);
-        let lane = CommandPath::inline(Arc::clone(&shared), engine);
-        let inner = Inner::new(shared, lane, durability);
+        let command_path = CommandPath::inline(Arc::clone(&shared), engine);
+        let inner = Inner::new(shared, command_path, durability);
         // Without a thread nobody is admitted but by `RoomStore::tick`: coupons need none.
         let _ = Clockwork::start(&inner);
         Self { inner }
@@ -341,8 +341,8 @@ impl Embedded {
     pub fn start(backing: Backing, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
         let durability = backing.durability;
         let (shared, engine) = assemble(backing, clock);
-        let lane = CommandPath::thread(Arc::clone(&shared), engine)?;
-        let inner = Inner::new(shared, lane, durability);
+        let command_path = CommandPath::thread(Arc::clone(&shared), engine)?;
+        let inner = Inner::new(shared, command_path, durability);
         Clockwork::start(&inner)?;
         Ok(Self { inner })
     }
@@ -351,8 +351,8 @@ impl Embedded {
     pub fn stepped(backing: Backing, clock: Arc<dyn Clock>) -> (Self, Stepper) {
         let durability = backing.durability;
         let (shared, engine) = assemble(backing, clock);
-        let (lane, stepper) = CommandPath::stepped(Arc::clone(&shared), engine);
-        (Self { inner: Inner::new(shared, lane, durability) }, stepper)
+        let (command_path, stepper) = CommandPath::stepped(Arc::clone(&shared), engine);
+        (Self { inner: Inner::new(shared, command_path, durability) }, stepper)
     }
 
     /// The faults that are open now: at most one.
@@ -387,7 +387,7 @@ impl Embedded {
 
     /// Finishes what waits and closes the file; later commands are `Unavailable`. Blocks until it is done.
     pub fn close(&self) {
-        self.inner.lane.close();
+        self.inner.command_path.close();
     }
 
     /// Does what time has made due, and returns when it is durable.
@@ -404,7 +404,7 @@ impl Embedded {
     }
 
     async fn ask<T, R>(&self, command: Command, answer: oneshot::Receiver<Judged<T, R>>) -> Judged<T, R> {
-        self.inner.lane.submit(command)?;
+        self.inner.command_path.submit(command)?;
         // The writer drops a reply unsent only when it panics in the middle of a batch.
         answer.await.unwrap_or(Err(StoreError::Unknown))
     }
@@ -444,8 +444,8 @@ fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
     });
     shared.stats.queue_limit.store(command_path::QUEUE_COMMANDS_MAX as u64, Ordering::Relaxed);
     let next = Next { coupon: CouponId(next), room: RoomId(next_room), pass_secret: next_pass_secret };
-    let desk = AuctionWriter::restore(backing.auctions, shared.auctions());
-    let engine = Engine::new(Arc::clone(&shared), backing.journal, backing.hasher, next, desk);
+    let auctions = AuctionWriter::restore(backing.auctions, shared.auctions());
+    let engine = Engine::new(Arc::clone(&shared), backing.journal, backing.hasher, next, auctions);
     (shared, engine)
 }
 

@@ -53,7 +53,7 @@ impl HandleKey {
     }
 
     /// Whether a text looks like a handle at all. Says nothing about whether it is one.
-    pub fn looks_like_one(handle: &str) -> bool {
+    pub fn has_handle_shape(handle: &str) -> bool {
         let base64url = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         handle.len() == Self::HANDLE_CHARS && handle.bytes().all(base64url)
     }
@@ -76,7 +76,7 @@ mod tests {
         let key = HandleKey::new([1; 32]);
         for (request, fence) in [hold(0, 0, 1), hold(u64::MAX, u64::MAX, (1 << 53) - 1), hold(7, 8, 9)] {
             let handle = key.handle(&name("a"), request, fence);
-            assert!(HandleKey::looks_like_one(&handle), "{handle}");
+            assert!(HandleKey::has_handle_shape(&handle), "{handle}");
             assert_eq!(key.read(&name("a"), &handle), Some((request, fence)));
             assert_eq!(key.read(&name("b"), &handle), None);
             assert_eq!(key.read(&name("A"), &handle), None);
@@ -100,13 +100,13 @@ mod tests {
                 }
             }
             assert_eq!(key.read(&name("a"), &handle[..at]), None);
-            assert!(!HandleKey::looks_like_one(&handle[..at]));
+            assert!(!HandleKey::has_handle_shape(&handle[..at]));
         }
         for wrong in
             [format!("{handle}A"), format!("{handle}="), "A".repeat(5_000), "é".repeat(27), handle.replace('A', "+")]
         {
             assert_eq!(key.read(&name("a"), &wrong), None);
-            assert!(wrong == handle || !HandleKey::looks_like_one(&wrong), "{wrong}");
+            assert!(wrong == handle || !HandleKey::has_handle_shape(&wrong), "{wrong}");
         }
     }
 }

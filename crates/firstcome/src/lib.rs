@@ -150,7 +150,7 @@ pub use auction::{Auctions, BidRequest, ListingHandle, PurchaseRequest};
 pub use coupon::{ClaimRequest, CouponHandle, Coupons, Error, Outcome};
 pub use fence::FenceToken;
 #[cfg(feature = "cluster")]
-pub use firstcome_cluster as fleet;
+pub use firstcome_cluster as cluster;
 #[cfg(feature = "etcd")]
 pub use firstcome_etcd as etcd;
 #[cfg(feature = "redis")]

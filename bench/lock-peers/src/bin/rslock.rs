@@ -1,7 +1,7 @@
 //! rslock on the Redis of the benchmark, or on several as it has Redlock: `rslock [TRIES DELAY_MS]`, as its `set_retry` takes them.
 
 use anyhow::{Context, bail};
-use firstcome_bench::crew::{LEASE, Traffic, Way, run_peer};
+use firstcome_bench::bench_worker::{LEASE, Traffic, LockStrategy, run_peer};
 use rslock::{Lock, LockError, LockManager};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -14,8 +14,8 @@ const DELAY: Duration = Duration::from_millis(50);
 /// One manager for all tasks: it keeps one multiplexed connection.
 struct Rslock(LockManager);
 
-impl Way for Rslock {
-    type Held = Lock;
+impl LockStrategy for Rslock {
+    type Guard = Lock;
 
     /// The loop of its `acquire`, which has no deadline; dropped at one it could leave a key behind.
     async fn acquire(&self, name: &str, wait: Duration) -> anyhow::Result<Option<Lock>> {

@@ -86,8 +86,8 @@ fn told(facts: &Facts) -> Option<String> {
 /// Each bid is held once and given back once, but for the highest; balances follow from records, and none is negative.
 fn points(facts: &Facts) -> Option<String> {
     let mut holds: BTreeMap<u32, [u32; 2]> = BTreeMap::new();
-    for (bidder, purse) in facts.wallets.iter().enumerate() {
-        if let Some(finding) = replay(facts, bidder, purse, &mut holds) {
+    for (bidder, wallets) in facts.wallets.iter().enumerate() {
+        if let Some(finding) = replay(facts, bidder, wallets, &mut holds) {
             return Some(format!("bidder {bidder}: {finding}"));
         }
     }
@@ -100,9 +100,14 @@ fn points(facts: &Facts) -> Option<String> {
     holds.keys().next().map(|bid| format!("points were held for bid {bid}, which is not there"))
 }
 
-fn replay(facts: &Facts, bidder: usize, purse: &AuditedWallet, holds: &mut BTreeMap<u32, [u32; 2]>) -> Option<String> {
+fn replay(
+    facts: &Facts,
+    bidder: usize,
+    wallets: &AuditedWallet,
+    holds: &mut BTreeMap<u32, [u32; 2]>,
+) -> Option<String> {
     let (mut total, mut held) = (0, 0);
-    for (at, entry) in purse.records.iter().enumerate() {
+    for (at, entry) in wallets.records.iter().enumerate() {
         let bid = entry.bid.and_then(|bid| facts.placed.get((bid as usize).wrapping_sub(1)));
         let backs = bid.is_some_and(|bid| (bid.bidder, bid.price.cast_signed()) == (bidder, entry.amount));
         match entry.kind {
@@ -122,8 +127,8 @@ fn replay(facts: &Facts, bidder: usize, purse: &AuditedWallet, holds: &mut BTree
         }
     }
     let backed = facts.highest.map_or(0, |(highest, price)| if highest == bidder { price } else { 0 });
-    if (purse.total, purse.held) != (total, held) || total != facts.points {
-        return Some(format!("{} points and {} held are not the sum of the records", purse.total, purse.held));
+    if (wallets.total, wallets.held) != (total, held) || total != facts.points {
+        return Some(format!("{} points and {} held are not the sum of the records", wallets.total, wallets.held));
     }
     (held != backed).then(|| format!("{held} are held for a bid of {backed}"))
 }

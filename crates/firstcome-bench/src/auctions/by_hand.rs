@@ -83,7 +83,7 @@ pub(super) trait Session: Send {
     fn end_named(&mut self) -> impl Future<Output = anyhow::Result<()>> + Send;
 
     /// The listing, and the server's clock.
-    fn lot(&mut self, lock: bool) -> impl Future<Output = anyhow::Result<HandListing>> + Send;
+    fn listing(&mut self, lock: bool) -> impl Future<Output = anyhow::Result<HandListing>> + Send;
 
     /// The wallets of two members, or of one named twice, in the order of their numbers.
     fn wallets(&mut self, members: [i64; 2], lock: bool) -> impl Future<Output = anyhow::Result<Vec<Wallet>>> + Send;
@@ -195,11 +195,11 @@ impl<H: HandDatabase> HandAuction<H> {
     }
 
     /// Whether the rules take the bid: the same rules as everywhere.
-    fn takes(&self, lot: &HandListing, bidder: usize, price: u64, available: i64) -> anyhow::Result<bool> {
+    fn takes(&self, listing: &HandListing, bidder: usize, price: u64, available: i64) -> anyhow::Result<bool> {
         let terms = AuctionTerms { ends_at: Timestamp::MAX, min_increment: None, extend: None, settle_within_ms: None };
-        let now = Timestamp::clamped_us(lot.now_us);
-        let bids = u32::try_from(lot.bids)?;
-        let highest = match lot.highest {
+        let now = Timestamp::clamped_us(listing.now_us);
+        let bids = u32::try_from(listing.bids)?;
+        let highest = match listing.highest {
             None => None,
             Some((member, price)) => Some(Bid {
                 number: bids,
@@ -219,7 +219,7 @@ impl<H: HandDatabase> HandAuction<H> {
             bids,
             highest,
             phase: Phase::Open,
-            version: lot.version.cast_unsigned(),
+            version: listing.version.cast_unsigned(),
             last_at: now,
         };
         let listing = Listing::restore(standing).map_err(|damage| anyhow::anyhow!("{}", damage.as_str()))?;
@@ -230,21 +230,21 @@ impl<H: HandDatabase> HandAuction<H> {
     /// Reads, judges and writes within a transaction that has begun.
     async fn judge(&self, session: &mut H::Session, bidder: usize, price: u64) -> Result<Attempt, Broken> {
         let lock = matches!(self.way, BidWay::Rows);
-        let lot = session.lot(lock).await?;
+        let listing = session.listing(lock).await?;
         let member = bidder as i64;
-        let outbid = lot.highest.map_or(member, |(highest, _)| highest);
+        let outbid = listing.highest.map_or(member, |(highest, _)| highest);
         let wallets = session.wallets([member, outbid], lock).await?;
         let of = |member: i64| wallets.iter().find(|wallet| wallet.member == member).copied().context("no wallet");
         let wallet = of(member)?;
-        if !self.takes(&lot, bidder, price, wallet.total - wallet.held)? {
+        if !self.takes(&listing, bidder, price, wallet.total - wallet.held)? {
             return Ok(Attempt::Refused);
         }
-        let outbid = match lot.highest {
-            Some((highest, price)) => Some((of(highest)?, lot.bids, price)),
+        let outbid = match listing.highest {
+            Some((highest, price)) => Some((of(highest)?, listing.bids, price)),
             None => None,
         };
-        let number = lot.bids + 1;
-        let (version, now_us, price) = (lot.version, lot.now_us, price.cast_signed());
+        let number = listing.bids + 1;
+        let (version, now_us, price) = (listing.version, listing.now_us, price.cast_signed());
         let change = Change { version, number, price, now_us, bidder: wallet, outbid };
         if !session.write(&change).await? {
             return Ok(Attempt::Conflict);
@@ -351,13 +351,13 @@ fn facts(
     wallets: &[(i64, i64)],
     records: &[RecordRow],
 ) -> anyhow::Result<Facts> {
-    let mut purses: Vec<AuditedWallet> =
+    let mut wallets: Vec<AuditedWallet> =
         wallets.iter().map(|&(total, held)| AuditedWallet { total, held, records: Vec::new() }).collect();
     for &(member, number, kind, amount, bid, total, held) in records {
         let kind = u8::try_from(kind).ok().and_then(Kind::from_number);
         let bid = bid.map(u32::try_from).transpose()?;
-        let purse = purses.get_mut(usize::try_from(member)?).context("a record of nobody's")?;
-        purse.records.push(Entry { number, kind, amount, bid, total, held });
+        let wallets = wallets.get_mut(usize::try_from(member)?).context("a record of nobody's")?;
+        wallets.records.push(Entry { number, kind, amount, bid, total, held });
     }
     let as_placed = |&(number, member, price): &(i64, i64, i64)| -> anyhow::Result<PlacedOnHot> {
         Ok(PlacedOnHot { number: number.try_into()?, bidder: member.try_into()?, price: price.try_into()? })
@@ -370,6 +370,6 @@ fn facts(
         bids,
         highest: highest.map(|(member, price)| anyhow::Ok((usize::try_from(member)?, price))).transpose()?,
         placed: placed.iter().map(as_placed).collect::<Result<_, _>>()?,
-        wallets: purses,
+        wallets: wallets,
     })
 }

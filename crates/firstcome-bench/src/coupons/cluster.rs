@@ -1,4 +1,4 @@
-//! Coupons over Redis and a database, as many nodes have them, beside a bare script and beside the way of O5.
+//! Coupons over Redis and a database, as a cluster have them, beside a bare script and beside the way of O5.
 
 use super::{CouponsArgs, Scratch, claim_by, closed_loop, contest, name, open_loop, put};
 use crate::conditions::micros;
@@ -11,9 +11,9 @@ use crate::report::{Latencies, Report, ReportRow, Target, latencies};
 use crate::stop::{unless_stopped, when_ended};
 use anyhow::{Context, anyhow, bail};
 use firstcome::CouponStore;
+use firstcome::cluster::{Cluster, ClusterOptions, DeploymentSecret, migrate};
 use firstcome::core::coupon::{Acknowledge, CouponLimit, CouponSettings};
 use firstcome::edge::Stopwatch;
-use firstcome::fleet::{Cluster, ClusterOptions, DeploymentSecret, migrate};
 use firstcome::sql::DatabaseOptions;
 use firstcome_test_servers::{Durability, Kind, Options, Server};
 use sqlx::mysql::MySqlPoolOptions;

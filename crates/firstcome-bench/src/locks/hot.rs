@@ -8,7 +8,7 @@ use super::strategy::Strategy;
 use super::worker::Job;
 use super::{Bench, LockRow};
 use anyhow::bail;
-use firstcome_bench::crew::{Contend, CriticalSection, Done, Pass};
+use firstcome_bench::bench_worker::{Contend, CriticalSection, Done, Pass};
 use std::path::PathBuf;
 
 /// Acquisitions that one process writes down at most, so that a fast strategy does not fill the disk.
@@ -66,27 +66,27 @@ pub(super) async fn run_with(
     let counters = counters.collect::<Vec<_>>();
     // Of a strategy before.
     counters.iter().for_each(|counter| drop(std::fs::remove_file(counter)));
-    let mut crew = Vec::new();
+    let mut bench_worker = Vec::new();
     for (number, counter) in (0..processes).zip(&counters) {
         let (url, counter) = (bench.url(), counter.clone());
         let name = format!("bench-{}{}", std::process::id(), own(number));
         let passes = bench.scratch.join(format!("passes-{number}"));
         let job = Contend { url, name, counter, passes, tasks, time_ms, most };
-        crew.push(match entrant {
+        bench_worker.push(match entrant {
             Entrant::Ours(strategy) => Worker::start(&Job::Contend(strategy, job)).await?,
             Entrant::Peer(peer) => Worker::start_peer(peer, &job).await?,
         });
     }
     let mut what = None;
-    for worker in &mut crew {
+    for worker in &mut bench_worker {
         what = worker.ready().await?;
     }
     let before = bench.server_figures().await?;
-    for worker in &mut crew {
+    for worker in &mut bench_worker {
         worker.begin().await?;
     }
     let mut done = Vec::new();
-    for worker in crew {
+    for worker in bench_worker {
         done.push(worker.done::<Done>().await?);
     }
     let after = bench.server_figures().await?;

@@ -3,7 +3,7 @@
 use super::peer::Peer;
 use super::worker::Job;
 use anyhow::{Context, bail};
-use firstcome_bench::crew::Contend;
+use firstcome_bench::bench_worker::Contend;
 use serde::Serialize;
 use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};

@@ -4,7 +4,7 @@ use super::traced::{Keep, Watched, patient, unreachable};
 use firstcome::lock::{Pauses, QuorumOptions, layout};
 use firstcome::redis::Redisson;
 use firstcome::{Guard, KeyGuard, KeyLocks, LockError, Locks, QuorumGuard, QuorumLocks, SpinGuard, SpinLocks};
-use firstcome_bench::crew::{LEASE, Traffic};
+use firstcome_bench::bench_worker::{LEASE, Traffic};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -139,7 +139,7 @@ impl StrategyKind {
     }
 }
 
-impl firstcome_bench::crew::LockStrategy for StrategyKind {
+impl firstcome_bench::bench_worker::LockStrategy for StrategyKind {
     type Guard = Held;
 
     async fn acquire(&self, name: &str, wait: Duration) -> anyhow::Result<Option<Held>> {

@@ -2,7 +2,7 @@
 
 use super::strategy::{Strategy, StrategyKind};
 use super::traced::{Keep, Watched};
-use firstcome_bench::crew::{Contend, WorkerOrders, contend, say};
+use firstcome_bench::bench_worker::{Contend, WorkerOrders, contend, say};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A room over Redis and a database, as many nodes have it: what waiting costs Redis, at few and at very many waiting.
+//! A room over Redis and a database, as a cluster have it: what waiting costs Redis, at few and at very many waiting.
 
 use super::super::coupons::Scratch;
 use super::super::coupons::cluster::secret;
@@ -11,10 +11,10 @@ use crate::own_redis::OwnRedis;
 use crate::stop::{unless_stopped, when_ended};
 use anyhow::{Context, anyhow, bail};
 use firstcome::RoomStore;
+use firstcome::cluster::{Cluster, ClusterOptions};
 use firstcome::core::id::RoomName;
 use firstcome::core::room::{Join, RoomSettings, TicketState};
 use firstcome::edge::Stopwatch;
-use firstcome::fleet::{Cluster, ClusterOptions};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::Path;
@@ -301,10 +301,10 @@ async fn come(nodes: Vec<Cluster>, room: RoomName, from: u32, tell: mpsc::Unboun
     for number in from.. {
         sleep(Duration::from_secs(1) / PER_SECOND).await;
         let node = number as usize % nodes.len();
-        let (fleet, room, tell) = (nodes[node].clone(), room.clone(), tell.clone());
+        let (cluster, room, tell) = (nodes[node].clone(), room.clone(), tell.clone());
         tokio::spawn(async move {
             // Whoever finds no room is missed by nobody: the line is as long as before.
-            if let Ok((person, after_ms)) = join(&fleet, &room, number, node).await {
+            if let Ok((person, after_ms)) = join(&cluster, &room, number, node).await {
                 let _ = tell.send(VisitorReply::New { person, after_ms });
             }
         });
@@ -312,8 +312,8 @@ async fn come(nodes: Vec<Cluster>, room: RoomName, from: u32, tell: mpsc::Unboun
 }
 
 /// A place in the line, and when to ask for it.
-async fn join(fleet: &Cluster, room: &RoomName, number: u32, node: usize) -> anyhow::Result<(Person, u32)> {
+async fn join(cluster: &Cluster, room: &RoomName, number: u32, node: usize) -> anyhow::Result<(Person, u32)> {
     let join = Join { user: Some(user(number)?), request: None };
-    let (_, answer) = fleet.join(room, join).await?.map_err(|refused| anyhow!("{}", refused.code()))?;
+    let (_, answer) = cluster.join(room, join).await?.map_err(|refused| anyhow!("{}", refused.code()))?;
     Ok((Person { ticket: answer.ticket.into(), node }, answer.poll_after_ms))
 }

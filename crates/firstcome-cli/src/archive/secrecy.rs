@@ -1,7 +1,7 @@
 //! Secrets as they stand in a file: wrapped by the secret of a deployment where one is given, plain where none is.
 
 use anyhow::{Context, anyhow, bail};
-use firstcome::fleet::DeploymentSecret;
+use firstcome::cluster::DeploymentSecret;
 
 /// Before a secret that is wrapped.
 const WRAPPED: &str = "wrapped:";

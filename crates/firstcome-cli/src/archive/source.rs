@@ -1,15 +1,15 @@
 //! Where data comes from: a directory, or a deployment.
 
-use crate::failure::Failure;
 use crate::cluster::Servers;
+use crate::failure::Failure;
 use crate::keys;
 use crate::settings::no_store;
 use anyhow::Context;
 use firstcome::archive::{
     ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedRecord, ArchivedSecret,
 };
+use firstcome::cluster::{ClusterArchive, HANDLES, TransferError};
 use firstcome::embedded::journal::PassSecret;
-use firstcome::fleet::{ClusterArchive, HANDLES, TransferError};
 use firstcome::sql::SqlError;
 use firstcome::sqlite::{Archive, DATABASE_FILE, handle_secret};
 use std::path::{Path, PathBuf};
@@ -40,8 +40,8 @@ impl<'a> Source<'a> {
     }
 
     pub(super) fn deployment(servers: &Servers, runtime: &'a Runtime) -> Result<Self, Failure> {
-        let fleet = servers.open_for_transfer(runtime)?;
-        let archive = runtime.block_on(fleet.archive()).map_err(anyhow::Error::from)?;
+        let cluster = servers.open_for_transfer(runtime)?;
+        let archive = runtime.block_on(cluster.archive()).map_err(anyhow::Error::from)?;
         Ok(Self::Deployment { archive: Box::new(archive), runtime })
     }
 

@@ -1,14 +1,14 @@
 //! Where data goes: into a directory, or into a deployment. All of it, or nothing.
 
-use crate::failure::Failure;
 use crate::cluster::Servers;
+use crate::failure::Failure;
 use crate::keys;
 use anyhow::bail;
 use firstcome::archive::Incoming;
+use firstcome::cluster::{Cluster, ClusterImporter, HANDLES};
 use firstcome::core::coupon::CouponSettings;
 use firstcome::core::id::CouponName;
 use firstcome::core::time::Timestamp;
-use firstcome::fleet::{Cluster, ClusterImporter, HANDLES};
 use firstcome::sqlite::{Importer, keep_handle_secret};
 use std::path::{Path, PathBuf};
 use tokio::runtime::Runtime;
@@ -26,9 +26,9 @@ impl<'a> Target<'a> {
     }
 
     pub(super) fn deployment(servers: &Servers, runtime: &'a Runtime) -> Result<Self, Failure> {
-        let fleet = servers.open_for_transfer(runtime)?;
-        let importer = runtime.block_on(fleet.import()).map_err(anyhow::Error::from)?;
-        Ok(Self::Deployment { importer: Box::new(importer), runtime, _fleet: fleet })
+        let cluster = servers.open_for_transfer(runtime)?;
+        let importer = runtime.block_on(cluster.import()).map_err(anyhow::Error::from)?;
+        Ok(Self::Deployment { importer: Box::new(importer), runtime, _fleet: cluster })
     }
 
     pub(super) fn new_coupon(&mut self, name: CouponName, settings: CouponSettings) -> anyhow::Result<()> {

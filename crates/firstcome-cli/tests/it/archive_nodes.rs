@@ -1,4 +1,4 @@
-//! From a directory to a deployment of many nodes and back: nothing is lost, and what moved works as before.
+//! From a directory to a deployment of a cluster and back: nothing is lost, and what moved works as before.
 
 use crate::archive::{self, all_claims, judge_the_new_home};
 use crate::archive_auction::{calls, everything, post};

@@ -127,7 +127,7 @@ fn random_bids_on(sql: &str, name: &str, kind: Kind) {
     assert!(400 < report["bids"].as_u64().unwrap_or(0) && 0 < report["sales"].as_u64().unwrap_or(0), "{said}");
 }
 
-/// A directory where a server may run, if this machine has those that many nodes need.
+/// A directory where a server may run, if this machine has those that a cluster need.
 fn room_for_nodes(sql: Kind) -> Option<tempfile::TempDir> {
     for kind in [Kind::Redis, sql] {
         if !machine_has(&kind.to_string(), firstcome_test_servers::Server::is_installed(kind)) {

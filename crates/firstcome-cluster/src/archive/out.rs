@@ -7,8 +7,8 @@ use firstcome_core::auction::{Bid, PlacedBid};
 use firstcome_core::coupon::Serial;
 use firstcome_core::id::{ListingName, MemberName, RequestId};
 use firstcome_sql::SqlError;
-use firstcome_sql::base::{ROLL_BACK, Session};
 use firstcome_sql::auction::archive as auctions;
+use firstcome_sql::base::{ROLL_BACK, Session};
 use firstcome_sql::reader::{Reader, wrong};
 use firstcome_sql::snapshot::Snapshot;
 use firstcome_store::archive::{

@@ -3,9 +3,9 @@
 use super::TransferError;
 use super::out::{Export, PAGE};
 use crate::ClusterError;
-use crate::room::Followed;
 use crate::database::known::{gone_of, slot_of, ticket_of};
 use crate::database::{ClaimDatabase, Database, RoomRow};
+use crate::room::Followed;
 use firstcome_core::room::replica::Replica;
 use firstcome_core::room::{self, Hold, Join, Number, Poll, RoomPhase, Slot};
 use firstcome_sql::SqlError;

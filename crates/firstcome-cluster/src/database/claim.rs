@@ -4,8 +4,8 @@ use super::coupon::gone;
 use super::inserts::{NewClaim, NewRequest, write_claims, write_requests};
 use super::{ClaimDatabase, CouponRow, Database, kind, tag};
 use crate::coupon::ASK_MAX;
-use crate::sequencer::{ENTRIES_MAX, Stray};
 use crate::outbox::{Entrant, Entry, Tag, Verdict};
+use crate::sequencer::{ENTRIES_MAX, Stray};
 use firstcome_core::coupon::{Attributes, Claim, Issued, Serial};
 use firstcome_core::limits::{ATTRIBUTES_BYTES_MAX, NAME_BYTES_MAX};
 use firstcome_core::time::Timestamp;
@@ -407,14 +407,16 @@ fn judge(
 }
 
 fn named(batch: &Batch) -> (Vec<&str>, Vec<u128>) {
-    let entrants = batch.entries.iter().filter_map(|entry| entry.claims.as_ref().ok()).flat_map(|stored| &stored.entrants);
+    let entrants =
+        batch.entries.iter().filter_map(|entry| entry.claims.as_ref().ok()).flat_map(|stored| &stored.entrants);
     let users = entrants.clone().map(|entrant| entrant.claim.user.as_str()).collect();
     (users, entrants.filter_map(|entrant| Some(entrant.claim.request?.key)).collect())
 }
 
 /// The rows of a plain batch.
 fn inserts<'a>(batch: &'a Batch, fresh: &Fresh) -> Vec<Insert<'a>> {
-    let entrants = batch.entries.iter().filter_map(|entry| entry.claims.as_ref().ok()).flat_map(|stored| &stored.entrants);
+    let entrants =
+        batch.entries.iter().filter_map(|entry| entry.claims.as_ref().ok()).flat_map(|stored| &stored.entrants);
     let issued = fresh.verdicts.iter().filter_map(|(_, _, verdict)| match verdict {
         Verdict::Issued(issued) => Some(*issued),
         Verdict::Look => None,

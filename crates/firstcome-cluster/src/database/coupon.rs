@@ -125,7 +125,8 @@ pub(crate) fn settings_of<R: RowReader>(coupons: &mut Reader<'_, R>) -> Result<C
     let redeem_until = coupons.maybe_instant()?;
     let title = coupons.maybe_blob()?.map(|title| String::from_utf8(title).ok().and_then(|title| Title::new(&title)));
     let title = title.map(|title| title.ok_or_else(|| wrong("a title that is none"))).transpose()?;
-    let room = coupons.maybe_text()?.map(|room| RoomName::parse(&room).map_err(|_| wrong("a room's name that is none")));
+    let room =
+        coupons.maybe_text()?.map(|room| RoomName::parse(&room).map_err(|_| wrong("a room's name that is none")));
     let acknowledge = match coupons.integer()? {
         0 => Acknowledge::Stored,
         _ => Acknowledge::Placed,

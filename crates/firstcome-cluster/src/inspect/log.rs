@@ -2,8 +2,8 @@
 
 use super::{Found, Inspection, Lost, PAGE, State, Tried, is_held, room_log, text_of};
 use crate::ClusterError;
-use crate::sequencer::{Sequencer, number, parts_of, unreadable};
 use crate::database::{ClaimDatabase, settings_columns, settings_of};
+use crate::sequencer::{Sequencer, number, parts_of, unreadable};
 use firstcome_core::room::replica::{Outcome, Replica};
 use firstcome_core::room::{Change, Departure, Number, Poll, Room, RoomSettings, RoomState, TicketState};
 use firstcome_redis::{LinkError, Script};

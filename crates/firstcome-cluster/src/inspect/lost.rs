@@ -2,8 +2,8 @@
 
 use super::{Found, Inspection, State, room_log};
 use crate::ClusterError;
-use crate::room::{Floor, Followed};
 use crate::database::ClaimDatabase;
+use crate::room::{Floor, Followed};
 use firstcome_core::room::{Number, Poll, TicketState};
 use firstcome_sql::reader::Reader;
 use firstcome_sql::snapshot::Snapshot;

@@ -2,9 +2,9 @@
 
 use super::{Found, Inspection, PAGE, State, Tried, is_held, text_of};
 use crate::ClusterError;
-use crate::sequencer::{FILL_PAIRS_MAX, Keys, Sequencer, Stray, number, parts_of, unreadable};
-use crate::outbox::{Entry, bytes_of};
 use crate::database::ClaimDatabase;
+use crate::outbox::{Entry, bytes_of};
+use crate::sequencer::{FILL_PAIRS_MAX, Keys, Sequencer, Stray, number, parts_of, unreadable};
 use firstcome_core::id::UserId;
 use firstcome_redis::{LinkError, Script};
 use firstcome_sql::SqlError;
@@ -198,7 +198,8 @@ impl Sequencer {
         let [sequencer, lease, now, anchor, entries] =
             parts.and_then(|parts| <[Value; 5]>::try_from(parts).ok()).ok_or_else(unreadable)?;
         let now = number(now).ok_or_else(unreadable)?;
-        let fields: Vec<Option<String>> = parts_of(sequencer).ok_or_else(unreadable)?.into_iter().map(text_of).collect();
+        let fields: Vec<Option<String>> =
+            parts_of(sequencer).ok_or_else(unreadable)?.into_iter().map(text_of).collect();
         let [generation, counts @ .., until] = <[Option<String>; 10]>::try_from(fields).map_err(|_| unreadable())?;
         let [ticket, void, position, version, settings @ ..] = counts;
         let figure = |text: Option<String>| text?.parse::<u64>().ok();
@@ -298,8 +299,10 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
             Some(generation) if generation == before.generation => None,
             // A generation begins in the database before its sequencer opens, and this state of the database was read after the sequencer.
             Some(generation) if before.generation < generation => {
-                let says =
-                    format!("the sequencer is of generation {generation}, and the database is at {}", before.generation);
+                let says = format!(
+                    "the sequencer is of generation {generation}, and the database is at {}",
+                    before.generation
+                );
                 seen.found.push(Found::new(State::WentBack, says));
                 return self.lost(keys, generation, seen).await;
             }
@@ -485,7 +488,9 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
                 if names.is_empty() {
                     break;
                 }
-                let Some(unknown) = self.sequencer.unknown(keys, what, generation, &names).await? else { return Ok(false) };
+                let Some(unknown) = self.sequencer.unknown(keys, what, generation, &names).await? else {
+                    return Ok(false);
+                };
                 count += unknown.len() as u64;
                 named.extend(unknown.iter().take(NAMED_MAX.saturating_sub(named.len())).map(ToString::to_string));
                 seen.looked_for += names.len() as u64;
@@ -502,7 +507,8 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
     async fn read_strays(&mut self, keys: Keys, seen: &mut SequencerSnapshot) -> Result<bool, ClusterError> {
         let (mut cursor, mut count, mut named) = (0, 0, Vec::new());
         loop {
-            let Some((next, decided)) = self.sequencer.tickets(keys, seen.row.generation, cursor, Tickets::Decided).await?
+            let Some((next, decided)) =
+                self.sequencer.tickets(keys, seen.row.generation, cursor, Tickets::Decided).await?
             else {
                 return Ok(false);
             };

@@ -1,8 +1,8 @@
 //! Repairs, by the means of a node.
 
 use super::Repair;
-use crate::inspect::{Found, Inspection, LogSnapshot, SequencerSnapshot, State, Users};
 use crate::database::ClaimDatabase;
+use crate::inspect::{Found, Inspection, LogSnapshot, SequencerSnapshot, State, Users};
 use crate::{ClusterError, EventListener, Node};
 use firstcome_sql::snapshot::Snapshot;
 use firstcome_store::StoreError;

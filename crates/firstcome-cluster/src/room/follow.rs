@@ -3,8 +3,8 @@
 use super::log::{ITEMS_MAX, Item, Keys, Part};
 use super::replica::Broken;
 use crate::Node;
-use crate::sequencer::Sequencer;
 use crate::database::{ClaimDatabase, RoomRow};
+use crate::sequencer::Sequencer;
 use firstcome_core::room::Change;
 use firstcome_core::room::replica::{Applied, Entry, Outcome, Replica};
 use firstcome_redis::LinkError;

@@ -9,8 +9,8 @@
 //! | `fc:{rN}:lease` | who makes the log anew |
 
 use super::replica::LogId;
-use crate::sequencer::{LEASE_MS, Sequencer, number, parts_of, unreadable};
 use crate::outbox::bytes_of;
+use crate::sequencer::{LEASE_MS, Sequencer, number, parts_of, unreadable};
 use firstcome_core::room::replica::Entry;
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_redis::{Invocation, LinkError, Script};

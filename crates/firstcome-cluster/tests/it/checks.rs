@@ -2,9 +2,9 @@
 
 mod repairs;
 
+use crate::claim_replies::{self, COUPON, ClaimReplies, claim, coupon, keyed, limit, new, put};
 use crate::in_time;
 use crate::poison::append;
-use crate::claim_replies::{self, COUPON, ClaimReplies, claim, coupon, keyed, limit, new, put};
 use crate::world::{Foreign, Keeper, SECRET, TestDeployment, World, options, secret, wait_for};
 use firstcome_cluster::{
     Cluster, ClusterError, DeploymentSecret, Object, Reconciled, Repair, Verified, accept_loss, migrate, reconcile,
@@ -90,7 +90,10 @@ async fn set_up(place: &TestDeployment) {
     for (node, user) in nodes.iter().zip(["bob", "cid"]) {
         new(claim(node, user).await);
     }
-    wait_for("a sequencer that knows", async || (keeper.sequencer("position").await.as_deref() == Some("3")).then_some(())).await;
+    wait_for("a sequencer that knows", async || {
+        (keeper.sequencer("position").await.as_deref() == Some("3")).then_some(())
+    })
+    .await;
     let redeem = RedeemRequest { code: ann.code.as_str().to_owned(), user: None, request: None };
     nodes[1].redeem(&coupon(COUPON), redeem).await.expect("it answers").expect("it is redeemed");
     let outbox = keeper.key("outbox").await.expect("an outbox");
@@ -312,7 +315,12 @@ use Harm::{Entry, Redis, Sql};
 const HARMS: [(&str, Harm, &[&str], &str); 18] = [
     ("a sequencer that is gone", Redis(&["DEL", "fc:{c1}:gate"]), &["missing"], ""),
     ("all is gone", Redis(&["FLUSHDB"]), &["missing"], ""),
-    ("another generation", Redis(&["HSET", "fc:{c1}:gate", "generation", "0"]), &["other_generation"], "an open sequencer"),
+    (
+        "another generation",
+        Redis(&["HSET", "fc:{c1}:gate", "generation", "0"]),
+        &["other_generation"],
+        "an open sequencer",
+    ),
     ("behind", Redis(&["HSET", "fc:{c1}:gate", "ticket", "2"]), &["behind"], "a sequencer goes on"),
     ("no counts", Redis(&["HSET", "fc:{c1}:gate", "ticket", "x"]), &["torn"], "a sequencer goes on"),
     ("no outbox", Redis(&["DEL", "fc:{c1}:outbox:1"]), &["torn"], "a sequencer goes on"),
@@ -355,8 +363,10 @@ async fn damage_is_sorted_and_repaired(kind: Kind) {
         told.note("bob", &claim(&node, "bob").await);
         // One ticket that was given back.
         let outbox = "fc:{c1}:outbox:1";
-        wait_for("a sequencer that knows", async || (keeper.sequencer("position").await.as_deref() == Some("4")).then_some(()))
-            .await;
+        wait_for("a sequencer that knows", async || {
+            (keeper.sequencer("position").await.as_deref() == Some("4")).then_some(())
+        })
+        .await;
         append(&mut keeper, outbox, 5, &["bob"]).await;
         keeper.set_gate(&["ticket", "5"]).await;
         drop(node);

@@ -1,7 +1,7 @@
 //! The clock of Redis is set forward and back.
 
-use crate::in_time;
 use crate::claim_replies::{self, COUPON, ClaimReplies, claim, coupon, limit, new, put};
+use crate::in_time;
 use crate::world::{World, wait_for};
 use firstcome_store::CouponStore;
 use firstcome_store::core::coupon::{CouponSettings, Rejection};
@@ -49,9 +49,11 @@ async fn a_living_node_keeps_its_lease() {
     foreign.lock(COUPON).await;
     let (first, second) = (nodes[0].clone(), nodes[1].clone());
     let ann = tokio::spawn(async move { claim(&first, "ann").await });
-    let own = wait_for("a node that drains", async || keeper.sequencer("node").await.filter(|node| !node.is_empty())).await;
+    let own =
+        wait_for("a node that drains", async || keeper.sequencer("node").await.filter(|node| !node.is_empty())).await;
     let bob = tokio::spawn(async move { claim(&second, "bob").await });
-    wait_for("a second ticket", async || (keeper.sequencer("ticket").await.as_deref() == Some("2")).then_some(())).await;
+    wait_for("a second ticket", async || (keeper.sequencer("ticket").await.as_deref() == Some("2")).then_some(()))
+        .await;
     assert_eq!(keeper.sequencer("node").await, Some(own), "the other does not drain");
     foreign.say("COMMIT").await;
     for (claim, serial) in [(ann, 1), (bob, 2)] {

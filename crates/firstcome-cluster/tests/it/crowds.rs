@@ -3,8 +3,8 @@
 //! Names of coupons that look like patterns or hash tags cannot come here: a name is made of letters, digits and `._:@-`,
 //! and keys hold the number of a coupon, never its name.
 
-use crate::in_time;
 use crate::claim_replies::{self, COUPON, ClaimReplies, by, claim, coupon, keyed, limit, new, put};
+use crate::in_time;
 use crate::world::World;
 use firstcome_store::CouponStore;
 use firstcome_store::core::coupon::{Attributes, Claim, Effect, Rejection};

@@ -1,7 +1,7 @@
 //! What a deployment has beside coupons: its tables, its secrets, and what nobody could read.
 
 use crate::world::{Foreign, SECRET, World, options, secret};
-use crate::{in_time, room, claim_replies};
+use crate::{claim_replies, in_time, room};
 use firstcome_cluster::{Cluster, ClusterError, ClusterOptions, DeploymentSecret, migrate};
 use firstcome_sql::{SqlAuctions, Tables};
 use firstcome_store::core::coupon::{CouponLimit, CouponSettings};
@@ -84,13 +84,19 @@ async fn tables_with_rows_are_brought_to_this_version(kind: Kind) {
 
     assert_eq!(foreign.number("SELECT codes_bound_from FROM firstcome_coupon").await, 2);
     let node = place.node().await;
-    let kept =
-        node.claim_of(&claim_replies::coupon(claim_replies::COUPON), "ann").await.expect("it answers").expect("the coupon is there");
+    let kept = node
+        .claim_of(&claim_replies::coupon(claim_replies::COUPON), "ann")
+        .await
+        .expect("it answers")
+        .expect("the coupon is there");
     assert_eq!(kept.expect("ann has a claim").claimed.code, code, "the code that ann was got");
     let bob = claim_replies::new(claim_replies::claim(&node, "bob").await);
     for code in [code, bob.code] {
         let redeem = RedeemRequest { code: code.as_str().to_owned(), user: None, request: None };
-        node.redeem(&claim_replies::coupon(claim_replies::COUPON), redeem).await.expect("it answers").expect("the code is good");
+        node.redeem(&claim_replies::coupon(claim_replies::COUPON), redeem)
+            .await
+            .expect("it answers")
+            .expect("the code is good");
     }
     assert_eq!(room::join(&node, room::of("ann")).await.1.ticket, ticket);
     assert_eq!(room::join(&node, room::of("bob")).await.1.number.get(), 2);

@@ -1,9 +1,9 @@
 //! Nodes that write to the database, and die, stand still, or are two.
 
+use crate::claim_replies::{self, COUPON, ClaimReplies, claim, claim_early, limit, new, put};
 use crate::in_time;
 use crate::proxy::{Point, ProxyFault};
 use crate::scripts::SETTLE;
-use crate::claim_replies::{self, COUPON, ClaimReplies, claim, claim_early, limit, new, put};
 use crate::world::{World, options, secret, wait_for};
 use firstcome_cluster::{Cluster, repair};
 use firstcome_store::core::coupon::{Acknowledge, CouponSettings};

@@ -1,9 +1,9 @@
 //! Coupons that tell claims when their place is certain, before the database holds them (durability `sequencer`).
 
+use crate::claim_replies::{self, COUPON, claim_early, coupon, limit, put};
 use crate::in_time;
 use crate::proxy::{Point, ProxyFault};
 use crate::scripts::{ADJUST, SETTLE};
-use crate::claim_replies::{self, COUPON, claim_early, coupon, limit, put};
 use crate::world::{World, wait_for};
 use firstcome_store::core::coupon::{Acknowledge, CouponSettings, Effect};
 use firstcome_store::{Answer, ClaimReply, CouponStore, StoreError};

@@ -1,9 +1,9 @@
 //! Claims whose end nobody sees in time: whether anything was done is told as far as it is known.
 
+use crate::claim_replies::{self, COUPON, ClaimReplies, claim, coupon, limit, new, put};
 use crate::in_time;
 use crate::proxy::{Point, ProxyFault};
 use crate::scripts::{ADJUST, FILL};
-use crate::claim_replies::{self, COUPON, ClaimReplies, claim, coupon, limit, new, put};
 use crate::world::{World, options, wait_for};
 use firstcome_store::{CouponStore, StoreError};
 use firstcome_test_servers::Kind;

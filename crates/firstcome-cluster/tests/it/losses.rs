@@ -1,10 +1,10 @@
 //! Redis is lost, or comes back as another one: nothing that was told is contradicted, and the coupon opens again.
 
+use crate::claim_replies::{self, COUPON, ClaimReplies, claim, coupon, keyed, limit, new, put};
 use crate::in_time;
 use crate::poison::append;
 use crate::proxy::{Point, ProxyFault};
 use crate::scripts::{FILL, OPEN};
-use crate::claim_replies::{self, COUPON, ClaimReplies, claim, coupon, keyed, limit, new, put};
 use crate::world::{Keeper, TestDeployment, World, options, wait_for};
 use firstcome_cluster::Cluster;
 use firstcome_store::CouponStore;
@@ -161,8 +161,10 @@ async fn a_loss_is_noticed_by_the_next_call() {
         put(&node, limit(3)).await;
         let before = Snapshot::of(&mut keeper).await;
         let ann = new(node.claim(&coupon(COUPON), keyed("ann", 7, 1)).await);
-        wait_for("a sequencer that knows", async || (keeper.sequencer("position").await.as_deref() == Some("1")).then_some(()))
-            .await;
+        wait_for("a sequencer that knows", async || {
+            (keeper.sequencer("position").await.as_deref() == Some("1")).then_some(())
+        })
+        .await;
         loss.happen(&mut keeper, &before).await;
         // The key is still ann's, also for others; and so is the coupon.
         let again = node.claim(&coupon(COUPON), keyed("ann", 7, 1)).await;
@@ -187,7 +189,10 @@ async fn a_gate_that_has_drawn_other_tickets_is_told_by_its_last_entry() {
     for user in ["ann", "bob"] {
         new(claim(&nodes[0], user).await);
     }
-    wait_for("a sequencer that knows", async || (keeper.sequencer("position").await.as_deref() == Some("2")).then_some(())).await;
+    wait_for("a sequencer that knows", async || {
+        (keeper.sequencer("position").await.as_deref() == Some("2")).then_some(())
+    })
+    .await;
     // A replica that had not heard of the second claim drew other tickets, and is ahead by now.
     let outbox = keeper.key("outbox").await.expect("an outbox");
     let _: i64 = keeper.ask(&["DEL", &outbox]).await;
@@ -201,7 +206,11 @@ async fn a_gate_that_has_drawn_other_tickets_is_told_by_its_last_entry() {
     assert_eq!(rebuilt(&nodes), 2);
     claim_replies::check_rows(&mut place.foreign().await, COUPON, 4).await;
     let record = nodes[1].claim_of(&coupon(COUPON), "mallory").await;
-    assert_eq!(record.expect("it answers").expect("it is there"), None, "what that sequencer has let in does not count");
+    assert_eq!(
+        record.expect("it answers").expect("it is there"),
+        None,
+        "what that sequencer has let in does not count"
+    );
 }
 
 /// A copy of the sequencer as it was before it was rebuilt, with keys of which none is there any more.
@@ -264,7 +273,10 @@ async fn a_node_that_is_late_with_its_gate_does_not_open_it_over_another() {
         put(&node, limit(9)).await;
         told.crowd(std::slice::from_ref(&node), 0..3).await;
         // Whoever writes would find out by itself otherwise.
-        wait_for("a sequencer that knows", async || (keeper.sequencer("node").await.as_deref() == Some("")).then_some(())).await;
+        wait_for("a sequencer that knows", async || {
+            (keeper.sequencer("node").await.as_deref() == Some("")).then_some(())
+        })
+        .await;
         let _: String = keeper.ask(&["FLUSHDB"]).await;
         line.set(&Point::Script(script), 0, ProxyFault::Hold);
         let late = tokio::spawn({

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 mod checks;
+mod claim_replies;
 mod clocks;
 mod conformance;
 mod copies;
@@ -19,7 +20,6 @@ mod room;
 mod scripts;
 mod settings;
 mod sql_faults;
-mod claim_replies;
 mod topologies;
 mod transfer;
 mod unfit;

@@ -1,7 +1,7 @@
 //! Entries in the outbox that nobody of ours has written.
 
-use crate::in_time;
 use crate::claim_replies::{self, COUPON, ClaimReplies, claim, coupon, limit, new, put};
+use crate::in_time;
 use crate::world::{Keeper, TestDeployment, World, options, wait_for};
 use firstcome_cluster::Cluster;
 use firstcome_store::core::coupon::Rejection;
@@ -50,7 +50,10 @@ async fn set_up(place: &TestDeployment) -> (Cluster, Keeper, String) {
     put(&node, limit(5)).await;
     new(claim(&node, "ann").await);
     new(claim(&node, "bob").await);
-    wait_for("a sequencer that knows", async || (keeper.sequencer("position").await.as_deref() == Some("2")).then_some(())).await;
+    wait_for("a sequencer that knows", async || {
+        (keeper.sequencer("position").await.as_deref() == Some("2")).then_some(())
+    })
+    .await;
     let outbox = keeper.key("outbox").await.expect("an outbox");
     (node, keeper, outbox)
 }

@@ -1,9 +1,9 @@
 //! Calls and answers of Redis that are lost on the way.
 
+use crate::claim_replies::{self, COUPON, claim, coupon, keyed, limit, new, put};
 use crate::in_time;
 use crate::proxy::{Point, Proxy, ProxyFault};
 use crate::scripts::{ADJUST, CLAIM, CLEAR, FILL, OPEN, SEIZE, SETTLE};
-use crate::claim_replies::{self, COUPON, claim, coupon, keyed, limit, new, put};
 use crate::world::{TestDeployment, World, wait_for};
 use firstcome_cluster::Cluster;
 use firstcome_store::core::coupon::{Claim, Effect, Rejection};
@@ -23,7 +23,10 @@ async fn set_up(world: &World) -> (TestDeployment, Proxy, [Cluster; 2]) {
     put(&nodes[0], limit(4)).await;
     assert_eq!(new(claim(&nodes[0], "ann").await).issued.serial.get(), 1);
     let mut keeper = place.keeper().await;
-    wait_for("a sequencer that knows", async || (keeper.sequencer("position").await.as_deref() == Some("1")).then_some(())).await;
+    wait_for("a sequencer that knows", async || {
+        (keeper.sequencer("position").await.as_deref() == Some("1")).then_some(())
+    })
+    .await;
     (place, line, nodes)
 }
 

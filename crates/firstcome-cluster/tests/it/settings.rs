@@ -1,9 +1,9 @@
 //! Settings that one node has put into the database, and the sequencer has not heard of: the database's word counts.
 
+use crate::claim_replies::{self, COUPON, claim, coupon, limit, new, put, refusal};
 use crate::in_time;
 use crate::proxy::{Point, Proxy, ProxyFault};
 use crate::scripts::ADJUST;
-use crate::claim_replies::{self, COUPON, claim, coupon, limit, new, put, refusal};
 use crate::world::{Keeper, TestDeployment, World, wait_for};
 use firstcome_cluster::Cluster;
 use firstcome_store::core::coupon::{CouponSettings, Rejection};
@@ -28,8 +28,10 @@ impl Stage {
         for (node, user) in nodes.iter().zip(["ann", "bob"]) {
             new(claim(node, user).await);
         }
-        wait_for("a sequencer that knows", async || (keeper.sequencer("position").await.as_deref() == Some("2")).then_some(()))
-            .await;
+        wait_for("a sequencer that knows", async || {
+            (keeper.sequencer("position").await.as_deref() == Some("2")).then_some(())
+        })
+        .await;
         Self { place, line, nodes, keeper }
     }
 
@@ -165,7 +167,8 @@ async fn what_was_let_in_under_old_settings_is_judged_by_the_new_ones() {
         let node = stage.nodes[1].clone();
         tokio::spawn(async move { claim(&node, user).await })
     });
-    wait_for("three tickets", async || (stage.keeper.sequencer("ticket").await.as_deref() == Some("5")).then_some(())).await;
+    wait_for("three tickets", async || (stage.keeper.sequencer("ticket").await.as_deref() == Some("5")).then_some(()))
+        .await;
     foreign.say("UPDATE firstcome_coupon SET limit_count=4,version=version+1; COMMIT").await;
     let mut refused = 0;
     for claim in claims {

@@ -1,8 +1,8 @@
 //! The database is killed, stands still, or its answers are lost: what is told is there, and what was let in comes there.
 
+use crate::claim_replies::{self, COUPON, ClaimReplies, claim, limit, new, put, refusal};
 use crate::in_time;
 use crate::proxy::{Point, ProxyFault};
-use crate::claim_replies::{self, COUPON, ClaimReplies, claim, limit, new, put, refusal};
 use crate::world::{Keeper, World, options, wait_for};
 use firstcome_cluster::{Cluster, ClusterOptions};
 use firstcome_store::core::coupon::Rejection;

@@ -1,7 +1,7 @@
 //! Redis beyond one server: a Cluster of three masters, and a primary with its replica under three sentinels.
 
-use crate::in_time;
 use crate::claim_replies::{ClaimReplies, limit, put};
+use crate::in_time;
 use crate::world::{Keeper, PATIENCE, TestDeployment, World, wait_for};
 use firstcome_store::conformance;
 use firstcome_test_servers::{Cluster, Durability, GONE_SOON, Kind, Options, SLOTS, Sentinels, Server};

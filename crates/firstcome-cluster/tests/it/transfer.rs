@@ -1,8 +1,8 @@
 //! What goes out of a deployment where a server has forgotten something or gives no answer, and what comes into one beside nodes.
 
+use crate::claim_replies::{self, COUPON, coupon, limit};
 use crate::in_time;
 use crate::room::{join, of, poll, put, room};
-use crate::claim_replies::{self, COUPON, coupon, limit};
 use crate::world::{TestDeployment, World, options, secret};
 use firstcome_cluster::{Cluster, ClusterError, TransferError, migrate};
 use firstcome_sql::SqlError;

@@ -1,7 +1,7 @@
 //! A Redis whose settings are changed while a node runs, so that it may lose what it acknowledges.
 
-use crate::in_time;
 use crate::claim_replies::{claim_early, limit, put};
+use crate::in_time;
 use crate::world::{World, options, wait_for};
 use firstcome_cluster::Cluster;
 use firstcome_store::core::coupon::{Acknowledge, CouponSettings, Effect};

@@ -1,9 +1,9 @@
 //! SQL goes back: it lacks what it had acknowledged, as a restored backup does, or a copy that was behind. No node issues anything
 //! of that coupon, and none refuses for want of a row, until the newer rows are back or an operator has accepted the loss.
 
+use crate::claim_replies::{self, COUPON, ClaimReplies, claim, coupon, keyed, limit, new, put};
 use crate::in_time;
 use crate::losses::{Snapshot, rebuilt};
-use crate::claim_replies::{self, COUPON, ClaimReplies, claim, coupon, keyed, limit, new, put};
 use crate::world::{Foreign, TestDeployment, World, options, secret, wait_for};
 use firstcome_cluster::{Cluster, Reconciled, Repair, State, accept_loss, reconcile};
 use firstcome_store::core::coupon::Effect;
@@ -68,7 +68,10 @@ async fn stops_all(sql: Kind) {
     new(claim(&nodes[1], "zoe").await);
     let before = Before::of(&mut foreign).await;
     let ann = new(nodes[0].claim(&coupon(COUPON), keyed("ann", 7, 1)).await);
-    wait_for("a sequencer that knows", async || (keeper.sequencer("position").await.as_deref() == Some("2")).then_some(())).await;
+    wait_for("a sequencer that knows", async || {
+        (keeper.sequencer("position").await.as_deref() == Some("2")).then_some(())
+    })
+    .await;
     before.happen(&mut foreign).await;
     let later = place.node().await;
     let sequencer = keeper.sequencer("generation").await;

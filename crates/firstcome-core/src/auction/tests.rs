@@ -57,7 +57,7 @@ impl Wallets for TestWallets {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Play {
     listings: BTreeMap<String, Listing>,
-    purses: TestWallets,
+    wallets: TestWallets,
     records: Vec<Record>,
 }
 
@@ -65,7 +65,7 @@ impl Play {
     /// One listing of these settings, named `lamp`, made at the instant 0; ann, bob and cid have 100 points each.
     #[track_caller]
     fn new(settings: ListingSettings) -> Self {
-        let mut play = Self { listings: BTreeMap::new(), purses: TestWallets::default(), records: Vec::new() };
+        let mut play = Self { listings: BTreeMap::new(), wallets: TestWallets::default(), records: Vec::new() };
         play.list("lamp", settings);
         for name in ["ann", "bob", "cid"] {
             play.apply("lamp", &Charge(name, 100), 0);
@@ -107,17 +107,17 @@ impl Play {
 
     fn ask(&mut self, name: &str, step: &Step, now: Timestamp) -> (bool, String) {
         let listing = self.listings.get_mut(name).expect("the test has listed it");
-        let (purses, records) = (&mut self.purses, &mut self.records);
+        let (wallets, records) = (&mut self.wallets, &mut self.records);
         match step {
             Step::Bid(bidder, price) => {
-                let available = purses.balance(&member(bidder)).available();
+                let available = wallets.balance(&member(bidder)).available();
                 let judged = listing.judge_bid(&member(bidder), amount(*price), || available, now);
-                let placed = listing.bid(&member(bidder), amount(*price), purses, now, records);
+                let placed = listing.bid(&member(bidder), amount(*price), wallets, now, records);
                 assert_eq!(judged.err(), placed.clone().err(), "to judge tells what will happen");
                 (placed.is_ok(), placed.map_or_else(|rejection| refused(&rejection), |placed| placed_words(&placed)))
             }
             Step::Buy(buyer) => {
-                let sale = listing.purchase(&member(buyer), purses, now, records);
+                let sale = listing.purchase(&member(buyer), wallets, now, records);
                 (sale.is_ok(), sale.map_or_else(|rejection| refused(&rejection), |sale| sale_words(&sale)))
             }
             Step::Put(settings) => {
@@ -128,7 +128,7 @@ impl Play {
                     Err(rejection) => (false, refused(&rejection)),
                 }
             }
-            Step::Advance => match listing.advance(purses, now, records) {
+            Step::Advance => match listing.advance(wallets, now, records) {
                 Advance::Nothing => (false, "nothing".to_owned()),
                 Advance::Closed => (true, "closed".to_owned()),
                 Advance::Defaulted => (true, "defaulted".to_owned()),
@@ -140,7 +140,7 @@ impl Play {
             Step::Charge(name, points) => self.transfer(name, Kind::Charge, *points, now),
             Step::Refund(name, points) => self.transfer(name, Kind::Refund, *points, now),
             Step::Balance(name) => {
-                let balance = self.purses.balance(&member(name));
+                let balance = self.wallets.balance(&member(name));
                 (false, format!("{} of {}", balance.available(), balance.total()))
             }
         }
@@ -149,7 +149,7 @@ impl Play {
     fn transfer(&mut self, name: &str, kind: Kind, points: u64, now: Timestamp) -> (bool, String) {
         // Judged before somebody unknown gets a wallet.
         let judged = self.balance(name).after(kind, amount(points));
-        match judged.and_then(|_| self.purses.wallet(&member(name)).apply(kind, amount(points), None, now)) {
+        match judged.and_then(|_| self.wallets.wallet(&member(name)).apply(kind, amount(points), None, now)) {
             Ok(record) => {
                 self.records.push(record.clone());
                 (true, format!("{} of {}", record.balance.available(), record.balance.total()))
@@ -172,7 +172,7 @@ impl Play {
     }
 
     fn balance(&self, name: &str) -> Balance {
-        self.purses.balance(&member(name))
+        self.wallets.balance(&member(name))
     }
 
     /// What the records after the first `from` say, in order.
@@ -268,7 +268,7 @@ fn assert_sound(play: &Play) {
             _ => {}
         }
     }
-    for (member, wallet) in &play.purses.0 {
+    for (member, wallet) in &play.wallets.0 {
         let empty = Wallet::empty(member.clone());
         assert_eq!(replayed.get(member).unwrap_or(&empty), wallet, "the records of {member} lead to the balance");
         assert_eq!(wallet.balance.held(), held.remove(member).unwrap_or(0), "{member}: held for the highest open bids");

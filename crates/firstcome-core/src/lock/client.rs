@@ -2,7 +2,7 @@
 //!
 //! Pure like the rules: it is told what is wanted ([`Client::ask`], [`Client::release`]), what the store answered, what a
 //! push said and what time it is; it says which steps to send ([`Client::next_call`]) and what came of each request
-//! ([`Client::next_told`]). Whoever runs it owns the sockets and the clock. Time is [`Steady`]: nobody sets it.
+//! ([`Client::next_reply`]). Whoever runs it owns the sockets and the clock. Time is [`Steady`]: nobody sets it.
 //!
 //! # Invariants
 //! - A hold's deadline is never after the store's: it counts from when the last answered call was *sent*, by what was left
@@ -103,7 +103,7 @@ pub enum Step {
         /// At most [`RENEWALS_MAX`].
         renewals: Vec<Renewal>,
     },
-    /// See [`super::beat`] and [`super::look_after`].
+    /// See [`super::heartbeat`] and [`super::advance_lock`].
     Beat {
         /// Which bucket.
         bucket: u8,
@@ -392,7 +392,7 @@ impl Client {
     }
 
     /// What came of a request, in the order in which it happened.
-    pub fn next_told(&mut self) -> Option<(u64, LockReply)> {
+    pub fn next_reply(&mut self) -> Option<(u64, LockReply)> {
         self.told.pop_front()
     }
 

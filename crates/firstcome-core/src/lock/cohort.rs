@@ -224,9 +224,9 @@ impl Party {
         self.translate(now);
     }
 
-    /// See [`Client::look_everywhere`].
-    pub fn look_everywhere(&mut self, now: Steady) {
-        self.client.look_everywhere(now);
+    /// See [`Client::check_everywhere`].
+    pub fn check_everywhere(&mut self, now: Steady) {
+        self.client.check_everywhere(now);
     }
 
     /// See [`Client::next_call`].
@@ -234,8 +234,8 @@ impl Party {
         self.client.next_call()
     }
 
-    /// See [`Client::next_told`].
-    pub fn next_told(&mut self) -> Option<(u64, LockReply)> {
+    /// See [`Client::next_reply`].
+    pub fn next_reply(&mut self) -> Option<(u64, LockReply)> {
         self.told.pop_front()
     }
 
@@ -268,7 +268,7 @@ impl Party {
 
     /// Hands on what the store says, to the member whom it concerns.
     fn translate(&mut self, now: Steady) {
-        while let Some((number, told)) = self.client.next_told() {
+        while let Some((number, told)) = self.client.next_reply() {
             if !self.batches.contains_key(&number) {
                 self.told.push_back((number, told));
                 continue;

@@ -47,14 +47,14 @@ fn hasher() -> RandomState {
 
 /// A bucket, what time it is there, and whom it told something since it was last asked.
 struct Play {
-    shelf: MemoryLockTable<RandomState>,
+    table: MemoryLockTable<RandomState>,
     now_us: u64,
     pushes: Vec<Push>,
 }
 
 impl Play {
     fn new() -> Self {
-        Self { shelf: MemoryLockTable::new(hasher()), now_us: START_US, pushes: Vec::new() }
+        Self { table: MemoryLockTable::new(hasher()), now_us: START_US, pushes: Vec::new() }
     }
 
     /// Client 1 holds lock `a` by its request 1.
@@ -69,14 +69,14 @@ impl Play {
     }
 
     fn acquire(&mut self, name: &str, waiter: Waiter, wait: Wait) -> Acquired {
-        let (acquired, push) = acquire(&mut self.shelf, &lock_name(name), waiter, wait, self.now_us);
+        let (acquired, push) = acquire(&mut self.table, &lock_name(name), waiter, wait, self.now_us);
         self.pushes.extend(push);
         acquired
     }
 
     fn ask(&mut self, name: &str, waiter: Waiter, wait: Wait) -> String {
         let acquired = self.acquire(name, waiter, wait);
-        self.tell_acquired(&acquired)
+        self.describe_acquired(&acquired)
     }
 
     fn try_lock(&mut self, name: &str, waiter: Waiter) -> String {
@@ -96,7 +96,7 @@ impl Play {
     }
 
     fn give_up(&mut self, name: &str, request: Request, copies: Copies) -> String {
-        let (released, push) = release(&mut self.shelf, &lock_name(name), request, copies, self.now_us);
+        let (released, push) = release(&mut self.table, &lock_name(name), request, copies, self.now_us);
         self.pushes.extend(push);
         match released {
             Released::Released => "released".to_owned(),
@@ -110,19 +110,19 @@ impl Play {
     }
 
     fn renew(&mut self, name: &str, request: Request, lease_ms: u32) -> String {
-        let (expires_us, push) = renew(&mut self.shelf, &lock_name(name), request, lease_ms, self.now_us);
+        let (expires_us, push) = renew(&mut self.table, &lock_name(name), request, lease_ms, self.now_us);
         self.pushes.extend(push);
         expires_us.map_or("lost".to_owned(), |expires_us| format!("{} ms", self.left_ms(expires_us)))
     }
 
-    fn beat(&mut self, client: u64) -> u64 {
-        beat(&mut self.shelf, ClientId(client), self.now_us)
+    fn heartbeat(&mut self, client: u64) -> u64 {
+        heartbeat(&mut self.table, ClientId(client), self.now_us)
     }
 
     fn look(&mut self, name: &str, client: u64) -> String {
-        let (grant, seen, push) = look_after(&mut self.shelf, &lock_name(name), ClientId(client), self.now_us);
+        let (grant, seen, push) = advance_lock(&mut self.table, &lock_name(name), ClientId(client), self.now_us);
         self.pushes.extend(push);
-        let grant = grant.map(|grant| self.tell_grant(grant));
+        let grant = grant.map(|grant| self.describe_grant(grant));
         let seen = seen.map(|seen| {
             let head = if seen.head == Head::Mine { "mine" } else { "others" };
             format!("{head} in {} ms", self.left_ms(seen.expires_us))
@@ -133,35 +133,35 @@ impl Play {
     /// Whom it told something since the last time.
     fn news(&mut self) -> String {
         let pushes = std::mem::take(&mut self.pushes);
-        let told: Vec<String> = pushes.iter().map(|push| self.tell_push(push)).collect();
+        let told: Vec<String> = pushes.iter().map(|push| self.describe_push(push)).collect();
         told.join(", ")
     }
 
     fn holder(&self, name: &str) -> Option<Request> {
-        self.shelf.hold(&lock_name(name)).map(|hold| hold.waiter.request)
+        self.table.hold(&lock_name(name)).map(|hold| hold.waiter.request)
     }
 
     fn fence(&self, name: &str) -> u64 {
-        self.shelf.hold(&lock_name(name)).expect("somebody has it").fence.get()
+        self.table.hold(&lock_name(name)).expect("somebody has it").fence.get()
     }
 
     fn left_ms(&self, expires_us: u64) -> u64 {
         expires_us.saturating_sub(self.now_us).div_ceil(1_000)
     }
 
-    fn tell_grant(&self, grant: Grant) -> String {
+    fn describe_grant(&self, grant: Grant) -> String {
         let how = if grant.taken == Taken::Open { "open" } else { "granted" };
         format!("{how} {} ms", self.left_ms(grant.expires_us))
     }
 
-    fn tell_push(&self, push: &Push) -> String {
+    fn describe_push(&self, push: &Push) -> String {
         let Request { client, number } = push.grant.request;
-        format!("{} to {}.{number}: {}", push.name, client.0, self.tell_grant(push.grant))
+        format!("{} to {}.{number}: {}", push.name, client.0, self.describe_grant(push.grant))
     }
 
-    fn tell_acquired(&self, acquired: &Acquired) -> String {
+    fn describe_acquired(&self, acquired: &Acquired) -> String {
         match acquired {
-            Acquired::Granted(grant) => self.tell_grant(*grant),
+            Acquired::Granted(grant) => self.describe_grant(*grant),
             Acquired::Queued { ahead, .. } => format!("queued {ahead}"),
             Acquired::Contended { holder, waiters, expires_us } => {
                 format!("contended {holder} {waiters} {} ms", self.left_ms(*expires_us))

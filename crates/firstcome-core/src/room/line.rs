@@ -124,11 +124,11 @@ impl Columns {
         Some(self.requests[found].1)
     }
 
-    fn touch(&mut self, at: usize, now: Steady, told_ms: u32) {
+    fn touch(&mut self, at: usize, now: Steady, polled_ms: u32) {
         // A room without people is not swept: its last segment may be of any age.
         self.rebase(now);
         self.seen[at] = self.clock(now);
-        self.told[at] = u16::try_from(told_ms.div_ceil(TOLD_MS)).unwrap_or(u16::MAX);
+        self.told[at] = u16::try_from(polled_ms.div_ceil(TOLD_MS)).unwrap_or(u16::MAX);
         self.present_until = self.present_until.max(self.seen[at].saturating_add(self.window(at)));
     }
 
@@ -350,15 +350,15 @@ impl Line {
     }
 
     /// The interval that a living ticket was told last.
-    pub(super) fn told_ms(&self, number: u32) -> u32 {
+    pub(super) fn polled_ms(&self, number: u32) -> u32 {
         self.columns(number).map_or(0, |(columns, at)| u32::from(columns.told[at]) * TOLD_MS)
     }
 
     /// Notes that somebody was here, and when they were told to ask again.
-    pub(super) fn touch(&mut self, number: u32, now: Steady, told_ms: u32) {
+    pub(super) fn touch(&mut self, number: u32, now: Steady, polled_ms: u32) {
         let (segment, at) = self.spot(number);
         if let Some(columns) = &mut self.segments[segment].columns {
-            columns.touch(at, now, told_ms);
+            columns.touch(at, now, polled_ms);
         }
     }
 
@@ -528,7 +528,7 @@ impl Line {
 
     /// Finds who has been silent for `ttl_ms`, in a few segments at a time. Each segment is looked at about once in that
     /// time, whatever its people do.
-    pub(super) fn sweep(&mut self, now: Steady, ttl_ms: u64, mut expired: impl FnMut(u32)) {
+    pub(super) fn expire_silent(&mut self, now: Steady, ttl_ms: u64, mut expired: impl FnMut(u32)) {
         // Whatever was drawn since the last time: its first sweep is due when its oldest could have expired.
         for segment in (0..self.segments.len()).rev() {
             let page = &mut self.segments[segment];
@@ -569,7 +569,7 @@ impl Line {
     }
 
     /// Sweeps everything anew: the time-out may be shorter now.
-    pub(super) fn sweep_again(&mut self, now: Steady) {
+    pub(super) fn restart_expiry(&mut self, now: Steady) {
         self.sweeps = (0..self.segments.len() as u32).map(|segment| (now, segment)).collect();
         self.segments.iter_mut().for_each(|page| page.swept = true);
     }

@@ -142,7 +142,7 @@ impl Room {
         let came_back = self.line.come_back(number.0, user, None, now.steady);
         assert!(came_back, "an unknown number of a user without a place");
         changes.push(Change::Joined { number, join: Join { user: user.cloned(), request: None }, joined_at: now.wall });
-        self.tell_waiting(number.0, now);
+        self.waiting_view(number.0, now);
         true
     }
 

@@ -68,8 +68,8 @@ impl Room {
                 if self.line.place(number) != Some(TicketPlace::Waiting) || self.is_silent(number, now) {
                     continue;
                 }
-                let told_ms = self.line.told_ms(number);
-                self.line.touch(number, now.steady, told_ms);
+                let polled_ms = self.line.polled_ms(number);
+                self.line.touch(number, now.steady, polled_ms);
                 if number < self.line.reached() {
                     self.returned.insert(number);
                 }
@@ -80,8 +80,8 @@ impl Room {
     /// Nobody could be heard for a while: everybody counts as just seen, and who was passed over as come back. What has ended
     /// by its time has ended all the same.
     pub fn resumed(&mut self, now: Now) {
-        self.line.all_seen(now.steady);
-        self.slots.all_seen(now.steady);
+        self.line.mark_all_present(now.steady);
+        self.slots.mark_all_present(now.steady);
         self.returned = self.line.passed_over().collect();
     }
 
@@ -104,9 +104,9 @@ impl Room {
             changes.push(Change::Taken { number: Number(number), until });
         }
         match self.line.place(number) {
-            Some(TicketPlace::Waiting) => self.tell_waiting(number, now),
+            Some(TicketPlace::Waiting) => self.waiting_view(number, now),
             Some(TicketPlace::Gone(how)) => gone(number, how),
-            _ => self.tell_admitted(number, now).unwrap_or_else(|| gone(number, Departure::Expired)),
+            _ => self.admitted_view(number, now).unwrap_or_else(|| gone(number, Departure::Expired)),
         }
     }
 
@@ -153,7 +153,7 @@ impl Room {
         self.line.touch(number, now.steady, view.poll_after_ms);
     }
 
-    pub(super) fn tell_waiting(&mut self, number: u32, now: Now) -> TicketView {
+    pub(super) fn waiting_view(&mut self, number: u32, now: Now) -> TicketView {
         let view = self.waiting(number, now);
         self.note_waiting(view, now);
         view
@@ -167,7 +167,7 @@ impl Room {
         Some(TicketView { number: Number(number), state: TicketState::Admitted { slot, until }, poll_after_ms })
     }
 
-    fn tell_admitted(&mut self, number: u32, now: Now) -> Option<TicketView> {
+    fn admitted_view(&mut self, number: u32, now: Now) -> Option<TicketView> {
         self.slots.touch(number, now.steady);
         self.admitted(number, now)
     }
@@ -182,6 +182,6 @@ const fn gone(number: u32, how: Departure) -> TicketView {
 pub(super) fn poll_after_ms(wait_ms: Option<u64>, number: u32) -> u32 {
     let base_ms = wait_ms.map_or(POLL_MS_UNKNOWN, |wait_ms| wait_ms / POLLS_LEFT).clamp(POLL_MS_MIN, POLL_MS_MAX);
     let spread = u64::from(number.wrapping_mul(0x9e37_79b9) >> 22);
-    let told_ms = base_ms * (4 * 1_024 + 2 * spread) / (5 * 1_024);
-    told_ms.next_multiple_of(100) as u32
+    let polled_ms = base_ms * (4 * 1_024 + 2 * spread) / (5 * 1_024);
+    polled_ms.next_multiple_of(100) as u32
 }

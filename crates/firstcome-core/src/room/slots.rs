@@ -107,7 +107,7 @@ impl Slots {
     }
 
     /// Everybody was here. Ends that move are found again where they were.
-    pub(super) fn all_seen(&mut self, now: Steady) {
+    pub(super) fn mark_all_present(&mut self, now: Steady) {
         self.kept.values_mut().for_each(|kept| kept.contact = kept.contact.max(now));
     }
 

@@ -112,7 +112,7 @@ impl Play {
 
     /// What became different since the last time.
     fn news(&mut self) -> String {
-        let told: Vec<String> = self.changes.drain(..).map(|change| tell_change(&change)).collect();
+        let told: Vec<String> = self.changes.drain(..).map(|change| describe_change(&change)).collect();
         told.join(", ")
     }
 
@@ -137,9 +137,11 @@ impl Play {
 
     fn try_join(&mut self, join: &Join) -> String {
         match self.room.join(join, self.now, &mut self.changes) {
-            Ok(Joined::New(view)) => format!("new {} {}", view.number.get(), tell_state(view.state)),
-            Ok(Joined::SameRequest(view)) => format!("same request {} {}", view.number.get(), tell_state(view.state)),
-            Ok(Joined::SameUser(view)) => format!("same user {} {}", view.number.get(), tell_state(view.state)),
+            Ok(Joined::New(view)) => format!("new {} {}", view.number.get(), describe_state(view.state)),
+            Ok(Joined::SameRequest(view)) => {
+                format!("same request {} {}", view.number.get(), describe_state(view.state))
+            }
+            Ok(Joined::SameUser(view)) => format!("same user {} {}", view.number.get(), describe_state(view.state)),
             Err(Rejection::KeyReused(number)) => format!("idempotency_key_reused {}", number.get()),
             Err(rejection) => rejection.code().to_owned(),
         }
@@ -182,7 +184,7 @@ impl Play {
     }
 
     fn look(&mut self, ticket: u32) -> String {
-        self.view(ticket).map_or("unknown".to_owned(), |view| tell_state(view.state))
+        self.view(ticket).map_or("unknown".to_owned(), |view| describe_state(view.state))
     }
 
     fn leave(&mut self, ticket: u32) -> String {
@@ -225,28 +227,28 @@ impl Play {
     }
 }
 
-fn tell_state(state: TicketState) -> String {
+fn describe_state(state: TicketState) -> String {
     match state {
         TicketState::Waiting { position, .. } => format!("waiting {position}"),
         TicketState::Admitted { .. } => "admitted".to_owned(),
-        TicketState::Gone(how) => tell_departure(how).to_owned(),
+        TicketState::Gone(how) => describe_departure(how).to_owned(),
     }
 }
 
-const fn tell_departure(how: Departure) -> &'static str {
+const fn describe_departure(how: Departure) -> &'static str {
     match how {
         Departure::Left => "left",
         Departure::Expired => "expired",
     }
 }
 
-fn tell_change(change: &Change) -> String {
+fn describe_change(change: &Change) -> String {
     match change {
         Change::Joined { number, .. } => format!("joined {}", number.get()),
         Change::Admitted { number, .. } => format!("admitted {}", number.get()),
         Change::Taken { number, .. } => format!("taken {}", number.get()),
         Change::Lapsed { number } => format!("lapsed {}", number.get()),
-        Change::Gone { number, how } => format!("{} {}", tell_departure(*how), number.get()),
+        Change::Gone { number, how } => format!("{} {}", describe_departure(*how), number.get()),
         Change::Reached(reached) => format!("reached {reached}"),
     }
 }

@@ -97,7 +97,7 @@ async fn on_database(setting: &mut Setting, named: &Named, scratch: &Path) -> Re
     when_ended(facts, database.end()).await
 }
 
-/// The same over many nodes.
+/// The same over a cluster.
 async fn on_nodes(args: &EventArgs, setting: &mut Setting, scratch: &Path) -> Result<Facts, Failure> {
     let mut backing = Backing::open(args, scratch).await?;
     let playing = async {

@@ -89,16 +89,16 @@ pub(crate) fn all(history: &History, room: bool) -> Vec<AuditCheck> {
 
 /// What the offline check of the data directory found.
 pub(crate) fn stored(stored: Vec<Check>) -> AuditCheck {
-    let mut tally = CheckCounter::new(
+    let mut counter = CheckCounter::new(
         "verify",
         "every stored invariant holds after the event, in the data directory or the database",
     );
     for check in stored {
-        tally.0.checked += check.checked;
-        tally.0.breaches += check.breaches;
-        if 0 < check.breaches && tally.0.examples.len() < EXAMPLES_MAX {
-            tally.0.examples.push(format!("{}: {}", check.invariant, check.examples.join("; ")));
+        counter.0.checked += check.checked;
+        counter.0.breaches += check.breaches;
+        if 0 < check.breaches && counter.0.examples.len() < EXAMPLES_MAX {
+            counter.0.examples.push(format!("{}: {}", check.invariant, check.examples.join("; ")));
         }
     }
-    tally.done()
+    counter.done()
 }

@@ -1,4 +1,4 @@
-//! What many nodes of a drill share: a Redis and a database, started for it or of its own on ones that run, and a secret.
+//! What a cluster of a drill share: a Redis and a database, started for it or of its own on ones that run, and a secret.
 
 use super::chaos::DrillTarget;
 use super::server::{KeyPair, Server, Stores};
@@ -7,7 +7,7 @@ use crate::database::{Named, OwnDatabase};
 use crate::failure::Failure;
 use crate::own_redis::OwnRedis;
 use firstcome::Check;
-use firstcome::fleet::{DeploymentSecret, Verified, migrate, verify};
+use firstcome::cluster::{DeploymentSecret, Verified, migrate, verify};
 use firstcome::sql::{DatabaseOptions, verify_auctions};
 use std::path::Path;
 
@@ -72,7 +72,7 @@ impl Backing {
         Ok(DrillTarget::of_nodes(nodes?, self.redis.take_server(), self.database.take_server()))
     }
 
-    /// How many nodes there are, for the head of a report.
+    /// How a cluster there are, for the head of a report.
     pub(crate) fn nodes(&self) -> (String, String) {
         ("nodes".to_owned(), self.count.to_string())
     }
@@ -87,7 +87,7 @@ impl Backing {
     pub(crate) async fn sound(&self) -> Result<(Vec<Check>, Vec<(String, String)>), Failure> {
         let secret = DeploymentSecret::new(&self.secret);
         let Verified { mut checks, not_checked, .. } =
-            verify(self.sql(), Some(&self.redis.url), secret).await.map_err(Failure::of_fleet)?;
+            verify(self.sql(), Some(&self.redis.url), secret).await.map_err(Failure::of_cluster)?;
         // A sale without members has no history to play again.
         checks.retain(|check| 0 < check.checked || 0 < check.breaches);
         Ok((checks, not_checked.into_iter().map(|what| ("not checked".to_owned(), what)).collect()))

@@ -1,4 +1,4 @@
-//! What the database of many nodes holds at the end, read by plain statements past everything that the service is made of.
+//! What the database of a cluster holds at the end, read by plain statements past everything that the service is made of.
 
 use super::Setting;
 use super::audit::{Recorded, in_sql};

@@ -211,7 +211,7 @@ impl People {
     }
 
     /// No answer came: whatever it was is done again, unless nobody waits for it.
-    fn hear_nothing(&mut self, step: &Step, sent_us: u64, agenda: &mut Agenda) {
+    fn on_no_reply(&mut self, step: &Step, sent_us: u64, agenda: &mut Agenda) {
         let now_us = agenda.now_us;
         let call = step.act.call();
         let mut record = self.record(call, step, sent_us, now_us);
@@ -240,7 +240,7 @@ impl People {
         agenda.push(Step { due_us, intended_us, person: step.person, act });
     }
 
-    fn hear(&mut self, step: &Step, sent_us: u64, status: u16, bytes: &[u8], agenda: &mut Agenda) {
+    fn on_reply(&mut self, step: &Step, sent_us: u64, status: u16, bytes: &[u8], agenda: &mut Agenda) {
         let now_us = agenda.now_us;
         let call = step.act.call();
         let body = Body::parse(bytes);
@@ -362,11 +362,11 @@ impl Players for People {
     }
 
     fn lost(&mut self, step: &Step, sent_us: u64, agenda: &mut Agenda) {
-        self.hear_nothing(step, sent_us, agenda);
+        self.on_no_reply(step, sent_us, agenda);
     }
 
     fn answered(&mut self, step: &Step, sent_us: u64, status: u16, body: &[u8], agenda: &mut Agenda) {
-        self.hear(step, sent_us, status, body, agenda);
+        self.on_reply(step, sent_us, status, body, agenda);
     }
 
     fn restarted(&mut self, restart: Restart) {

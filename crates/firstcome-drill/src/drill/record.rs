@@ -221,7 +221,7 @@ pub(crate) struct Rules {
     pub(crate) active_ttl_us: u64,
     /// How far two readings of the same instant may lie apart: resolution of the text, and another machine's clock.
     pub(crate) reading_us: u64,
-    /// Whether many nodes share the room.
+    /// Whether a cluster share the room.
     pub(crate) is_shared: bool,
     /// How old what a node answers from may be: 0 where one server has it all.
     pub(crate) stale_us: u64,

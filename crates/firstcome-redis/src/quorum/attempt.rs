@@ -44,7 +44,7 @@ pub(super) struct Attempt {
 
 /// How it stands.
 pub(super) struct Course {
-    pub(super) tally: Votes,
+    pub(super) votes: Votes,
     told: Option<oneshot::Sender<Outcome>>,
     /// Have been asked for the lock, and may yet answer.
     in_flight: Nodes,
@@ -72,11 +72,11 @@ impl Attempt {
 }
 
 impl Course {
-    /// Ends it; whom to release. The tally would name more: it does not know that a node was never reached.
+    /// Ends it; whom to release. The votes would name more: it does not know that a node was never reached.
     pub(super) fn close(&mut self) -> Nodes {
         (self.told, self.until, self.lost) = (None, None, false);
         self.renewals.values_mut().for_each(Renewal::close);
-        let _ = self.tally.close();
+        let _ = self.votes.close();
         self.may_have
     }
 }
@@ -98,7 +98,7 @@ impl<'a> Asking<'a> {
     ) -> Self {
         let number = shared.attempts.fetch_add(1, Ordering::Relaxed);
         let course = Course {
-            tally: Votes::new(shared.quorum, lease_ms),
+            votes: Votes::new(shared.quorum, lease_ms),
             told: Some(told),
             in_flight: shared.quorum.all(),
             may_have: shared.quorum.all(),
@@ -153,7 +153,7 @@ async fn take(shared: Arc<Shared>, attempt: Arc<Attempt>, node: usize) {
     let answer = match timeout(shared.node_timeout, &mut asked).await {
         Ok(answer) => answer,
         Err(_) => {
-            hear(&shared, &attempt, &mut attempt.course.lock(), node, Answer::Silent);
+            on_reply(&shared, &attempt, &mut attempt.course.lock(), node, Answer::Silent);
             asked.await
         }
     };
@@ -164,7 +164,7 @@ async fn take(shared: Arc<Shared>, attempt: Arc<Attempt>, node: usize) {
             if !matches!(answer, Answer::Granted(_)) {
                 course.may_have = course.may_have.without(Nodes::only(node));
             }
-            hear(&shared, &attempt, &mut course, node, answer);
+            on_reply(&shared, &attempt, &mut course, node, answer);
             if let Some(waiting) = &attempt.waiting {
                 waiting.is_answered(&shared, node, answer);
             }
@@ -179,7 +179,7 @@ async fn take(shared: Arc<Shared>, attempt: Arc<Attempt>, node: usize) {
                     let _ = told.send(Outcome::Unfit(fault));
                     ending::give_up(&shared, &attempt, &mut course);
                 }
-                None => hear(&shared, &attempt, &mut course, node, Answer::Refused),
+                None => on_reply(&shared, &attempt, &mut course, node, Answer::Refused),
             }
         }
         Err(Unclear) => {
@@ -187,29 +187,29 @@ async fn take(shared: Arc<Shared>, attempt: Arc<Attempt>, node: usize) {
             if course.lost {
                 ending::undo(&shared, &attempt, node, Tell::Nobody);
             }
-            hear(&shared, &attempt, &mut course, node, Answer::Silent);
+            on_reply(&shared, &attempt, &mut course, node, Answer::Silent);
         }
     }
 }
 
 /// Takes an answer into account.
-fn hear(shared: &Arc<Shared>, attempt: &Arc<Attempt>, course: &mut Course, node: usize, answer: Answer) {
-    let step = course.tally.hear(node, answer, elapsed_us(attempt.begun));
+fn on_reply(shared: &Arc<Shared>, attempt: &Arc<Attempt>, course: &mut Course, node: usize, answer: Answer) {
+    let step = course.votes.on_reply(node, answer, elapsed_us(attempt.begun));
     obey(shared, attempt, course, node, step);
 }
 
 async fn write_back(shared: Arc<Shared>, attempt: Arc<Attempt>, node: usize, fence: Fence) {
-    let hear = |written: Written| {
+    let on_reply = |written: Written| {
         let mut course = attempt.course.lock();
-        let step = course.tally.written(node, written, elapsed_us(attempt.begun));
+        let step = course.votes.written(node, written, elapsed_us(attempt.begun));
         obey(&shared, &attempt, &mut course, node, step);
     };
     let mut asked = pin!(shared.write_back_on(node, &attempt, fence));
     match timeout(shared.node_timeout, &mut asked).await {
-        Ok(written) => hear(written),
+        Ok(written) => on_reply(written),
         Err(_) => {
-            hear(Written::Silent);
-            hear(asked.await);
+            on_reply(Written::Silent);
+            on_reply(asked.await);
         }
     }
 }

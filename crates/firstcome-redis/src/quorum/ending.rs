@@ -58,14 +58,14 @@ struct Release {
 }
 
 impl Release {
-    fn hear(&mut self, shared: &Shared, attempt: &Attempt, node: usize, ended: Ended, was_had: bool) {
+    fn on_reply(&mut self, shared: &Shared, attempt: &Attempt, node: usize, ended: Ended, was_had: bool) {
         self.open = self.open.saturating_sub(1);
         match ended {
             Ended::Released => self.released += 1,
             Ended::Absent => self.absent += 1,
             Ended::Silent => {}
         }
-        let step = self.ending.hear(node, ended);
+        let step = self.ending.on_reply(node, ended);
         if step != EndingStep::Wait {
             self.step = step;
         }
@@ -103,7 +103,7 @@ pub(super) async fn release(shared: &Arc<Shared>, attempt: &Arc<Attempt>) -> Res
         told: Some(told),
     }));
     for node in shared.quorum.all().without(may_have).iter() {
-        release.lock().hear(shared, attempt, node, Ended::Absent, was_had);
+        release.lock().on_reply(shared, attempt, node, Ended::Absent, was_had);
     }
     for node in may_have.iter() {
         let (shared, attempt, release) = (Arc::clone(shared), Arc::clone(attempt), Arc::clone(&release));
@@ -112,14 +112,14 @@ pub(super) async fn release(shared: &Arc<Shared>, attempt: &Arc<Attempt>) -> Res
         tokio::spawn(async move {
             let _leaving = leaving;
             let mut asked = pin!(shared.release_on(node, &attempt, Tell::Next));
-            let hear = |ended| release.lock().hear(&shared, &attempt, node, ended, was_had);
+            let on_reply = |ended| release.lock().on_reply(&shared, &attempt, node, ended, was_had);
             let ended = match timeout(shared.node_timeout, &mut asked).await {
                 Ok(ended) => {
-                    hear(ended);
+                    on_reply(ended);
                     ended
                 }
                 Err(_) => {
-                    hear(Ended::Silent);
+                    on_reply(Ended::Silent);
                     asked.await
                 }
             };

@@ -24,7 +24,7 @@ pub(super) fn introduce(shared: &Arc<Shared>, newcomer: usize, birth_us: u64) {
         }
         while let Some(known) = asked.join_next().await {
             let Ok((node, known)) = known else { continue };
-            if let Some(counter) = joining.hear(node, known)
+            if let Some(counter) = joining.on_reply(node, known)
                 && shared.join_on(newcomer, birth_us, counter).await
             {
                 Figures::add(&shared.figures.rejoined);

@@ -107,7 +107,7 @@ pub(super) async fn keep(shared: Arc<Shared>, node: usize, inbox: Option<Inbox>,
     };
     loop {
         if let InboxEvent::Message(message) = inbox.next().await {
-            shared.waiters.hear(&shared, node, &message);
+            shared.waiters.on_reply(&shared, node, &message);
         }
     }
 }

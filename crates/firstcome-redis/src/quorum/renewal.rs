@@ -62,7 +62,7 @@ impl Renewing {
         let renewed = match timeout(self.shared.node_timeout, &mut asked).await {
             Ok(renewed) => renewed,
             Err(_) => {
-                self.hear(node, Renewed::Silent);
+                self.on_reply(node, Renewed::Silent);
                 asked.await
             }
         };
@@ -70,14 +70,14 @@ impl Renewing {
             let mut course = self.attempt.course.lock();
             course.may_have = course.may_have.and(Nodes::only(node));
         }
-        self.hear(node, renewed.unwrap_or(Renewed::Silent));
+        self.on_reply(node, renewed.unwrap_or(Renewed::Silent));
     }
 
-    fn hear(&self, node: usize, renewed: Renewed) {
+    fn on_reply(&self, node: usize, renewed: Renewed) {
         let Self { shared, attempt, .. } = self;
         let mut course = attempt.course.lock();
         let Some(renewal) = course.renewals.get_mut(&self.number) else { return };
-        let answer = match renewal.hear(node, renewed, elapsed_us(self.begun)) {
+        let answer = match renewal.on_reply(node, renewed, elapsed_us(self.begun)) {
             RenewalStep::Wait => return,
             RenewalStep::Renewed { left_us } => {
                 let until = now() + Duration::from_micros(left_us);

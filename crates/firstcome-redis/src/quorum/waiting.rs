@@ -71,18 +71,18 @@ impl Waiters {
     }
 
     /// A message: the number of one who waits, and the release.
-    pub(super) fn hear(&self, shared: &Shared, node: usize, message: &[u8]) {
+    pub(super) fn on_reply(&self, shared: &Shared, node: usize, message: &[u8]) {
         let parts = std::str::from_utf8(message).ok().and_then(|text| text.split_once(' '));
         let Some((number, token)) = parts else { return };
         let (Ok(number), Ok(token)) = (number.parse(), token.parse()) else { return };
         if let Some(waiting) = self.all.lock().get(&number) {
-            waiting.hear(shared, node, token);
+            waiting.on_reply(shared, node, token);
         }
     }
 }
 
 impl Waiting {
-    fn hear(self: &Arc<Self>, shared: &Shared, node: usize, token: u64) {
+    fn on_reply(self: &Arc<Self>, shared: &Shared, node: usize, token: u64) {
         let mut hearing = self.hearing.lock();
         if hearing.came_for == Some(token) {
             return;

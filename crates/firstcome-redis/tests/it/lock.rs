@@ -22,7 +22,7 @@ use std::time::Duration;
 /// A server's locks beside the rules themselves.
 struct Pair {
     stores: Vec<RedisLocks>,
-    shelves: BTreeMap<u8, MemoryLockTable<RandomState>>,
+    tables: BTreeMap<u8, MemoryLockTable<RandomState>>,
     pushed: Arc<Mutex<Vec<Push>>>,
     due: Vec<Push>,
     numbers: BTreeMap<(u64, String), u64>,
@@ -75,7 +75,7 @@ impl Pair {
         }
         Self {
             stores,
-            shelves: BTreeMap::new(),
+            tables: BTreeMap::new(),
             pushed,
             due: Vec::new(),
             numbers: BTreeMap::new(),
@@ -86,7 +86,7 @@ impl Pair {
     /// Who has a lock now, as the rules know it.
     fn holder(&self, lock: &str) -> Option<Request> {
         let lock = name(lock);
-        Some(self.shelves.get(&bucket_of(&lock))?.hold(&lock)?.waiter.request)
+        Some(self.tables.get(&bucket_of(&lock))?.hold(&lock)?.waiter.request)
     }
 
     /// Waits until the hold of a lock is over by the server's clock.
@@ -105,14 +105,14 @@ impl Pair {
         let key = format!("fc:{{l{:02x}}}:n", bucket_of(&lock));
         static SET: Script = Script::new("redis.call('SET', KEYS[1], ARGV[1])");
         self.stores[0].link().run(&SET, &[key.as_bytes()], &[last.to_string().as_bytes()]).await.unwrap();
-        self.shelves.entry(bucket_of(&lock)).or_insert_with(|| MemoryLockTable::new(draw_hasher())).set_last(last);
+        self.tables.entry(bucket_of(&lock)).or_insert_with(|| MemoryLockTable::new(draw_hasher())).set_last(last);
     }
 
     /// Takes a step on both, and compares.
     async fn take(&mut self, step: Step) -> Answer {
         let answer = self.stores[0].take(step.clone()).await.unwrap();
-        let shelf = self.shelves.entry(bucket(&step)).or_insert_with(|| MemoryLockTable::new(draw_hasher()));
-        let (expected, pushes) = take(shelf, &step, answer.now_us);
+        let table = self.tables.entry(bucket(&step)).or_insert_with(|| MemoryLockTable::new(draw_hasher()));
+        let (expected, pushes) = take(table, &step, answer.now_us);
         assert_eq!(answer, expected, "{step:?}");
         self.due.extend(pushes);
         *self.said.entry(kind(&answer.said)).or_default() += 1;

@@ -4,7 +4,7 @@ use super::server::Server;
 use super::several::{ask, cluster, home, key_at};
 use super::{in_time, patient, wait_for};
 use firstcome_redis::{Listener, Redisson};
-use firstcome_store::key::{Notifications, KeyStore, Tried};
+use firstcome_store::key::{KeyStore, Notifications, Tried};
 use firstcome_test_servers::{Durability, Server as Node};
 use redis::Value;
 use std::num::NonZeroU32;
@@ -179,27 +179,31 @@ async fn while_messages_are_missed_it_is_asked_as_without_an_ear_and_then_it_is_
     let Some(mut server) = Server::start(&[]).await else { return };
     in_time(async {
         let locks = open(&server).await;
-        let mut ear = listen(&locks).await;
+        let mut notifications = listen(&locks).await;
         let usual = Duration::from_millis(100);
-        assert_eq!(ear.patience(usual, Duration::from_secs(2)), Duration::from_millis(2_001));
-        assert_eq!(ear.patience(usual, Duration::MAX), Duration::from_secs(30), "somebody may die with a message");
+        assert_eq!(notifications.patience(usual, Duration::from_secs(2)), Duration::from_millis(2_001));
+        assert_eq!(
+            notifications.patience(usual, Duration::MAX),
+            Duration::from_secs(30),
+            "somebody may die with a message"
+        );
         server.kill();
-        ear.freed().await;
-        wait_for("the loss", async || (ear.patience(usual, LONG) == usual).then_some(())).await;
+        notifications.freed().await;
+        wait_for("the loss", async || (notifications.patience(usual, LONG) == usual).then_some(())).await;
         server.restart().await;
         until_subscribed(&server, 1).await;
         // That it is heard again is news too: it may have been given back meanwhile.
         wait_for("the ear", async || {
-            let _ = timeout(MOMENT, ear.freed()).await;
-            (usual < ear.patience(usual, LONG)).then_some(())
+            let _ = timeout(MOMENT, notifications.freed()).await;
+            (usual < notifications.patience(usual, LONG)).then_some(())
         })
         .await;
         // What has come before counts for nothing.
-        while timeout(MOMENT, ear.freed()).await.is_ok() {}
+        while timeout(MOMENT, notifications.freed()).await.is_ok() {}
         assert_eq!(server.ask(&["PUBLISH", CHANNEL, "0"]).await, Value::Int(1));
-        ear.freed().await;
+        notifications.freed().await;
         assert_eq!(server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await, Value::Int(1));
-        ear.freed().await;
+        notifications.freed().await;
         until_subscribed(&server, 1).await;
     })
     .await;
@@ -269,8 +273,8 @@ async fn a_lock_that_moves_to_another_node_is_heard_there_by_whoever_waits_next(
         wait_for("the loss", async || (before.patience(usual, LONG) == usual).then_some(())).await;
         assert!(locks.renew(&key, "mine", LEASE_MS).await.unwrap(), "it went with its slot");
         let heard = async || {
-            let ear = tokio::time::timeout(MOMENT, locks.listen(&key, "next")).await.ok()??;
-            (usual < ear.patience(usual, LONG)).then_some(ear)
+            let notifications = tokio::time::timeout(MOMENT, locks.listen(&key, "next")).await.ok()??;
+            (usual < notifications.patience(usual, LONG)).then_some(notifications)
         };
         let mut next = wait_for("an ear at the other node", heard).await;
         assert_eq!(shard_subscribers(&cluster.nodes()[1], &channel).await, 1);

@@ -5,7 +5,7 @@ use super::leftover::{LentBody, Rest, Slot};
 use super::slots::ConnectionSlot;
 use super::stream::PeerStream;
 use super::watch::{Leaving, Phase, Tick, Watched};
-use super::{HEAD_BYTES_MAX, Listener, Peer, Port, TICK, Tracked};
+use super::{HEAD_BYTES_MAX, Peer, Port, PortContext, TICK, Tracked};
 use crate::error::{Code, Problem};
 use crate::{address, api, auth};
 use axum::body::Body;
@@ -26,7 +26,7 @@ pub(super) async fn serve(
     stream: impl PeerStream,
     peer: IpAddr,
     place: &ConnectionSlot,
-    door: &Listener,
+    context: &PortContext,
     mut stopping: Receiver<bool>,
 ) {
     let watch = &place.watch;
@@ -44,7 +44,7 @@ pub(super) async fn serve(
                 request.extensions_mut().insert(Tracked);
                 watch.waits.store(true, Ordering::Relaxed);
             }
-            let mut response = guarded(door, peer, request).await;
+            let mut response = guarded(context, peer, request).await;
             if may_wait {
                 watch.waits.store(false, Ordering::Relaxed);
                 watch.carry(response.extensions_mut().remove());
@@ -79,11 +79,11 @@ pub(super) async fn serve(
             }
             _ = ticks.tick() => {
                 watch.tick();
-                match watch.judge(&door.app.config.limits) {
+                match watch.judge(&context.app.config.limits) {
                     Tick::InTime => {}
                     Tick::Over => return,
                     Tick::Overdue => {
-                        door.app.metrics.connection_overdue();
+                        context.app.metrics.connection_overdue();
                         return;
                     }
                 }
@@ -96,25 +96,26 @@ pub(super) async fn serve(
 }
 
 /// Answers, unless the address has asked for too much.
-async fn guarded(door: &Listener, peer: IpAddr, request: hyper::Request<LentBody>) -> Response {
-    let app = &*door.app;
+async fn guarded(context: &PortContext, peer: IpAddr, request: hyper::Request<LentBody>) -> Response {
+    let app = &*context.app;
     if app.is_dev() {
         return match auth::dev_gate(request.headers()) {
-            Ok(()) => answer(door, request).await,
+            Ok(()) => answer(context, request).await,
             Err(problem) => problem.into_response(),
         };
     }
-    let is_counted =
-        door.port == Port::Service && request.uri().path().starts_with("/v1/") && *request.method() != Method::OPTIONS;
+    let is_counted = context.port == Port::Service
+        && request.uri().path().starts_with("/v1/")
+        && *request.method() != Method::OPTIONS;
     if !is_counted {
-        return answer(door, request).await;
+        return answer(context, request).await;
     }
     let client = address::client(peer, request.headers(), &app.config.proxies);
     let is_proxied = app.config.proxies.trusts(peer);
     if !is_proxied && app.forwarders.note(peer, request.headers()) {
         app.metrics.forwarded_untrusted();
     }
-    let guest = if is_proxied { door.guests.enter(client) } else { Ok(None) };
+    let guest = if is_proxied { context.guests.enter(client) } else { Ok(None) };
     let has_key = request.headers().contains_key(header::AUTHORIZATION);
     let refused = match guest {
         Err(TooMany) => {
@@ -128,7 +129,7 @@ async fn guarded(door: &Listener, peer: IpAddr, request: hyper::Request<LentBody
     if let Some(problem) = refused {
         return api::limited(app, &request.into_parts().0, problem);
     }
-    let response = answer(door, request).await;
+    let response = answer(context, request).await;
     // A key that is none gives no freedom: to try keys is a call like any other. Another 401, for want of a pass, is of another scheme.
     if has_key
         && response.headers().get(header::WWW_AUTHENTICATE).is_some_and(|scheme| scheme == "Bearer")
@@ -141,11 +142,11 @@ async fn guarded(door: &Listener, peer: IpAddr, request: hyper::Request<LentBody
     response
 }
 
-async fn answer(door: &Listener, request: hyper::Request<LentBody>) -> Response {
-    if let Some(response) = api::told_at_once(&door.app, &request) {
+async fn answer(context: &PortContext, request: hyper::Request<LentBody>) -> Response {
+    if let Some(response) = api::told_at_once(&context.app, &request) {
         return response;
     }
-    match door.router.clone().oneshot(request.map(Body::new)).await {
+    match context.router.clone().oneshot(request.map(Body::new)).await {
         Ok(response) => response,
         Err(never) => match never {},
     }

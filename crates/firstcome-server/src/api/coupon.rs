@@ -188,10 +188,10 @@ async fn has_room(app: &App, settings: &CouponSettings) -> Result<(), Problem> {
 
 /// Refuses claims that are told before they are stored where a restart of Redis would lose them.
 async fn may_acknowledge(app: &App, settings: &CouponSettings) -> Result<(), Problem> {
-    let Some(fleet) = app.store.as_fleet().filter(|_| settings.acknowledge == Acknowledge::Placed) else {
+    let Some(cluster) = app.store.as_fleet().filter(|_| settings.acknowledge == Acknowledge::Placed) else {
         return Ok(());
     };
-    let forgets = answered(app, pin!(async { Ok(Ok::<_, Refused>(fleet.redis_forgets().await?)) })).await?;
+    let forgets = answered(app, pin!(async { Ok(Ok::<_, Refused>(cluster.redis_forgets().await?)) })).await?;
     if let Ok(None) = forgets {
         return Ok(());
     }

@@ -11,7 +11,7 @@ use crate::state::App;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
-use firstcome::fleet::DeadLetter as Letter;
+use firstcome::cluster::DeadLetter as Letter;
 use serde::Serialize;
 use std::fmt::Write;
 use std::pin::pin;

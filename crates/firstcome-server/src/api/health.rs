@@ -79,7 +79,7 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> 
 }
 
 pub(crate) async fn metrics_unguarded(State(app): State<Arc<App>>) -> Response {
-    app.desk.sweep();
+    app.service.sweep();
     match app.metrics.render() {
         Ok(text) => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -99,7 +99,7 @@ pub(crate) async fn post_acquire(State(app): State<Arc<App>>, path: PathName, re
         let (wait, lease) = (wanted.wait.as_millis().to_be_bytes(), wanted.lease.as_millis().to_be_bytes());
         let meaning = [wanted.owner.as_str().as_bytes(), &wait, &lease];
         let id = body::request(&parts.headers, caller, (lock.as_str(), "acquire"), &meaning)?;
-        let mut grant = app.desk.acquire(wanted, id).await.map_err(refused)?;
+        let mut grant = app.service.acquire(wanted, id).await.map_err(refused)?;
         let offer = grant.offer.take();
         let mut response = (NO_STORE, Json(HeldLock::new(&lock, &grant))).into_response();
         match offer {
@@ -136,7 +136,7 @@ pub(crate) async fn post_renew(State(app): State<Arc<App>>, path: PathName, requ
         let (_, lock, _, bytes) = service_call(&app, path, request).await?;
         let wanted = body::parse::<RenewBody<'_>>(&bytes)?;
         let lease = wanted.lease()?;
-        let renewed = app.desk.renew(&lock, &wanted.handle, lease).await.map_err(failed)?;
+        let renewed = app.service.renew(&lock, &wanted.handle, lease).await.map_err(failed)?;
         Ok((NO_STORE, Json(RenewedLock::new(&lock, renewed))).into_response())
     });
     measured(&app, Route::PostRenew, call).await
@@ -163,7 +163,7 @@ pub(crate) async fn post_lock_release(State(app): State<Arc<App>>, path: PathNam
         let (_, lock, _, bytes) = service_call(&app, path, request).await?;
         let wanted = body::parse::<ReleaseBody<'_>>(&bytes)?;
         wanted.check()?;
-        let fence = app.desk.release(&lock, &wanted.handle).await.map_err(failed)?;
+        let fence = app.service.release(&lock, &wanted.handle).await.map_err(failed)?;
         Ok((NO_STORE, Json(ReleasedLock::new(&lock, fence))).into_response())
     });
     measured(&app, Route::PostLockRelease, call).await
@@ -184,7 +184,7 @@ pub(crate) async fn get_lock(State(app): State<Arc<App>>, path: PathName, header
     let call = pin!(async {
         app.caller(&headers)?.require(Scope::Service)?;
         let lock = body::lock(&path.map_err(|_| body::undecodable())?.0)?;
-        let seen = app.desk.view(&lock).await.map_err(failed)?;
+        let seen = app.service.view(&lock).await.map_err(failed)?;
         Ok((NO_STORE, Json(Lock::new(&lock, &seen))).into_response())
     });
     measured(&app, Route::GetLock, call).await

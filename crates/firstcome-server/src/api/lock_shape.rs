@@ -27,7 +27,7 @@ fn read_lease(ms: u64) -> Result<Duration, Refusal> {
 
 /// A text that cannot be a handle is a mistake of the caller's; which other one is none of ours is told to nobody.
 fn check_handle(handle: &str) -> Result<(), Refusal> {
-    if HandleKey::looks_like_one(handle) {
+    if HandleKey::has_handle_shape(handle) {
         return Ok(());
     }
     Err(Refusal::field(Code::InvalidField, "handle", "handle must be what acquire returned, whole"))

@@ -122,7 +122,8 @@ async fn move_points(app: &App, transfer: Transfer, path: PathName, request: Req
     };
     let meaning = amount.get().to_be_bytes();
     let request = body::request(&parts.headers, caller, (member.as_str(), row), &[&meaning])?;
-    let moved = answered(app, pin!(app.auctions.move_points(&member, MovePoints { transfer, amount, request }))).await?;
+    let moved =
+        answered(app, pin!(app.auctions.move_points(&member, MovePoints { transfer, amount, request }))).await?;
     let moved = moved.map_err(|rejection| listing::refused(&rejection))?;
     if matches!(moved, Effect::New(_)) {
         app.metrics.auctions.moved(movement, amount.get());

@@ -1,6 +1,6 @@
-//! Figures of one node of many.
+//! Figures of one node of a cluster.
 
-use firstcome::fleet::{Cluster, ClusterCounts, RoomFigures};
+use firstcome::cluster::{Cluster, ClusterCounts, RoomFigures};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;

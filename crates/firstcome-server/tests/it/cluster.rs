@@ -1,4 +1,4 @@
-//! The service over many nodes: coupons over Redis and a database that the tests start, members and listings in the same
+//! The service over a cluster: coupons over Redis and a database that the tests start, members and listings in the same
 //! database, locks on the same Redis.
 
 use crate::auction::{charge, member};
@@ -6,7 +6,7 @@ use crate::in_time;
 use crate::service::{ADMIN, Answer, Ask, SERVICE, STRANGER, claim, config, redeem, send};
 use axum::Router;
 use axum::http::Method;
-use firstcome::fleet::{Cluster, ClusterOptions, DeploymentSecret};
+use firstcome::cluster::{Cluster, ClusterOptions, DeploymentSecret};
 use firstcome::sql::SqlAuctions;
 use firstcome::{HandleKey, Locks};
 use firstcome_server::{App, api};
@@ -42,11 +42,11 @@ impl World {
         let (redis, sql) = (self.redis.url(), self.sql.url());
         let database = options.database.clone();
         let secret = DeploymentSecret::new(SECRET).expect("it is long enough");
-        let fleet = Cluster::open(redis, sql, secret, options).await.expect("a node opens");
+        let cluster = Cluster::open(redis, sql, secret, options).await.expect("a node opens");
         let auctions = SqlAuctions::open_with(sql, database).await.expect("auctions opens");
         let locks = Locks::redis(redis).await.expect("the locks open");
-        let handle_key = HandleKey::new(fleet.secret("lock_handles").await.expect("it is drawn"));
-        let app = Arc::new(App::of_fleet(fleet, auctions, config(), locks, handle_key));
+        let handle_key = HandleKey::new(cluster.secret("lock_handles").await.expect("it is drawn"));
+        let app = Arc::new(App::of_cluster(cluster, auctions, config(), locks, handle_key));
         Node { router: api::router(app) }
     }
 

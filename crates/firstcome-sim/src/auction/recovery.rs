@@ -94,14 +94,14 @@ mod tests {
         let member = MemberName::parse("ann").unwrap();
         let (ten, end) = (Amount::new(10).unwrap(), at.plus_ms(1_000));
         let request = Some(RequestId { key: 7, body: 7 });
-        let mut purse = OneWallet(Wallet::empty(member.clone()));
-        let mut records = vec![purse.0.apply(Kind::Charge, ten, None, at).unwrap()];
+        let mut wallet = OneWallet(Wallet::empty(member.clone()));
+        let mut records = vec![wallet.0.apply(Kind::Charge, ten, None, at).unwrap()];
         let owner = MemberName::parse("owner").unwrap();
         let settings = ListingSettings::auction(owner, ten, end);
         let mut lamp = Listing::new(ListingName::parse("lamp").unwrap(), settings, at).unwrap();
-        let placed: PlacedBid = lamp.bid(&member, ten, &mut purse, at, &mut records).unwrap();
+        let placed: PlacedBid = lamp.bid(&member, ten, &mut wallet, at, &mut records).unwrap();
         let mut stored = Stored::default();
-        stored.members.insert(MemberId(1), purse.0);
+        stored.members.insert(MemberId(1), wallet.0);
         let row = ListingRow { standing: lamp.standing().clone(), sale_request: None };
         stored.listings.insert(ListingId(1), row);
         stored.bids.insert((ListingId(1), 1), BidRow { member: MemberId(1), placed, request });

@@ -20,7 +20,7 @@ pub struct Moment {
     /// Since when, by event and clock.
     pub since: (Event, Timestamp),
     /// How.
-    pub lot: ListingRules,
+    pub listing: ListingRules,
 }
 
 /// The moments of all listings.
@@ -54,9 +54,9 @@ impl Replay {
                 let Some(name) = ledger.names.get(id) else { continue };
                 let step = steps.entry(name).or_insert_with(|| {
                     let before = last.get(name).cloned();
-                    let (lot, fence) = before.clone().unzip();
+                    let (listing, fence) = before.clone().unzip();
                     let puts = puts_during(history, name, commit.in_force.0);
-                    let mut step = Step { puts, possible: vec![lot], before, fence: fence.unwrap_or(0) };
+                    let mut step = Step { puts, possible: vec![listing], before, fence: fence.unwrap_or(0) };
                     step.close(commit.at);
                     replay.note(name, commit, &step.possible);
                     step
@@ -84,9 +84,9 @@ impl Replay {
 
     fn note(&mut self, name: &ListingName, commit: &Commit, possible: &[Option<ListingRules>]) {
         let moments = self.moments.entry(name.clone()).or_default();
-        for lot in possible.iter().flatten() {
-            if moments.last().is_none_or(|last| last.lot != *lot) {
-                moments.push(Moment { since: commit.in_force, lot: lot.clone() });
+        for listing in possible.iter().flatten() {
+            if moments.last().is_none_or(|last| last.listing != *listing) {
+                moments.push(Moment { since: commit.in_force, listing: listing.clone() });
             }
         }
     }
@@ -103,7 +103,7 @@ impl Replay {
         moments[first..].iter().enumerate().filter_map(move |(at, moment)| {
             let next_at = moments[first..].get(at + 1).map_or(Timestamp::MAX, |next| next.since.1);
             let (lo, hi) = (moment.since.1.max(from_at), next_at.min(to_at));
-            (moment.since.0 < to && lo <= hi).then_some((&moment.lot, lo, hi))
+            (moment.since.0 < to && lo <= hi).then_some((&moment.listing, lo, hi))
         })
     }
 }
@@ -129,11 +129,11 @@ impl Step<'_> {
         while at < self.possible.len() {
             for settings in &self.puts {
                 let led = match &self.possible[at] {
-                    Some(lot) => lot.put(settings, now),
+                    Some(listing) => listing.put(settings, now),
                     None => ListingRules::new(settings, now),
                 };
-                if let Some(lot) = led.ok().map(Some).filter(|lot| !self.possible.contains(lot)) {
-                    self.possible.push(lot);
+                if let Some(listing) = led.ok().map(Some).filter(|listing| !self.possible.contains(listing)) {
+                    self.possible.push(listing);
                 }
             }
             at += 1;
@@ -144,8 +144,8 @@ impl Step<'_> {
         let bid = &placed.bid;
         let mut breach = format!("bid {} is of no listing", bid.number);
         let mut after: Vec<Option<ListingRules>> = Vec::new();
-        for lot in self.possible.iter().flatten() {
-            match lot.bid(bid) {
+        for listing in self.possible.iter().flatten() {
+            match listing.bid(bid) {
                 Ok(led) if led.end == placed.effective_ends_at => after.push(Some(led)),
                 Ok(led) => {
                     let (found, wanted) = (placed.effective_ends_at.as_us(), led.end.as_us());
@@ -158,11 +158,11 @@ impl Step<'_> {
         let found = if after.is_empty() { Err(breach) } else { Ok(()) };
         if after.is_empty() {
             // As if it had been right: one finding is enough.
-            let forced = self.possible.iter().flatten().next().map(|lot| ListingRules {
+            let forced = self.possible.iter().flatten().next().map(|listing| ListingRules {
                 bids: bid.number,
                 highest: Some(bid.clone()),
                 end: placed.effective_ends_at,
-                ..lot.clone()
+                ..listing.clone()
             });
             after.push(forced);
         }
@@ -179,7 +179,7 @@ impl Step<'_> {
         let row = ListingRules::of(standing);
         let is_changed = self.before.as_ref().is_none_or(|(before, _)| *before != row);
         let same_version = self.before.as_ref().is_some_and(|(_, version)| *version == standing.version);
-        let is_led_to = self.possible.iter().flatten().any(|lot| lot.is_but_for_sale(&row));
+        let is_led_to = self.possible.iter().flatten().any(|listing| listing.is_but_for_sale(&row));
         let fence = std::mem::replace(&mut self.fence, standing.version);
         let possible = std::mem::replace(&mut self.possible, vec![Some(row)]);
         if !is_led_to {

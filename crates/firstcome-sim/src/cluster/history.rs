@@ -1,4 +1,4 @@
-//! What callers were told in the world of many nodes, and what happened to the servers.
+//! What callers were told in the world of a cluster, and what happened to the servers.
 
 use super::redis::SimSequencer;
 use super::sql::{NodeCouponRow, Sql, User};
@@ -46,8 +46,8 @@ pub struct Write {
     pub before: NodeCouponRow,
     /// The most that the database had answered this node, if it runs since then.
     pub acknowledged: Option<NodeCouponRow>,
-    /// Which gate there was, and how far it had heard the database to be.
-    pub gate: Option<(i64, u64)>,
+    /// Which sequencer there was, and how far it had heard the database to be.
+    pub sequencer: Option<(i64, u64)>,
 }
 
 /// What invariants read.

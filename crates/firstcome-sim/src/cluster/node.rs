@@ -1,4 +1,4 @@
-//! What a node does with one coupon: it claims at the gate, drains into the database, and looks whether both are what they were.
+//! What a node does with one coupon: it claims at the sequencer, drains into the database, and looks whether both are what they were.
 
 use super::history::{Answer, ClusterReply, History, Write};
 use super::redis::{DrawReply, Entry, Probe, Redis};
@@ -14,7 +14,7 @@ use std::rc::Rc;
 const BATCH: usize = 3;
 /// Tries of a claim before its caller is told.
 const TRIES: usize = 24;
-/// Tries to find or make a gate.
+/// Tries to find or make a sequencer.
 const MENDS: usize = 6;
 
 /// A server, and how calls reach it.
@@ -37,7 +37,7 @@ pub struct Known {
     pub row: Option<NodeCouponRow>,
     /// The same as the world saw it answered.
     pub acknowledged: Option<NodeCouponRow>,
-    /// The run of Redis whose gate was seen to be whole.
+    /// The run of Redis whose sequencer was seen to be whole.
     pub trusted: Option<u64>,
     /// Whether it has seen that the database went back.
     pub stands_still: bool,
@@ -47,7 +47,7 @@ pub struct Known {
     pub checks: bool,
     /// Whether a task drains.
     pub drains: bool,
-    /// Whether a task looks at the gate, or makes it anew.
+    /// Whether a task looks at the sequencer, or makes it anew.
     pub mends: bool,
 }
 
@@ -170,23 +170,23 @@ impl Node {
         Ok(read)
     }
 
-    /// Finds the gate whole, makes it anew, or finds that the database went back. One task of a node at a time.
-    async fn mend(&self) -> Result<(), Failed> {
+    /// Finds the sequencer whole, makes it anew, or finds that the database went back. One task of a node at a time.
+    async fn rebuild(&self) -> Result<(), Failed> {
         while self.known().mends {
             pause(1).await;
         }
         self.change(|known| known.mends = true);
-        let mended = self.mend_alone().await;
+        let mended = self.rebuild_alone().await;
         self.change(|known| known.mends = false);
         mended
     }
 
-    async fn mend_alone(&self) -> Result<(), Failed> {
+    async fn rebuild_alone(&self) -> Result<(), Failed> {
         for _ in 0..MENDS {
             let (runs, known) = (self.runs(), self.known().row);
             let (row, _) = self.read(None).await?;
             let seen = at_redis(&self.world, |redis| redis.probe(row.position)).await?;
-            // What the gate has heard was there when this is read.
+            // What the sequencer has heard was there when this is read.
             if self.read(None).await?.0 != row {
                 continue;
             }
@@ -201,7 +201,7 @@ impl Node {
                     return Err(Failed::WentBack);
                 }
                 Stream::Rebuild => {
-                    self.rebuild(known, row).await?;
+                    self.rebuild_under_lease(known, row).await?;
                 }
             }
             pause(20).await;
@@ -209,8 +209,8 @@ impl Node {
         Err(Failed::Unavailable)
     }
 
-    /// Makes the gate anew under the lease, unless another node has just done so.
-    async fn rebuild(&self, known: Option<NodeCouponRow>, row: NodeCouponRow) -> Result<(), Failed> {
+    /// Makes the sequencer anew under the lease, unless another node has just done so.
+    async fn rebuild_under_lease(&self, known: Option<NodeCouponRow>, row: NodeCouponRow) -> Result<(), Failed> {
         let (before, who) = (row.generation, self.world.borrow_mut().rng.bits());
         let now = |shared: &mut Shared| shared.history.now;
         let seize = call(
@@ -234,7 +234,7 @@ impl Node {
         });
         let Some((row, users)) = next.await? else { return Ok(()) };
         self.acknowledge(row);
-        // Whatever becomes of the gate, the database was so far.
+        // Whatever becomes of the sequencer, the database was so far.
         if !self.learn(known, row) {
             return Ok(());
         }
@@ -242,7 +242,7 @@ impl Node {
             redis.open(who, row, users.into_iter());
         });
         open.await?;
-        self.world.borrow_mut().report.count("node", "gate made anew");
+        self.world.borrow_mut().report.count("node", "sequencer made anew");
         Ok(())
     }
 
@@ -263,7 +263,7 @@ impl Node {
 
     async fn is_ready(&self) -> Result<NodeCouponRow, Failed> {
         if self.known().stands_still || self.known().trusted != Some(self.runs()) {
-            self.mend().await?;
+            self.rebuild().await?;
         }
         self.known().row.ok_or(Failed::Unavailable)
     }
@@ -376,11 +376,11 @@ impl Node {
         let node = self.at;
         let written = at_sql(&self.world, move |shared| {
             let before = shared.sql.1.row;
-            let gate = shared.redis.1.gate().map(|gate| (gate.generation, gate.position));
+            let sequencer = shared.redis.1.sequencer().map(|sequencer| (sequencer.generation, sequencer.position));
             let written = shared.sql.1.write(row, &entries);
             if written.is_ok_and(|after| before.issued < after.issued) {
                 let acknowledged = shared.nodes[node].acknowledged;
-                shared.history.writes.push(Write { node, before, acknowledged, gate });
+                shared.history.writes.push(Write { node, before, acknowledged, sequencer });
             }
             written
         });
@@ -412,7 +412,7 @@ impl Node {
             && (!self.learn(before, row) || self.known().stands_still)
         {
             // Whatever it finds, it has noted.
-            let _ = self.mend().await;
+            let _ = self.rebuild().await;
         }
         if self.known().row.is_some() {
             self.drain();
@@ -427,14 +427,15 @@ const fn mark(row: &NodeCouponRow) -> stream::DatabaseMark {
 }
 
 /// What the rule of the core says. A node that knows nothing yet knows no more than the row says.
-fn judge(known: Option<NodeCouponRow>, gate: Option<Probe>, row: NodeCouponRow) -> Stream {
-    let goes_on =
-        gate.filter(|gate| gate.follows && gate.anchor == Some(row.anchor)).map_or(GoesOn::No, |_| GoesOn::Yes);
-    let gate = SequencerMark {
-        generation: gate.map(|gate| gate.generation),
-        ticket: gate.map(|gate| gate.ticket),
-        position: gate.map(|gate| gate.position),
+fn judge(known: Option<NodeCouponRow>, sequencer: Option<Probe>, row: NodeCouponRow) -> Stream {
+    let goes_on = sequencer
+        .filter(|sequencer| sequencer.follows && sequencer.anchor == Some(row.anchor))
+        .map_or(GoesOn::No, |_| GoesOn::Yes);
+    let sequencer = SequencerMark {
+        generation: sequencer.map(|sequencer| sequencer.generation),
+        ticket: sequencer.map(|sequencer| sequencer.ticket),
+        position: sequencer.map(|sequencer| sequencer.position),
         goes_on,
     };
-    stream::judge(&mark(&known.unwrap_or(row)).at, &gate, &mark(&row))
+    stream::judge(&mark(&known.unwrap_or(row)).at, &sequencer, &mark(&row))
 }

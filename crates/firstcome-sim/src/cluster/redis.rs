@@ -1,4 +1,4 @@
-//! The Redis of the world: the gate of one coupon with its outbox. A script is one step.
+//! The Redis of the world: the sequencer of one coupon with its outbox. A script is one step.
 
 use super::sql::{NodeCouponRow, User};
 use crate::rng::mix;
@@ -24,7 +24,7 @@ impl Entry {
     }
 }
 
-/// What the gate says to a claim.
+/// What the sequencer says to a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DrawReply {
     /// This ticket was drawn for it.
@@ -35,10 +35,10 @@ pub enum DrawReply {
     SoldOut(u64),
 }
 
-/// The gate of the coupon.
+/// The sequencer of the coupon.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SimSequencer {
-    /// Which gate.
+    /// Which sequencer.
     pub generation: i64,
     /// The last ticket that was drawn.
     pub ticket: u64,
@@ -61,10 +61,10 @@ impl SimSequencer {
     }
 }
 
-/// What a look at the gate shows.
+/// What a look at the sequencer shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Probe {
-    /// Which gate.
+    /// Which sequencer.
     pub generation: i64,
     /// The last ticket.
     pub ticket: u64,
@@ -76,14 +76,14 @@ pub struct Probe {
     pub follows: bool,
 }
 
-/// How many steps the lease lasts under which a gate is made anew.
+/// How many steps the lease lasts under which a sequencer is made anew.
 const LEASE_STEPS: u64 = 200;
 
 /// The server.
 #[derive(Clone, Debug)]
 pub struct Redis {
-    gate: Option<SimSequencer>,
-    /// Who makes the gate anew, and until when. A start forgets it.
+    sequencer: Option<SimSequencer>,
+    /// Who makes the sequencer anew, and until when. A start forgets it.
     lease: Option<(u64, u64)>,
     /// What a start would find.
     disk: Option<SimSequencer>,
@@ -94,33 +94,33 @@ pub struct Redis {
 impl Redis {
     /// An empty server that syncs each write.
     pub const fn new() -> Self {
-        Self { gate: None, lease: None, disk: None, is_fit: true }
+        Self { sequencer: None, lease: None, disk: None, is_fit: true }
     }
 
-    /// The gate, if there is one.
-    pub const fn gate(&self) -> Option<&SimSequencer> {
-        self.gate.as_ref()
+    /// The sequencer, if there is one.
+    pub const fn sequencer(&self) -> Option<&SimSequencer> {
+        self.sequencer.as_ref()
     }
 
     fn synced<T>(&mut self, answer: T) -> T {
         if self.is_fit {
-            self.disk.clone_from(&self.gate);
+            self.disk.clone_from(&self.sequencer);
         }
         answer
     }
 
     /// Is killed and starts again with what is on its disk.
     pub fn restart(&mut self) {
-        (self.gate, self.lease) = (self.disk.clone(), None);
+        (self.sequencer, self.lease) = (self.disk.clone(), None);
     }
 
     /// Starts again with this state.
-    pub fn restore(&mut self, gate: Option<SimSequencer>) {
-        self.disk.clone_from(&gate);
-        (self.gate, self.lease) = (gate, None);
+    pub fn restore(&mut self, sequencer: Option<SimSequencer>) {
+        self.disk.clone_from(&sequencer);
+        (self.sequencer, self.lease) = (sequencer, None);
     }
 
-    /// Takes the lease under which one task makes the gate anew; false if another one has it.
+    /// Takes the lease under which one task makes the sequencer anew; false if another one has it.
     pub fn seize(&mut self, who: u64, now: u64) -> bool {
         if self.lease.is_some_and(|(holder, until)| holder != who && now < until) {
             return false;
@@ -135,67 +135,71 @@ impl Redis {
     }
 
     /// Writes down what it has, from now on before each answer again.
-    pub fn mend(&mut self) {
+    pub fn rebuild(&mut self) {
         self.is_fit = true;
-        self.disk.clone_from(&self.gate);
+        self.disk.clone_from(&self.sequencer);
     }
 
-    /// Judges a claim. `None`: this is not the gate that the caller knows.
+    /// Judges a claim. `None`: this is not the sequencer that the caller knows.
     pub fn claim(&mut self, known: (i64, u64), limit: u32, entry: Entry) -> Option<DrawReply> {
-        let gate = self.gate.as_mut().filter(|gate| gate.generation == known.0 && known.1 <= gate.ticket)?;
-        if let Some(ticket) = gate.users.get(&entry.user) {
+        let sequencer = self
+            .sequencer
+            .as_mut()
+            .filter(|sequencer| sequencer.generation == known.0 && known.1 <= sequencer.ticket)?;
+        if let Some(ticket) = sequencer.users.get(&entry.user) {
             return Some(DrawReply::Has(*ticket));
         }
-        if u64::from(limit) <= gate.ticket - gate.void {
-            return Some(DrawReply::SoldOut(gate.ticket));
+        if u64::from(limit) <= sequencer.ticket - sequencer.void {
+            return Some(DrawReply::SoldOut(sequencer.ticket));
         }
-        gate.ticket += 1;
-        gate.outbox.push(Entry { ticket: gate.ticket, ..entry });
-        gate.users.insert(entry.user, gate.ticket);
-        let word = DrawReply::Drawn(gate.ticket);
+        sequencer.ticket += 1;
+        sequencer.outbox.push(Entry { ticket: sequencer.ticket, ..entry });
+        sequencer.users.insert(entry.user, sequencer.ticket);
+        let word = DrawReply::Drawn(sequencer.ticket);
         Some(self.synced(word))
     }
 
-    /// Hears how far the database is, and says what is next. `None`: this is not the gate that the caller knows.
+    /// Hears how far the database is, and says what is next. `None`: this is not the sequencer that the caller knows.
     pub fn settle(&mut self, row: NodeCouponRow, count: usize) -> Option<Vec<Entry>> {
-        let known = |gate: &&mut SimSequencer| gate.generation == row.generation && row.position <= gate.ticket;
-        let gate = self.gate.as_mut().filter(known)?;
-        if gate.position <= row.position {
-            (gate.position, gate.anchor) = (row.position, row.anchor);
-            gate.void = row.position - u64::from(row.issued);
-            gate.outbox.retain(|entry| row.position < entry.ticket);
+        let known =
+            |sequencer: &&mut SimSequencer| sequencer.generation == row.generation && row.position <= sequencer.ticket;
+        let sequencer = self.sequencer.as_mut().filter(known)?;
+        if sequencer.position <= row.position {
+            (sequencer.position, sequencer.anchor) = (row.position, row.anchor);
+            sequencer.void = row.position - u64::from(row.issued);
+            sequencer.outbox.retain(|entry| row.position < entry.ticket);
         }
-        let next = gate.outbox.iter().filter(|entry| row.position < entry.ticket).take(count).copied().collect();
+        let next = sequencer.outbox.iter().filter(|entry| row.position < entry.ticket).take(count).copied().collect();
         Some(self.synced(next))
     }
 
     /// Forgets a ticket that the database passed over.
     pub fn forget(&mut self, generation: i64, user: User, ticket: u64) {
-        let gate = self.gate.as_mut().filter(|gate| gate.generation == generation);
-        if let Some(gate) = gate.filter(|gate| gate.users.get(&user) == Some(&ticket)) {
-            gate.users.remove(&user);
+        let sequencer = self.sequencer.as_mut().filter(|sequencer| sequencer.generation == generation);
+        if let Some(sequencer) = sequencer.filter(|sequencer| sequencer.users.get(&user) == Some(&ticket)) {
+            sequencer.users.remove(&user);
         }
         self.synced(());
     }
 
-    /// Shows the gate.
+    /// Shows the sequencer.
     pub fn probe(&self, position: u64) -> Option<Probe> {
-        let gate = self.gate.as_ref()?;
-        let next = gate.outbox.iter().find(|entry| position < entry.ticket);
-        let entry = gate.outbox.iter().find(|entry| entry.ticket == position).map(Entry::digest);
-        let anchor = entry.or_else(|| (gate.position == position).then_some(gate.anchor));
-        let follows = next.map_or(gate.ticket == position, |next| next.ticket == position + 1);
-        let SimSequencer { generation, ticket, position, .. } = *gate;
+        let sequencer = self.sequencer.as_ref()?;
+        let next = sequencer.outbox.iter().find(|entry| position < entry.ticket);
+        let entry = sequencer.outbox.iter().find(|entry| entry.ticket == position).map(Entry::digest);
+        let anchor = entry.or_else(|| (sequencer.position == position).then_some(sequencer.anchor));
+        let follows = next.map_or(sequencer.ticket == position, |next| next.ticket == position + 1);
+        let SimSequencer { generation, ticket, position, .. } = *sequencer;
         Some(Probe { generation, ticket, position, anchor, follows })
     }
 
-    /// Opens the gate of a generation that has all that the database holds, if the lease is this one's.
+    /// Opens the sequencer of a generation that has all that the database holds, if the lease is this one's.
     pub fn open(&mut self, who: u64, row: NodeCouponRow, users: impl Iterator<Item = User>) {
         if self.lease.is_none_or(|(holder, _)| holder != who) {
             return;
         }
         self.lease = None;
-        self.gate = Some(SimSequencer {
+        self.sequencer = Some(SimSequencer {
             generation: row.generation,
             ticket: row.position,
             void: row.position - u64::from(row.issued),

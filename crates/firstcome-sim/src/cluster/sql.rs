@@ -11,7 +11,7 @@ pub type User = u32;
 pub struct NodeCouponRow {
     /// Claims that there are.
     pub issued: u32,
-    /// Of the gate whose stream counts.
+    /// Of the sequencer whose stream counts.
     pub generation: i64,
     /// The last ticket of it that is written down, or was passed over.
     pub position: u64,

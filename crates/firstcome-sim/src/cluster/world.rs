@@ -80,7 +80,7 @@ pub struct World {
 }
 
 impl World {
-    /// The world of a seed: an empty gate, and one coupon in the database.
+    /// The world of a seed: an empty sequencer, and one coupon in the database.
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::from_seed(seed);
         let plan = Plan::draw(&mut rng);
@@ -170,7 +170,7 @@ impl World {
                 self.tasks.kill(at);
             }
             Fault::RedisDies | Fault::RedisForgets | Fault::RedisGoesBack => {
-                let before = shared.redis.1.gate().cloned();
+                let before = shared.redis.1.sequencer().cloned();
                 match fault {
                     Fault::RedisDies => shared.redis.1.restart(),
                     Fault::RedisForgets => shared.redis.1.restore(None),
@@ -178,7 +178,7 @@ impl World {
                 }
                 shared.redis.0.runs += 1;
                 let since = shared.history.unfit_since;
-                let lost: Vec<u64> = History::lost(before.as_ref(), shared.redis.1.gate()).collect();
+                let lost: Vec<u64> = History::lost(before.as_ref(), shared.redis.1.sequencer()).collect();
                 if fault == Fault::RedisDies {
                     shared.history.crashed.extend(lost.into_iter().map(|tag| (tag, since)));
                 } else {
@@ -190,7 +190,7 @@ impl World {
                 shared.history.unfit_since = shared.history.now;
             }
             Fault::RedisUnfit => {}
-            Fault::RedisMended => shared.redis.1.mend(),
+            Fault::RedisMended => shared.redis.1.rebuild(),
             Fault::SqlDies => shared.sql.0.runs += 1,
             Fault::SqlGoesBack => {
                 let before = std::mem::replace(&mut shared.sql.1, self.sql_backup.clone());
@@ -203,7 +203,7 @@ impl World {
             }
             Fault::BackupMade => {
                 self.sql_backup = shared.sql.1.clone();
-                self.redis_backup = shared.redis.1.gate().cloned();
+                self.redis_backup = shared.redis.1.sequencer().cloned();
             }
             Fault::LossAccepted => accept_loss(shared),
         }
@@ -216,7 +216,7 @@ impl World {
             for reach in [&mut shared.redis.0, &mut shared.sql.0] {
                 (reach.is_up, reach.lost_per_mille, reach.delay) = (true, 0, 2);
             }
-            shared.redis.1.mend();
+            shared.redis.1.rebuild();
         }
         let users: Vec<User> = (0..self.plan.users).collect();
         for user in users {
@@ -267,9 +267,9 @@ enum Phase {
     Healed,
 }
 
-/// The operator goes on without what is gone. Whatever waits in the gate goes with it.
+/// The operator goes on without what is gone. Whatever waits in the sequencer goes with it.
 fn accept_loss(shared: &mut Shared) {
-    let known = shared.redis.1.gate().map_or(0, |gate| gate.generation);
+    let known = shared.redis.1.sequencer().map_or(0, |sequencer| sequencer.generation);
     shared.sql.1.accept_loss(known);
     shared.history.accepted_at = Some(shared.history.now);
     shared.report.count("node", "loss accepted");

@@ -110,11 +110,11 @@ fn release_is_stored(operation: &Operation, room: &RoomStory) -> Result<(), Stri
     if open { Err(format!("the slot of number {} was released and is still stored", number.get())) } else { Ok(()) }
 }
 
-fn pass_is_alive(operation: &Operation, told_valid: bool, room: &RoomStory) -> Result<(), String> {
+fn pass_is_alive(operation: &Operation, replied_valid: bool, room: &RoomStory) -> Result<(), String> {
     let Command::Check(number, admission) = operation.command else { return Ok(()) };
     let (from, to) = (operation.asked, operation.end());
     let alive = room.ticket(number).is_some_and(|ticket| ticket.holds_within(admission, from, to));
-    if told_valid && !alive {
+    if replied_valid && !alive {
         return Err(format!("the pass of number {} was told valid, and its slot is over or not stored", number.get()));
     }
     Ok(())
@@ -251,44 +251,44 @@ mod tests {
     #[test]
     fn a_number_that_was_told_and_is_not_stored_is_found() {
         let mut story = Story::with_slots(1);
-        story.told_new(1);
+        story.replied_new(1);
         story.assert_found(check, "number 1 was told and is not stored");
     }
 
     #[test]
     fn a_number_that_is_stored_for_somebody_else_is_found() {
         let mut story = Story::with_slots(1);
-        story.joined_as(1, "ann").told_new(1);
+        story.joined_as(1, "ann").replied_new(1);
         story.assert_found(check, "for another join");
     }
 
     #[test]
     fn a_slot_that_was_told_before_it_was_stored_is_found() {
         let mut story = Story::with_slots(1);
-        story.joined(1).admitted(1).told_admitted(1);
+        story.joined(1).admitted(1).replied_admitted(1);
         story.assert_found(check, "which is not stored");
         let mut story = Story::with_slots(1);
-        story.joined(1).admitted(1).taken(1).told_admitted(1);
+        story.joined(1).admitted(1).taken(1).replied_admitted(1);
         story.assert_clean(check);
     }
 
     #[test]
     fn a_departure_that_was_told_and_is_not_stored_is_found() {
         let mut story = Story::with_slots(1);
-        story.joined(1).told_gone(1, Departure::Expired);
+        story.joined(1).replied_gone(1, Departure::Expired);
         story.assert_found(check, "which is not stored");
         let mut story = Story::with_slots(1);
         story.joined(1).left(1);
         story.assert_found(check, "is not stored as gone");
         let mut story = Story::with_slots(1);
-        story.joined(1).gone(1, Departure::Left).left(1).told_gone(1, Departure::Left);
+        story.joined(1).gone(1, Departure::Left).left(1).replied_gone(1, Departure::Left);
         story.assert_clean(check);
     }
 
     #[test]
     fn a_release_that_freed_nothing_is_found() {
         let mut story = Story::with_slots(1);
-        story.joined(1).admitted(1).taken(1).told_admitted(1).released(1, 1);
+        story.joined(1).admitted(1).taken(1).replied_admitted(1).released(1, 1);
         story.assert_found(check, "was released and is still stored");
     }
 
@@ -305,14 +305,14 @@ mod tests {
     #[test]
     fn a_pass_that_is_valid_again_is_found() {
         let mut story = Story::with_slots(1);
-        story.joined(1).admitted(1).taken(1).told_admitted(1).valid(1, 1).not_valid(1, 1).valid(1, 1);
+        story.joined(1).admitted(1).taken(1).replied_admitted(1).valid(1, 1).not_valid(1, 1).valid(1, 1);
         story.assert_found(check, "valid again after a check");
     }
 
     #[test]
     fn settings_that_were_told_and_are_not_stored_are_found() {
         let mut story = Story::with_slots(1);
-        story.told_put(RoomSettings::with_slots(2));
+        story.replied_put(RoomSettings::with_slots(2));
         story.assert_found(check, "not stored");
     }
 

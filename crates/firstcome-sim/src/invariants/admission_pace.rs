@@ -245,20 +245,20 @@ mod tests {
     #[test]
     fn an_absent_person_who_is_admitted_is_found() {
         let mut story = Story::with_slots(3);
-        story.joined(1).told_new(1).pass_ms(31_000).admitted(1);
+        story.joined(1).replied_new(1).pass_ms(31_000).admitted(1);
         story.assert_found(check, "number 1 was absent");
         let mut story = Story::with_slots(3);
-        story.joined(1).told_new(1).pass_ms(29_000).waits(1, 0).pass_ms(29_000).admitted(1);
+        story.joined(1).replied_new(1).pass_ms(29_000).waits(1, 0).pass_ms(29_000).admitted(1);
         story.assert_clean(check);
         let mut story = Story::with_slots(3);
-        story.joined(1).told_new(1).pass_ms(31_000).restart().pass_ms(10).admitted(1);
+        story.joined(1).replied_new(1).pass_ms(31_000).restart().pass_ms(10).admitted(1);
         story.assert_clean(check);
     }
 
     #[test]
     fn who_may_have_been_heard_of_is_no_finding() {
         let mut story = Story::with_slots(3);
-        story.joined(1).told_new(1).pass_ms(29_000).unclear_poll(1).pass_ms(29_000).admitted(1);
+        story.joined(1).replied_new(1).pass_ms(29_000).unclear_poll(1).pass_ms(29_000).admitted(1);
         story.assert_clean(check);
     }
 

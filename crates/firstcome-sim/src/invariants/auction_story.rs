@@ -315,11 +315,11 @@ impl Story {
         self.told(Command::View(name()), AuctionReply::View(Box::new(view)))
     }
 
-    pub(super) fn told_bids(&mut self, items: Vec<Bid>, next: Option<u64>) -> &mut Self {
+    pub(super) fn replied_bids(&mut self, items: Vec<Bid>, next: Option<u64>) -> &mut Self {
         self.told(Command::Bids(name(), None, 2), AuctionReply::Bids(Numbered { items, next }))
     }
 
-    pub(super) fn told_balance(&mut self, who: &str, total: u64, held: u64) -> &mut Self {
+    pub(super) fn replied_balance(&mut self, who: &str, total: u64, held: u64) -> &mut Self {
         let balance = Balance::new(total, held).unwrap();
         self.told(Command::Balance(member(who)), AuctionReply::Balance(balance))
     }

@@ -53,7 +53,7 @@ fn nobody_is_overtaken(history: &History, coupon: &CouponName) -> Result<(), Str
             let before = before.serial.get();
             return Err(format!("{coupon}: serial {serial} was handed over after the claim that got serial {before}"));
         }
-        if issued.issued_at < operation.asked_at || operation.told_at < issued.issued_at {
+        if issued.issued_at < operation.asked_at || operation.replied_at < issued.issued_at {
             return Err(format!("{coupon}: serial {serial} was not accepted between its question and its answer"));
         }
         if let Some(known) = claims_told_before(history, operation)

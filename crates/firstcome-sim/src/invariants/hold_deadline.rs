@@ -16,7 +16,8 @@ pub fn check(evidence: &LockEvidence<'_>) -> Result<(), Violation> {
         let Some((request, deadline)) = word.deadline() else { continue };
         let Some(belief) = evidence.history.belief_of(request) else { continue };
         // A stop of the wish ends the belief: what was told of it counts until then, or until the next word.
-        let next = evidence.history.words_of(request).find(|next| word.at < next.at).map_or(i64::MAX, |next| next.at);
+        let next =
+            evidence.history.messages_of(request).find(|next| word.at < next.at).map_or(i64::MAX, |next| next.at);
         let until = deadline.min(next);
         let until = if belief.until < deadline { until.min(belief.until) } else { until };
         let hold = evidence.ledger.holds.iter().rev().find(|hold| is_of(hold, belief) && hold.at <= word.at);
@@ -47,20 +48,20 @@ mod tests {
     #[test]
     fn a_deadline_after_the_end_is_found() {
         let mut story = Story::new();
-        story.granted(1, 7).told_until(1, 7, 1_000_001);
+        story.granted(1, 7).replied_until(1, 7, 1_000_001);
         story.assert_found(check, "was told the deadline");
         let mut story = Story::new();
-        story.granted(1, 7).told_until(1, 7, 1_000_000);
+        story.granted(1, 7).replied_until(1, 7, 1_000_000);
         story.assert_clean(check);
     }
 
     #[test]
     fn an_end_that_moves_before_a_deadline_is_found() {
         let mut story = Story::new();
-        story.granted(1, 7).told_until(1, 7, 900_000).pass_ms(100).renewed(1, 7, 500);
+        story.granted(1, 7).replied_until(1, 7, 900_000).pass_ms(100).renewed(1, 7, 500);
         story.assert_found(check, "but the hold ends");
         let mut story = Story::new();
-        story.granted(1, 7).told_until(1, 7, 900_000).pass_ms(100).renewed(1, 7, 1_000);
+        story.granted(1, 7).replied_until(1, 7, 900_000).pass_ms(100).renewed(1, 7, 1_000);
         story.assert_clean(check);
     }
 }

@@ -3,7 +3,7 @@
 use super::{LockEvidence, Violation};
 use crate::lock::history::{Belief, Disturbance, History, LockMessage, LockRequest, Write};
 use crate::lock::ledger::Ledger;
-use crate::lock::table::{Logged, Shelved};
+use crate::lock::table::{Logged, TableOperation};
 use firstcome_core::id::{LockName, OwnerName};
 use firstcome_core::lock::{
     Ask, ClientId, Copies, Fence, Hold, LockReply, Renewal, Request, Session, Step, Taken, Wait, Waiter, Watch,
@@ -40,7 +40,7 @@ impl Story {
         Self { history: History::default() }
     }
 
-    fn log(&mut self, what: Shelved) -> &mut Self {
+    fn log(&mut self, what: TableOperation) -> &mut Self {
         let at = self.history.now;
         self.history.log.push(Logged { at, store_us: at as u64, bucket: 0, what });
         self
@@ -49,15 +49,15 @@ impl Story {
     fn hold(&mut self, of: u64, fence: u64, lease_ms: u64) -> &mut Self {
         let expires_us = self.history.now as u64 + lease_ms * 1_000;
         let hold = Hold { waiter: waiter(of), fence: Fence::new(fence).unwrap(), expires_us, taken: Taken::Yes };
-        self.log(Shelved::Hold(name(), hold))
+        self.log(TableOperation::Hold(name(), hold))
     }
 
     fn acquire(&mut self, of: u64) -> &mut Self {
-        self.log(Shelved::Step(Step::Acquire { name: name(), waiter: waiter(of), wait: Wait::Yes }))
+        self.log(TableOperation::Step(Step::Acquire { name: name(), waiter: waiter(of), wait: Wait::Yes }))
     }
 
     fn release(&mut self, of: u64) -> &mut Self {
-        self.log(Shelved::Step(Step::Release { name: name(), request: request(of), copies: Copies::One }))
+        self.log(TableOperation::Step(Step::Release { name: name(), request: request(of), copies: Copies::One }))
     }
 
     pub(super) fn pass_ms(&mut self, ms: i64) -> &mut Self {
@@ -78,26 +78,26 @@ impl Story {
     }
 
     pub(super) fn freed(&mut self, of: u64) -> &mut Self {
-        self.release(of).log(Shelved::Free(name()))
+        self.release(of).log(TableOperation::Free(name()))
     }
 
     pub(super) fn lives(&mut self, of: u64) -> &mut Self {
         let seen_us = self.history.now as u64;
-        self.log(Shelved::Life(ClientId(of), Session { number: 1, seen_us }))
+        self.log(TableOperation::Life(ClientId(of), Session { number: 1, seen_us }))
     }
 
     pub(super) fn in_line(&mut self, of: u64, number: u64) -> &mut Self {
-        self.acquire(of).log(Shelved::InLine(name(), number, waiter(of))).lives(of)
+        self.acquire(of).log(TableOperation::InLine(name(), number, waiter(of))).lives(of)
     }
 
     /// The holder gives up, and this one has the lock.
     pub(super) fn handed_to(&mut self, of: u64, number: u64, fence: u64) -> &mut Self {
-        self.release(1).log(Shelved::OutOfLine(name(), number)).hold(of, fence, u64::from(LEASE_MS))
+        self.release(1).log(TableOperation::OutOfLine(name(), number)).hold(of, fence, u64::from(LEASE_MS))
     }
 
     /// The holder gives up, and so nobody has the lock.
     pub(super) fn passed_over(&mut self, by: u64, number: u64) -> &mut Self {
-        self.release(by).log(Shelved::OutOfLine(name(), number)).log(Shelved::Free(name()))
+        self.release(by).log(TableOperation::OutOfLine(name(), number)).log(TableOperation::Free(name()))
     }
 
     pub(super) fn renewed(&mut self, of: u64, fence: u64, lease_ms: u64) -> &mut Self {
@@ -106,12 +106,12 @@ impl Story {
 
     pub(super) fn renewed_by(&mut self, by: u64, of: u64, fence: u64, lease_ms: u64) -> &mut Self {
         let renewal = Renewal { name: name(), request: request(by), lease_ms: lease_ms as u32 };
-        self.log(Shelved::Step(Step::Renew { bucket: 0, renewals: vec![renewal] })).hold(of, fence, lease_ms)
+        self.log(TableOperation::Step(Step::Renew { bucket: 0, renewals: vec![renewal] })).hold(of, fence, lease_ms)
     }
 
     pub(super) fn flush(&mut self) -> &mut Self {
         self.history.disturbances.push((self.history.now, Disturbance::Flush));
-        self.log(Shelved::Flush)
+        self.log(TableOperation::Flush)
     }
 
     pub(super) fn clock_back(&mut self) -> &mut Self {
@@ -145,7 +145,7 @@ impl Story {
         self
     }
 
-    pub(super) fn told_until(&mut self, of: u64, fence: u64, until: i64) -> &mut Self {
+    pub(super) fn replied_until(&mut self, of: u64, fence: u64, until: i64) -> &mut Self {
         let (fence_told, deadline) = (Fence::new(fence).unwrap(), Steady::from_us(until));
         let told = LockReply::Granted { fence: fence_told, deadline, taken: Taken::Yes };
         self.believes(of, fence, self.history.now, until).told(of, told)
@@ -153,7 +153,7 @@ impl Story {
 
     /// Told of the grant as soon as it was there.
     pub(super) fn grants(&mut self, of: u64, fence: u64) -> &mut Self {
-        self.told_until(of, fence, self.history.now + 900_000)
+        self.replied_until(of, fence, self.history.now + 900_000)
     }
 
     pub(super) fn writes(&mut self, of: u64, fence: u64, accepted: bool) -> &mut Self {

@@ -74,7 +74,7 @@ fn over_is_noticed(history: &History, ledger: &Ledger, hold: &HoldStory) -> Resu
 
 fn is_told(history: &History, hold: &HoldStory, until: i64) -> bool {
     let is_of = |told: &LockReply| matches!(told, LockReply::Granted { fence, .. } if *fence == hold.fence);
-    history.words_of(hold.waiter.request).any(|word| word.at <= until && is_of(&word.told))
+    history.messages_of(hold.waiter.request).any(|word| word.at <= until && is_of(&word.told))
 }
 
 fn grant_is_told(history: &History, hold: &HoldStory) -> Result<(), String> {
@@ -86,7 +86,7 @@ fn grant_is_told(history: &History, hold: &HoldStory) -> Result<(), String> {
     let request = hold.waiter.request;
     // A copy that arrives after a flush gets in line again for a request that holds the lock, and needs no second word.
     let holds = |word: &LockMessage| word.at <= hold.at && matches!(word.told, LockReply::Granted { .. });
-    if history.words_of(request).any(holds) || !is_well(history, request, hold.at, late) {
+    if history.messages_of(request).any(holds) || !is_well(history, request, hold.at, late) {
         return Ok(());
     }
     Err(format!("{}: {request:?} was granted the lock at {}, and was not told", hold.name, hold.at))
@@ -95,8 +95,9 @@ fn grant_is_told(history: &History, hold: &HoldStory) -> Result<(), String> {
 /// Whether somebody who waits stands in line, or has the lock, soon after an instant.
 fn stands_soon(history: &History, ledger: &Ledger, request: Request, from: i64) -> Result<(), String> {
     let late = from.saturating_add(SOON_US);
-    let is_granted =
-        |at: i64| history.words_of(request).any(|word| word.at <= at && matches!(word.told, LockReply::Granted { .. }));
+    let is_granted = |at: i64| {
+        history.messages_of(request).any(|word| word.at <= at && matches!(word.told, LockReply::Granted { .. }))
+    };
     let Some(asked) = history.asked.get(&request) else { return Ok(()) };
     if from <= asked.at || asked.ask.wait_ms == 0 || is_granted(late) || !is_well(history, request, from, late) {
         return Ok(());

@@ -58,7 +58,7 @@ fn is_open(settings: &CouponSettings, now: Timestamp) -> bool {
 fn window_is_true(operation: &Operation) -> Result<(), String> {
     let untrue = match operation.refused() {
         Some(Rejection::NotOpen(opens_at)) => opens_at <= operation.asked_at,
-        Some(Rejection::Expired(ended_at)) => operation.told_at < ended_at,
+        Some(Rejection::Expired(ended_at)) => operation.replied_at < ended_at,
         _ => false,
     };
     if untrue {

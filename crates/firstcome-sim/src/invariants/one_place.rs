@@ -62,7 +62,7 @@ mod tests {
         story.joined(1).joined(1);
         story.assert_found(check, "drawn twice");
         let mut story = Story::with_slots(3);
-        story.joined(1).told_new(1).told_new(1);
+        story.joined(1).replied_new(1).replied_new(1);
         story.assert_found(check, "told to two");
     }
 
@@ -116,7 +116,16 @@ mod tests {
     #[test]
     fn a_whole_story_is_clean() {
         let mut story = Story::with_slots(3);
-        story.joined(1).told_new(1).waits(1, 0).admitted(1).lapsed(1).waits(1, 0).admitted(1).taken(1).told_admitted(1);
+        story
+            .joined(1)
+            .replied_new(1)
+            .waits(1, 0)
+            .admitted(1)
+            .lapsed(1)
+            .waits(1, 0)
+            .admitted(1)
+            .taken(1)
+            .replied_admitted(1);
         story.gone(1, Departure::Left);
         story.assert_clean(check);
     }

@@ -105,7 +105,7 @@ impl Story {
         self.log(Change::RoomPut(Box::new(put)))
     }
 
-    pub(super) fn told_put(&mut self, settings: RoomSettings) -> &mut Self {
+    pub(super) fn replied_put(&mut self, settings: RoomSettings) -> &mut Self {
         self.tell(Command::Put(settings), RoomStepReply::Put(Put::Replaced))
     }
 
@@ -167,7 +167,7 @@ impl Story {
         self.change(room::Change::Reached(reached))
     }
 
-    pub(super) fn told_new(&mut self, of: u32) -> &mut Self {
+    pub(super) fn replied_new(&mut self, of: u32) -> &mut Self {
         let answer = self.answer(of, TicketState::Waiting { position: 0, wait_ms: None });
         self.tell(Command::Join(Join { user: None, request: None }), RoomStepReply::Joined(Joining::New, answer))
     }
@@ -177,7 +177,7 @@ impl Story {
     }
 
     /// The slot that was given last, taken.
-    pub(super) fn told_admitted(&mut self, of: u32) -> &mut Self {
+    pub(super) fn replied_admitted(&mut self, of: u32) -> &mut Self {
         let until = self.until();
         let offered = self.log.iter().rev().flat_map(|commit| &commit.changes).find_map(|change| match change {
             Change::Room { change: room::Change::Admitted { slot, .. }, .. } => Some(*slot),
@@ -187,7 +187,7 @@ impl Story {
         self.told(of, TicketState::Admitted { slot, until })
     }
 
-    pub(super) fn told_gone(&mut self, of: u32, how: Departure) -> &mut Self {
+    pub(super) fn replied_gone(&mut self, of: u32, how: Departure) -> &mut Self {
         self.told(of, TicketState::Gone(how))
     }
 

@@ -2,7 +2,7 @@
 
 use super::history::Disturbance;
 use super::network::Weather;
-use super::table::{Logged, Shelved};
+use super::table::{Logged, TableOperation};
 use super::workload::Fault;
 use super::world::{Event, HOUR_US, World};
 use firstcome_core::lock::{Client, ClientId, Failed, Request, Settings};
@@ -98,7 +98,7 @@ impl World {
     pub(super) fn connect_inbox(&mut self, process: usize) {
         self.processes[process].has_inbox = true;
         let now = self.steady(process);
-        self.processes[process].client.look_everywhere(now);
+        self.processes[process].client.check_everywhere(now);
         self.drain(process);
     }
 
@@ -119,9 +119,9 @@ impl World {
 
     fn flush(&mut self) {
         self.report.count("lock fault", "flushed");
-        self.shelves.clear();
+        self.tables.clear();
         let (at, store_us) = (self.now, self.store_us());
-        self.history.log.push(Logged { at, store_us, bucket: 0, what: Shelved::Flush });
+        self.history.log.push(Logged { at, store_us, bucket: 0, what: TableOperation::Flush });
         self.history.disturbances.push((self.now, Disturbance::Flush));
     }
 

@@ -91,7 +91,7 @@ pub struct History {
     pub asked: BTreeMap<Request, LockRequest>,
     /// What was told, in order.
     pub words: Vec<LockMessage>,
-    words_of: BTreeMap<Request, Vec<usize>>,
+    messages_of: BTreeMap<Request, Vec<usize>>,
     belief_of: BTreeMap<Request, usize>,
     /// Who believed what.
     pub beliefs: Vec<Belief>,
@@ -137,18 +137,18 @@ impl History {
     pub fn is_wanted(&self, request: Request, at: i64) -> bool {
         let given_up = self.asked.get(&request).is_none_or(|asked| asked.given_up.is_some_and(|when| when <= at));
         let killed = self.killed.get(&request.client).is_some_and(|killed| *killed <= at);
-        let over = self.words_of(request).any(|word| word.at <= at && is_final(&word.told));
+        let over = self.messages_of(request).any(|word| word.at <= at && is_final(&word.told));
         !given_up && !killed && !over
     }
 
     /// The words about a request.
-    pub fn words_of(&self, request: Request) -> impl Iterator<Item = &LockMessage> {
-        self.words_of.get(&request).into_iter().flatten().map(|at| &self.words[*at])
+    pub fn messages_of(&self, request: Request) -> impl Iterator<Item = &LockMessage> {
+        self.messages_of.get(&request).into_iter().flatten().map(|at| &self.words[*at])
     }
 
     /// Somebody is told something.
     pub fn tell(&mut self, word: LockMessage) {
-        self.words_of.entry(word.request).or_default().push(self.words.len());
+        self.messages_of.entry(word.request).or_default().push(self.words.len());
         self.words.push(word);
     }
 

@@ -1,7 +1,7 @@
 //! What the store's log says of each hold and of each place in line. It says nothing about right or wrong.
 
 use super::history::History;
-use super::table::{Logged, Shelved};
+use super::table::{Logged, TableOperation};
 use firstcome_core::id::LockName;
 use firstcome_core::lock::{ClientId, Fence, Hold, Request, Step, Wait, Waiter};
 use std::collections::BTreeMap;
@@ -103,26 +103,26 @@ impl Ledger {
 
     fn take(&mut self, entry: &Logged) {
         match &entry.what {
-            Shelved::Step(step) => {
+            TableOperation::Step(step) => {
                 self.pass_over();
                 self.step = Some(step.clone());
             }
-            Shelved::Hold(name, hold) => self.hold(entry, name, hold),
-            Shelved::Free(name) => {
+            TableOperation::Hold(name, hold) => self.hold(entry, name, hold),
+            TableOperation::Free(name) => {
                 self.pass_over();
                 self.end(entry, name);
             }
-            Shelved::InLine(name, number, waiter) => self.in_line(entry, name, *number, waiter),
-            Shelved::OutOfLine(name, number) => {
+            TableOperation::InLine(name, number, waiter) => self.in_line(entry, name, *number, waiter),
+            TableOperation::OutOfLine(name, number) => {
                 let Some(place) = self.lines.get_mut(name).and_then(|line| line.remove(number)) else { return };
                 let silence_us = self.silence_us(entry, self.places[place].request.client);
                 self.places[place].out = Some((entry.at, Out::PassedOver(silence_us)));
                 self.leaving.push((place, entry.at));
             }
-            Shelved::Life(client, life) => {
+            TableOperation::Life(client, life) => {
                 self.lives.insert((entry.bucket, *client), life.seen_us);
             }
-            Shelved::Flush => self.flush(entry),
+            TableOperation::Flush => self.flush(entry),
         }
     }
 

@@ -9,7 +9,7 @@ pub type Hasher = BuildHasherDefault<DefaultHasher>;
 
 /// What was written, or what for.
 #[derive(Clone, Debug)]
-pub enum Shelved {
+pub enum TableOperation {
     /// A step begins; what follows belongs to it.
     Step(Step),
     /// Somebody has the lock, or has it for longer.
@@ -36,13 +36,13 @@ pub struct Logged {
     /// In which bucket.
     pub bucket: u8,
     /// What.
-    pub what: Shelved,
+    pub what: TableOperation,
 }
 
-/// A shelf that logs what is written into it.
+/// A table that logs what is written into it.
 pub struct LoggingLockTable<'a> {
-    /// The shelf itself.
-    pub shelf: &'a mut MemoryLockTable<Hasher>,
+    /// The table itself.
+    pub table: &'a mut MemoryLockTable<Hasher>,
     /// The log.
     pub log: &'a mut Vec<Logged>,
     /// The world's time.
@@ -55,78 +55,78 @@ pub struct LoggingLockTable<'a> {
 
 impl LoggingLockTable<'_> {
     /// Logs.
-    pub fn log(&mut self, what: Shelved) {
+    pub fn log(&mut self, what: TableOperation) {
         self.log.push(Logged { at: self.at, store_us: self.store_us, bucket: self.bucket, what });
     }
 }
 
 impl LockTable for LoggingLockTable<'_> {
     fn last(&self) -> u64 {
-        self.shelf.last()
+        self.table.last()
     }
 
     fn set_last(&mut self, last: u64) {
-        self.shelf.set_last(last);
+        self.table.set_last(last);
     }
 
     fn hold(&self, name: &LockName) -> Option<Hold> {
-        self.shelf.hold(name)
+        self.table.hold(name)
     }
 
     fn put_hold(&mut self, name: &LockName, hold: Hold) {
-        self.log(Shelved::Hold(name.clone(), hold.clone()));
-        self.shelf.put_hold(name, hold);
+        self.log(TableOperation::Hold(name.clone(), hold.clone()));
+        self.table.put_hold(name, hold);
     }
 
     fn remove_hold(&mut self, name: &LockName) {
-        self.log(Shelved::Free(name.clone()));
-        self.shelf.remove_hold(name);
+        self.log(TableOperation::Free(name.clone()));
+        self.table.remove_hold(name);
     }
 
     fn first(&self, name: &LockName) -> Option<(u64, Waiter)> {
-        self.shelf.first(name)
+        self.table.first(name)
     }
 
     fn number_of(&self, name: &LockName, request: Request) -> Option<u64> {
-        self.shelf.number_of(name, request)
+        self.table.number_of(name, request)
     }
 
     fn is_taken(&self, name: &LockName, number: u64) -> bool {
-        self.shelf.is_taken(name, number)
+        self.table.is_taken(name, number)
     }
 
     fn push(&mut self, name: &LockName, number: u64, waiter: Waiter) {
-        self.log(Shelved::InLine(name.clone(), number, waiter.clone()));
-        self.shelf.push(name, number, waiter);
+        self.log(TableOperation::InLine(name.clone(), number, waiter.clone()));
+        self.table.push(name, number, waiter);
     }
 
     fn remove(&mut self, name: &LockName, number: u64) {
-        self.log(Shelved::OutOfLine(name.clone(), number));
-        self.shelf.remove(name, number);
+        self.log(TableOperation::OutOfLine(name.clone(), number));
+        self.table.remove(name, number);
     }
 
     fn waiters(&self, name: &LockName) -> u32 {
-        self.shelf.waiters(name)
+        self.table.waiters(name)
     }
 
     fn ahead(&self, name: &LockName, number: u64) -> u32 {
-        self.shelf.ahead(name, number)
+        self.table.ahead(name, number)
     }
 
     fn life(&self, client: ClientId) -> Option<Session> {
-        self.shelf.life(client)
+        self.table.life(client)
     }
 
     fn put_life(&mut self, client: ClientId, life: Session) {
-        self.log(Shelved::Life(client, life));
-        self.shelf.put_life(client, life);
+        self.log(TableOperation::Life(client, life));
+        self.table.put_life(client, life);
     }
 
     fn is_void(&self, request: Request, now_us: u64) -> bool {
-        self.shelf.is_void(request, now_us)
+        self.table.is_void(request, now_us)
     }
 
     fn put_void(&mut self, request: Request, until_us: u64, now_us: u64) {
-        self.shelf.put_void(request, until_us, now_us);
+        self.table.put_void(request, until_us, now_us);
     }
 }

@@ -46,7 +46,7 @@ impl World {
         let is_taken = |word: &LockMessage| {
             matches!(word.told, LockReply::Renewed { .. } | LockReply::Granted { taken: Taken::Yes, .. })
         };
-        let (now, is_taken) = (self.steady(process), self.history.words_of(request).any(is_taken));
+        let (now, is_taken) = (self.steady(process), self.history.messages_of(request).any(is_taken));
         if is_taken && self.processes[process].client.hand_out(request.number, now).is_some() {
             self.handed_out.insert(request);
             self.report.count("lock task", "handed out");

@@ -34,7 +34,7 @@ pub struct Plan {
     /// Processes.
     pub processes: usize,
     /// Connections per process: within one, calls arrive in their order.
-    pub lanes: usize,
+    pub streams: usize,
     /// The locks.
     pub locks: Vec<LockName>,
     /// How long the run goes on before the heal.
@@ -61,7 +61,7 @@ impl Plan {
         Self {
             weather: Weather::draw(rng),
             processes: rng.range(1, 4) as usize,
-            lanes: rng.range(1, 3) as usize,
+            streams: rng.range(1, 3) as usize,
             locks: locks(rng),
             busy_us: rng.range(8_000, 40_000) as i64 * 1_000,
             store_rate_ppm: *rng.pick(&[0, 0, -5_000, 5_000]),

@@ -6,7 +6,7 @@
 use super::history::{Belief, History, LockMessage, LockRequest, is_final};
 use super::ledger::Ledger;
 use super::network::{Back, USUAL_DELAY_US};
-use super::table::{Hasher, LoggingLockTable, Shelved};
+use super::table::{Hasher, LoggingLockTable, TableOperation};
 use super::tasks::Act;
 use super::workload::{Fault, LEASE_MS_LONGEST, Plan};
 use crate::invariants::{self, LockEvidence, Violation};
@@ -68,7 +68,7 @@ pub(super) struct Process {
     // Calls that a cut stopped on their way.
     pub(super) stopped: BTreeSet<u64>,
     // When the last call arrives on each connection.
-    pub(super) lanes: Vec<i64>,
+    pub(super) streams: Vec<i64>,
 }
 
 /// Everything that a seed brings into being.
@@ -78,7 +78,7 @@ pub struct World {
     pub(super) plan: Plan,
     pub(super) now: i64,
     pub(super) store_ahead_us: i64,
-    pub(super) shelves: BTreeMap<u8, MemoryLockTable<Hasher>>,
+    pub(super) tables: BTreeMap<u8, MemoryLockTable<Hasher>>,
     pub(super) processes: Vec<Process>,
     pub(super) queue: BTreeMap<(i64, u64), (usize, Event)>,
     pub(super) queued: u64,
@@ -105,7 +105,7 @@ impl World {
             plan,
             now: 0,
             store_ahead_us: STORE_START_US,
-            shelves: BTreeMap::new(),
+            tables: BTreeMap::new(),
             processes: Vec::new(),
             queue: BTreeMap::new(),
             queued: 0,
@@ -140,7 +140,7 @@ impl World {
             has_inbox: true,
             pending: BTreeMap::new(),
             stopped: BTreeSet::new(),
-            lanes: vec![0; self.plan.lanes],
+            streams: vec![0; self.plan.streams],
         }
     }
 
@@ -275,7 +275,7 @@ impl World {
         while let Some(call) = self.processes[process].client.next_call() {
             self.send(process, call.id, call.step);
         }
-        while let Some((number, told)) = self.processes[process].client.next_told() {
+        while let Some((number, told)) = self.processes[process].client.next_reply() {
             let request = Request { client: self.processes[process].client.id(), number };
             self.told(process, request, told);
         }
@@ -290,7 +290,7 @@ impl World {
             return self.later(5_000, process, Event::Back { client, call, answer });
         }
         let fate = self.plan.weather.fate(&mut self.rng);
-        let lane = self.rng.index(self.plan.lanes);
+        let lane = self.rng.index(self.plan.streams);
         let back_us = match fate.back {
             Back::After(back_us) => Some(back_us),
             Back::Fails(after_us, failed) => {
@@ -303,11 +303,11 @@ impl World {
         if let Some(arrives_us) = fate.arrives_us {
             // A call that its caller has given up is on a connection of its own.
             let after_us = match back_us {
-                Some(_) => (self.processes[process].lanes[lane] - self.now).max(arrives_us),
+                Some(_) => (self.processes[process].streams[lane] - self.now).max(arrives_us),
                 None => arrives_us,
             };
             if let Some(back_us) = back_us {
-                self.processes[process].lanes[lane] = self.now + after_us;
+                self.processes[process].streams[lane] = self.now + after_us;
                 if USUAL_DELAY_US < after_us.max(back_us) {
                     self.report.count("lock network", "slow");
                     self.trouble(client, after_us + back_us);
@@ -343,10 +343,10 @@ impl World {
             Step::Renew { bucket, .. } | Step::Beat { bucket, .. } => *bucket,
         };
         let (at, store_us) = (self.now, self.store_us());
-        let shelf = self.shelves.entry(bucket).or_insert_with(|| MemoryLockTable::new(Hasher::default()));
-        let mut shelf = LoggingLockTable { shelf, log: &mut self.history.log, at, store_us, bucket };
-        shelf.log(Shelved::Step(step.clone()));
-        lock::take(&mut shelf, step, store_us)
+        let table = self.tables.entry(bucket).or_insert_with(|| MemoryLockTable::new(Hasher::default()));
+        let mut table = LoggingLockTable { table, log: &mut self.history.log, at, store_us, bucket };
+        table.log(TableOperation::Step(step.clone()));
+        lock::take(&mut table, step, store_us)
     }
 
     fn arrive(&mut self, process: usize, call: u64, step: &Step, back_us: Option<i64>, client: ClientId) {
@@ -486,8 +486,8 @@ impl World {
             }
             self.take(&Step::Release { name, request, copies: Copies::One });
         }
-        for (bucket, shelf) in &self.shelves {
-            if !shelf.is_empty() {
+        for (bucket, table) in &self.tables {
+            if !table.is_empty() {
                 left.push(format!("bucket {bucket} is not empty"));
             }
         }

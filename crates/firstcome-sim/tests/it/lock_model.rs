@@ -128,7 +128,7 @@ struct Budget {
 struct World {
     now_us: i64,
     processes: Vec<Process>,
-    shelf: SmallLockTable,
+    table: SmallLockTable,
     messages: Vec<Message>,
     budget: Budget,
     // How it came to this: told when something is wrong.
@@ -163,7 +163,7 @@ impl World {
         let mut world = Self {
             now_us: 1_000_000,
             processes: Vec::new(),
-            shelf: SmallLockTable::default(),
+            table: SmallLockTable::default(),
             messages: Vec::new(),
             budget,
             path: Vec::new(),
@@ -189,7 +189,7 @@ impl World {
         while let Some(Call { id, step }) = process.client.next_call() {
             self.messages.push(Message::Call { from: at, call: id, step, is_copy: false });
         }
-        while let Some((number, told)) = process.client.next_told() {
+        while let Some((number, told)) = process.client.next_reply() {
             assert_eq!(number, process.request);
             assert!(!process.is_over, "a word after the last one: {told:?}");
             match told {
@@ -319,7 +319,7 @@ impl World {
         let now = self.now();
         match self.messages.remove(at) {
             Message::Call { from, call, step, is_copy } => {
-                let (answer, pushes) = lock::take(&mut self.shelf, &step, self.now_us as u64);
+                let (answer, pushes) = lock::take(&mut self.table, &step, self.now_us as u64);
                 if !is_copy && !self.processes[from].is_dead {
                     self.messages.push(Message::Answer { to: from, call, answer: Ok(answer) });
                 }
@@ -345,7 +345,7 @@ impl World {
         // What is under way is a set: it may arrive in any order.
         let mut messages: Vec<u64> = self.messages.iter().map(|message| digest(0, message)).collect();
         messages.sort_unstable();
-        let state = (self.now_us, &self.processes, &self.shelf, messages, self.budget);
+        let state = (self.now_us, &self.processes, &self.table, messages, self.budget);
         u128::from(digest(0, &state)) << 64 | u128::from(digest(1, &state))
     }
 
@@ -376,15 +376,15 @@ impl World {
         let request = Request { client: ClientId(9), number: 1 };
         let waiter = Waiter { request, owner: owner(), lease_ms: LEASE_MS, passes: 1 };
         let acquire = Step::Acquire { name: name(), waiter, wait: Wait::No };
-        let (answer, _) = lock::take(&mut self.shelf, &acquire, self.now_us as u64);
+        let (answer, _) = lock::take(&mut self.table, &acquire, self.now_us as u64);
         assert!(
             matches!(answer.said, LockAnswer::Acquired(Acquired::Granted(_))),
             "not free: {answer:?} {:?}",
             self.path
         );
         let release = Step::Release { name: name(), request, copies: Copies::One };
-        lock::take(&mut self.shelf, &release, self.now_us as u64);
-        assert!(self.shelf.hold.is_none() && self.shelf.line.is_empty(), "something is left: {:?}", self.path);
+        lock::take(&mut self.table, &release, self.now_us as u64);
+        assert!(self.table.hold.is_none() && self.table.line.is_empty(), "something is left: {:?}", self.path);
     }
 }
 

@@ -148,8 +148,8 @@ pub fn write_wallet<D: Dialect>(text: &mut String, id: i64, wallet: &Wallet) {
 
 /// Reads a number and a name.
 pub fn number_and_name<R: RowReader>(row: &R) -> Result<(i64, String), SqlError> {
-    let mut cells = Reader::at(row, 0);
-    Ok((cells.integer()?, cells.maybe_text()?.unwrap_or_default()))
+    let mut columns = Reader::at(row, 0);
+    Ok((columns.integer()?, columns.maybe_text()?.unwrap_or_default()))
 }
 
 /// What reads listings after a number, by their numbers.
@@ -173,12 +173,12 @@ pub const RECORD_COLUMNS: &str = "number,kind,amount,listing,bid,at,total,held,c
 
 /// A record of a member.
 pub fn record_of<R: RowReader>(
-    cells: &mut Reader<'_, R>,
+    columns: &mut Reader<'_, R>,
     member: &MemberName,
     listings: &BTreeMap<i64, ListingName>,
 ) -> Result<Record, SqlError> {
-    load::record_of(cells, member, |cells| {
-        let listing = cells.maybe_integer()?;
+    load::record_of(columns, member, |columns| {
+        let listing = columns.maybe_integer()?;
         let name = |id| listings.get(&id).cloned().ok_or_else(|| wrong("a record of a listing that is not there"));
         listing.map(name).transpose()
     })

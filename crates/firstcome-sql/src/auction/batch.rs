@@ -73,7 +73,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
         };
         let mut bench = self.read_bench(&mut session, scope, request_scope, batch, &ids).await?;
         let judged: Judged = batch.iter().map(|waiting| bench.judge(&waiting.command)).collect();
-        if bench.purse.missing {
+        if bench.wallets.missing {
             self.forget_names();
             return Err(not_as_read("a member is not there"));
         }
@@ -116,24 +116,24 @@ impl<D: AuctionSql> AuctionDatabase<D> {
         let mut bench = Bench::new(Timestamp::MIN, request_scope);
         let mut requests = Vec::new();
         for row in &rows {
-            let mut cells = Reader::at(row, 0);
-            match cells.integer()? {
+            let mut columns = Reader::at(row, 0);
+            match columns.integer()? {
                 tag::LISTING => bench.stored = Some(load::listing(row, listing.unwrap_or_default())?),
                 tag::WALLET => {
                     let (id, wallet) = load::wallet(row)?;
-                    bench.purse.add(id, wallet);
+                    bench.wallets.add(id, wallet);
                 }
                 tag::REQUEST => requests.push(Request {
-                    key: cells.key()?,
-                    body: cells.integer()?.cast_unsigned(),
-                    number: cells.integer()?,
-                    at: cells.instant()?,
+                    key: columns.key()?,
+                    body: columns.integer()?.cast_unsigned(),
+                    number: columns.integer()?,
+                    at: columns.instant()?,
                 }),
                 tag::OWNER => {
-                    let id = cells.integer()?;
-                    bench.owners.insert(cells.member()?, id);
+                    let id = columns.integer()?;
+                    bench.owners.insert(columns.member()?, id);
                 }
-                _ => bench.now = cells.instant()?,
+                _ => bench.now = columns.instant()?,
             }
         }
         let named = bench.stored.as_ref().map(|stored| stored.listing.standing().name.as_str());
@@ -143,7 +143,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
         };
         // A server that has taken another one's place may not have all members of that one, or others at their numbers.
         let has_owners = spoken_of().all(|(name, _)| bench.owners.contains_key(name));
-        if !is_there || !has_owners || !names.iter().all(|name| bench.purse.has(name)) {
+        if !is_there || !has_owners || !names.iter().all(|name| bench.wallets.has(name)) {
             self.forget_names();
             return Err(not_as_read("a name has another number"));
         }
@@ -170,13 +170,13 @@ impl<D: AuctionSql> AuctionDatabase<D> {
         };
         let mut effects = BTreeMap::new();
         for row in &session.ask(text).await? {
-            let mut cells = Reader::at(row, 0);
-            if cells.integer()? == tag::BID {
-                let bid = load::bid(&mut cells)?;
-                let (number, ends_at, fence) = (i64::from(bid.number), cells.instant()?, cells.count()?);
+            let mut columns = Reader::at(row, 0);
+            if columns.integer()? == tag::BID {
+                let bid = load::bid(&mut columns)?;
+                let (number, ends_at, fence) = (i64::from(bid.number), columns.instant()?, columns.count()?);
                 effects.insert(number, KnownEffect::Bid(PlacedBid { bid, effective_ends_at: ends_at, fence }));
             } else {
-                effects.insert(cells.integer()?, KnownEffect::Moved(cells.balance()?));
+                effects.insert(columns.integer()?, KnownEffect::Moved(columns.balance()?));
             }
         }
         if let Some(stored) = &bench.stored
@@ -207,11 +207,11 @@ impl<D: AuctionSql> AuctionDatabase<D> {
         let opening = Opening { listing: None, members: &[], with_owner: false, owners, scope, keys: &[], locks: true };
         let (mut now, mut has_owner) = (Timestamp::MIN, false);
         for row in &session.ask(D::open(&opening)).await? {
-            let mut cells = Reader::at(row, 0);
-            if cells.integer()? == tag::OWNER {
-                has_owner = cells.integer()? == owner && cells.member()? == settings.owner;
+            let mut columns = Reader::at(row, 0);
+            if columns.integer()? == tag::OWNER {
+                has_owner = columns.integer()? == owner && columns.member()? == settings.owner;
             } else {
-                now = cells.instant()?;
+                now = columns.instant()?;
             }
         }
         if !has_owner {

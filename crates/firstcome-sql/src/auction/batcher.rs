@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 /// Serves a scope. If it goes in the middle, those who wait are told that nobody knows.
 struct BatchInProgress<D: AuctionSql> {
-    shop: Arc<AuctionDatabase<D>>,
+    database: Arc<AuctionDatabase<D>>,
     scope: Scope,
     done: bool,
 }
@@ -26,7 +26,7 @@ struct BatchInProgress<D: AuctionSql> {
 impl<D: AuctionSql> Drop for BatchInProgress<D> {
     fn drop(&mut self) {
         if !self.done {
-            self.shop.lanes.abandon(&self.scope);
+            self.database.queues.abandon(&self.scope);
         }
     }
 }
@@ -35,9 +35,9 @@ impl<D: AuctionSql> AuctionDatabase<D> {
     /// Queues a command, and waits for its answer. Whoever goes away leaves it done or not done.
     pub(super) async fn command(self: &Arc<Self>, scope: Scope, command: Command) -> AuctionAnswer<Answer> {
         let (tell, told) = oneshot::channel();
-        if self.lanes.push(&scope, Waiting { command, tell })? {
+        if self.queues.push(&scope, Waiting { command, tell })? {
             // In a task of its own: it serves others too, and must not go away with this caller.
-            let serving = BatchInProgress { shop: Arc::clone(self), scope, done: false };
+            let serving = BatchInProgress { database: Arc::clone(self), scope, done: false };
             tokio::spawn(serving.serve());
         }
         // Without an answer whoever served has met a broken invariant.
@@ -117,8 +117,8 @@ impl<D: AuctionSql> AuctionDatabase<D> {
 
 impl<D: AuctionSql> BatchInProgress<D> {
     async fn serve(mut self) {
-        while let Some(batch) = self.shop.lanes.take(&self.scope) {
-            self.shop.run(&self.scope, batch).await;
+        while let Some(batch) = self.database.queues.take(&self.scope) {
+            self.database.run(&self.scope, batch).await;
         }
         self.done = true;
     }

@@ -7,7 +7,7 @@ use firstcome_core::auction::{Listing, Phase, PlacedBid, Terms};
 use firstcome_core::points::{Record, Wallet};
 use firstcome_core::time::Timestamp;
 
-/// The columns of a listing that are written beside [`super::tongue::LISTING_COLUMNS`]: when time has something to do, and
+/// The columns of a listing that are written beside [`super::dialect::LISTING_COLUMNS`]: when time has something to do, and
 /// [`Changes::writer`].
 const UNREAD_COLUMNS: [&str; 2] = ["due_at", "writer"];
 
@@ -108,7 +108,7 @@ pub(super) const fn stored(number: u64) -> i64 {
 }
 
 impl ListingChange {
-    /// The values of [`super::tongue::LISTING_COLUMNS`], in their order, and then those of [`UNREAD_COLUMNS`].
+    /// The values of [`super::dialect::LISTING_COLUMNS`], in their order, and then those of [`UNREAD_COLUMNS`].
     fn values(&self, writer: i64) -> [String; 26] {
         let standing = self.listing.standing();
         let text = |write: &dyn Fn(&mut String)| {

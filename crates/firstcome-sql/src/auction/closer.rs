@@ -64,8 +64,8 @@ impl<D: AuctionSql> AuctionDatabase<D> {
             if closing.len() < CLOSE_AT_ONCE
                 && let Some(due) = page.pop_front()
             {
-                let (shop, scope) = (Arc::clone(self), Scope::Listing(due.name.clone()));
-                closing.spawn(async move { timeout(each_max, shop.command(scope, Command::Advance)).await });
+                let (database, scope) = (Arc::clone(self), Scope::Listing(due.name.clone()));
+                closing.spawn(async move { timeout(each_max, database.command(scope, Command::Advance)).await });
                 (last, any) = (Some(due), true);
                 continue;
             }
@@ -95,10 +95,10 @@ impl<D: AuctionSql> AuctionDatabase<D> {
         let rows = self.read(text).await?;
         let mut due = Vec::new();
         for row in &rows {
-            let mut cells = Reader::at(row, 1);
-            let name = cells.maybe_text()?.and_then(|name| ListingName::parse(&name).ok());
+            let mut columns = Reader::at(row, 1);
+            let name = columns.maybe_text()?.and_then(|name| ListingName::parse(&name).ok());
             let name = name.ok_or_else(|| SqlError::broken("a listing without a name"))?;
-            let (due_at, id, now) = (cells.integer()?, cells.integer()?, cells.integer()?);
+            let (due_at, id, now) = (columns.integer()?, columns.integer()?, columns.integer()?);
             if now < due_at {
                 let left_us = due_at.abs_diff(now);
                 return Ok((due, Some(Duration::from_micros(left_us))));
@@ -110,25 +110,25 @@ impl<D: AuctionSql> AuctionDatabase<D> {
 }
 
 /// Looks whether the database lacks what it had acknowledged, until auctions is dropped.
-pub(super) async fn keep_looking_back<D: AuctionSql>(shop: Weak<AuctionDatabase<D>>) {
+pub(super) async fn keep_looking_back<D: AuctionSql>(database: Weak<AuctionDatabase<D>>) {
     loop {
-        let Some(shop) = shop.upgrade() else { return };
+        let Some(database) = database.upgrade() else { return };
         // A database that cannot be reached is seen by the next call that uses it.
-        let _ = shop.look_back().await;
-        let pause = if shop.watch.is_back() { LOOK_EVERY_WHILE_BACK } else { LOOK_EVERY };
-        drop(shop);
+        let _ = database.look_back().await;
+        let pause = if database.watch.is_back() { LOOK_EVERY_WHILE_BACK } else { LOOK_EVERY };
+        drop(database);
         sleep(pause).await;
     }
 }
 
 /// Closes what is due, until auctions is dropped.
-pub(super) async fn keep_closing<D: AuctionSql>(shop: Weak<AuctionDatabase<D>>) {
+pub(super) async fn keep_closing<D: AuctionSql>(database: Weak<AuctionDatabase<D>>) {
     loop {
-        let Some(shop) = shop.upgrade() else { return };
+        let Some(database) = database.upgrade() else { return };
         // An error is told to whoever calls; here it is tried again.
-        let next = shop.close_due(CLOSE_MAX).await.unwrap_or_default();
-        let due = Arc::clone(&shop.due);
-        drop(shop);
+        let next = database.close_due(CLOSE_MAX).await.unwrap_or_default();
+        let due = Arc::clone(&database.due);
+        drop(database);
         let wait = match next {
             Some(next) if next < LOOK_MAX / 2 => next.max(LOOK_MIN),
             // Not all processes at once.

@@ -28,7 +28,7 @@ const NAMES_MAX: usize = 1 << 19;
 /// Auctions on one kind of database.
 pub(super) struct AuctionDatabase<D: AuctionSql> {
     base: Base<D>,
-    pub(super) lanes: ScopeQueues,
+    pub(super) queues: ScopeQueues,
     members: Mutex<HashMap<MemberName, i64, RandomState>>,
     listings: Mutex<HashMap<ListingName, i64, RandomState>>,
     pub(super) counts: Counts,
@@ -55,19 +55,19 @@ impl<D: AuctionSql> Deref for AuctionDatabase<D> {
 impl<D: AuctionSql> AuctionDatabase<D> {
     /// Connects, makes sure that the server keeps its promises, and brings the tables to this version.
     pub(super) async fn open(address: Address, options: DatabaseOptions) -> Result<Self, SqlError> {
-        let shop = Self {
+        let database = Self {
             base: Base::open(address, options).await?,
-            lanes: ScopeQueues::new(),
+            queues: ScopeQueues::new(),
             members: Mutex::new(HashMap::with_hasher(draw_hasher())),
             listings: Mutex::new(HashMap::with_hasher(draw_hasher())),
             counts: Counts::default(),
             due: Arc::new(Notify::new()),
         };
-        schema::prepare(&shop.base, D::PART).await?;
-        let rows = shop.base.read("SELECT generation FROM firstcome_market_state WHERE id=1;".to_owned()).await?;
+        schema::prepare(&database.base, D::PART).await?;
+        let rows = database.base.read("SELECT generation FROM firstcome_market_state WHERE id=1;".to_owned()).await?;
         let generation = rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?;
-        shop.base.watch.begin(generation.ok_or_else(|| SqlError::broken("firstcome_market_state has no row"))?);
-        Ok(shop)
+        database.base.watch.begin(generation.ok_or_else(|| SqlError::broken("firstcome_market_state has no row"))?);
+        Ok(database)
     }
 
     /// Brings the tables to this version.
@@ -126,8 +126,8 @@ impl<D: AuctionSql> AuctionDatabase<D> {
             let rows = session.ask(format!("{create}{}", dialect::find_members(&missing))).await?;
             session.done();
             for row in &rows {
-                let mut cells = Reader::at(row, 1);
-                let (id, name) = (cells.integer()?, cells.member()?);
+                let mut columns = Reader::at(row, 1);
+                let (id, name) = (columns.integer()?, columns.member()?);
                 keep(&self.members, &name, id);
                 ids.insert(name, Some(id));
             }
@@ -185,9 +185,9 @@ impl<D: AuctionSql> AuctionDatabase<D> {
         let mut known = false;
         let mut bids = Vec::new();
         for row in &rows {
-            let mut cells = Reader::at(row, 0);
-            match cells.integer()? {
-                tag::BID => bids.push(load::bid(&mut cells)?),
+            let mut columns = Reader::at(row, 0);
+            match columns.integer()? {
+                tag::BID => bids.push(load::bid(&mut columns)?),
                 _ => known = true,
             }
         }

@@ -120,7 +120,7 @@ pub(super) struct Bench {
     pub(super) now: Timestamp,
     pub(super) scope: RequestScope,
     pub(super) stored: Option<Stored>,
-    pub(super) purse: LockedWallets,
+    pub(super) wallets: LockedWallets,
     pub(super) known: BTreeMap<u128, Known>,
     /// The numbers of owners of whom a put speaks.
     pub(super) owners: BTreeMap<MemberName, i64>,
@@ -135,7 +135,7 @@ impl Bench {
             now,
             scope,
             stored: None,
-            purse: LockedWallets::default(),
+            wallets: LockedWallets::default(),
             known: BTreeMap::new(),
             owners: BTreeMap::new(),
             changes: Changes::default(),
@@ -176,8 +176,8 @@ impl Bench {
 
     fn bid(&mut self, bid: &PlaceBid) -> Result<Answer, Rejection> {
         let stored = self.stored.as_mut().ok_or(Rejection::UnknownListing)?;
-        let placed = stored.listing.bid(&bid.bidder, bid.price, &mut self.purse, self.now, &mut self.records)?;
-        let member = self.purse.id(&bid.bidder).unwrap_or_default();
+        let placed = stored.listing.bid(&bid.bidder, bid.price, &mut self.wallets, self.now, &mut self.records)?;
+        let member = self.wallets.id(&bid.bidder).unwrap_or_default();
         stored.highest = Some(member);
         let listing = stored.before.id;
         self.changes.bids.push(BidRow { listing, member, placed: placed.clone() });
@@ -189,7 +189,7 @@ impl Bench {
         let stored = self.stored.as_mut().ok_or(Rejection::UnknownListing)?;
         let standing = stored.listing.standing();
         let closed = standing.phase == Phase::Open && standing.auction_terms().is_some();
-        let sale = stored.listing.purchase(&purchase.buyer, &mut self.purse, self.now, &mut self.records)?;
+        let sale = stored.listing.purchase(&purchase.buyer, &mut self.wallets, self.now, &mut self.records)?;
         self.remember(purchase.request, 0, sale.at, KnownEffect::Sale(sale.clone()));
         Ok(Answer::Sale { sale: Effect::New(sale), closed })
     }
@@ -197,7 +197,7 @@ impl Bench {
     fn advance(&mut self) -> Result<Answer, Rejection> {
         let stored = self.stored.as_mut().ok_or(Rejection::UnknownListing)?;
         let was_open = stored.listing.standing().phase == Phase::Open;
-        let advance = stored.listing.advance(&mut self.purse, self.now, &mut self.records);
+        let advance = stored.listing.advance(&mut self.wallets, self.now, &mut self.records);
         let closed = was_open && advance != Advance::Nothing;
         Ok(Answer::Advanced { closed, defaulted: advance == Advance::Defaulted })
     }
@@ -208,8 +208,8 @@ impl Bench {
             Transfer::Refund => Kind::Refund,
         };
         // A batch of movements is of one member.
-        let Some(held) = self.purse.wallets.values_mut().next() else {
-            self.purse.missing = true;
+        let Some(held) = self.wallets.wallets.values_mut().next() else {
+            self.wallets.missing = true;
             return Err(Rejection::UnknownListing);
         };
         let available = held.wallet.balance.available();
@@ -236,11 +236,11 @@ impl Bench {
         changes.forgotten = self.forgotten.into_iter().map(|key| (scope, key)).collect();
         let listing_id = self.stored.as_ref().map(|stored| stored.before.id);
         for record in self.records {
-            let member = self.purse.id(&record.member).unwrap_or_default();
+            let member = self.wallets.id(&record.member).unwrap_or_default();
             let listing = record.about.as_ref().and(listing_id);
             changes.records.push(RecordRow { member, listing, record });
         }
-        let changed = std::mem::take(&mut self.purse.wallets).into_values();
+        let changed = std::mem::take(&mut self.wallets.wallets).into_values();
         let changed = changed.filter(|held| held.wallet.records != held.before);
         changes.wallets =
             changed.map(|LockedWallet { id, before, wallet }| WalletChange { id, before, wallet }).collect();

@@ -36,28 +36,28 @@ pub(super) struct Columns {
 
 /// Reads the columns of a listing.
 pub(super) fn columns<R: RowReader>(row: &R) -> Result<Columns, SqlError> {
-    let mut cells = Reader::at(row, 1);
-    let name = cells.maybe_listing()?.ok_or_else(|| wrong("a listing without a name"))?;
-    let owner_id = cells.integer()?;
-    let owner = cells.member()?;
-    let price = cells.amount()?;
-    let starts_at = cells.instant()?;
-    let terms = terms(&mut cells)?;
-    let effective_ends_at = cells.instant()?;
-    let extensions = cells.small()?;
-    let bids = cells.small()?;
-    let highest_id = cells.maybe_integer()?;
-    let bidder = cells.maybe_member()?;
-    let highest_price = cells.maybe_count()?.and_then(Amount::new);
-    let highest_at = cells.maybe_instant()?;
+    let mut columns = Reader::at(row, 1);
+    let name = columns.maybe_listing()?.ok_or_else(|| wrong("a listing without a name"))?;
+    let owner_id = columns.integer()?;
+    let owner = columns.member()?;
+    let price = columns.amount()?;
+    let starts_at = columns.instant()?;
+    let terms = terms(&mut columns)?;
+    let effective_ends_at = columns.instant()?;
+    let extensions = columns.small()?;
+    let bids = columns.small()?;
+    let highest_id = columns.maybe_integer()?;
+    let bidder = columns.maybe_member()?;
+    let highest_price = columns.maybe_count()?.and_then(Amount::new);
+    let highest_at = columns.maybe_instant()?;
     let highest = match (bidder, highest_price, highest_at) {
         (Some(bidder), Some(price), Some(at)) => Some(Bid { number: bids, bidder, price, at }),
         (None, None, None) => None,
         _ => return Err(wrong("half a highest bid")),
     };
-    let phase = cells.integer()?;
-    let phase_at = cells.maybe_instant()?;
-    let buyer = cells.maybe_member()?;
+    let phase = columns.integer()?;
+    let phase_at = columns.maybe_instant()?;
+    let buyer = columns.maybe_member()?;
     let phase = match (phase, phase_at, buyer) {
         (0, None, None) => Phase::Open,
         (1, Some(at), None) => Phase::Ended(at),
@@ -67,9 +67,9 @@ pub(super) fn columns<R: RowReader>(row: &R) -> Result<Columns, SqlError> {
         (3, Some(at), None) => Phase::Unsold(at),
         _ => return Err(wrong("an outcome that is none")),
     };
-    let version = cells.count()?;
-    let last_at = cells.instant()?;
-    debug_assert_eq!(cells.position(), 1 + LISTING_COLUMNS.len(), "all columns are read");
+    let version = columns.count()?;
+    let last_at = columns.instant()?;
+    debug_assert_eq!(columns.position(), 1 + LISTING_COLUMNS.len(), "all columns are read");
     let standing = ListingStanding {
         name,
         owner,
@@ -87,13 +87,13 @@ pub(super) fn columns<R: RowReader>(row: &R) -> Result<Columns, SqlError> {
     Ok(Columns { owner: owner_id, highest: highest_id, standing })
 }
 
-fn terms<R: RowReader>(cells: &mut Reader<'_, R>) -> Result<Terms, SqlError> {
-    let kind = cells.integer()?;
-    let ends_at = cells.maybe_instant()?;
-    let min_increment = cells.maybe_count()?.and_then(Amount::new);
-    let (window_ms, by_ms) = (cells.maybe_count()?, cells.maybe_count()?);
-    let max_count = cells.maybe_bid()?;
-    let settle_within_ms = cells.maybe_count()?;
+fn terms<R: RowReader>(columns: &mut Reader<'_, R>) -> Result<Terms, SqlError> {
+    let kind = columns.integer()?;
+    let ends_at = columns.maybe_instant()?;
+    let min_increment = columns.maybe_count()?.and_then(Amount::new);
+    let (window_ms, by_ms) = (columns.maybe_count()?, columns.maybe_count()?);
+    let max_count = columns.maybe_bid()?;
+    let settle_within_ms = columns.maybe_count()?;
     let extend = match (window_ms, by_ms, max_count) {
         (Some(window_ms), Some(by_ms), Some(max_count)) => Some(Extend { window_ms, by_ms, max_count }),
         (None, None, None) => None,
@@ -108,23 +108,23 @@ fn terms<R: RowReader>(cells: &mut Reader<'_, R>) -> Result<Terms, SqlError> {
 
 /// Reads a wallet and its number.
 pub(super) fn wallet<R: RowReader>(row: &R) -> Result<(i64, Wallet), SqlError> {
-    let mut cells = Reader::at(row, 1);
-    Ok((cells.integer()?, wallet_of(&mut cells)?))
+    let mut columns = Reader::at(row, 1);
+    Ok((columns.integer()?, wallet_of(&mut columns)?))
 }
 
 /// Reads a wallet from its member's name on.
-pub(super) fn wallet_of<R: RowReader>(cells: &mut Reader<'_, R>) -> Result<Wallet, SqlError> {
-    let member = cells.member()?;
-    let balance = cells.balance()?;
-    let records = cells.count()?;
-    let last_at = cells.instant()?;
-    let chain = cells.chain()?;
+pub(super) fn wallet_of<R: RowReader>(columns: &mut Reader<'_, R>) -> Result<Wallet, SqlError> {
+    let member = columns.member()?;
+    let balance = columns.balance()?;
+    let records = columns.count()?;
+    let last_at = columns.instant()?;
+    let chain = columns.chain()?;
     Ok(Wallet { member, balance, records, last_at, chain })
 }
 
 /// Reads a bid from number, bidder, price and instant.
-pub(super) fn bid<R: RowReader>(cells: &mut Reader<'_, R>) -> Result<Bid, SqlError> {
-    Ok(Bid { number: cells.small()?, bidder: cells.member()?, price: cells.amount()?, at: cells.instant()? })
+pub(super) fn bid<R: RowReader>(columns: &mut Reader<'_, R>) -> Result<Bid, SqlError> {
+    Ok(Bid { number: columns.small()?, bidder: columns.member()?, price: columns.amount()?, at: columns.instant()? })
 }
 
 /// Reads a record of a member.
@@ -134,19 +134,19 @@ pub(super) fn record<R: RowReader>(row: &R, member: &MemberName) -> Result<Recor
 
 /// Reads a record from its number on; `listing` reads what it is about.
 pub(super) fn record_of<'a, R: RowReader>(
-    cells: &mut Reader<'a, R>,
+    columns: &mut Reader<'a, R>,
     member: &MemberName,
     listing: impl FnOnce(&mut Reader<'a, R>) -> Result<Option<ListingName>, SqlError>,
 ) -> Result<Record, SqlError> {
-    let number = cells.count()?;
-    let kind = u8::try_from(cells.integer()?).ok().and_then(Kind::from_number);
+    let number = columns.count()?;
+    let kind = u8::try_from(columns.integer()?).ok().and_then(Kind::from_number);
     let kind = kind.ok_or_else(|| wrong("a record of no kind"))?;
-    let amount = cells.amount()?;
-    let listing = listing(cells)?;
-    let bid = cells.maybe_bid()?;
+    let amount = columns.amount()?;
+    let listing = listing(columns)?;
+    let bid = columns.maybe_bid()?;
     let about = listing.map(|listing| Reference { listing, bid });
-    let at = cells.instant()?;
-    let balance = cells.balance()?;
-    let chain = cells.chain()?;
+    let at = columns.instant()?;
+    let balance = columns.balance()?;
+    let chain = columns.chain()?;
     Ok(Record { member: member.clone(), number, kind, amount, about, at, balance, chain })
 }

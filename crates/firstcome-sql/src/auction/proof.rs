@@ -119,6 +119,6 @@ impl<D: AuctionSql> AuctionDatabase<D> {
 }
 
 fn version_and_writer<R: RowReader>(row: &R) -> Result<(u64, i64), SqlError> {
-    let mut cells = Reader::at(row, 1);
-    Ok((cells.count()?, cells.integer()?))
+    let mut columns = Reader::at(row, 1);
+    Ok((columns.count()?, columns.integer()?))
 }

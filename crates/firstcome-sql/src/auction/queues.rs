@@ -40,12 +40,12 @@ pub(super) struct Waiting {
 /// Commands count from when they are queued until the batch they are in is over: those wait too, for a connection, for locks, for a
 /// commit.
 pub(super) struct ScopeQueues {
-    lanes: Mutex<Counted>,
+    queues: Mutex<Counted>,
 }
 
 struct Counted {
     of: HashMap<Scope, ScopeQueue, RandomState>,
-    /// Commands in all lanes.
+    /// Commands in all queues.
     commands: usize,
 }
 
@@ -63,28 +63,28 @@ impl ScopeQueue {
 
 impl ScopeQueues {
     pub(super) fn new() -> Self {
-        Self { lanes: Mutex::new(Counted { of: HashMap::with_hasher(draw_hasher()), commands: 0 }) }
+        Self { queues: Mutex::new(Counted { of: HashMap::with_hasher(draw_hasher()), commands: 0 }) }
     }
 
     /// Queues a command. True if nobody serves the scope yet: then the caller is to see to that.
     pub(super) fn push(&self, scope: &Scope, waiting: Waiting) -> Result<bool, StoreError> {
-        let mut lanes = self.lanes.lock();
+        let mut queues = self.queues.lock();
         let full = StoreError::Overloaded { retry_after: FULL_RETRY };
-        if COMMANDS_MAX <= lanes.commands {
+        if COMMANDS_MAX <= queues.commands {
             return Err(full);
         }
-        let unserved = match lanes.of.get_mut(scope) {
-            Some(lane) if LANE_COMMANDS_MAX <= lane.commands() => return Err(full),
-            Some(lane) => {
-                lane.queue.push_back(waiting);
+        let unserved = match queues.of.get_mut(scope) {
+            Some(queue) if LANE_COMMANDS_MAX <= queue.commands() => return Err(full),
+            Some(queue) => {
+                queue.queue.push_back(waiting);
                 false
             }
             None => {
-                lanes.of.insert(scope.clone(), ScopeQueue { queue: VecDeque::from([waiting]), taken: 0 });
+                queues.of.insert(scope.clone(), ScopeQueue { queue: VecDeque::from([waiting]), taken: 0 });
                 true
             }
         };
-        lanes.commands += 1;
+        queues.commands += 1;
         Ok(unserved)
     }
 
@@ -92,22 +92,22 @@ impl ScopeQueues {
     /// [`BATCH_COMMANDS_MAX`]; those who have gone are passed over, and nothing of theirs is done. `None` if nobody waits:
     /// then the scope is not served any more.
     pub(super) fn take(&self, scope: &Scope) -> Option<VecDeque<Waiting>> {
-        let mut lanes = self.lanes.lock();
-        let lane = lanes.of.get_mut(scope)?;
-        let before = lane.commands();
+        let mut queues = self.queues.lock();
+        let queue = queues.of.get_mut(scope)?;
+        let before = queue.commands();
         let mut batch = VecDeque::new();
         while batch.len() < BATCH_COMMANDS_MAX
-            && let Some(waiting) = lane.queue.pop_front()
+            && let Some(waiting) = queue.queue.pop_front()
         {
             if !waiting.tell.is_closed() {
                 batch.push_back(waiting);
             }
         }
-        lane.taken = batch.len();
-        let over = before - lane.commands();
-        lanes.commands -= over;
+        queue.taken = batch.len();
+        let over = before - queue.commands();
+        queues.commands -= over;
         if batch.is_empty() {
-            lanes.of.remove(scope);
+            queues.of.remove(scope);
             return None;
         }
         Some(batch)
@@ -115,9 +115,9 @@ impl ScopeQueues {
 
     /// Forgets a scope whose server has gone; those who wait are told that nobody knows.
     pub(super) fn abandon(&self, scope: &Scope) {
-        let mut lanes = self.lanes.lock();
-        let abandoned = lanes.of.remove(scope).map_or(0, |lane| lane.commands());
-        lanes.commands -= abandoned;
+        let mut queues = self.queues.lock();
+        let abandoned = queues.of.remove(scope).map_or(0, |queue| queue.commands());
+        queues.commands -= abandoned;
     }
 }
 
@@ -136,25 +136,25 @@ mod tests {
 
     #[test]
     fn what_is_under_way_counts_until_it_is_over() {
-        let lanes = ScopeQueues::new();
+        let queues = ScopeQueues::new();
         let mut callers = Vec::new();
         for number in 0..COMMANDS_MAX {
             let (tell, told) = oneshot::channel();
             callers.push(told);
-            assert!(lanes.push(&member(number), Waiting { command: Command::Advance, tell }).unwrap());
-            assert_eq!(lanes.take(&member(number)).unwrap().len(), 1);
+            assert!(queues.push(&member(number), Waiting { command: Command::Advance, tell }).unwrap());
+            assert_eq!(queues.take(&member(number)).unwrap().len(), 1);
         }
         let full =
-            |lanes: &ScopeQueues| matches!(lanes.push(&member(0), waiting()), Err(StoreError::Overloaded { .. }));
-        assert!(full(&lanes), "all of them may wait for a connection");
-        assert!(lanes.take(&member(1)).is_none(), "it is over");
-        assert!(!full(&lanes) && full(&lanes), "there is room for one");
-        lanes.abandon(&member(0));
-        assert!(!full(&lanes), "what was abandoned has gone");
+            |queues: &ScopeQueues| matches!(queues.push(&member(0), waiting()), Err(StoreError::Overloaded { .. }));
+        assert!(full(&queues), "all of them may wait for a connection");
+        assert!(queues.take(&member(1)).is_none(), "it is over");
+        assert!(!full(&queues) && full(&queues), "there is room for one");
+        queues.abandon(&member(0));
+        assert!(!full(&queues), "what was abandoned has gone");
         for number in 0..COMMANDS_MAX {
-            while lanes.take(&member(number)).is_some() {}
+            while queues.take(&member(number)).is_some() {}
         }
-        let lanes = lanes.lanes.lock();
-        assert_eq!((lanes.commands, lanes.of.len()), (0, 0));
+        let queues = queues.queues.lock();
+        assert_eq!((queues.commands, queues.of.len()), (0, 0));
     }
 }

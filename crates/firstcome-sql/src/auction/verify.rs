@@ -107,7 +107,7 @@ impl<D: Snapshot> Reading<D> {
         let mut rest = members.iter();
         let mut wallet: Option<(i64, Wallet)> = None;
         let what = "number,kind,amount,listing,bid,at,total,held,chain FROM firstcome_record";
-        self.paired(what, ["member", "number"], |id, cells| {
+        self.paired(what, ["member", "number"], |id, columns| {
             let Some(stored) = members.get(&id) else {
                 replay.ownerless_record(|| format!("a record of a member number {id} who does not exist"));
                 return Ok(());
@@ -116,8 +116,8 @@ impl<D: Snapshot> Reading<D> {
                 up_to(replay, &mut rest, wallet.take().as_ref(), Some(id));
             }
             let (_, played) = wallet.get_or_insert_with(|| (id, Wallet::empty(stored.member.clone())));
-            let record = load::record_of(cells, &stored.member, |cells| {
-                Ok(cells.maybe_integer()?.and_then(|listing| names.get(&listing).cloned()))
+            let record = load::record_of(columns, &stored.member, |columns| {
+                Ok(columns.maybe_integer()?.and_then(|listing| names.get(&listing).cloned()))
             })?;
             replay.record(played, &record);
             Ok(())
@@ -128,9 +128,9 @@ impl<D: Snapshot> Reading<D> {
     }
 
     async fn bids(&mut self, replay: &mut Replay, members: &BTreeMap<i64, Wallet>) -> Result<(), SqlError> {
-        self.paired("number,member,price,at FROM firstcome_bid", ["listing", "number"], |listing, cells| {
-            let (number, member) = (cells.small()?, cells.integer()?);
-            let (price, at) = (cells.amount()?, cells.instant()?);
+        self.paired("number,member,price,at FROM firstcome_bid", ["listing", "number"], |listing, columns| {
+            let (number, member) = (columns.small()?, columns.integer()?);
+            let (price, at) = (columns.amount()?, columns.instant()?);
             match members.get(&member) {
                 Some(wallet) => replay.bid(listing, Bid { number, bidder: wallet.member.clone(), price, at }),
                 None => replay.ownerless_bid(|| format!("listing number {listing}, bid {number}: by nobody")),
@@ -154,10 +154,10 @@ impl<D: Snapshot> Reading<D> {
                 ))
                 .await?;
             for row in &rows {
-                let mut cells = Reader::at(row, 0);
-                first = cells.integer()?;
-                second = cells.key()?.to_be_bytes();
-                let number = cells.small()?;
+                let mut columns = Reader::at(row, 0);
+                first = columns.integer()?;
+                second = columns.key()?.to_be_bytes();
+                let number = columns.small()?;
                 replay.key(first, number, number.into());
             }
             if rows.len() < PAGE {

@@ -188,7 +188,7 @@ impl Page {
         self.missed.borrow_mut().push(missed);
     }
 
-    pub(super) fn shelf(&mut self, bucket: u8) -> PageLockTable<'_> {
+    pub(super) fn table(&mut self, bucket: u8) -> PageLockTable<'_> {
         PageLockTable { page: self, bucket }
     }
 }

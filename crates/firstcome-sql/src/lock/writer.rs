@@ -207,14 +207,14 @@ fn take_all(page: &mut Page, batch: &[Job]) -> (Vec<Outcome>, Vec<Push>) {
     let (mut outcomes, mut all_pushes) = (Vec::with_capacity(batch.len()), Vec::new());
     let now_us = page.now_us;
     for job in batch {
-        let mut shelf = page.shelf(job.bucket());
+        let mut table = page.table(job.bucket());
         outcomes.push(match job {
             Job::Take(step, _) => {
-                let (answer, pushes) = take(&mut shelf, step, now_us);
+                let (answer, pushes) = take(&mut table, step, now_us);
                 all_pushes.extend(pushes);
                 Outcome::Taken(answer)
             }
-            Job::View(name, _) => Outcome::Seen(TimedLockView { view: view(&shelf, name, now_us), now_us }),
+            Job::View(name, _) => Outcome::Seen(TimedLockView { view: view(&table, name, now_us), now_us }),
         });
     }
     (outcomes, all_pushes)

@@ -1,10 +1,10 @@
 //! Locks on databases of the tests' own.
 #![cfg(unix)]
 
+mod auction;
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod databases;
 mod leases;
-mod auction;
 mod pooler;
 mod server;
 mod sessions;

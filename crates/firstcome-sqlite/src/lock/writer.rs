@@ -196,18 +196,18 @@ impl Writer {
                 }
                 Job::Take(Step::Renew { bucket, .. } | Step::Beat { bucket, .. }, _) => *bucket,
             };
-            let mut shelf = SqliteLockTable::new(&self.connection, bucket);
+            let mut table = SqliteLockTable::new(&self.connection, bucket);
             // Read in the transaction: no later step of any process reads an earlier clock, unless it is set back.
             let now_us = u64::try_from(self.clock.now().as_us()).unwrap_or(0);
             outcomes.push(match job {
                 Job::Take(step, _) => {
-                    let (answer, pushes) = take(&mut shelf, step, now_us);
+                    let (answer, pushes) = take(&mut table, step, now_us);
                     all_pushes.extend(pushes);
                     Outcome::Taken(answer)
                 }
-                Job::View(name, _) => Outcome::Seen(TimedLockView { view: view(&shelf, name, now_us), now_us }),
+                Job::View(name, _) => Outcome::Seen(TimedLockView { view: view(&table, name, now_us), now_us }),
             });
-            shelf.finish()?;
+            table.finish()?;
         }
         Ok((outcomes, all_pushes))
     }

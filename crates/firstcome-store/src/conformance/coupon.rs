@@ -249,33 +249,33 @@ impl<S: CouponStore + 'static> Bench<S> {
             Step::Put(settings) => match answered(self.store.put_coupon(coupon, settings.clone()).await) {
                 Ok(Put::Created) => "created".to_owned(),
                 Ok(Put::Replaced) => "replaced".to_owned(),
-                Err(refused) => tell_refused(&refused.rejection),
+                Err(refused) => describe_refused(&refused.rejection),
             },
             Step::Delete => match answered(self.store.delete_coupon(coupon).await) {
                 Ok(()) => "gone".to_owned(),
-                Err(refused) => tell_refused(&refused.rejection),
+                Err(refused) => describe_refused(&refused.rejection),
             },
             Step::View => match answered(self.store.coupon(coupon).await) {
-                Ok(view) => tell_view(&view),
-                Err(refused) => tell_refused(&refused.rejection),
+                Ok(view) => describe_view(&view),
+                Err(refused) => describe_refused(&refused.rejection),
             },
             Step::Claim { user, request, attributes } => {
                 let attributes = attributes.as_deref().and_then(Attributes::new);
                 let claim = Claim { user: user_id(user), attributes, request: *request };
-                tell(self.claim_with(coupon, claim).await, |claimed| tell_issued(claimed.issued))
+                tell(self.claim_with(coupon, claim).await, |claimed| describe_issued(claimed.issued))
             }
             Step::Redeem { code, user, request } => self.redeem(coupon, code, user.as_deref(), *request).await,
             Step::ClaimOf(user) => match answered(self.store.claim_of(coupon, user).await) {
                 Ok(record) => record.map_or("none".to_owned(), |record| {
                     self.note(coupon, &record.claimed);
-                    tell_record(&record)
+                    describe_record(&record)
                 }),
-                Err(refused) => tell_refused(&refused.rejection),
+                Err(refused) => describe_refused(&refused.rejection),
             },
             Step::Claims { after, count } => {
                 match answered(self.store.claims(coupon, after.and_then(Serial::new), *count).await) {
-                    Ok(page) => tell_page(&page),
-                    Err(refused) => tell_refused(&refused.rejection),
+                    Ok(page) => describe_page(&page),
+                    Err(refused) => describe_refused(&refused.rejection),
                 }
             }
         }
@@ -293,19 +293,19 @@ fn tell<T>(answer: Result<Effect<T>, Refused>, tell: impl FnOnce(T) -> String) -
     match answer {
         Ok(Effect::New(value)) => format!("new {}", tell(value)),
         Ok(Effect::Again(value)) => format!("again {}", tell(value)),
-        Err(refused) => tell_refused(&refused.rejection),
+        Err(refused) => describe_refused(&refused.rejection),
     }
 }
 
-fn tell_issued(issued: Issued) -> String {
+fn describe_issued(issued: Issued) -> String {
     format!("{}@{}", issued.serial.get(), issued.issued_at.as_us())
 }
 
-fn tell_refused(rejection: &Rejection) -> String {
+fn describe_refused(rejection: &Rejection) -> String {
     let code = rejection.code();
     match rejection {
         Rejection::KeyReused(serial) => format!("{code} {}", serial.get()),
-        Rejection::AlreadyIssued(issued) => format!("{code} {}", tell_issued(*issued)),
+        Rejection::AlreadyIssued(issued) => format!("{code} {}", describe_issued(*issued)),
         Rejection::NotOpen(instant) | Rejection::Expired(instant) => format!("{code} {}", instant.as_us()),
         Rejection::LimitBelowIssued(count) => format!("{code} {count}"),
         Rejection::AlreadyRedeemed(redeemed) => {
@@ -315,12 +315,12 @@ fn tell_refused(rejection: &Rejection) -> String {
     }
 }
 
-fn tell_view(view: &CouponView) -> String {
+fn describe_view(view: &CouponView) -> String {
     format!("{} {}/{}", view.state.as_str(), view.issued, view.settings.limit.get())
 }
 
-fn tell_record(record: &ClaimRecord) -> String {
-    let mut text = format!("{} of {}", tell_issued(record.claimed.issued), record.user);
+fn describe_record(record: &ClaimRecord) -> String {
+    let mut text = format!("{} of {}", describe_issued(record.claimed.issued), record.user);
     if let Some(attributes) = &record.attributes {
         text = format!("{text} with {}", attributes.as_str());
     }
@@ -331,8 +331,8 @@ fn tell_record(record: &ClaimRecord) -> String {
     text
 }
 
-fn tell_page(page: &Page<ClaimRecord>) -> String {
-    let mut items: Vec<String> = page.items.iter().map(tell_record).collect();
+fn describe_page(page: &Page<ClaimRecord>) -> String {
+    let mut items: Vec<String> = page.items.iter().map(describe_record).collect();
     items.push(page.next.map_or("end".to_owned(), |next| format!("next after {}", next.get())));
     items.join(", ")
 }

@@ -85,8 +85,8 @@ struct Oracle {
 
 impl Oracle {
     fn take(&mut self, step: &Step, now_us: u64) -> Answer {
-        let shelf = self.buckets.entry(bucket(step)).or_insert_with(|| MemoryLockTable::new(draw_hasher()));
-        let (answer, pushes) = take(shelf, step, now_us);
+        let table = self.buckets.entry(bucket(step)).or_insert_with(|| MemoryLockTable::new(draw_hasher()));
+        let (answer, pushes) = take(table, step, now_us);
         self.pushes.extend(pushes);
         answer
     }
@@ -152,8 +152,8 @@ impl<S: LockStore> Bench<S> {
     async fn view(&self, name: &LockName) -> (bool, u32) {
         let seen = self.store.view(name).await.expect("the store answers");
         let mut oracle = self.oracle.lock();
-        let shelf = oracle.buckets.entry(bucket_of(name)).or_insert_with(|| MemoryLockTable::new(draw_hasher()));
-        assert_eq!(seen.view, view(shelf, name, seen.now_us), "{name}: what the store shows, and the rules");
+        let table = oracle.buckets.entry(bucket_of(name)).or_insert_with(|| MemoryLockTable::new(draw_hasher()));
+        assert_eq!(seen.view, view(table, name, seen.now_us), "{name}: what the store shows, and the rules");
         (seen.view.held.is_some(), seen.view.waiters)
     }
 

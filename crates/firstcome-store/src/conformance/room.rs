@@ -217,21 +217,21 @@ impl<S: RoomStore + 'static> Bench<S> {
     /// Gives one command to the store and writes down its answer.
     async fn apply(&self, room: &RoomName, step: &Step) -> RoomReply {
         match step {
-            Step::Put(settings) => tell_put(answered(self.store.put_room(room, settings.clone()).await)),
-            Step::Close => tell_done(answered(self.store.close_room(room).await), "closed"),
-            Step::View => tell_view(answered(self.store.room(room).await).map(|summary| summary.view)),
-            Step::Join { user, request } => tell_join(self.join(room, join(user.as_deref(), *request)).await),
-            Step::Poll(number) => tell_ticket(self.poll(room, *number).await),
+            Step::Put(settings) => describe_put(answered(self.store.put_room(room, settings.clone()).await)),
+            Step::Close => describe_done(answered(self.store.close_room(room).await), "closed"),
+            Step::View => describe_view(answered(self.store.room(room).await).map(|summary| summary.view)),
+            Step::Join { user, request } => describe_join(self.join(room, join(user.as_deref(), *request)).await),
+            Step::Poll(number) => describe_ticket(self.poll(room, *number).await),
             Step::Leave(number) => {
                 let ticket = self.ticket(room, *number);
-                tell_done(answered(self.store.leave(room, &ticket).await), "left")
+                describe_done(answered(self.store.leave(room, &ticket).await), "left")
             }
             Step::Release(number, admission) => {
-                tell_done(answered(self.store.release(room, of(*number), *admission).await), "released")
+                describe_done(answered(self.store.release(room, of(*number), *admission).await), "released")
             }
             Step::Check(number, admission) => {
                 let answer = answered(self.store.check_pass(room, of(*number), *admission).await);
-                tell_check(answer.map(|check| check.map(|check| check.until)))
+                describe_check(answer.map(|check| check.map(|check| check.until)))
             }
         }
     }
@@ -246,7 +246,7 @@ fn words(words: impl Into<String>) -> RoomReply {
     RoomReply { words: words.into(), rest: String::new() }
 }
 
-fn tell_refused(rejection: Rejection) -> RoomReply {
+fn describe_refused(rejection: Rejection) -> RoomReply {
     let rest = match rejection {
         Rejection::Full { retry_after_ms } => format!("retry after {retry_after_ms}"),
         Rejection::KeyReused(number) => format!("of {}", number.get()),
@@ -255,38 +255,38 @@ fn tell_refused(rejection: Rejection) -> RoomReply {
     RoomReply { words: rejection.code().to_owned(), rest }
 }
 
-fn tell_put(answer: Result<Put, Rejection>) -> RoomReply {
+fn describe_put(answer: Result<Put, Rejection>) -> RoomReply {
     match answer {
         Ok(Put::Created) => words("created"),
         Ok(Put::Replaced) => words("replaced"),
-        Err(rejection) => tell_refused(rejection),
+        Err(rejection) => describe_refused(rejection),
     }
 }
 
-fn tell_done(answer: Result<(), Rejection>, done: &str) -> RoomReply {
-    answer.map_or_else(tell_refused, |()| words(done))
+fn describe_done(answer: Result<(), Rejection>, done: &str) -> RoomReply {
+    answer.map_or_else(describe_refused, |()| words(done))
 }
 
-fn tell_check(answer: Result<Option<Timestamp>, Rejection>) -> RoomReply {
+fn describe_check(answer: Result<Option<Timestamp>, Rejection>) -> RoomReply {
     match answer {
         Ok(Some(until)) => words(format!("valid until {}", ms(until))),
         Ok(None) => words("not valid"),
-        Err(rejection) => tell_refused(rejection),
+        Err(rejection) => describe_refused(rejection),
     }
 }
 
-fn tell_view(answer: Result<RoomView, Rejection>) -> RoomReply {
+fn describe_view(answer: Result<RoomView, Rejection>) -> RoomReply {
     match answer {
         Ok(view) => {
             let RoomView { state, waiting, active, serving, rate, wait_at_tail_ms } = view;
             let words = format!("{} {waiting} waiting {active} active serving {serving}", state.as_str());
             RoomReply { words, rest: format!("{rate} {wait_at_tail_ms:?}") }
         }
-        Err(rejection) => tell_refused(rejection),
+        Err(rejection) => describe_refused(rejection),
     }
 }
 
-fn tell_join(answer: Result<(Joining, TicketAnswer), Rejection>) -> RoomReply {
+fn describe_join(answer: Result<(Joining, TicketAnswer), Rejection>) -> RoomReply {
     match answer {
         Ok((joining, told)) => {
             let how = match joining {
@@ -294,17 +294,17 @@ fn tell_join(answer: Result<(Joining, TicketAnswer), Rejection>) -> RoomReply {
                 Joining::SameRequest => "again",
                 Joining::SameUser => "same user",
             };
-            let ticket = tell_ticket(Ok(told));
+            let ticket = describe_ticket(Ok(told));
             RoomReply { words: format!("{how} {}", ticket.words), ..ticket }
         }
-        Err(rejection) => tell_refused(rejection),
+        Err(rejection) => describe_refused(rejection),
     }
 }
 
-fn tell_ticket(answer: Result<TicketAnswer, Rejection>) -> RoomReply {
+fn describe_ticket(answer: Result<TicketAnswer, Rejection>) -> RoomReply {
     let told = match answer {
         Ok(told) => told,
-        Err(rejection) => return tell_refused(rejection),
+        Err(rejection) => return describe_refused(rejection),
     };
     let number = told.number.get();
     match told.state {

@@ -146,9 +146,9 @@ struct WriterListing {
 /// Auctions as the writer has it.
 #[derive(Default)]
 pub(super) struct AuctionWriter {
-    purse: MemberWallets,
+    wallets: MemberWallets,
     places: HashMap<ListingName, usize>,
-    lots: Vec<WriterListing>,
+    listings: Vec<WriterListing>,
     touched: Vec<usize>,
     due: BTreeSet<(Timestamp, usize)>,
     movements: HashMap<u128, KeyedMovement>,
@@ -175,31 +175,31 @@ pub(super) struct Rest {
 impl AuctionWriter {
     /// Takes back what was stored, and lets readers see it.
     pub(super) fn restore(stored: StoredAuctions, auctions: &PublishedAuctions) -> Self {
-        let mut desk = Self::default();
+        let mut writer = Self::default();
         for StoredMember { id, wallet } in stored.members {
             let before = Before::of(&wallet);
-            let place = desk.purse.add(Member { id, wallet, is_touched: true, cell: None });
-            desk.purse.touched.push((place, before));
+            let place = writer.wallets.add(Member { id, wallet, is_touched: true, cell: None });
+            writer.wallets.touched.push((place, before));
         }
         for StoredListing { id, listing, keyed_bids, sale_request } in stored.listings {
             let keyed_bids = keyed_bids.into_iter().map(|(request, placed)| (request.key, (request.body, placed)));
-            let place = desk.add(id, listing);
-            let lot = &mut desk.lots[place];
-            (lot.keyed_bids, lot.sale_request) = (keyed_bids.collect(), sale_request);
-            desk.touch(place);
+            let place = writer.add(id, listing);
+            let listing = &mut writer.listings[place];
+            (listing.keyed_bids, listing.sale_request) = (keyed_bids.collect(), sale_request);
+            writer.touch(place);
         }
         for movement in stored.keyed_movements {
-            desk.remember(movement);
+            writer.remember(movement);
         }
-        desk.publish(auctions, Timestamp::MIN);
-        desk
+        writer.publish(auctions, Timestamp::MIN);
+        writer
     }
 
     fn add(&mut self, id: ListingId, listing: Listing) -> usize {
-        let place = self.lots.len();
+        let place = self.listings.len();
         self.places.insert(listing.standing().name.clone(), place);
         let keyed_bids = HashMap::default();
-        self.lots.push(WriterListing {
+        self.listings.push(WriterListing {
             id,
             listing,
             keyed_bids,
@@ -229,9 +229,9 @@ impl AuctionWriter {
 
     /// Notes when a listing is due from now on.
     fn note_due(&mut self, place: usize, due_at: Option<Timestamp>) {
-        let lot = &mut self.lots[place];
-        if due_at != lot.due_at {
-            if let Some(before) = std::mem::replace(&mut lot.due_at, due_at) {
+        let listing = &mut self.listings[place];
+        if due_at != listing.due_at {
+            if let Some(before) = std::mem::replace(&mut listing.due_at, due_at) {
                 self.due.remove(&(before, place));
             }
             self.due.extend(due_at.map(|due_at| (due_at, place)));
@@ -240,10 +240,10 @@ impl AuctionWriter {
 
     /// To be called after a listing has changed.
     fn touch(&mut self, place: usize) {
-        self.note_due(place, self.lots[place].listing.due_at());
-        let lot = &mut self.lots[place];
-        if !lot.is_touched {
-            lot.is_touched = true;
+        self.note_due(place, self.listings[place].listing.due_at());
+        let listing = &mut self.listings[place];
+        if !listing.is_touched {
+            listing.is_touched = true;
             self.touched.push(place);
         }
     }
@@ -257,7 +257,7 @@ impl AuctionWriter {
         let (place, put) = match self.places.get(&name) {
             Some(place) => {
                 let place = *place;
-                if !self.lots[place].listing.replace(revision, now)? {
+                if !self.listings[place].listing.replace(revision, now)? {
                     return Ok(Put::Replaced);
                 }
                 (place, Put::Replaced)
@@ -265,7 +265,7 @@ impl AuctionWriter {
             None if revision.replaces.is_some() => return Err(Rejection::UnknownListing),
             None => {
                 let listing = Listing::new(name, revision.settings, now)?;
-                (self.add(ListingId(self.lots.len() as u32 + 1), listing), Put::Created)
+                (self.add(ListingId(self.listings.len() as u32 + 1), listing), Put::Created)
             }
         };
         self.touch(place);
@@ -280,16 +280,16 @@ impl AuctionWriter {
         changes: &mut Vec<Change>,
     ) -> Result<Effect<PlacedBid>, Rejection> {
         let place = *self.places.get(listing).ok_or(Rejection::UnknownListing)?;
-        let lot = &mut self.lots[place];
-        let known = ask.request.and_then(|request| Some((request.body, lot.keyed_bids.get(&request.key)?)));
+        let listing = &mut self.listings[place];
+        let known = ask.request.and_then(|request| Some((request.body, listing.keyed_bids.get(&request.key)?)));
         if let Some((body, (first, placed))) = known {
             return if body == *first { Ok(Effect::Again(placed.clone())) } else { Err(Rejection::KeyReused) };
         }
-        let placed = lot.listing.bid(&ask.bidder, ask.price, &mut self.purse, now, &mut self.records)?;
+        let placed = listing.listing.bid(&ask.bidder, ask.price, &mut self.wallets, now, &mut self.records)?;
         if let Some(request) = ask.request {
-            lot.keyed_bids.insert(request.key, (request.body, placed.clone()));
+            listing.keyed_bids.insert(request.key, (request.body, placed.clone()));
         }
-        let (id, member) = (lot.id, self.purse.id(&ask.bidder));
+        let (id, member) = (listing.id, self.wallets.id(&ask.bidder));
         changes.push(Change::Bid { id, member, placed: placed.clone(), request: ask.request });
         self.write_records(Some(id), None, changes);
         self.touch(place);
@@ -304,22 +304,22 @@ impl AuctionWriter {
         changes: &mut Vec<Change>,
     ) -> Result<Effect<Sale>, Rejection> {
         let place = *self.places.get(listing).ok_or(Rejection::UnknownListing)?;
-        let lot = &mut self.lots[place];
-        if let (Some(request), Some(first)) = (ask.request, lot.sale_request)
+        let listing = &mut self.listings[place];
+        if let (Some(request), Some(first)) = (ask.request, listing.sale_request)
             && request.key == first.key
         {
-            return match &lot.listing.standing().phase {
+            return match &listing.listing.standing().phase {
                 firstcome_core::auction::Phase::Sold(sale) if request.body == first.body => {
                     Ok(Effect::Again(sale.clone()))
                 }
                 _ => Err(Rejection::KeyReused),
             };
         }
-        let was_open = lot.is_open();
-        let sale = lot.listing.purchase(&ask.buyer, &mut self.purse, now, &mut self.records)?;
-        lot.sale_request = ask.request;
-        let id = lot.id;
-        self.closings.closed += u64::from(was_open && lot.listing.standing().auction_terms().is_some());
+        let was_open = listing.is_open();
+        let sale = listing.listing.purchase(&ask.buyer, &mut self.wallets, now, &mut self.records)?;
+        listing.sale_request = ask.request;
+        let id = listing.id;
+        self.closings.closed += u64::from(was_open && listing.listing.standing().auction_terms().is_some());
         self.write_records(Some(id), None, changes);
         self.touch(place);
         Ok(Effect::New(sale))
@@ -344,9 +344,9 @@ impl AuctionWriter {
             Transfer::Refund => Kind::Refund,
         };
         // Judged before a member is made for somebody unknown, who may be refused.
-        let before = self.purse.balance(member);
+        let before = self.wallets.balance(member);
         before.after(kind, ask.amount).map_err(|error| refusal(error, before))?;
-        let moved = self.purse.wallet(member).apply(kind, ask.amount, None, now.wall);
+        let moved = self.wallets.wallet(member).apply(kind, ask.amount, None, now.wall);
         let record = moved.map_err(|error| refusal(error, before))?;
         let (balance, at) = (record.balance, record.at);
         self.records.push(record);
@@ -373,10 +373,10 @@ impl AuctionWriter {
     }
 
     fn close(&mut self, place: usize, now: Timestamp, changes: &mut Vec<Change>) {
-        let lot = &mut self.lots[place];
-        let was_open = lot.is_open();
-        let advance = lot.listing.advance(&mut self.purse, now, &mut self.records);
-        let id = lot.id;
+        let listing = &mut self.listings[place];
+        let was_open = listing.is_open();
+        let advance = listing.listing.advance(&mut self.wallets, now, &mut self.records);
+        let id = listing.id;
         assert!(advance != Advance::Nothing, "due, and nothing to do");
         self.closings.closed += u64::from(was_open);
         self.closings.defaulted += u64::from(advance == Advance::Defaulted);
@@ -391,24 +391,24 @@ impl AuctionWriter {
 
     fn write_records(&mut self, listing: Option<ListingId>, request: Option<RequestId>, changes: &mut Vec<Change>) {
         for record in self.records.drain(..) {
-            let id = self.purse.id(&record.member);
+            let id = self.wallets.id(&record.member);
             changes.push(Change::Moved { id, listing, record, request });
         }
     }
 
     /// Whether points have moved since the last commit.
     pub(super) const fn has_moved_points(&self) -> bool {
-        !self.purse.touched.is_empty()
+        !self.wallets.touched.is_empty()
     }
 
     /// Adds the new state of whatever was touched: once, however often it was.
     pub(super) fn seal(&self, changes: &mut Vec<Change>) {
-        for (place, _) in &self.purse.touched {
-            let Member { id, wallet, .. } = &self.purse.members[*place];
+        for (place, _) in &self.wallets.touched {
+            let Member { id, wallet, .. } = &self.wallets.members[*place];
             changes.push(Change::Member { id: *id, wallet: Box::new(wallet.clone()) });
         }
         for place in &self.touched {
-            let WriterListing { id, listing, sale_request, .. } = &self.lots[*place];
+            let WriterListing { id, listing, sale_request, .. } = &self.listings[*place];
             let standing = Box::new(listing.standing().clone());
             changes.push(Change::Listing { id: *id, standing, sale_request: *sale_request });
         }
@@ -419,8 +419,8 @@ impl AuctionWriter {
         for change in changes.iter().rev() {
             match change {
                 Change::Bid { id, request: Some(request), .. } => {
-                    let touched = self.touched.iter().find(|place| self.lots[**place].id == *id);
-                    touched.map(|place| self.lots[*place].keyed_bids.remove(&request.key));
+                    let touched = self.touched.iter().find(|place| self.listings[**place].id == *id);
+                    touched.map(|place| self.listings[*place].keyed_bids.remove(&request.key));
                 }
                 Change::Moved { request: Some(request), .. } => {
                     self.movements.remove(&request.key);
@@ -431,23 +431,23 @@ impl AuctionWriter {
                 _ => {}
             }
         }
-        self.purse.take_back();
+        self.wallets.take_back();
         while let Some(place) = self.touched.pop() {
-            let lot = &mut self.lots[place];
-            lot.is_touched = false;
-            let Some(cell) = &lot.cell else {
+            let listing = &mut self.listings[place];
+            listing.is_touched = false;
+            let Some(cell) = &listing.cell else {
                 self.note_due(place, None);
                 // New listings stand at the end, in the order in which they were touched.
-                assert_eq!(place + 1, self.lots.len(), "a listing came after a new one");
-                self.lots.pop().map(|lot| self.places.remove(&lot.listing.standing().name));
+                assert_eq!(place + 1, self.listings.len(), "a listing came after a new one");
+                self.listings.pop().map(|listing| self.places.remove(&listing.listing.standing().name));
                 continue;
             };
             let restored = Listing::restore(cell.standing());
-            lot.listing = restored.map_err(|damage| Fault::new(FaultKind::Damaged, damage.as_str()))?;
-            if !matches!(lot.listing.standing().phase, Phase::Sold(_)) {
-                lot.sale_request = None;
+            listing.listing = restored.map_err(|damage| Fault::new(FaultKind::Damaged, damage.as_str()))?;
+            if !matches!(listing.listing.standing().phase, Phase::Sold(_)) {
+                listing.sale_request = None;
             }
-            let due_at = lot.listing.due_at();
+            let due_at = listing.listing.due_at();
             self.note_due(place, due_at);
         }
         self.closings = Closings::default();
@@ -455,8 +455,8 @@ impl AuctionWriter {
     }
 
     fn show(&mut self, names: &mut Names) {
-        for (place, _) in self.purse.touched.drain(..) {
-            let member = &mut self.purse.members[place];
+        for (place, _) in self.wallets.touched.drain(..) {
+            let member = &mut self.wallets.members[place];
             member.is_touched = false;
             let (id, shown) = (member.id, (member.wallet.balance, member.wallet.records));
             match &member.cell {
@@ -469,16 +469,16 @@ impl AuctionWriter {
             }
         }
         for place in self.touched.drain(..) {
-            let lot = &mut self.lots[place];
-            lot.is_touched = false;
-            let (id, standing) = (lot.id, lot.listing.standing().clone());
-            match &lot.cell {
+            let listing = &mut self.listings[place];
+            listing.is_touched = false;
+            let (id, standing) = (listing.id, listing.listing.standing().clone());
+            match &listing.cell {
                 Some(cell) => *cell.standing.write() = standing,
                 None => {
                     let name = standing.name.clone();
                     let cell = Arc::new(ListingCell { id, standing: RwLock::new(standing) });
                     names.listings.insert(name, Arc::clone(&cell));
-                    lot.cell = Some(cell);
+                    listing.cell = Some(cell);
                 }
             }
         }
@@ -487,7 +487,7 @@ impl AuctionWriter {
     /// Lets readers see what was committed, all at one instant. Says whether an auction is to be closed earlier than all others
     /// before.
     pub(super) fn publish(&mut self, auctions: &PublishedAuctions, now: Timestamp) -> bool {
-        if !self.purse.touched.is_empty() || !self.touched.is_empty() {
+        if !self.wallets.touched.is_empty() || !self.touched.is_empty() {
             self.show(&mut auctions.names.write());
         }
         auctions.judged_us.fetch_max(now.as_us(), Ordering::SeqCst);
@@ -530,16 +530,20 @@ impl Engine {
         if let Some(fault) = self.shared.fault() {
             return job.refuse(StoreError::Unavailable(fault));
         }
-        let (desk, changes, both, now) = (&mut self.desk, &mut self.changes, now, now.wall);
+        let (auctions, changes, both, now) = (&mut self.auctions, &mut self.changes, now, now.wall);
         self.pending_auction_replies.push(match job {
-            Job::Bid(listing, ask, reply) => PendingAuctionReply::Bid(reply, desk.bid(&listing, &ask, now, changes)),
+            Job::Bid(listing, ask, reply) => {
+                PendingAuctionReply::Bid(reply, auctions.bid(&listing, &ask, now, changes))
+            }
             Job::Purchase(listing, ask, reply) => {
-                PendingAuctionReply::Purchase(reply, desk.purchase(&listing, &ask, now, changes))
+                PendingAuctionReply::Purchase(reply, auctions.purchase(&listing, &ask, now, changes))
             }
             Job::Move(member, ask, reply) => {
-                PendingAuctionReply::Move(reply, desk.move_points(&member, &ask, both, changes))
+                PendingAuctionReply::Move(reply, auctions.move_points(&member, &ask, both, changes))
             }
-            Job::Put(listing, revision, reply) => PendingAuctionReply::Put(reply, desk.put(listing, *revision, now)),
+            Job::Put(listing, revision, reply) => {
+                PendingAuctionReply::Put(reply, auctions.put(listing, *revision, now))
+            }
         });
     }
 
@@ -548,7 +552,7 @@ impl Engine {
         if self.shared.fault().is_some() {
             return None;
         }
-        self.desk.close_due(rest, now.wall, &mut self.changes)
+        self.auctions.close_due(rest, now.wall, &mut self.changes)
     }
 }
 

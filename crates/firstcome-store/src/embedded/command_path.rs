@@ -48,15 +48,15 @@ impl CommandPath {
     }
 
     pub(super) fn thread(shared: Arc<Shared>, engine: Engine) -> std::io::Result<Self> {
-        let (lane, stepper) = Thread::new(shared, engine);
+        let (command_path, stepper) = Thread::new(shared, engine);
         let writer = std::thread::Builder::new().name("firstcome-writer".into()).spawn(move || stepper.run())?;
-        *lane.writer.lock() = Some(writer);
-        Ok(Self::Thread(lane))
+        *command_path.writer.lock() = Some(writer);
+        Ok(Self::Thread(command_path))
     }
 
     pub(super) fn stepped(shared: Arc<Shared>, engine: Engine) -> (Self, Stepper) {
-        let (lane, stepper) = Thread::new(shared, engine);
-        (Self::Thread(lane), stepper)
+        let (command_path, stepper) = Thread::new(shared, engine);
+        (Self::Thread(command_path), stepper)
     }
 
     /// Hands a command over, or says at once why not.

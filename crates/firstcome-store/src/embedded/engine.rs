@@ -56,12 +56,12 @@ pub struct Engine {
     pub(super) changes: Vec<Change>,
     told: Vec<PendingReply>,
     touched: Vec<Arc<CouponCell>>,
-    pub(super) told_rooms: Vec<room::PendingRoomReply>,
-    told_ticks: Vec<(Reply<Option<Rest>>, Option<Rest>)>,
+    pub(super) pending_room_replies: Vec<room::PendingRoomReply>,
+    pending_ticks: Vec<(Reply<Option<Rest>>, Option<Rest>)>,
     pub(super) touched_rooms: Vec<Arc<RoomCell>>,
     pub(super) room_changes: Vec<firstcome_core::room::Change>,
     pub(super) clock_stored: Option<Steady>,
-    pub(super) desk: AuctionWriter,
+    pub(super) auctions: AuctionWriter,
     pub(super) pending_auction_replies: Vec<auction::PendingAuctionReply>,
 }
 
@@ -79,7 +79,7 @@ impl Engine {
         journal: Box<dyn Journal>,
         hasher: RandomState,
         next: Next,
-        desk: AuctionWriter,
+        auctions: AuctionWriter,
     ) -> Self {
         Self {
             shared,
@@ -91,12 +91,12 @@ impl Engine {
             changes: Vec::new(),
             told: Vec::new(),
             touched: Vec::new(),
-            told_rooms: Vec::new(),
-            told_ticks: Vec::new(),
+            pending_room_replies: Vec::new(),
+            pending_ticks: Vec::new(),
             touched_rooms: Vec::new(),
             room_changes: Vec::new(),
             clock_stored: None,
-            desk,
+            auctions,
             pending_auction_replies: Vec::new(),
         }
     }
@@ -105,7 +105,7 @@ impl Engine {
     pub(super) fn run(&mut self, batch: &mut Vec<Command>) {
         let watch = Stopwatch::start();
         let now = self.shared.both();
-        self.desk.begin_turn();
+        self.auctions.begin_turn();
         #[cfg(feature = "planted-bugs")]
         swap_neighbours(batch);
         let mut batch = batch.drain(..).peekable();
@@ -134,7 +134,7 @@ impl Engine {
                 Command::Tick(rest, reply) => {
                     self.tick(now);
                     let rest = self.close_due(rest, now);
-                    self.told_ticks.push((reply, rest));
+                    self.pending_ticks.push((reply, rest));
                 }
                 // Nobody waits for it any more: it is not done, as if it had never come.
                 Command::PutCoupon(put) if put.reply.is_closed() => {}
@@ -308,7 +308,7 @@ impl Engine {
         self.leave_out_what_is_planted();
         self.touched.iter().for_each(|cell| cell.take_back(&self.changes));
         if !auctions_are_left_out() {
-            self.desk.take_back(&self.changes)?;
+            self.auctions.take_back(&self.changes)?;
         }
         let now = self.shared.both();
         for cell in self.touched_rooms.drain(..) {
@@ -332,12 +332,12 @@ impl Engine {
     /// Commits what was decided, lets readers see it, and answers.
     fn finish(&mut self, now: Now) {
         self.note_clocks(now);
-        self.desk.seal(&mut self.changes);
+        self.auctions.seal(&mut self.changes);
         if let Err(error) = self.write_changes() {
             self.told.drain(..).for_each(|told| told.refuse(&error));
-            self.told_rooms.drain(..).for_each(|told| told.refuse(&error));
+            self.pending_room_replies.drain(..).for_each(|told| told.refuse(&error));
             self.pending_auction_replies.drain(..).for_each(|told| told.refuse(&error));
-            self.told_ticks.drain(..).for_each(|(reply, _)| reply.send(Err(error.clone())));
+            self.pending_ticks.drain(..).for_each(|(reply, _)| reply.send(Err(error.clone())));
             self.touched.clear();
             // What is unsettled stays so: it may or may not be stored, and nobody is told either.
             self.touched_rooms.clear();
@@ -348,7 +348,7 @@ impl Engine {
             self.shared.clockwork.somebody_came();
         }
         self.touched_rooms.drain(..).for_each(|cell| cell.settle());
-        if self.desk.publish(self.shared.auctions(), now.wall) {
+        if self.auctions.publish(self.shared.auctions(), now.wall) {
             self.shared.clockwork.wake();
         }
         for cell in self.touched.drain(..) {
@@ -366,9 +366,9 @@ impl Engine {
                 PendingReply::Redeem(reply, answer) => reply.send(Ok(answer)),
             }
         }
-        self.told_rooms.drain(..).for_each(room::PendingRoomReply::tell);
+        self.pending_room_replies.drain(..).for_each(room::PendingRoomReply::tell);
         self.pending_auction_replies.drain(..).for_each(auction::PendingAuctionReply::tell);
-        self.told_ticks.drain(..).for_each(|(reply, rest)| reply.send(Ok(Ok(rest))));
+        self.pending_ticks.drain(..).for_each(|(reply, rest)| reply.send(Ok(Ok(rest))));
     }
 
     fn write_changes(&mut self) -> Result<(), StoreError> {

@@ -42,9 +42,9 @@ impl MemoryLocks {
             Step::Renew { bucket, .. } | Step::Beat { bucket, .. } => *bucket,
         };
         let (answer, pushes) = {
-            let mut shelf = self.buckets[usize::from(bucket)].lock();
+            let mut table = self.buckets[usize::from(bucket)].lock();
             // Read behind the mutex: the clock of a later step is never earlier.
-            take(&mut *shelf, step, self.now_us())
+            take(&mut *table, step, self.now_us())
         };
         for push in pushes {
             self.tell(push);
@@ -76,9 +76,9 @@ impl LockStore for MemoryLocks {
     }
 
     async fn view(&self, name: &LockName) -> Result<TimedLockView, StoreError> {
-        let shelf = self.buckets[usize::from(bucket_of(name))].lock();
+        let table = self.buckets[usize::from(bucket_of(name))].lock();
         let now_us = self.now_us();
-        Ok(TimedLockView { view: view(&*shelf, name, now_us), now_us })
+        Ok(TimedLockView { view: view(&*table, name, now_us), now_us })
     }
 
     fn attach(&self, client: ClientId, inbox: LockInbox) {

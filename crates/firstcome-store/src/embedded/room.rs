@@ -205,7 +205,7 @@ impl Engine {
                 continue;
             }
             let told = judge(cell, &mut kept.room, order, now, &mut changes);
-            self.told_rooms.push(told);
+            self.pending_room_replies.push(told);
         }
         self.note(cell, &mut kept, &mut changes);
         self.room_changes = changes;
@@ -243,7 +243,7 @@ impl Engine {
     /// of movements go by steady time.
     pub(super) fn note_clocks(&mut self, now: Now) {
         let stored = self.clock_stored.is_some_and(|stored| now.steady.since_us(stored) < CLOCK_US);
-        let needs_them = !self.touched_rooms.is_empty() || self.desk.has_moved_points();
+        let needs_them = !self.touched_rooms.is_empty() || self.auctions.has_moved_points();
         if needs_them && !stored {
             self.clock_stored = Some(now.steady);
             self.changes.push(Change::Clock(now));

@@ -78,7 +78,7 @@ fn run(inner: &Weak<Inner>, clockwork: &Clockwork) {
         let (reply, done) = Reply::<Option<Rest>>::pair();
         // The next tick is asked for once this one is done: a slow disk is not given more to do. An error means that the
         // writer is gone or takes no writes, which the next round will see.
-        let submitted = inner.lane.submit(Command::Tick(rest.take(), reply));
+        let submitted = inner.command_path.submit(Command::Tick(rest.take(), reply));
         let done = submitted.ok().and_then(|()| done.blocking_recv().ok()).and_then(Result::ok);
         if done.is_none() {
             drop(inner);

@@ -132,7 +132,7 @@ impl Shared {
         let weak = Arc::downgrade(&shared);
         let inbox: LockInbox = Arc::new(move |event| {
             if let Some(shared) = weak.upgrade() {
-                shared.hear(event);
+                shared.on_event(event);
             }
         });
         match &shared.backend {
@@ -167,9 +167,9 @@ impl Shared {
         let (result, calls, wakes) = {
             let mut machine = self.machine.lock();
             let result = change(&mut machine, self.now());
-            while let Some((number, told)) = machine.client.next_told() {
+            while let Some((number, told)) = machine.client.next_reply() {
                 if let Some(seat) = machine.seats.get_mut(&number) {
-                    seat.hear(told);
+                    seat.on_event(told);
                     awake.append(&mut seat.wakers);
                 }
             }
@@ -274,10 +274,10 @@ impl Shared {
         });
     }
 
-    fn hear(self: &Arc<Self>, event: LockEvent) {
+    fn on_event(self: &Arc<Self>, event: LockEvent) {
         self.act_and_send(|machine, now| match event {
             LockEvent::Push(push) => machine.client.pushed(&push, now),
-            LockEvent::MayHaveMissed => machine.client.look_everywhere(now),
+            LockEvent::MayHaveMissed => machine.client.check_everywhere(now),
         });
     }
 
@@ -468,7 +468,7 @@ impl Seat {
         Self { granted: Some(fence), deadline: Some(deadline), taken: true, ..Self::default() }
     }
 
-    fn hear(&mut self, told: LockReply) {
+    fn on_event(&mut self, told: LockReply) {
         match told {
             LockReply::Granted { fence, deadline, taken } => {
                 (self.granted, self.deadline, self.taken) = (Some(fence), Some(deadline), taken == Taken::Yes);
@@ -555,7 +555,7 @@ async fn keep_time(shared: Weak<Shared>, wake: Arc<Notify>) {
             let Some(shared) = shared.upgrade() else { return };
             let (due, calls) = shared.act(|machine, now| {
                 machine.asleep_until = None;
-                let sweep_at = machine.sweep(now);
+                let sweep_at = machine.expire(now);
                 machine.client.tick(now);
                 let due = machine.client.next_due();
                 let due = due.into_iter().chain(sweep_at).min();

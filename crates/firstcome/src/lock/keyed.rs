@@ -10,7 +10,7 @@ use firstcome_store::StoreError;
 use firstcome_store::core::limits::WAIT_MS_MAX;
 use firstcome_store::core::lock::spin::Pauses;
 use firstcome_store::edge::{draw_chance, draw_secret};
-use firstcome_store::key::{Notifications, KeyStore, Tried};
+use firstcome_store::key::{KeyStore, Notifications, Tried};
 use parking_lot::Mutex;
 use reentry::{Left, Ownership};
 use std::fmt;

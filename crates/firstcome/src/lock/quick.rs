@@ -70,7 +70,7 @@ impl Machine {
     }
 
     /// Gives the client all holds that last, when it is time. Returns when to look again.
-    pub(super) fn sweep(&mut self, now: Steady) -> Option<Steady> {
+    pub(super) fn expire(&mut self, now: Steady) -> Option<Steady> {
         if self.quick.sweep_at.is_some_and(|at| at <= now) {
             let lasting: Vec<u64> = self.quick.holds.keys().copied().collect();
             lasting.into_iter().for_each(|number| self.adopt(number, now));

@@ -229,7 +229,7 @@ fn holder() {
 /// One holder is stopped so often.
 async fn stop_again_and_again(mut holder: Holder, mut goods: Goods, rounds: u32) -> Taken {
     let mut stale = Taken::default();
-    let hear = async |holder: Holder, order: &'static str| {
+    let on_event = async |holder: Holder, order: &'static str| {
         let asked = spawn_blocking(move || {
             let mut holder = holder;
             if !order.is_empty() {
@@ -241,11 +241,11 @@ async fn stop_again_and_again(mut holder: Holder, mut goods: Goods, rounds: u32)
         asked.await.expect("it speaks")
     };
     let said;
-    (holder, said) = hear(holder, "").await;
+    (holder, said) = on_event(holder, "").await;
     assert_eq!(said, "ready");
     for round in 0..rounds {
         let said;
-        (holder, said) = hear(holder, "take").await;
+        (holder, said) = on_event(holder, "take").await;
         let old: FenceToken = said.parse().expect("a token");
         holder.signal("-STOP");
         let newer = goods.take(PATIENCE).await;
@@ -258,7 +258,7 @@ async fn stop_again_and_again(mut holder: Holder, mut goods: Goods, rounds: u32)
             if round % 2 == 0 { Some(newer) } else { newer.release().await.map(|()| None).expect("it is held") };
         holder.signal("-CONT");
         let said;
-        (holder, said) = hear(holder, "write").await;
+        (holder, said) = on_event(holder, "write").await;
         let figures: Vec<u32> = said.split(' ').map(|figure| figure.parse().expect("a figure")).collect();
         let [unguarded, redis, postgres, sqlite, lost] = figures[..] else { panic!("{said}?") };
         assert_eq!(lost, 1, "its guard says that the lock is lost, and so does the release");

@@ -55,7 +55,7 @@ impl Peer {
     }
 
     /// Tells it something; its answer may come later.
-    pub(crate) async fn tell(&mut self, command: &str) {
+    pub(crate) async fn report(&mut self, command: &str) {
         self.input.write_all(format!("{command}\n").as_bytes()).await.expect("it listens");
     }
 
@@ -73,7 +73,7 @@ impl Peer {
 
     /// Tells it something, and waits for the answer of the handle, which is the second word.
     pub(crate) async fn ask(&mut self, command: &str) -> String {
-        self.tell(command).await;
+        self.report(command).await;
         let handle = command.split(' ').nth(1).expect("a handle").to_owned();
         self.answer(&handle).await
     }

@@ -81,7 +81,7 @@ async fn their_release_wakes_us_and_ours_wakes_them() {
         assert_eq!(ours.counts().requests - before, 3, "nobody asks without having been woken");
         until_waiting(&server, 0).await;
         theirs.says("try h k 300000", "refused").await;
-        theirs.tell("lock h k 300000 200000").await;
+        theirs.report("lock h k 300000 200000").await;
         until_waiting(&server, 1).await;
         assert_waits(theirs.answer("h")).await;
         guard.release().await.unwrap();
@@ -110,7 +110,7 @@ async fn re_entries_of_both_are_counted_and_the_last_one_ends_the_hold() {
     outer.release().await.unwrap();
     assert_eq!(times(&server).await, Some(1));
     theirs.says("try h k 300000", "refused").await;
-    theirs.tell("lock h k 300000 200000").await;
+    theirs.report("lock h k 300000 200000").await;
     until_waiting(&server, 1).await;
     inner.release().await.unwrap();
     let woken = timeout(WOKEN, theirs.answer("h")).await.expect("the last release wakes them");
@@ -171,7 +171,7 @@ async fn in_a_cluster_their_release_wakes_us_and_ours_wakes_them() {
         let guard = timeout(WOKEN, waiting).await.expect("their message wakes us").unwrap().unwrap();
         until_waiting(0).await;
         theirs.says("try h k 300000", "refused").await;
-        theirs.tell("lock h k 300000 200000").await;
+        theirs.report("lock h k 300000 200000").await;
         until_waiting(1).await;
         assert_waits(theirs.answer("h")).await;
         guard.release().await.unwrap();
@@ -188,7 +188,7 @@ async fn both_contend(library: &str, rounds: u32, their_lease_ms: u32) {
     let Some(Both { mut theirs, ours, server }) = open(library, &[]).await else { return };
     let (counter, clients) = (Counter::new(), [ours, open_ours(&server).await]);
     let path = counter.path();
-    theirs.tell(&format!("contend h k {} {TASKS} {rounds} {their_lease_ms}", path.display())).await;
+    theirs.report(&format!("contend h k {} {TASKS} {rounds} {their_lease_ms}", path.display())).await;
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {
             let (request, path) = (clients[task as usize % 2].lock("k").lease(LEASE), path.clone());
@@ -229,7 +229,7 @@ async fn fair_locks_exclude_us_and_are_excluded() {
     let guard = ours.lock("k").lease(SHORT).try_acquire().await.unwrap();
     theirs.says("try h k 300000", "refused").await;
     // It is not woken by us, and goes on when the lease is over that it has seen.
-    theirs.tell("lock h k 300000 200000").await;
+    theirs.report("lock h k 300000 200000").await;
     assert_waits(theirs.answer("h")).await;
     guard.release().await.unwrap();
     assert_eq!(theirs.answer("h").await, "held");

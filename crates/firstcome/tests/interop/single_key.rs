@@ -72,7 +72,7 @@ async fn we_hold(library: Library) {
     let Some(Both { mut theirs, ours, key, _server }) = library.open().await else { return };
     let guard = ours.lock(&key).lease(LEASE).acquire().await.unwrap();
     theirs.says("try h k 300000", "refused").await;
-    theirs.tell(&format!("lock h k 300000 {THEIR_WAIT_MS}")).await;
+    theirs.report(&format!("lock h k 300000 {THEIR_WAIT_MS}")).await;
     assert_waits(theirs.answer("h")).await;
     guard.release().await.unwrap();
     assert_eq!(theirs.answer("h").await, "held", "{}", library.name);
@@ -87,7 +87,7 @@ async fn both_contend(library: Library) {
     let Library { name, rounds, contend_ms, .. } = library;
     let counter = Counter::new();
     let path = counter.path();
-    theirs.tell(&format!("contend h k {} {TASKS} {rounds} {contend_ms}", path.display())).await;
+    theirs.report(&format!("contend h k {} {TASKS} {rounds} {contend_ms}", path.display())).await;
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {
             let (request, path) = (ours.lock(&key).policy(QUICK).lease(LEASE), path.clone());

@@ -124,7 +124,7 @@ impl Session for MySqlSession {
         Ok(())
     }
 
-    async fn lot(&mut self, lock: bool) -> anyhow::Result<HandListing> {
+    async fn listing(&mut self, lock: bool) -> anyhow::Result<HandListing> {
         const LOOK: &str = "SELECT bids, highest, highest_price, version, \
             TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) FROM by_hand_listing WHERE id = 1";
         const LOCK: &str = "SELECT bids, highest, highest_price, version, \

@@ -119,7 +119,7 @@ impl Session for PostgresSession {
         Ok(())
     }
 
-    async fn lot(&mut self, lock: bool) -> anyhow::Result<HandListing> {
+    async fn listing(&mut self, lock: bool) -> anyhow::Result<HandListing> {
         const LOOK: &str = "SELECT bids, highest, highest_price, version, \
             (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM by_hand_listing WHERE id = 1";
         const LOCK: &str = "SELECT bids, highest, highest_price, version, \

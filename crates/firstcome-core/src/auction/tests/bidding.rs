@@ -163,7 +163,7 @@ fn after_as_many_bids_as_fit_there_are_no_more() {
         standing.highest = standing.highest.map(|bid| Bid { number: bids, ..bid });
         let mut listing = Listing::restore(standing).unwrap();
         // Its hold is that of the first bid.
-        let placed = listing.bid(&member("bob"), amount(11), &mut play.purses, at(STARTS), &mut play.records);
+        let placed = listing.bid(&member("bob"), amount(11), &mut play.wallets, at(STARTS), &mut play.records);
         placed.map(|placed| placed.bid.number)
     };
     assert_eq!(last(BIDS_MAX - 1), Ok(BIDS_MAX));

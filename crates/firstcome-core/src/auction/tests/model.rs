@@ -299,7 +299,7 @@ proptest! {
         settings in proptest::collection::vec(any_settings(), LISTINGS.len()),
         commands in proptest::collection::vec((-1_000..4_000_i64, 0..LISTINGS.len(), any_idea()), 1..80),
     ) {
-        let mut play = Play { listings: BTreeMap::new(), purses: TestWallets::default(), records: Vec::new() };
+        let mut play = Play { listings: BTreeMap::new(), wallets: TestWallets::default(), records: Vec::new() };
         let mut model = Model { things: Vec::new(), outside: BTreeMap::new() };
         for (name, (owner, settings)) in LISTINGS.iter().zip(&settings) {
             play.list(name, settings.clone());

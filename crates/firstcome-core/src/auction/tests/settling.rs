@@ -26,11 +26,11 @@ fn a_settlement_is_checked_in_the_documented_order() {
     ]);
     let mut expired = won();
     let full = BALANCE_MAX;
-    let own = expired.purses.wallet(&member("own"));
+    let own = expired.wallets.wallet(&member("own"));
     own.balance = Balance::new(full, 0).unwrap();
-    let (purses, records) = (&mut expired.purses, &mut expired.records);
+    let (wallets, records) = (&mut expired.wallets, &mut expired.records);
     let listing = expired.listings.get_mut("lamp").unwrap();
-    let mut buy = |now| listing.purchase(&member("bob"), purses, at(now), records);
+    let mut buy = |now| listing.purchase(&member("bob"), wallets, at(now), records);
     assert_eq!(buy(15_000), Err(Rejection::BalanceTooLarge));
     assert_eq!(buy(15_001), Err(Rejection::SettlementExpired(at(15_000))));
 }

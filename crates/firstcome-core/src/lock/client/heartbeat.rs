@@ -17,7 +17,7 @@ pub(super) struct Bucket {
     /// The locks that it waits for, and which requests do.
     lines: BTreeMap<LockName, HeartbeatLine>,
     held: BTreeSet<u64>,
-    /// See [`crate::lock::beat`].
+    /// See [`crate::lock::heartbeat`].
     pub(super) life: u64,
     beat_at: Option<Steady>,
     beating: bool,
@@ -150,8 +150,10 @@ impl Client {
             bucket.beat_at.map_or(regular, |known| known.min(regular).max(now))
         });
         let look_at = bucket.lines.values().filter_map(|line| line.look_at).min();
-        let beat_at =
-            bucket.beat_at.map(|beat| look_at.map_or(beat, |look| look.min(beat))).filter(|_| !bucket.beating);
+        let beat_at = bucket
+            .beat_at
+            .map(|heartbeat| look_at.map_or(heartbeat, |look| look.min(heartbeat)))
+            .filter(|_| !bucket.beating);
         let entries = &self.entries;
         let renewals = bucket.held.iter().filter_map(|number| match entries.get(number)?.state {
             State::Held { renew_at, deadline } if renew_at <= deadline => Some(renew_at),
@@ -159,8 +161,8 @@ impl Client {
         });
         let renew_at = renewals.min();
         let due = match (beat_at, renew_at) {
-            (Some(beat), Some(renew)) => Some(beat.min(renew)),
-            (beat, renew) => beat.or(renew),
+            (Some(heartbeat), Some(renew)) => Some(heartbeat.min(renew)),
+            (heartbeat, renew) => heartbeat.or(renew),
         };
         if bucket.timer == due {
             return;
@@ -180,14 +182,14 @@ impl Client {
         let look_at = bucket.lines.values().filter_map(|line| line.look_at).min();
         let due = |at: Option<Steady>| at.is_some_and(|at| at <= now);
         if !bucket.beating && (due(bucket.beat_at) || due(look_at)) {
-            self.beat(id, now);
+            self.heartbeat(id, now);
         }
         self.send_renewals(id, now);
         self.schedule_bucket(id, now);
     }
 
     /// Says in a bucket that this process lives, and asks about every lock that it waits for there.
-    pub(super) fn beat(&mut self, id: u8, now: Steady) {
+    pub(super) fn heartbeat(&mut self, id: u8, now: Steady) {
         let client = self.id;
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
         if bucket.lines.is_empty() || bucket.beating {
@@ -246,10 +248,10 @@ impl Client {
     }
 
     /// Pushes may have been missed: looks now at everything that is waited for.
-    pub fn look_everywhere(&mut self, now: Steady) {
+    pub fn check_everywhere(&mut self, now: Steady) {
         let waited: Vec<u8> = self.buckets.iter().filter(|(_, b)| !b.lines.is_empty()).map(|(id, _)| *id).collect();
         for id in waited {
-            self.beat(id, now);
+            self.heartbeat(id, now);
         }
     }
 }

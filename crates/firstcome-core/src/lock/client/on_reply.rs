@@ -54,7 +54,7 @@ impl Client {
             (About::Request(number), Ok(answer)) => self.request_answered(number, call, answer, now),
             (About::Request(number), Err(failed)) => self.request_failed(number, call, failed, now),
             (About::Renewals(bucket, numbers), answer) => self.renewals_answered(bucket, &numbers, answer, now),
-            (About::Beat(bucket, names), answer) => self.beat_answered(bucket, &names, answer, now),
+            (About::Beat(bucket, names), answer) => self.heartbeat_answered(bucket, &names, answer, now),
         }
     }
 
@@ -115,7 +115,7 @@ impl Client {
         let lease_ms = entry.ask.lease_ms;
         let deadline = self.deadline(grant.expires_us, lease_ms, grant.taken, now);
         if deadline <= now {
-            self.heard_too_late(grant, now);
+            self.granted_too_late(grant, now);
             return;
         }
         self.told.push_back((number, LockReply::Granted { fence: grant.fence, deadline, taken: grant.taken }));
@@ -129,7 +129,7 @@ impl Client {
     }
 
     /// A grant that is over, or of which nobody can say here when it ends. Who still waits asks where it stands.
-    fn heard_too_late(&mut self, grant: Grant, now: Steady) {
+    fn granted_too_late(&mut self, grant: Grant, now: Steady) {
         let number = grant.request.number;
         let Some(entry) = self.entries.get_mut(&number) else { return };
         if entry.call.is_some() {
@@ -225,7 +225,7 @@ impl Client {
         self.schedule_bucket(bucket, now);
     }
 
-    fn beat_answered(&mut self, bucket: u8, names: &[LockName], answer: Result<Answer, Failed>, now: Steady) {
+    fn heartbeat_answered(&mut self, bucket: u8, names: &[LockName], answer: Result<Answer, Failed>, now: Steady) {
         let heard = answer.as_ref().map(|_| ()).map_err(|failed| *failed);
         if let Ok(Answer { now_us, said: LockAnswer::Beaten { life, looked } }) = answer {
             for (name, (grant, seen)) in names.iter().zip(looked) {

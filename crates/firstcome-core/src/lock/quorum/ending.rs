@@ -27,7 +27,7 @@ pub enum RenewalStep {
     /// This renewal came to nothing, and the hold ends when it would have ended without it: until then, try again.
     Failed,
     /// The hold is over: others have the lock on too many nodes, or its end passed before a majority said yes. Close
-    /// its tally, and release it.
+    /// its votes, and release it.
     Lost,
     /// The lock was given up in between, and this node has made it again: release it there.
     Undo,
@@ -63,7 +63,7 @@ impl Renewal {
     ///
     /// # Panics
     /// If there is no such node.
-    pub fn hear(&mut self, node: usize, renewed: Renewed, elapsed_us: u64) -> RenewalStep {
+    pub fn on_reply(&mut self, node: usize, renewed: Renewed, elapsed_us: u64) -> RenewalStep {
         self.quorum.check(node);
         if self.closed {
             return if renewed == Renewed::Yes { RenewalStep::Undo } else { RenewalStep::Wait };
@@ -149,7 +149,7 @@ impl Ending {
     ///
     /// # Panics
     /// If there is no such node.
-    pub fn hear(&mut self, node: usize, ended: Ended) -> EndingStep {
+    pub fn on_reply(&mut self, node: usize, ended: Ended) -> EndingStep {
         self.quorum.check(node);
         if self.decided || self.gone.has(node) {
             return EndingStep::Wait;

@@ -44,7 +44,7 @@ impl Joining {
     }
 
     /// What another node said. Once enough is known, and only once: the counter to join with.
-    pub fn hear(&mut self, node: usize, known: Known) -> Option<u64> {
+    pub fn on_reply(&mut self, node: usize, known: Known) -> Option<u64> {
         self.quorum.check(node);
         let Known::Counter { counter, joined } = known else { return None };
         if self.heard.has(node) || self.told {

@@ -149,7 +149,7 @@ impl Votes {
     ///
     /// # Panics
     /// If there is no such node.
-    pub fn hear(&mut self, node: usize, answer: Answer, elapsed_us: u64) -> Step {
+    pub fn on_reply(&mut self, node: usize, answer: Answer, elapsed_us: u64) -> Step {
         self.quorum.check(node);
         if self.state == State::Closed {
             return if matches!(answer, Answer::Granted(_)) && !late_grant_not_undone() {
@@ -187,7 +187,7 @@ impl Votes {
     }
 
     /// Ends the attempt: it is given up, or the lock that it got is released. Release it on these nodes; whoever is heard
-    /// to have granted it after that has to be told again, which [`Tally::hear`] says.
+    /// to have granted it after that has to be told again, which [`Tally::on_reply`] says.
     pub fn close(&mut self) -> Nodes {
         // A renewal may have given it to those who had refused it.
         let spared = if self.state == State::Granted { Nodes::NONE } else { self.no.without(self.stray) };

@@ -49,7 +49,7 @@ struct HeldNow {
 /// Processes, a store, and the net between them.
 pub(super) struct Net {
     now_us: u64,
-    shelves: BTreeMap<u8, MemoryLockTable<RandomState>>,
+    tables: BTreeMap<u8, MemoryLockTable<RandomState>>,
     clients: Vec<Option<Client>>,
     mail: BTreeMap<(u64, u64), Mail>,
     sent: u64,
@@ -85,7 +85,7 @@ impl Net {
     pub(super) fn new(clients: usize) -> Self {
         Self {
             now_us: 0,
-            shelves: BTreeMap::new(),
+            tables: BTreeMap::new(),
             clients: (0..clients).map(|id| Some(Client::new(ClientId(id as u64), Settings::default()))).collect(),
             mail: BTreeMap::new(),
             sent: 0,
@@ -166,17 +166,17 @@ impl Net {
 
     pub(super) fn hold(&self, name: &str) -> Option<Hold> {
         let name = lock_name(name);
-        self.shelves.get(&bucket_of(&name))?.hold(&name).filter(|hold| self.server_us() < hold.expires_us)
+        self.tables.get(&bucket_of(&name))?.hold(&name).filter(|hold| self.server_us() < hold.expires_us)
     }
 
     /// Whether no store knows of anybody who holds or waits.
     fn nothing_is_left(&self) -> bool {
-        self.shelves.values().all(MemoryLockTable::is_empty)
+        self.tables.values().all(MemoryLockTable::is_empty)
     }
 
     fn waiters(&self, name: &str) -> u32 {
         let name = lock_name(name);
-        self.shelves.get(&bucket_of(&name)).map_or(0, |shelf| shelf.waiters(&name))
+        self.tables.get(&bucket_of(&name)).map_or(0, |table| table.waiters(&name))
     }
 
     /// What a request was told last, but for renewals.
@@ -201,7 +201,7 @@ impl Net {
 
     /// How many steps of this kind were sent since.
     fn count(&self, since_ms: u64, kind: &str) -> usize {
-        self.calls.iter().filter(|(us, _, step)| since_ms * 1_000 <= *us && tell_step(step) == kind).count()
+        self.calls.iter().filter(|(us, _, step)| since_ms * 1_000 <= *us && describe_step(step) == kind).count()
     }
 
     fn post(&mut self, after_ms: u64, mail: Mail) {
@@ -246,13 +246,13 @@ impl Net {
                 let (after_ms, way) = self.next_way();
                 self.post(after_ms, Mail::Step { client: at, call, way });
             }
-            while let Some((number, told)) = self.clients[at].as_mut().and_then(Client::next_told) {
-                self.hear(at, number, told);
+            while let Some((number, told)) = self.clients[at].as_mut().and_then(Client::next_reply) {
+                self.on_reply(at, number, told);
             }
         }
     }
 
-    fn hear(&mut self, at: usize, number: u64, told: LockReply) {
+    fn on_reply(&mut self, at: usize, number: u64, told: LockReply) {
         let key = (at, number);
         assert!(!self.ended.contains(&key), "{key:?} has ended, and then {told:?}");
         match &told {
@@ -325,8 +325,8 @@ impl Net {
                 *bucket
             }
         };
-        let shelf = self.shelves.entry(bucket).or_insert_with(|| MemoryLockTable::new(hasher()));
-        let (answer, pushes) = super::take(shelf, step, now_us);
+        let table = self.tables.entry(bucket).or_insert_with(|| MemoryLockTable::new(hasher()));
+        let (answer, pushes) = super::take(table, step, now_us);
         for push in pushes {
             let client = push.grant.request.client.0 as usize;
             if self.lose_pushes || self.below(8) == 1 {
@@ -346,7 +346,7 @@ impl Net {
     fn check_holds(&self) {
         let (now, now_us) = (self.steady(), self.server_us());
         for ((at, number), held) in self.held.iter().filter(|(_, held)| now < held.deadline) {
-            let hold = self.shelves[&bucket_of(&held.name)].hold(&held.name).expect("somebody holds it");
+            let hold = self.tables[&bucket_of(&held.name)].hold(&held.name).expect("somebody holds it");
             assert_eq!(hold.waiter.request, request(*at as u64, *number), "{} is held by", held.name);
             assert_eq!(hold.fence, held.fence);
             assert!(now_us < hold.expires_us, "the holder knows first");
@@ -403,9 +403,9 @@ impl Net {
         for (_, _, step) in &self.calls {
             // A hold that nobody could release is there until somebody looks; the dead are in line until their turn.
             if let Step::Acquire { name, .. } = step
-                && let Some(shelf) = self.shelves.get_mut(&bucket_of(name))
+                && let Some(table) = self.tables.get_mut(&bucket_of(name))
             {
-                look_after(shelf, name, ClientId(99), now_us);
+                advance_lock(table, name, ClientId(99), now_us);
             }
         }
         assert!(self.nothing_is_left(), "in the store");
@@ -437,7 +437,7 @@ fn tell(told: &LockReply) -> String {
     }
 }
 
-const fn tell_step(step: &Step) -> &'static str {
+const fn describe_step(step: &Step) -> &'static str {
     match step {
         Step::Acquire { .. } => "acquire",
         Step::Release { .. } => "release",

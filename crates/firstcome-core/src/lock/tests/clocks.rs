@@ -11,7 +11,7 @@ fn a_clock_set_back_by_an_hour_lengthens_a_hold_by_no_more_than_its_lease() {
     assert_eq!(play.wait("a", waiter(2, 1)), "queued 0");
     assert_eq!(play.look("a", 2), "nothing, mine in 10000 ms");
     play.pass_ms(9_999);
-    play.beat(2);
+    play.heartbeat(2);
     assert_eq!(play.look("a", 2), "nothing, mine in 1 ms");
     play.pass_ms(1);
     assert_eq!(play.look("a", 2), "open 2000 ms, mine in 2000 ms");
@@ -41,21 +41,21 @@ fn every_step_shortens_what_a_clock_that_was_set_back_left_too_long() {
         let mut play = Play::held();
         play.now_us -= HOUR_MS * 1_000;
         meets(&mut play);
-        assert_eq!(play.shelf.hold(&lock_name("a")).unwrap().expires_us, play.now_us + 10_000_000, "{what}");
+        assert_eq!(play.table.hold(&lock_name("a")).unwrap().expires_us, play.now_us + 10_000_000, "{what}");
     }
 }
 
 #[test]
 fn who_was_heard_of_in_the_future_counts_as_dead_until_it_beats_and_asks_again() {
     let mut play = Play::held();
-    let life = play.beat(2);
+    let life = play.heartbeat(2);
     let place = play.place("a", waiter(2, 1));
     play.place("a", waiter(3, 1));
     play.now_us -= HOUR_MS * 1_000;
-    play.beat(3);
+    play.heartbeat(3);
     play.release("a", request(1, 1));
     assert_eq!(play.news(), "a to 3.1: open 2000 ms");
-    assert_ne!(play.beat(2), life);
+    assert_ne!(play.heartbeat(2), life);
     assert_eq!(play.ask("a", waiter(2, 1), Wait::Again(place)), "queued 0", "its place is below the highest number");
 }
 
@@ -90,11 +90,11 @@ fn a_place_drawn_by_a_clock_that_was_ahead_of_an_empty_store_is_not_taken_over()
     play.pass_ms(HOUR_MS);
     play.try_lock("a", waiter(1, 2));
     let place = play.place("a", waiter(2, 1));
-    play.shelf = MemoryLockTable::new(hasher());
+    play.table = MemoryLockTable::new(hasher());
     play.now_us -= HOUR_MS * 1_000;
     play.try_lock("a", waiter(9, 1));
     play.ask("a", waiter(2, 1), Wait::Again(place));
-    let number = play.shelf.number_of(&lock_name("a"), request(2, 1)).unwrap();
+    let number = play.table.number_of(&lock_name("a"), request(2, 1)).unwrap();
     assert!(number < place, "else nobody could get in line behind it for an hour");
     assert_eq!(play.wait("a", waiter(3, 1)), "queued 1");
 }

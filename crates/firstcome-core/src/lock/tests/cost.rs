@@ -1,23 +1,23 @@
-//! What a step costs, in questions to the shelf: the same for any number of waiters.
+//! What a step costs, in questions to the table: the same for any number of waiters.
 
 use super::*;
 use std::cell::Cell;
 
-/// A shelf that counts how often it is asked.
+/// A table that counts how often it is asked.
 struct Counted {
-    shelf: MemoryLockTable<RandomState>,
+    table: MemoryLockTable<RandomState>,
     asked: Cell<u32>,
 }
 
 impl Counted {
     fn inner(&self) -> &MemoryLockTable<RandomState> {
         self.asked.set(self.asked.get() + 1);
-        &self.shelf
+        &self.table
     }
 
     fn inner_mut(&mut self) -> &mut MemoryLockTable<RandomState> {
         self.asked.set(self.asked.get() + 1);
-        &mut self.shelf
+        &mut self.table
     }
 }
 
@@ -72,33 +72,33 @@ impl LockTable for Counted {
     }
 }
 
-/// How often the shelf is asked by each step of a lock with so many waiters.
+/// How often the table is asked by each step of a lock with so many waiters.
 fn questions(waiters: u64) -> Vec<u32> {
-    let mut shelf = Counted { shelf: MemoryLockTable::new(hasher()), asked: Cell::new(0) };
+    let mut table = Counted { table: MemoryLockTable::new(hasher()), asked: Cell::new(0) };
     let name = lock_name("a");
     let now_us = START_US;
-    acquire(&mut shelf, &name, waiter(1, 1), Wait::No, now_us);
+    acquire(&mut table, &name, waiter(1, 1), Wait::No, now_us);
     for number in 0..waiters {
-        acquire(&mut shelf, &name, waiter(2, number), Wait::Yes, now_us);
+        acquire(&mut table, &name, waiter(2, number), Wait::Yes, now_us);
     }
     let mut counts = Vec::new();
-    shelf.asked.set(0);
-    let mut count = |shelf: &Counted| counts.push(shelf.asked.replace(0));
-    acquire(&mut shelf, &name, waiter(3, 1), Wait::Yes, now_us);
-    count(&shelf);
-    acquire(&mut shelf, &name, waiter(3, 1), Wait::Yes, now_us);
-    count(&shelf);
-    acquire(&mut shelf, &name, waiter(4, 1), Wait::No, now_us);
-    count(&shelf);
-    renew(&mut shelf, &name, request(1, 1), LEASE_MS, now_us);
-    count(&shelf);
-    beat(&mut shelf, ClientId(2), now_us);
-    look_after(&mut shelf, &name, ClientId(2), now_us);
-    count(&shelf);
-    release(&mut shelf, &name, request(1, 1), Copies::One, now_us);
-    count(&shelf);
-    release(&mut shelf, &name, request(3, 1), Copies::One, now_us);
-    count(&shelf);
+    table.asked.set(0);
+    let mut count = |table: &Counted| counts.push(table.asked.replace(0));
+    acquire(&mut table, &name, waiter(3, 1), Wait::Yes, now_us);
+    count(&table);
+    acquire(&mut table, &name, waiter(3, 1), Wait::Yes, now_us);
+    count(&table);
+    acquire(&mut table, &name, waiter(4, 1), Wait::No, now_us);
+    count(&table);
+    renew(&mut table, &name, request(1, 1), LEASE_MS, now_us);
+    count(&table);
+    heartbeat(&mut table, ClientId(2), now_us);
+    advance_lock(&mut table, &name, ClientId(2), now_us);
+    count(&table);
+    release(&mut table, &name, request(1, 1), Copies::One, now_us);
+    count(&table);
+    release(&mut table, &name, request(3, 1), Copies::One, now_us);
+    count(&table);
     counts
 }
 
@@ -111,15 +111,15 @@ fn no_step_asks_more_of_the_shelf_because_more_wait() {
 
 #[test]
 fn each_dead_one_at_the_head_costs_a_few_questions_once() {
-    let mut shelf = Counted { shelf: MemoryLockTable::new(hasher()), asked: Cell::new(0) };
+    let mut table = Counted { table: MemoryLockTable::new(hasher()), asked: Cell::new(0) };
     let name = lock_name("a");
-    acquire(&mut shelf, &name, waiter(1, 1), Wait::No, START_US);
+    acquire(&mut table, &name, waiter(1, 1), Wait::No, START_US);
     for client in 100..1_100 {
-        acquire(&mut shelf, &name, waiter(client, 1), Wait::Yes, START_US);
+        acquire(&mut table, &name, waiter(client, 1), Wait::Yes, START_US);
     }
-    shelf.asked.set(0);
-    release(&mut shelf, &name, request(1, 1), Copies::One, START_US + WINDOW_US + 1);
-    let asked = shelf.asked.replace(0);
+    table.asked.set(0);
+    release(&mut table, &name, request(1, 1), Copies::One, START_US + WINDOW_US + 1);
+    let asked = table.asked.replace(0);
     assert!(asked <= 8 * 1_000 + 20, "{asked}");
-    assert!(shelf.shelf.is_empty());
+    assert!(table.table.is_empty());
 }

@@ -17,7 +17,7 @@ fn behind_dead(dead: u64, live_before: u64) -> Play {
     play.place("a", waiter(2, 1));
     play.pass_ms(2_000);
     for client in (0..live_before).map(|at| 10 + at).chain([2]) {
-        play.beat(client);
+        play.heartbeat(client);
     }
     play.now_us += 1;
     play
@@ -30,17 +30,17 @@ fn any_number_of_dead_ahead_is_passed_over_in_one_step() {
         assert_eq!(play.release("a", request(1, 1)), "released");
         assert_eq!(play.news(), "a to 2.1: open 2000 ms", "{dead} dead");
         assert_eq!(play.release("a", request(2, 1)), "released");
-        assert!(play.shelf.is_empty());
+        assert!(play.table.is_empty());
     }
 }
 
 #[test]
 fn the_living_between_the_dead_keep_their_order() {
     let mut play = behind_dead(20, 2);
-    assert_eq!(play.shelf.waiters(&lock_name("a")), 23, "the dead are in line until their turn");
+    assert_eq!(play.table.waiters(&lock_name("a")), 23, "the dead are in line until their turn");
     play.release("a", request(1, 1));
     assert_eq!(play.news(), "a to 10.1: open 2000 ms");
-    assert_eq!(play.shelf.waiters(&lock_name("a")), 12, "only those at the head have left");
+    assert_eq!(play.table.waiters(&lock_name("a")), 12, "only those at the head have left");
     play.release("a", request(10, 1));
     play.release("a", request(11, 1));
     assert_eq!(play.news(), "a to 11.1: open 2000 ms, a to 2.1: open 2000 ms");
@@ -55,7 +55,7 @@ fn a_line_of_dead_is_a_free_lock() {
     play.pass_ms(2_001);
     assert_eq!(play.release("a", request(1, 1)), "released");
     assert_eq!(play.news(), "");
-    assert!(play.shelf.is_empty());
+    assert!(play.table.is_empty());
 }
 
 #[test]
@@ -84,16 +84,16 @@ fn any_sign_of_life_in_the_bucket_counts_for_all_its_waiters() {
 #[test]
 fn a_dead_process_that_comes_back_has_another_life_and_its_old_place() {
     let mut play = Play::held();
-    let life = play.beat(2);
+    let life = play.heartbeat(2);
     let place = play.place("a", waiter(2, 1));
     let behind = play.place("a", waiter(3, 1));
     assert!(place < behind);
     play.pass_ms(2_001);
-    play.beat(3);
+    play.heartbeat(3);
     play.release("a", request(1, 1));
     assert_eq!(play.news(), "a to 3.1: open 2000 ms");
     play.place("a", waiter(4, 1));
-    assert_ne!(play.beat(2), life);
+    assert_ne!(play.heartbeat(2), life);
     assert_eq!(play.ask("a", waiter(2, 1), Wait::Again(place)), "queued 0");
     play.release("a", request(3, 1));
     assert_eq!(play.news(), "a to 2.1: open 2000 ms");
@@ -104,7 +104,7 @@ fn who_comes_back_before_its_turn_has_lost_nothing() {
     let mut play = Play::held();
     play.place("a", waiter(2, 1));
     play.pass_ms(5_000);
-    play.beat(2);
+    play.heartbeat(2);
     play.release("a", request(1, 1));
     assert_eq!(play.news(), "a to 2.1: open 2000 ms");
 }
@@ -112,44 +112,44 @@ fn who_comes_back_before_its_turn_has_lost_nothing() {
 #[test]
 fn a_process_that_lost_its_place_learns_it_even_if_the_clock_is_set_back_in_between() {
     let mut play = Play::held();
-    let life = play.beat(2);
+    let life = play.heartbeat(2);
     play.place("a", waiter(2, 1));
     play.pass_ms(HOUR_MS);
     play.try_lock("a", waiter(3, 1));
     play.now_us -= HOUR_MS * 1_000;
-    assert_eq!(play.shelf.number_of(&lock_name("a"), request(2, 1)), None);
-    assert_ne!(play.beat(2), life);
+    assert_eq!(play.table.number_of(&lock_name("a"), request(2, 1)), None);
+    assert_ne!(play.heartbeat(2), life);
 }
 
 #[test]
 fn a_life_goes_on_as_long_as_no_window_is_missed() {
     let mut play = Play::new();
-    let life = play.beat(2);
+    let life = play.heartbeat(2);
     for _ in 0..5 {
         play.now_us += WINDOW_US;
-        assert_eq!(play.beat(2), life);
+        assert_eq!(play.heartbeat(2), life);
     }
     play.now_us += WINDOW_US + 1;
-    let next = play.beat(2);
+    let next = play.heartbeat(2);
     assert!(life < next);
-    assert_ne!(play.beat(3), next, "each process its own");
+    assert_ne!(play.heartbeat(3), next, "each process its own");
 }
 
 #[test]
 fn silent_processes_and_void_requests_are_forgotten_but_not_the_young() {
     let mut play = Play::new();
     for client in 0..500 {
-        play.beat(client);
+        play.heartbeat(client);
         play.release("a", request(client, 1));
     }
-    assert_eq!(play.shelf.remembered(), (500, 500), "all are young");
+    assert_eq!(play.table.remembered(), (500, 500), "all are young");
     play.pass_ms(60_000);
     for client in 500..1_600 {
-        play.beat(client);
+        play.heartbeat(client);
         play.release("a", request(client, 1));
     }
-    let (lives, voids) = play.shelf.remembered();
+    let (lives, voids) = play.table.remembered();
     assert!(lives <= 1_101 && voids <= 1_101, "{lives} and {voids}");
     assert_eq!(play.try_lock("a", waiter(1_599, 1)), "void");
-    assert_eq!(play.shelf.life(ClientId(1_599)).unwrap().seen_us, play.now_us);
+    assert_eq!(play.table.life(ClientId(1_599)).unwrap().seen_us, play.now_us);
 }

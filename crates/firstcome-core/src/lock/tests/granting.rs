@@ -27,11 +27,11 @@ fn asking_again_has_no_second_effect_at_any_step() {
     for wait in [Wait::No, Wait::Yes, Wait::Again(place), Wait::Again(1)] {
         assert_eq!(play.ask("a", waiter(2, 1), wait), "queued 0", "{wait:?}: the place stays");
     }
-    assert_eq!(play.shelf.number_of(&lock_name("a"), request(2, 1)), Some(place));
-    assert_eq!(play.shelf.waiters(&lock_name("a")), 2);
+    assert_eq!(play.table.number_of(&lock_name("a"), request(2, 1)), Some(place));
+    assert_eq!(play.table.waiters(&lock_name("a")), 2);
     assert_eq!(play.release("a", request(1, 1)), "released");
     assert_eq!(play.wait("a", waiter(2, 1)), "open 2000 ms", "the repeated request hears of its grant");
-    assert_eq!(play.fence("a"), play.shelf.hold(&lock_name("a")).unwrap().grant().fence.get());
+    assert_eq!(play.fence("a"), play.table.hold(&lock_name("a")).unwrap().grant().fence.get());
 }
 
 #[test]
@@ -39,9 +39,9 @@ fn a_hold_ends_exactly_at_its_end() {
     let mut play = Play::held();
     play.now_us += u64::from(LEASE_MS) * 1_000 - 1;
     assert_eq!(play.try_lock("a", waiter(2, 1)), "contended c1 0 1 ms");
-    assert!(view(&play.shelf, &lock_name("a"), play.now_us).held.is_some());
+    assert!(view(&play.table, &lock_name("a"), play.now_us).held.is_some());
     play.now_us += 1;
-    assert!(view(&play.shelf, &lock_name("a"), play.now_us).held.is_none());
+    assert!(view(&play.table, &lock_name("a"), play.now_us).held.is_none());
     assert_eq!(play.renew("a", request(1, 1), LEASE_MS), "lost");
     assert_eq!(play.try_lock("a", waiter(2, 1)), "granted 10000 ms");
 }
@@ -88,7 +88,7 @@ fn a_grant_that_nobody_confirms_goes_to_the_next_one() {
     play.release("a", request(1, 1));
     play.news();
     for client in [2, 3] {
-        play.beat(client);
+        play.heartbeat(client);
     }
     play.now_us += WINDOW_US - 1;
     assert_eq!(play.look("a", 3), "nothing, mine in 1 ms");
@@ -96,21 +96,21 @@ fn a_grant_that_nobody_confirms_goes_to_the_next_one() {
     assert_eq!(play.renew("a", request(2, 1), LEASE_MS), "lost");
     assert_eq!(play.news(), "a to 3.1: open 2000 ms");
     assert_eq!(play.release("a", request(3, 1)), "released", "a release confirms too");
-    assert!(play.shelf.is_empty());
+    assert!(play.table.is_empty());
 }
 
 #[test]
 fn whoever_missed_a_grant_finds_another_life_and_asks_again() {
     let mut play = Play::held();
-    let life = play.beat(2);
+    let life = play.heartbeat(2);
     let place = play.place("a", lasting(200, waiter(2, 1)));
     play.place("a", waiter(3, 1));
-    assert_eq!(play.beat(2), life);
+    assert_eq!(play.heartbeat(2), life);
     play.release("a", request(1, 1));
     play.pass_ms(200);
     assert_eq!(play.look("a", 3), "open 2000 ms, mine in 2000 ms");
     // Within the window it is not dead: nothing but the life can tell it that it waits no more.
-    assert_ne!(play.beat(2), life);
+    assert_ne!(play.heartbeat(2), life);
     assert_eq!(play.ask("a", waiter(2, 1), Wait::Again(place)), "queued 0");
 }
 
@@ -118,15 +118,15 @@ fn whoever_missed_a_grant_finds_another_life_and_asks_again() {
 fn the_answer_to_a_heartbeat_names_the_life_after_its_looks() {
     let mut play = Play::held();
     play.place("a", lasting(200, waiter(2, 1)));
-    let life = play.beat(2);
+    let life = play.heartbeat(2);
     play.release("a", request(1, 1));
     play.pass_ms(200);
     let step = Step::Beat { bucket: 0, client: ClientId(2), names: vec![lock_name("a")] };
-    let (answer, _) = take(&mut play.shelf, &step, play.now_us);
+    let (answer, _) = take(&mut play.table, &step, play.now_us);
     let LockAnswer::Beaten { life: told, looked } = answer.said else { panic!("{answer:?}") };
     assert_eq!(looked, [(None, None)]);
     assert_ne!(told, life);
-    assert_eq!(play.beat(2), told, "it stands");
+    assert_eq!(play.heartbeat(2), told, "it stands");
 }
 
 #[test]
@@ -146,13 +146,13 @@ fn renewing_lengthens_from_now_never_shortens_and_is_repeatable() {
 fn nobody_else_renews() {
     let mut play = Play::held();
     play.place("a", waiter(2, 1));
-    let before = play.shelf.hold(&lock_name("a"));
+    let before = play.table.hold(&lock_name("a"));
     for other in [request(1, 2), request(2, 1), request(3, 1)] {
         assert_eq!(play.renew("a", other, 60_000), "lost");
     }
-    assert_eq!(play.shelf.hold(&lock_name("a")), before);
+    assert_eq!(play.table.hold(&lock_name("a")), before);
     assert_eq!(play.renew("b", request(1, 1), 60_000), "lost", "nor another lock");
-    assert_eq!(play.shelf.len(), 2);
+    assert_eq!(play.table.len(), 2);
 }
 
 #[test]
@@ -189,6 +189,6 @@ fn a_cohort_has_a_fence_for_each_pass() {
     play.release("a", request(1, 2));
     let third = play.fence("a");
     assert!(second < third);
-    assert!(third + 3 <= play.beat(7), "the next number of the bucket is after the last pass");
+    assert!(third + 3 <= play.heartbeat(7), "the next number of the bucket is after the last pass");
     assert_eq!(Fence::new(third).unwrap().after(2).get(), third + 2);
 }

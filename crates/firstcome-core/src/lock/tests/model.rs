@@ -185,7 +185,7 @@ impl Model {
         format!("Some({})", holder.ends_us)
     }
 
-    fn beat(&mut self, id: ClientId) -> String {
+    fn heartbeat(&mut self, id: ClientId) -> String {
         let goes_on = self.hear_of(id);
         let looked = [0, 1].map(|at| {
             self.advance(at);
@@ -260,7 +260,7 @@ impl Both {
             (5.., Some(place)) => Wait::Again(place),
             _ => Wait::Yes,
         };
-        let before = self.play.shelf.last();
+        let before = self.play.table.last();
         let wanted = self.model.acquire(at, &waiter, wait, before);
         let said = match self.play.acquire(NAMES[at], waiter, wait) {
             Acquired::Granted(Grant { expires_us, taken: Taken::Yes, .. }) => format!("granted {expires_us}"),
@@ -269,26 +269,26 @@ impl Both {
             Acquired::Void => "void".to_owned(),
             Acquired::Queued { number, ahead, life, seen } => {
                 self.places.push((request, number));
-                format!("queued {ahead} {} {}", self.life(request.client, life, before), tell_seen(&seen))
+                format!("queued {ahead} {} {}", self.life(request.client, life, before), describe_seen(&seen))
             }
         };
         assert_eq!(said, wanted, "{request:?} {wait:?}");
     }
 
-    fn beat(&mut self, client: u64) {
-        let before = self.play.shelf.last();
-        let wanted = self.model.beat(ClientId(client));
+    fn heartbeat(&mut self, client: u64) {
+        let before = self.play.table.last();
+        let wanted = self.model.heartbeat(ClientId(client));
         let step = Step::Beat {
             bucket: 0,
             client: ClientId(client),
             names: NAMES.iter().map(|name| lock_name(name)).collect(),
         };
-        let (answer, pushes) = take(&mut self.play.shelf, &step, self.play.now_us);
+        let (answer, pushes) = take(&mut self.play.table, &step, self.play.now_us);
         self.play.pushes.extend(pushes);
         let LockAnswer::Beaten { life, looked } = answer.said else { panic!("{step:?}") };
         let looked = looked.iter().map(|(grant, seen)| match seen {
             None => "free".to_owned(),
-            Some(seen) => format!("{} {}", grant.is_some(), tell_seen(seen)),
+            Some(seen) => format!("{} {}", grant.is_some(), describe_seen(seen)),
         });
         let looked: Vec<String> = looked.collect();
         assert_eq!(format!("{} {}", self.life(ClientId(client), life, before), looked.join(" ")), wanted);
@@ -305,18 +305,18 @@ impl Both {
                 let request = self.request(client, number);
                 self.released += 1;
                 let wanted = self.model.release(at, request, copies);
-                let (released, push) = release(&mut self.play.shelf, &lock_name(NAMES[at]), request, copies, now_us);
+                let (released, push) = release(&mut self.play.table, &lock_name(NAMES[at]), request, copies, now_us);
                 self.play.pushes.extend(push);
                 assert_eq!(format!("{released:?}"), wanted, "{request:?}");
             }
             Move::Renew { at, client, number, lease_ms } => {
                 let request = self.request(client, number);
                 let wanted = self.model.renew(at, request, lease_ms);
-                let (until_us, push) = renew(&mut self.play.shelf, &lock_name(NAMES[at]), request, lease_ms, now_us);
+                let (until_us, push) = renew(&mut self.play.table, &lock_name(NAMES[at]), request, lease_ms, now_us);
                 self.play.pushes.extend(push);
                 assert_eq!(format!("{until_us:?}"), wanted, "{request:?}");
             }
-            Move::Beat(client) => self.beat(client),
+            Move::Beat(client) => self.heartbeat(client),
             Move::Pass(us) => self.play.now_us += us,
             Move::SetBack(us) => self.play.now_us -= us,
         }
@@ -330,12 +330,12 @@ impl Both {
             format!("{name} to {}.{}", grant.request.client.0, grant.request.number)
         });
         assert_eq!(told.collect::<Vec<String>>(), self.model.told.drain(..).collect::<Vec<String>>());
-        let shelf = &self.play.shelf;
-        let (last, mut entries) = (shelf.last(), 0);
+        let table = &self.play.table;
+        let (last, mut entries) = (table.last(), 0);
         assert!(before <= last, "the highest number never falls");
         for (at, lock) in self.model.locks.iter_mut().enumerate() {
             let (name, now_us) = (lock_name(NAMES[at]), self.model.now_us);
-            let hold = shelf.hold(&name);
+            let hold = table.hold(&name);
             assert_eq!(hold.is_some(), lock.holder.is_some(), "{name}");
             assert!(hold.is_some() || lock.line.is_empty(), "{name}: nobody waits for a free lock");
             if let (Some(hold), Some(holder)) = (&hold, &mut lock.holder) {
@@ -347,22 +347,22 @@ impl Both {
                 assert_eq!(hold.taken == Taken::Yes, holder.heard_of, "{name}");
             }
             for (place, waiter) in &mut lock.line {
-                let number = shelf.number_of(&name, waiter.request).expect("in line");
+                let number = table.number_of(&name, waiter.request).expect("in line");
                 assert!(place.map_or(before < number, |known| known == number), "{name}: {number} after {before}");
                 *place = Some(number);
             }
             assert!(lock.line.is_sorted_by_key(|(place, _)| *place));
-            assert_eq!(shelf.waiters(&name) as usize, lock.line.len());
+            assert_eq!(table.waiters(&name) as usize, lock.line.len());
             entries += lock.line.len() + usize::from(hold.is_some());
-            let shown = view(shelf, &name, now_us);
+            let shown = view(table, &name, now_us);
             let held = lock.holder.as_ref().filter(|holder| now_us < holder.ends_us);
             assert_eq!(shown.held.map(|(_, _, until)| until), held.map(|holder| holder.ends_us));
         }
-        assert_eq!(shelf.len(), entries);
+        assert_eq!(table.len(), entries);
     }
 }
 
-fn tell_seen(seen: &WaiterView) -> String {
+fn describe_seen(seen: &WaiterView) -> String {
     let head = if seen.head == Head::Mine { "mine" } else { "others" };
     format!("{} {} {head}", seen.expires_us, seen.lease_ms)
 }
@@ -374,7 +374,7 @@ proptest! {
     fn the_rules_say_what_a_naive_model_says(moves in proptest::collection::vec(any_move(), 1..120)) {
         let mut both = Both { play: Play::new(), model: Model::new(), places: Vec::new(), released: 0 };
         for step in &moves {
-            let before = both.play.shelf.last();
+            let before = both.play.table.last();
             both.step(step);
             both.compare(before);
         }
@@ -385,7 +385,7 @@ proptest! {
                 }
             }
         }
-        assert!(both.play.shelf.is_empty(), "nothing is left when all is given up");
-        assert_eq!(both.play.shelf.len(), 0);
+        assert!(both.play.table.is_empty(), "nothing is left when all is given up");
+        assert_eq!(both.play.table.len(), 0);
     }
 }

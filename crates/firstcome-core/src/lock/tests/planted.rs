@@ -32,7 +32,7 @@ fn a_lock_is_granted_again_with_the_fence_that_it_had() {
     // The first grant of a bucket has no number to repeat.
     let scene = || {
         let mut play = Play::new();
-        play.beat(1);
+        play.heartbeat(1);
         play.try_lock("a", waiter(1, 1));
         let fence = play.fence("a");
         play.pass_ms(20_000);

@@ -15,7 +15,7 @@ fn release_is_the_grant_to_the_oldest_and_to_nobody_else() {
     assert_eq!(play.release("a", request(3, 1)), "released");
     assert_eq!(play.release("a", request(4, 1)), "released");
     play.news();
-    assert!(play.shelf.is_empty());
+    assert!(play.table.is_empty());
 }
 
 #[test]
@@ -25,9 +25,9 @@ fn releasing_twice_has_no_second_effect() {
     play.place("a", waiter(3, 1));
     assert_eq!(play.release("a", request(1, 1)), "released");
     play.news();
-    let hold = play.shelf.hold(&lock_name("a"));
+    let hold = play.table.hold(&lock_name("a"));
     assert_eq!(play.release("a", request(1, 1)), "not held");
-    assert_eq!((play.shelf.hold(&lock_name("a")), play.news().as_str()), (hold, ""));
+    assert_eq!((play.table.hold(&lock_name("a")), play.news().as_str()), (hold, ""));
     assert_eq!(play.release("a", request(3, 1)), "withdrawn 0");
     assert_eq!(play.release("a", request(3, 1)), "not held");
 }
@@ -70,7 +70,7 @@ fn the_release_of_what_the_same_step_grants_hands_it_on() {
     assert_eq!(play.news(), "a to 3.1: open 2000 ms", "2 is told nothing");
     play.pass_ms(2_000);
     assert_eq!(play.release("a", request(3, 1)), "not held");
-    assert!(play.shelf.is_empty());
+    assert!(play.table.is_empty());
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn the_last_in_line_that_gives_up_in_the_step_of_its_grant_leaves_a_free_lock() 
     play.pass_ms(1_000);
     assert_eq!(play.release("a", request(2, 1)), "released");
     assert_eq!(play.news(), "");
-    assert!(play.shelf.is_empty());
+    assert!(play.table.is_empty());
 }
 
 #[test]

@@ -35,24 +35,24 @@ fn a_step_of_a_client_is_the_rule_of_its_name() {
     let mut play = Play::new();
     let name = lock_name("a");
     let acquire = |waiter, wait| Step::Acquire { name: lock_name("a"), waiter, wait };
-    let (answer, pushes) = take(&mut play.shelf, &acquire(waiter(1, 1), Wait::No), START_US);
+    let (answer, pushes) = take(&mut play.table, &acquire(waiter(1, 1), Wait::No), START_US);
     assert!(matches!(answer.said, LockAnswer::Acquired(Acquired::Granted(_))));
     assert_eq!((answer.now_us, pushes.len()), (START_US, 0));
-    take(&mut play.shelf, &acquire(waiter(2, 1), Wait::Yes), START_US);
+    take(&mut play.table, &acquire(waiter(2, 1), Wait::Yes), START_US);
     let renewals = [(1, 1), (2, 1), (1, 2)].map(|(client, number)| Renewal {
         name: name.clone(),
         request: request(client, number),
         lease_ms: 500,
     });
     let (answer, _) =
-        take(&mut play.shelf, &Step::Renew { bucket: 0, renewals: renewals.into() }, START_US + 9_999_000);
+        take(&mut play.table, &Step::Renew { bucket: 0, renewals: renewals.into() }, START_US + 9_999_000);
     assert_eq!(answer.said, LockAnswer::Renewed(vec![Some(START_US + 10_499_000), None, None]));
     let step = Step::Release { name: name.clone(), request: request(1, 1), copies: Copies::One };
-    let (answer, pushes) = take(&mut play.shelf, &step, START_US + 1_000);
+    let (answer, pushes) = take(&mut play.table, &step, START_US + 1_000);
     assert_eq!(answer.said, LockAnswer::Released(Released::Released));
     assert_eq!((pushes.len(), pushes[0].grant.request, &pushes[0].name), (1, request(2, 1), &name));
     let step = Step::Beat { bucket: 0, client: ClientId(2), names: vec![lock_name("b"), name] };
-    let (answer, _) = take(&mut play.shelf, &step, START_US + 2_000);
+    let (answer, _) = take(&mut play.table, &step, START_US + 2_000);
     let LockAnswer::Beaten { looked, .. } = answer.said else { panic!("{answer:?}") };
     assert_eq!(looked[0], (None, None));
     assert_eq!(looked[1].0, Some(pushes[0].grant));

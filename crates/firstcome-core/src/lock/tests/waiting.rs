@@ -12,7 +12,7 @@ fn queued(acquired: &Acquired) -> (u64, u32, u64, WaiterView) {
 #[test]
 fn an_answer_in_line_tells_place_life_and_the_end_of_the_hold() {
     let mut play = Play::held();
-    let (fence, life) = (play.fence("a"), play.beat(2));
+    let (fence, life) = (play.fence("a"), play.heartbeat(2));
     play.pass_ms(500);
     let acquired = play.acquire("a", waiter(2, 1), Wait::Yes);
     let (number, ahead, told_life, seen) = queued(&acquired);
@@ -34,9 +34,9 @@ fn the_head_is_whoever_lives_first_and_everybody_behind_a_dead_one() {
     assert_eq!(heads(&mut play), [true, false, false]);
     play.pass_ms(2_001);
     assert_eq!(heads(&mut play), [true, true, true]);
-    play.beat(3);
+    play.heartbeat(3);
     assert_eq!(heads(&mut play), [true, true, true], "the first one is still dead");
-    play.beat(2);
+    play.heartbeat(2);
     assert_eq!(heads(&mut play), [true, false, false]);
 }
 
@@ -70,9 +70,9 @@ fn a_place_comes_back_only_if_it_was_drawn_and_nobody_has_it() {
     play.release("a", request(2, 1));
     assert_eq!(play.ask("a", waiter(2, 1), Wait::Again(first)), "queued 0");
     assert_eq!(play.ask("a", waiter(4, 1), Wait::Again(first)), "queued 2", "taken: at the end");
-    let last = play.shelf.last();
+    let last = play.table.last();
     assert_eq!(play.ask("a", waiter(5, 1), Wait::Again(last.max(play.now_us) + 1)), "queued 3", "never drawn");
-    let number = play.shelf.number_of(&lock_name("a"), request(5, 1)).unwrap();
+    let number = play.table.number_of(&lock_name("a"), request(5, 1)).unwrap();
     assert!(last < number && second < number);
     assert_eq!(number, last.max(play.now_us - 1) + 1, "drawn like any other");
 }
@@ -82,7 +82,7 @@ fn after_the_store_forgot_all_the_old_places_come_back_in_any_order() {
     let mut play = Play::held();
     let places = [2, 3, 4].map(|client| play.place("a", waiter(client, 1)));
     play.pass_ms(1);
-    play.shelf = MemoryLockTable::new(hasher());
+    play.table = MemoryLockTable::new(hasher());
     play.try_lock("a", waiter(9, 1));
     for at in [1, 2, 0] {
         play.ask("a", waiter(2 + at as u64, 1), Wait::Again(places[at]));
@@ -99,13 +99,13 @@ fn after_the_store_forgot_all_the_old_places_come_back_in_any_order() {
 fn a_place_that_came_back_is_never_drawn_again() {
     let mut play = Play::held();
     for client in [2, 3] {
-        play.beat(client);
+        play.heartbeat(client);
     }
     play.pass_ms(1);
     let place = play.now_us;
     assert_eq!(play.ask("a", waiter(2, 1), Wait::Again(place)), "queued 0");
     assert_eq!(play.wait("a", waiter(3, 1)), "queued 1");
-    assert_eq!(play.shelf.waiters(&lock_name("a")), 2);
+    assert_eq!(play.table.waiters(&lock_name("a")), 2);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_view_shows_and_changes_nothing() {
     let mut play = Play::held();
     play.place("a", waiter(2, 1));
     let shown = |play: &Play| {
-        let LockView { held, waiters } = view(&play.shelf, &lock_name("a"), play.now_us);
+        let LockView { held, waiters } = view(&play.table, &lock_name("a"), play.now_us);
         (held.map(|(owner, fence, expires_us)| (owner.to_string(), fence.get(), play.left_ms(expires_us))), waiters)
     };
     let fence = play.fence("a");
@@ -121,14 +121,14 @@ fn a_view_shows_and_changes_nothing() {
     play.pass_ms(10_000);
     assert_eq!(shown(&play), (None, 1), "over, and not yet handed on");
     assert_eq!(play.holder("a"), Some(request(1, 1)));
-    assert_eq!(view(&play.shelf, &lock_name("b"), play.now_us), LockView { held: None, waiters: 0 });
+    assert_eq!(view(&play.table, &lock_name("b"), play.now_us), LockView { held: None, waiters: 0 });
 }
 
 #[test]
 fn a_hold_that_the_store_lost_is_given_to_the_head() {
     let mut play = Play::held();
     play.place("a", waiter(2, 1));
-    play.shelf.remove_hold(&lock_name("a"));
+    play.table.remove_hold(&lock_name("a"));
     assert_eq!(play.wait("a", waiter(3, 1)), "queued 0");
     assert_eq!(play.news(), "a to 2.1: open 2000 ms");
     assert_eq!(play.renew("a", request(1, 1), LEASE_MS), "lost");

@@ -52,14 +52,14 @@ impl Line {
     }
 
     /// Everybody who has a ticket was here, and asks again as they were told last.
-    pub(in crate::room) fn all_seen(&mut self, now: Steady) {
+    pub(in crate::room) fn mark_all_present(&mut self, now: Steady) {
         for page in &mut self.segments {
             // Of who is gone an image keeps nothing: they must leave no trace.
             let living = page.living();
             let Some(columns) = page.columns.as_deref_mut() else { continue };
             for at in each(&living) {
-                let told_ms = u32::from(columns.told[at]) * TOLD_MS;
-                columns.touch(at, now, told_ms);
+                let polled_ms = u32::from(columns.told[at]) * TOLD_MS;
+                columns.touch(at, now, polled_ms);
             }
         }
     }

@@ -86,12 +86,12 @@ fn a_row_of_contacts_keeps_those_of_its_bits_who_wait() {
 fn a_row_of_contacts_keeps_the_interval_and_brings_back_who_was_passed_over() {
     let mut play = Play::with_slot_taken(RoomSettings { active_ttl_ms: HOUR_MS, ..RoomSettings::with_slots(1) });
     play.strangers(10);
-    let told_ms = u64::from(play.view(11).unwrap().poll_after_ms);
-    assert!(30_000 < told_ms * 3);
-    play.pass_ms(3 * told_ms + 60_000);
+    let polled_ms = u64::from(play.view(11).unwrap().poll_after_ms);
+    assert!(30_000 < polled_ms * 3);
+    play.pass_ms(3 * polled_ms + 60_000);
     play.leave(1);
     assert_eq!(play.tick(), "reached 12");
     play.room.alive(1, &alive(&[11]), play.now);
-    play.pass_ms(told_ms * 3);
+    play.pass_ms(polled_ms * 3);
     assert_eq!(play.tick(), "admitted 11", "present for three intervals after it was seen");
 }

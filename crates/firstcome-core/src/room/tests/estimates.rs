@@ -76,10 +76,10 @@ impl Crowd {
         self.play.room.tick(self.play.now, &mut self.play.changes);
         for change in self.play.changes.drain(..) {
             if let Change::Admitted { number, .. } = change
-                && let Some((then, told_ms)) = self.told.remove(&number.get())
+                && let Some((then, polled_ms)) = self.told.remove(&number.get())
             {
                 let true_ms = (now - then) as f64;
-                self.errors.push((told_ms as f64 - true_ms).abs() / true_ms);
+                self.errors.push((polled_ms as f64 - true_ms).abs() / true_ms);
             }
         }
     }
@@ -165,10 +165,10 @@ fn a_slow_rate_tells_a_wait_at_any_time() {
         for _ in 0..10 {
             crowd.run_s(every_s / 2 + 1);
             let waiting = crowd.play.counts().0;
-            let told_ms = crowd.play.room.view(crowd.play.now).wait_at_tail_ms.expect("the rate is known");
+            let polled_ms = crowd.play.room.view(crowd.play.now).wait_at_tail_ms.expect("the rate is known");
             let true_s = every_s * (u64::from(waiting) + 1);
-            let error = (told_ms as f64 / 1_000.0 - true_s as f64).abs() / true_s as f64;
-            assert!(error <= 0.25, "one per {every_s} s: {told_ms} ms, not {true_s} s");
+            let error = (polled_ms as f64 / 1_000.0 - true_s as f64).abs() / true_s as f64;
+            assert!(error <= 0.25, "one per {every_s} s: {polled_ms} ms, not {true_s} s");
         }
     }
 }
@@ -197,9 +197,9 @@ fn a_room_that_was_empty_for_hours_is_not_taken_for_a_slow_one() {
         for _ in 0..10 {
             crowd.run_s(1);
             let waiting = u64::from(crowd.play.counts().0);
-            let told_ms = crowd.play.room.view(crowd.play.now).wait_at_tail_ms.unwrap();
+            let polled_ms = crowd.play.room.view(crowd.play.now).wait_at_tail_ms.unwrap();
             let true_ms = waiting * 10;
-            assert!(told_ms.abs_diff(true_ms) * 10 <= true_ms, "{told_ms} ms for {waiting}");
+            assert!(polled_ms.abs_diff(true_ms) * 10 <= true_ms, "{polled_ms} ms for {waiting}");
         }
     }
 }
@@ -237,8 +237,8 @@ fn who_leaves_before_the_opening_does_not_make_the_line_seem_faster() {
         crowd.play.leave(3 * ticket);
         crowd.run_s(u64::from(ticket % 10 == 0));
     }
-    let told_ms = crowd.play.room.view(crowd.play.now).wait_at_tail_ms;
-    assert_eq!(told_ms, Some(30_000 + 701 * 100));
+    let polled_ms = crowd.play.room.view(crowd.play.now).wait_at_tail_ms;
+    assert_eq!(polled_ms, Some(30_000 + 701 * 100));
 }
 
 #[test]
@@ -250,8 +250,8 @@ fn a_pause_makes_what_was_measured_before_it_void() {
         assert_eq!(play.leave(given_back), format!("left {given_back}"));
     }
     play.run_ms(50);
-    let told_ms = play.room.view(play.now).wait_at_tail_ms.expect("a slot is given back every second");
-    assert!((6_000..=10_000).contains(&told_ms), "{told_ms}");
+    let polled_ms = play.room.view(play.now).wait_at_tail_ms.expect("a slot is given back every second");
+    assert!((6_000..=10_000).contains(&polled_ms), "{polled_ms}");
     play.put(&paused(RoomSettings::with_slots(1)));
     play.run_ms(100);
     play.put(&RoomSettings::with_slots(1));
@@ -272,7 +272,7 @@ fn all_slots_taken() -> Crowd {
     crowd
 }
 
-fn told_ms(crowd: &mut Crowd, ticket: u32) -> Option<u64> {
+fn polled_ms(crowd: &mut Crowd, ticket: u32) -> Option<u64> {
     match crowd.play.view(ticket).map(|view| view.state) {
         Some(TicketState::Waiting { wait_ms, .. }) => wait_ms,
         other => panic!("{other:?}"),
@@ -285,7 +285,7 @@ fn while_all_slots_are_taken_and_none_is_given_back_no_wait_is_told() {
     let mut crowd = all_slots_taken();
     crowd.run_s(2);
     for second in 0..60 {
-        assert_eq!(told_ms(&mut crowd, 6), None, "after {second} s");
+        assert_eq!(polled_ms(&mut crowd, 6), None, "after {second} s");
         assert_eq!(crowd.play.room.view(crowd.play.now).wait_at_tail_ms, None, "after {second} s");
         crowd.run_s(1);
     }
@@ -303,7 +303,7 @@ fn slots_that_are_given_back_tell_how_long_the_next_one_takes() {
         assert!(matches!(crowd.play.view(admitted).map(|view| view.state), Some(TicketState::Admitted { .. })));
         // The stop before the first one counts as a part of its wait.
         let most_ms = if given_back < 3 { 15_000 } else { 9_000 };
-        let told = told_ms(&mut crowd, admitted + 1).expect("slots come back");
+        let told = polled_ms(&mut crowd, admitted + 1).expect("slots come back");
         assert!((2_000..=most_ms).contains(&told), "{told} ms after {given_back} slots");
     }
 }

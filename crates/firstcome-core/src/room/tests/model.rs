@@ -34,7 +34,7 @@ struct Ticket {
     join: Join,
     stand: ModelTicket,
     seen: Ms,
-    told_ms: Ms,
+    polled_ms: Ms,
     back: bool,
     /// The first tick since it came into line, or came back into it.
     ticked: Option<Ms>,
@@ -107,7 +107,7 @@ impl Model {
 
     fn is_present(&self, at: usize) -> bool {
         let ticket = &self.tickets[at];
-        self.ms() - ticket.seen <= (3 * ticket.told_ms).max(30_000)
+        self.ms() - ticket.seen <= (3 * ticket.polled_ms).max(30_000)
     }
 
     fn go(&mut self, at: usize, how: Departure) {
@@ -158,7 +158,7 @@ impl Model {
                 *contact = now;
                 "admitted".to_owned()
             }
-            ModelTicket::Gone(how) => tell_departure(*how).to_owned(),
+            ModelTicket::Gone(how) => describe_departure(*how).to_owned(),
             ModelTicket::Offered { .. } | ModelTicket::Unknown => unreachable!("taken above, or not asked"),
         }
     }
@@ -199,7 +199,7 @@ impl Model {
             join: join.clone(),
             stand: ModelTicket::Waits,
             seen: self.ms(),
-            told_ms: 0,
+            polled_ms: 0,
             back: false,
             ticked: None,
             position: u32::MAX,
@@ -348,7 +348,7 @@ impl Model {
             let gone = if let ModelTicket::Gone(how) = ticket.stand { Some(how) } else { None };
             room.restore_ticket(number(at as u32 + 1), &ticket.join, gone, self.now).unwrap();
             ticket.back = ticket.stand == ModelTicket::Waits && at < self.reached;
-            (ticket.seen, ticket.told_ms, ticket.ticked, ticket.position) = (now, 0, None, u32::MAX);
+            (ticket.seen, ticket.polled_ms, ticket.ticked, ticket.position) = (now, 0, None, u32::MAX);
         }
         room.restore_reached(self.reached as u32 + 1, self.admissions).unwrap();
         for (at, ticket) in self.tickets.iter_mut().enumerate() {
@@ -406,7 +406,7 @@ impl Both {
     fn take_over_told(&mut self, at: usize) {
         if at < self.model.tickets.len() && self.model.tickets[at].stand == ModelTicket::Waits {
             let view = self.play.view(at as u32 + 1).expect("it was drawn");
-            self.model.tickets[at].told_ms = view.poll_after_ms.into();
+            self.model.tickets[at].polled_ms = view.poll_after_ms.into();
         }
     }
 

@@ -22,10 +22,10 @@ fn presence_lasts_for_three_of_the_intervals_that_were_told() {
         let mut play = Play::new(RoomSettings::with_rate(1, 600_000));
         play.stranger();
         play.pass_ms(590_000);
-        let told_ms = play.view(1).map_or(0, |view| view.poll_after_ms);
-        assert!(30_000 < told_ms, "where one is admitted in ten minutes it is long: {told_ms}");
+        let polled_ms = play.view(1).map_or(0, |view| view.poll_after_ms);
+        assert!(30_000 < polled_ms, "where one is admitted in ten minutes it is long: {polled_ms}");
         play.news();
-        play.pass_ms(3 * u64::from(told_ms) + u64::from(late));
+        play.pass_ms(3 * u64::from(polled_ms) + u64::from(late));
         assert_eq!(play.tick(), if late { "reached 2" } else { "admitted 1, reached 2" });
     }
 }

@@ -56,7 +56,7 @@ impl Follower {
         let tag = self.next_tag();
         let applied = self.say(&Entry::Look { number: number(ticket), tag });
         let Outcome::Ticket(view) = applied.outcome else { panic!("a ticket") };
-        (view.map_or("unknown".to_owned(), |view| tell_state(view.state)), applied.rests_on)
+        (view.map_or("unknown".to_owned(), |view| describe_state(view.state)), applied.rests_on)
     }
 
     fn close(&mut self) -> Applied {
@@ -78,7 +78,7 @@ impl Follower {
 
     fn pending(&self) -> String {
         let tell = |(position, record): (u64, &Record)| match record {
-            Record::Change(change) => format!("{position} {}", tell_change(change)),
+            Record::Change(change) => format!("{position} {}", describe_change(change)),
             Record::Settings(_) => format!("{position} settings"),
             Record::Closed { first } => format!("{position} closed {first}"),
         };
@@ -442,7 +442,7 @@ fn whoever_comes_back_after_a_loss_is_told_at_once_if_they_have_no_name() {
     let readmit =
         |ticket, user: Option<&str>| Entry::Readmit { number: number(ticket), user: user.map(user_id), tag: 1 };
     let told = |applied: Applied| match applied.outcome {
-        Outcome::Ticket(Some(view)) => (tell_state(view.state), applied.rests_on),
+        Outcome::Ticket(Some(view)) => (describe_state(view.state), applied.rests_on),
         other => (format!("{other:?}"), applied.rests_on),
     };
     assert_eq!(it.look(5), ("unknown".to_owned(), 0));

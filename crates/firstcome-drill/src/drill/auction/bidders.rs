@@ -47,8 +47,8 @@ pub(crate) struct Bidders {
 impl Bidders {
     /// Takes over a plan, and puts what is to be done into the agenda.
     pub(crate) fn new(reader: Reader, seed: u64, key: String, plan: Plan) -> (Self, Agenda<Act>) {
-        let Plan { lots, orders, aims, steps, ties } = plan;
-        let known = lots.iter().map(|lot| Known { minimum: lot.price }).collect();
+        let Plan { listings, orders, aims, steps, ties } = plan;
+        let known = listings.iter().map(|listing| Known { minimum: listing.price }).collect();
         let mut agenda = Agenda::default();
         for step in &steps {
             agenda.push(*step);
@@ -56,7 +56,7 @@ impl Bidders {
         // The bounds are constants that the library accepts.
         let latencies = || Histogram::new_with_bounds(1, 600_000_000, 3).unwrap_or_else(|_| unreachable!());
         let bidders = Self {
-            history: History::new(reader.names.clone(), reader.clock, lots, orders),
+            history: History::new(reader.names.clone(), reader.clock, listings, orders),
             reader,
             seed,
             key,
@@ -75,11 +75,11 @@ impl Bidders {
 
     /// How much an order bids: settled when it is sent for the first time, and the same ever after.
     fn settle_amount(&mut self, at: u32) {
-        let Order { what, lot, key, amount, .. } = self.history.orders[at as usize];
+        let Order { what, listing, key, amount, .. } = self.history.orders[at as usize];
         if what != RequestKind::Bid || amount != 0 {
             return;
         }
-        let minimum = self.known[lot as usize].minimum;
+        let minimum = self.known[listing as usize].minimum;
         let mut amount = match self.aims[at as usize] {
             Aim::Fixed => minimum,
             Aim::Raise(by) => minimum + by,
@@ -96,10 +96,10 @@ impl Bidders {
     }
 
     fn write_order(&self, at: u32, out: &mut Vec<u8>) {
-        let Order { what, member, lot, amount, key } = self.history.orders[at as usize];
+        let Order { what, member, listing, amount, key } = self.history.orders[at as usize];
         let names = &self.reader.names;
         let (member, amount) = (names.member(member), amount.to_string());
-        let listing = if lot == STRANGER { String::new() } else { names.lot(lot) };
+        let listing = if listing == STRANGER { String::new() } else { names.listing(listing) };
         let (path, body): ([&str; 3], [&str; 5]) = match what {
             RequestKind::Charge => {
                 (["/v1/members/", &member, "/points/charge"], ["{\"amount\":", &amount, "}", "", ""])
@@ -132,8 +132,8 @@ impl Bidders {
     }
 
     /// What a listing says is known to everybody.
-    fn learn(&mut self, lot: u32, minimum: u64) {
-        let known = &mut self.known[lot as usize];
+    fn learn(&mut self, listing: u32, minimum: u64) {
+        let known = &mut self.known[listing as usize];
         known.minimum = known.minimum.max(minimum);
     }
 
@@ -143,9 +143,9 @@ impl Bidders {
     }
 
     /// An order that nobody had planned.
-    fn order(&mut self, what: RequestKind, member: u32, lot: u32, delay_us: i64, agenda: &mut Agenda<Act>) -> u32 {
+    fn order(&mut self, what: RequestKind, member: u32, listing: u32, delay_us: i64, agenda: &mut Agenda<Act>) -> u32 {
         let number = self.history.orders.len() as u32;
-        self.history.orders.push(Order { what, member, lot, amount: 0, key: number });
+        self.history.orders.push(Order { what, member, listing, amount: 0, key: number });
         self.aims.push(Aim::Fixed);
         self.sent.push(false);
         let due_us = agenda.now_us.saturating_add_signed(delay_us);
@@ -162,22 +162,22 @@ impl Bidders {
         self.push(agenda, Step { due_us, intended_us, ..*step });
     }
 
-    fn heard(&mut self, step: &Step<Act>, sent_us: u64, told: DrillReply, now_us: u64) {
+    fn on_reply(&mut self, step: &Step<Act>, sent_us: u64, told: DrillReply, now_us: u64) {
         let (sent_us, received_us) = (sent_us.cast_signed(), now_us.cast_signed());
-        self.history.heard.push(ReceivedReply { order: step.person, sent_us, received_us, told });
+        self.history.on_reply.push(ReceivedReply { order: step.person, sent_us, received_us, told });
     }
 
     /// What somebody does who was told what became of an order.
     fn decided(&mut self, step: &Step<Act>, told: DrillReply, agenda: &mut Agenda<Act>) {
-        let Order { what, lot, .. } = self.history.orders[step.person as usize];
+        let Order { what, listing, .. } = self.history.orders[step.person as usize];
         let mut rng = Rng::of(self.seed, step.person, 40);
         match told {
             DrillReply::Placed(placed) => {
                 self.accepted += u64::from(step.act == Act::Ask);
-                let least = placed.bid.price + self.history.lots[lot as usize].step();
-                self.learn(lot, least);
+                let least = placed.bid.price + self.history.listings[listing as usize].step();
+                self.learn(listing, least);
             }
-            DrillReply::TooLow(minimum) => self.learn(lot, minimum),
+            DrillReply::TooLow(minimum) => self.learn(listing, minimum),
             DrillReply::Sold(_) => self.sold += u64::from(step.act == Act::Ask),
             _ => {}
         }
@@ -189,24 +189,24 @@ impl Bidders {
             self.push(agenda, step);
         }
         if what == RequestKind::Bid && step.act == Act::Ask && rng.chance(150) {
-            let look = Step::new(lot, Act::Look, agenda.now_us);
+            let look = Step::new(listing, Act::Look, agenda.now_us);
             self.push(agenda, look);
         }
     }
 
     fn looked(&mut self, step: &Step<Act>, look: ListingObservation, agenda: &mut Agenda<Act>) {
         self.history.looks.push(look);
-        let lot = self.history.lots[step.person as usize];
+        let listing = self.history.listings[step.person as usize];
         if let Some(highest) = look.highest {
-            self.learn(step.person, highest.price + lot.step());
+            self.learn(step.person, highest.price + listing.step());
         }
         if step.act == Act::Settle {
-            self.settle(step.person, lot, &look, agenda);
+            self.settle(step.person, listing, &look, agenda);
         }
     }
 
     /// The auction should be over: the winner settles, in time or late or never, and others try.
-    fn settle(&mut self, at: u32, lot: ListingRecord, look: &ListingObservation, agenda: &mut Agenda<Act>) {
+    fn settle(&mut self, at: u32, listing: ListingRecord, look: &ListingObservation, agenda: &mut Agenda<Act>) {
         let now_us = agenda.now_us.cast_signed();
         let mut rng = Rng::of(self.seed, at, 50);
         let Some(ends_us) = look.ends_us else { return };
@@ -216,7 +216,7 @@ impl Bidders {
             return self.push(agenda, Step::new(at, Act::Settle, due_us));
         }
         let loser = rng.below(u64::from(self.reader.names.members)) as u32;
-        for other in [loser, lot.owner] {
+        for other in [loser, listing.owner] {
             let delay_us = rng.below(100_000).cast_signed();
             self.order(RequestKind::Purchase, other, at, delay_us, agenda);
         }
@@ -224,7 +224,7 @@ impl Bidders {
             return;
         };
         let until_us: Option<Instant> =
-            lot.terms.and_then(|terms| terms.settle_us).map(|settle_us| ends_us + settle_us);
+            listing.terms.and_then(|terms| terms.settle_us).map(|settle_us| ends_us + settle_us);
         let delay_us = match (until_us, rng.below(100)) {
             // At the very last moment, and just after it.
             (Some(until_us), 0..20) => until_us - now_us + rng.below(20_000).cast_signed() - 10_000,
@@ -277,7 +277,7 @@ impl Players for Bidders {
                 self.write_order(step.person, out);
             }
             Act::Look | Act::Settle => {
-                let listing = self.reader.names.lot(step.person);
+                let listing = self.reader.names.listing(step.person);
                 let path = &["/v1/listings/", listing.as_str()];
                 Request { method: "GET", path, key: Some(&self.key), ..Request::default() }.write(out);
             }
@@ -288,7 +288,7 @@ impl Players for Bidders {
     fn lost(&mut self, step: &Step<Act>, sent_us: u64, agenda: &mut Agenda<Act>) {
         self.open -= 1;
         if matches!(step.act, Act::Ask | Act::Twin) {
-            self.heard(step, sent_us, DrillReply::Lost, agenda.now_us);
+            self.on_reply(step, sent_us, DrillReply::Lost, agenda.now_us);
         }
         if step.act != Act::Twin {
             self.again(step, DrillReply::Lost, None, agenda);
@@ -320,7 +320,7 @@ impl Players for Bidders {
         }
         let body = serde_json::from_slice::<Body<'_>>(bytes).ok();
         let told = body.as_ref().map_or(DrillReply::Unexpected, |body| self.reader.told(what, status, body));
-        self.heard(step, sent_us, told, agenda.now_us);
+        self.on_reply(step, sent_us, told, agenda.now_us);
         if told == DrillReply::Unexpected {
             strange(&mut self.history);
         }

@@ -48,11 +48,11 @@ pub(crate) struct Played {
 
 /// Plays the event to its end.
 pub(crate) async fn play(setting: &Setting, place: Rc<DrillTarget>) -> anyhow::Result<Played> {
-    let names = Names { prefix: setting.prefix.clone(), members: setting.size.people, lots: setting.size.stock };
+    let names = Names { prefix: setting.prefix.clone(), members: setting.size.people, listings: setting.size.stock };
     let plan = Plan::of(setting.size);
     let clock = RunClock::start();
     let reader = Reader { names, clock };
-    put_listings(setting, &place, &reader, &plan.lots).await?;
+    put_listings(setting, &place, &reader, &plan.listings).await?;
     let apart_us =
         OperatorConnection::open(place.addresses[0], &reader, &setting.keys.service).await?.clocks_apart_us().await?;
     let (mut bidders, agenda) = Bidders::new(reader.clone(), setting.size.seed, setting.keys.service.clone(), plan);
@@ -68,12 +68,13 @@ pub(crate) async fn play(setting: &Setting, place: Rc<DrillTarget>) -> anyhow::R
 }
 
 /// The settings of a listing.
-fn settings(reader: &Reader, lot: &ListingRecord) -> String {
+fn settings(reader: &Reader, listing: &ListingRecord) -> String {
     let instant = |at_us: i64| reader.clock.text_at(at_us);
-    let owner = reader.names.member(lot.owner);
-    let kind = if lot.terms.is_some() { "auction" } else { "fixed_price" };
-    let mut body = json!({"owner": owner, "kind": kind, "price": lot.price, "starts_at": instant(lot.starts_us)});
-    if let Some(terms) = lot.terms {
+    let owner = reader.names.member(listing.owner);
+    let kind = if listing.terms.is_some() { "auction" } else { "fixed_price" };
+    let mut body =
+        json!({"owner": owner, "kind": kind, "price": listing.price, "starts_at": instant(listing.starts_us)});
+    if let Some(terms) = listing.terms {
         body["ends_at"] = instant(terms.ends_us).into();
         if let Some(increment) = terms.increment {
             body["min_increment"] = increment.into();
@@ -94,12 +95,12 @@ async fn put_listings(
     setting: &Setting,
     place: &DrillTarget,
     reader: &Reader,
-    lots: &[ListingRecord],
+    listings: &[ListingRecord],
 ) -> anyhow::Result<()> {
     let mut tasks = Vec::new();
     for first in 0..READERS as usize {
-        let some = (0..).zip(lots).skip(first).step_by(READERS as usize);
-        let some: Vec<_> = some.map(|(at, lot)| (reader.names.lot(at), settings(reader, lot))).collect();
+        let some = (0..).zip(listings).skip(first).step_by(READERS as usize);
+        let some: Vec<_> = some.map(|(at, listing)| (reader.names.listing(at), settings(reader, listing))).collect();
         let key = setting.keys.service.clone();
         let address = place.addresses[first % place.addresses.len()];
         tasks.push(spawn_local(async move {
@@ -197,7 +198,7 @@ impl OperatorConnection {
 
     /// By how much the clock that decides and this one differ at least, as far as looks show it: 0 on one machine.
     async fn clocks_apart_us(&mut self) -> anyhow::Result<i64> {
-        let listing = self.reader.names.lot(HOT);
+        let listing = self.reader.names.listing(HOT);
         let mut apart_us = 0;
         for _ in 0..CLOCK_LOOKS {
             let sent_us = self.reader.clock.now_us().cast_signed();
@@ -215,19 +216,19 @@ impl OperatorConnection {
         Ok(apart_us)
     }
 
-    async fn listing(&mut self, lot: u32) -> anyhow::Result<ListingObservation> {
-        let listing = self.reader.names.lot(lot);
+    async fn listing(&mut self, listing: u32) -> anyhow::Result<ListingObservation> {
+        let name = self.reader.names.listing(listing);
         let sent_us = self.reader.clock.now_us().cast_signed();
-        let bytes = self.get(&["/v1/listings/", &listing]).await?;
+        let bytes = self.get(&["/v1/listings/", &name]).await?;
         let now_us = self.reader.clock.now_us().cast_signed();
-        self.reader.look(lot, sent_us, now_us, &bytes).with_context(|| format!("{listing} is not one"))
+        self.reader.look(listing, sent_us, now_us, &bytes).with_context(|| format!("{name} is not one"))
     }
 
     /// Looks until time has done everything that it does to this listing.
-    async fn settled(&mut self, lot: u32, rules: &ListingRecord) -> anyhow::Result<ListingObservation> {
+    async fn settled(&mut self, listing: u32, rules: &ListingRecord) -> anyhow::Result<ListingObservation> {
         let mut ticks = interval(Duration::from_millis(20));
         loop {
-            let look = self.listing(lot).await?;
+            let look = self.listing(listing).await?;
             let due_us = rules.terms.and_then(|terms| {
                 let ends_us = look.ends_us?;
                 let settles_us = terms.settle_us.filter(|_| look.highest.is_some() && look.sale.is_none());
@@ -272,8 +273,8 @@ impl OperatorConnection {
         }
     }
 
-    async fn bids(&mut self, lot: u32) -> anyhow::Result<Vec<Bid>> {
-        let (listing, mut bids) = (self.reader.names.lot(lot), Vec::new());
+    async fn bids(&mut self, listing: u32) -> anyhow::Result<Vec<Bid>> {
+        let (listing, mut bids) = (self.reader.names.listing(listing), Vec::new());
         let read = |reader: &Reader, bytes: &[u8]| {
             let page: BidPage<'_> = serde_json::from_slice(bytes).context("a page of bids")?;
             for bid in &page.items {
@@ -309,19 +310,19 @@ async fn look_at_everything(
     history: &mut History,
 ) -> anyhow::Result<()> {
     let node = |at: u32| place.addresses[at as usize % place.addresses.len()];
-    let mut desk = OperatorConnection::open(node(0), reader, key).await?;
-    for (at, lot) in (HOT..).zip(&history.lots) {
-        history.last.push(desk.settled(at, lot).await?);
-        history.bids.push(desk.bids(at).await?);
+    let mut operator = OperatorConnection::open(node(0), reader, key).await?;
+    for (at, listing) in (HOT..).zip(&history.listings) {
+        history.last.push(operator.settled(at, listing).await?);
+        history.bids.push(operator.bids(at).await?);
     }
     let members = reader.names.members;
     let mut tasks = Vec::new();
     for first in 0..READERS {
-        let mut desk = OperatorConnection::open(node(first), reader, key).await?;
+        let mut operator = OperatorConnection::open(node(first), reader, key).await?;
         tasks.push(spawn_local(async move {
             let mut found = Vec::new();
             for member in (first..members).step_by(READERS as usize) {
-                found.push((member as usize, desk.member(member).await?));
+                found.push((member as usize, operator.member(member).await?));
             }
             anyhow::Ok(found)
         }));

@@ -70,10 +70,11 @@ fn conditions(setting: &Setting, reading_us: i64) -> Vec<(String, String)> {
 
 fn figures(played: &Played, seconds: f64) -> Vec<(String, String)> {
     let history = &played.bidders.history;
-    let told =
-        |told: fn(DrillReply) -> bool| grouped(history.heard.iter().filter(|heard| told(heard.told)).count() as u64);
+    let told = |told: fn(DrillReply) -> bool| {
+        grouped(history.on_reply.iter().filter(|on_reply| told(on_reply.told)).count() as u64)
+    };
     let hot = history.bids.get(HOT as usize);
-    let auctions = history.lots.iter().filter(|lot| lot.terms.is_some()).count();
+    let auctions = history.listings.iter().filter(|listing| listing.terms.is_some()).count();
     let sent = bids_sent(history);
     let mut rows = vec![
         ("auctions", grouped(auctions as u64)),
@@ -98,7 +99,7 @@ fn figures(played: &Played, seconds: f64) -> Vec<(String, String)> {
 
 /// Bids that were sent, each once, however often it was repeated.
 fn bids_sent(history: &History) -> u64 {
-    let mut orders: Vec<u32> = history.heard.iter().map(|heard| heard.order).collect();
+    let mut orders: Vec<u32> = history.on_reply.iter().map(|on_reply| on_reply.order).collect();
     orders.sort_unstable();
     orders.dedup();
     orders.iter().filter(|order| history.orders[**order as usize].what == RequestKind::Bid).count() as u64
@@ -123,8 +124,11 @@ fn outcomes(history: &History) -> Vec<(String, u64)> {
         "outcome unknown",
     ];
     let mut counts: BTreeMap<(RequestKind, usize), u64> = BTreeMap::new();
-    for heard in history.by_order().values() {
-        let Some(last) = heard.iter().rev().find(|heard| !heard.told.is_undecided()).or(heard.last()) else { continue };
+    for on_reply in history.by_order().values() {
+        let Some(last) = on_reply.iter().rev().find(|on_reply| !on_reply.told.is_undecided()).or(on_reply.last())
+        else {
+            continue;
+        };
         let word = match last.told {
             DrillReply::Moved { .. } => 0,
             DrillReply::Placed(_) => 1,
@@ -154,9 +158,11 @@ fn steps(played: &Played) -> (u64, usize) {
 
 fn series(played: &Played) -> Series {
     let (step_us, steps) = steps(played);
-    let heard = &played.bidders.history.heard;
-    let answered =
-        heard.iter().filter(|heard| heard.told != DrillReply::Lost).map(|heard| heard.received_us.cast_unsigned());
+    let on_reply = &played.bidders.history.on_reply;
+    let answered = on_reply
+        .iter()
+        .filter(|on_reply| on_reply.told != DrillReply::Lost)
+        .map(|on_reply| on_reply.received_us.cast_unsigned());
     Series { step_s: step_us as f64 / 1e6, requests_per_s: rates(answered, steps, step_us), ..Series::default() }
 }
 
@@ -165,8 +171,8 @@ fn auctions(played: &Played) -> AuctionFacts {
     let (step_us, steps) = steps(played);
     let unsigned = |at_us: i64| u64::try_from(at_us).unwrap_or(0);
     let accepted = history.bids.iter().flatten().map(|bid| unsigned(bid.at_us));
-    let refused = history.heard.iter().filter(|heard| history.order(heard).what == RequestKind::Bid);
-    let refused = refused.filter(|heard| !heard.told.is_effect() && !heard.told.is_undecided());
+    let refused = history.on_reply.iter().filter(|on_reply| history.order(on_reply).what == RequestKind::Bid);
+    let refused = refused.filter(|on_reply| !on_reply.told.is_effect() && !on_reply.told.is_undecided());
     let mut sold_us: Vec<u64> = history.last.iter().filter_map(|look| Some(unsigned(look.sale?.at_us))).collect();
     sold_us.sort_unstable();
     let sold: Vec<(u64, f64)> = sold_us.iter().zip(1..).map(|(&at_us, count)| (at_us, f64::from(count))).collect();
@@ -191,7 +197,7 @@ fn auctions(played: &Played) -> AuctionFacts {
         bids: history.bids.iter().map(|bids| bids.len() as u64).sum(),
         sales: sold_us.len() as u64,
         accepted_per_s: rates(accepted, steps, step_us),
-        refused_per_s: rates(refused.map(|heard| unsigned(heard.received_us)), steps, step_us),
+        refused_per_s: rates(refused.map(|on_reply| unsigned(on_reply.received_us)), steps, step_us),
         sold: levels(&sold, steps, step_us),
         held: levels(&held, steps, step_us),
         hot_prices: hot.iter().map(|bid| (bid.at_us as f64 / 1e6, bid.price as f64)).collect(),

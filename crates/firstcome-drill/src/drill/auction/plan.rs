@@ -40,7 +40,7 @@ pub(crate) enum Aim {
 /// Everything that is settled before the event.
 #[derive(Default)]
 pub(crate) struct Plan {
-    pub(crate) lots: Vec<ListingRecord>,
+    pub(crate) listings: Vec<ListingRecord>,
     pub(crate) orders: Vec<Order>,
     /// Of each order.
     pub(crate) aims: Vec<Aim>,
@@ -74,7 +74,7 @@ pub(crate) const OPENS: f64 = 0.12;
 
 impl Plan {
     pub(crate) fn of(size: Size) -> Self {
-        let mut plan = Self { lots: (0..size.stock).map(|at| lot(size, at)).collect(), ..Self::default() };
+        let mut plan = Self { listings: (0..size.stock).map(|at| listing(size, at)).collect(), ..Self::default() };
         for member in 0..size.people {
             plan.wallet(size, member);
             plan.bids(size, member);
@@ -83,7 +83,7 @@ impl Plan {
         for at in 0..size.stock {
             let mut rng = Rng::of(size.seed, at, 20);
             plan.by_owner(size, at, &mut rng);
-            if plan.lots[at as usize].terms.is_some() {
+            if plan.listings[at as usize].terms.is_some() {
                 plan.around_the_end(size, at, &mut rng);
                 plan.tie(size, at, &mut rng);
             } else {
@@ -94,9 +94,9 @@ impl Plan {
     }
 
     /// A new order, not yet to be sent.
-    fn order(&mut self, what: RequestKind, member: u32, lot: u32, amount: u64, aim: Aim) -> u32 {
+    fn order(&mut self, what: RequestKind, member: u32, listing: u32, amount: u64, aim: Aim) -> u32 {
         let number = self.orders.len() as u32;
-        self.orders.push(Order { what, member, lot, amount, key: number });
+        self.orders.push(Order { what, member, listing, amount, key: number });
         self.aims.push(aim);
         number
     }
@@ -115,8 +115,8 @@ impl Plan {
 
     /// The same key with another body, at the same time.
     fn with_key_of(&mut self, order: u32, amount: u64, aim: Aim, at_us: i64) {
-        let Order { what, member, lot, key, .. } = self.orders[order as usize];
-        let other = self.order(what, member, lot, amount, aim);
+        let Order { what, member, listing, key, .. } = self.orders[order as usize];
+        let other = self.order(what, member, listing, amount, aim);
         self.orders[other as usize].key = key;
         self.ask(other, at_us);
     }
@@ -163,7 +163,7 @@ impl Plan {
 
     /// Anybody bids on any auction.
     fn random_bids(&mut self, size: Size) {
-        let is_auction = |at: &u32| self.lots[*at as usize].terms.is_some();
+        let is_auction = |at: &u32| self.listings[*at as usize].terms.is_some();
         let auctions: Vec<u32> = (0..size.stock).filter(is_auction).collect();
         let mut rng = Rng::of(size.seed, 0, 13);
         for _ in 0..size.bids {
@@ -175,7 +175,7 @@ impl Plan {
 
     /// A bid, or a purchase at a fixed price.
     fn wish(&mut self, size: Size, member: u32, at: u32, rng: &mut Rng) {
-        let ListingRecord { starts_us, terms, .. } = self.lots[at as usize];
+        let ListingRecord { starts_us, terms, .. } = self.listings[at as usize];
         let last_us = terms.map_or(size.at(0.95), |terms| terms.ends_us.min(size.at(0.97)));
         let first_us = starts_us.max(size.at(OPENS));
         let mut at_us = first_us + rng.below((last_us - first_us).max(1).cast_unsigned()).cast_signed();
@@ -203,7 +203,7 @@ impl Plan {
 
     /// Owners bid for, and buy, what is theirs.
     fn by_owner(&mut self, size: Size, at: u32, rng: &mut Rng) {
-        let ListingRecord { owner, starts_us, terms, .. } = self.lots[at as usize];
+        let ListingRecord { owner, starts_us, terms, .. } = self.listings[at as usize];
         let last_us = terms.map_or(size.at(0.9), |terms| terms.ends_us);
         for _ in 0..rng.range(1, 3) {
             let what = if rng.chance(700) { RequestKind::Bid } else { RequestKind::Purchase };
@@ -217,7 +217,7 @@ impl Plan {
     /// Snipers just before the end, at it and after it, and at the ends that late bids lead to; somebody who settles too
     /// early; and the settlement.
     fn around_the_end(&mut self, size: Size, at: u32, rng: &mut Rng) {
-        let Some(Terms { ends_us, extend, .. }) = self.lots[at as usize].terms else { return };
+        let Some(Terms { ends_us, extend, .. }) = self.listings[at as usize].terms else { return };
         if size.at(0.97) < ends_us {
             return;
         }
@@ -258,7 +258,7 @@ impl Plan {
         if at != HOT && !rng.chance(400) {
             return;
         }
-        let ListingRecord { starts_us, terms, .. } = self.lots[at as usize];
+        let ListingRecord { starts_us, terms, .. } = self.listings[at as usize];
         let (first_us, last_us) =
             (starts_us.max(size.at(OPENS)), terms.map_or(0, |terms| terms.ends_us).min(size.at(0.9)));
         for _ in 0..rng.range(1, 3) {
@@ -274,7 +274,7 @@ impl Plan {
 
     /// Many want the same thing at its price at the same instant.
     fn race(&mut self, size: Size, at: u32, rng: &mut Rng) {
-        let first_us = self.lots[at as usize].starts_us.max(size.at(OPENS));
+        let first_us = self.listings[at as usize].starts_us.max(size.at(OPENS));
         let at_us = first_us + rng.below((size.at(0.9) - first_us).max(1).cast_unsigned()).cast_signed();
         for _ in 0..rng.range(5, 25) {
             let member = rng.below(u64::from(size.people)) as u32;
@@ -285,7 +285,7 @@ impl Plan {
 }
 
 /// What is sold as number `at`, and how. The first is the one that everybody looks at.
-fn lot(size: Size, at: u32) -> ListingRecord {
+fn listing(size: Size, at: u32) -> ListingRecord {
     let mut rng = Rng::of(size.seed, at, 12);
     let owner = rng.below(u64::from(size.people)) as u32;
     let hot = at == HOT;
@@ -328,15 +328,15 @@ mod tests {
     #[test]
     fn a_seed_always_gives_the_same_plan() {
         let (plan, again) = (Plan::of(SIZE), Plan::of(SIZE));
-        assert_eq!((&plan.lots, &plan.orders, &plan.steps), (&again.lots, &again.orders, &again.steps));
+        assert_eq!((&plan.listings, &plan.orders, &plan.steps), (&again.listings, &again.orders, &again.steps));
         assert_ne!(plan.orders, Plan::of(Size { seed: 6, ..SIZE }).orders);
     }
 
     #[test]
     fn everything_that_is_hard_is_there() {
         let plan = Plan::of(SIZE);
-        let auctions: Vec<Terms> = plan.lots.iter().filter_map(|lot| lot.terms).collect();
-        assert!(auctions.len() < plan.lots.len(), "something has a fixed price");
+        let auctions: Vec<Terms> = plan.listings.iter().filter_map(|listing| listing.terms).collect();
+        assert!(auctions.len() < plan.listings.len(), "something has a fixed price");
         assert!(
             auctions.iter().any(|terms| terms.increment.is_some())
                 && auctions.iter().any(|terms| terms.settle_us.is_some())
@@ -345,7 +345,8 @@ mod tests {
             auctions.iter().any(|terms| terms.extend.is_some()) && auctions.iter().any(|terms| terms.extend.is_none())
         );
         assert!(
-            auctions.iter().any(|terms| SIZE.at(1.0) < terms.ends_us) && plan.lots.iter().any(|lot| 0 < lot.starts_us)
+            auctions.iter().any(|terms| SIZE.at(1.0) < terms.ends_us)
+                && plan.listings.iter().any(|listing| 0 < listing.starts_us)
         );
         let at_the_end = plan.steps.iter().any(|step| {
             let ends = auctions.iter().any(|terms| terms.ends_us.cast_unsigned() == step.due_us);
@@ -355,7 +356,7 @@ mod tests {
         assert!(
             plan.orders
                 .iter()
-                .any(|order| order.lot != STRANGER && order.member == plan.lots[order.lot as usize].owner)
+                .any(|order| order.listing != STRANGER && order.member == plan.listings[order.listing as usize].owner)
         );
         assert!(plan.steps.iter().any(|step| step.act == Act::Twin) && 0 < plan.ties);
         assert!(plan.orders.iter().enumerate().any(|(at, order)| order.key as usize != at), "a key with two bodies");
@@ -367,15 +368,17 @@ mod tests {
         let plan = Plan::of(size);
         let bids: Vec<&Order> = plan.orders.iter().filter(|order| order.what == RequestKind::Bid).collect();
         assert!((9_000..10_500).contains(&bids.len()), "{}", bids.len());
-        let (lots, members): (BTreeSet<u32>, BTreeSet<u32>) = bids.iter().map(|bid| (bid.lot, bid.member)).unzip();
-        let auctions = plan.lots.iter().filter(|lot| lot.terms.is_some()).count();
+        let (listings, members): (BTreeSet<u32>, BTreeSet<u32>) =
+            bids.iter().map(|bid| (bid.listing, bid.member)).unzip();
+        let auctions = plan.listings.iter().filter(|listing| listing.terms.is_some()).count();
         assert_eq!(members.len(), 30);
-        assert!(auctions <= lots.len(), "{auctions} auctions, {} bid on", lots.len());
+        assert!(auctions <= listings.len(), "{auctions} auctions, {} bid on", listings.len());
         // They take turns.
         let running = |at_us: i64| {
-            let runs =
-                |lot: &&ListingRecord| lot.terms.is_some_and(|terms| (lot.starts_us..terms.ends_us).contains(&at_us));
-            plan.lots.iter().filter(runs).count()
+            let runs = |listing: &&ListingRecord| {
+                listing.terms.is_some_and(|terms| (listing.starts_us..terms.ends_us).contains(&at_us))
+            };
+            plan.listings.iter().filter(runs).count()
         };
         let most = (0..20).map(|second| running(second * 1_000_000)).max();
         assert!(most < Some(auctions / 3), "{most:?} of {auctions} at once");

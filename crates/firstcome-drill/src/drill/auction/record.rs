@@ -75,7 +75,7 @@ pub(crate) struct Order {
     pub(crate) what: RequestKind,
     pub(crate) member: u32,
     /// [`STRANGER`] of a charge or a refund.
-    pub(crate) lot: u32,
+    pub(crate) listing: u32,
     /// Of a bid 0 until it is sent.
     pub(crate) amount: u64,
     /// Orders with the same key and another body share it.
@@ -168,7 +168,7 @@ pub(crate) enum State {
 /// A look at a listing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ListingObservation {
-    pub(crate) lot: u32,
+    pub(crate) listing: u32,
     pub(crate) sent_us: Instant,
     pub(crate) received_us: Instant,
     pub(crate) state: State,
@@ -223,7 +223,7 @@ pub(crate) struct Movement {
     pub(crate) available_delta: i64,
     pub(crate) at_us: Instant,
     /// The listing, [`STRANGER`] for none.
-    pub(crate) lot: u32,
+    pub(crate) listing: u32,
     /// The bid that it is about, 0 for none.
     pub(crate) bid: u32,
     pub(crate) hash: [u8; 32],
@@ -242,7 +242,7 @@ pub(crate) struct Names {
     /// Of this drill alone: the service may have seen others.
     pub(crate) prefix: String,
     pub(crate) members: u32,
-    pub(crate) lots: u32,
+    pub(crate) listings: u32,
 }
 
 impl Names {
@@ -250,8 +250,8 @@ impl Names {
         format!("{}-m{member}", self.prefix)
     }
 
-    pub(crate) fn lot(&self, lot: u32) -> String {
-        format!("{}-l{lot}", self.prefix)
+    pub(crate) fn listing(&self, listing: u32) -> String {
+        format!("{}-l{listing}", self.prefix)
     }
 
     fn number(&self, name: &str, sort: char, end: u32) -> u32 {
@@ -263,8 +263,8 @@ impl Names {
         self.number(name, 'm', self.members)
     }
 
-    pub(crate) fn lot_of(&self, name: &str) -> u32 {
-        self.number(name, 'l', self.lots)
+    pub(crate) fn listing_of(&self, name: &str) -> u32 {
+        self.number(name, 'l', self.listings)
     }
 }
 
@@ -276,10 +276,10 @@ pub(crate) struct History {
     pub(crate) start_wall_us: i64,
     /// How far two readings of the same instant may lie apart.
     pub(crate) reading_us: i64,
-    pub(crate) lots: Vec<ListingRecord>,
+    pub(crate) listings: Vec<ListingRecord>,
     pub(crate) orders: Vec<Order>,
     /// In the order in which the answers came.
-    pub(crate) heard: Vec<ReceivedReply>,
+    pub(crate) on_reply: Vec<ReceivedReply>,
     pub(crate) looks: Vec<ListingObservation>,
     pub(crate) restarts: Vec<Restart>,
     /// The last look at each listing.
@@ -297,20 +297,20 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub(crate) fn new(names: Names, clock: RunClock, lots: Vec<ListingRecord>, orders: Vec<Order>) -> Self {
-        Self { names, start_wall_us: clock.start_wall_us(), reading_us: 2_000, lots, orders, ..Self::default() }
+    pub(crate) fn new(names: Names, clock: RunClock, listings: Vec<ListingRecord>, orders: Vec<Order>) -> Self {
+        Self { names, start_wall_us: clock.start_wall_us(), reading_us: 2_000, listings, orders, ..Self::default() }
     }
 
     /// What was heard of each order, in the order in which the answers came.
     pub(crate) fn by_order(&self) -> BTreeMap<u32, Vec<&ReceivedReply>> {
-        let mut heard: BTreeMap<u32, Vec<&ReceivedReply>> = BTreeMap::new();
-        for one in &self.heard {
-            heard.entry(one.order).or_default().push(one);
+        let mut on_reply: BTreeMap<u32, Vec<&ReceivedReply>> = BTreeMap::new();
+        for one in &self.on_reply {
+            on_reply.entry(one.order).or_default().push(one);
         }
-        heard
+        on_reply
     }
 
-    pub(crate) fn order(&self, heard: &ReceivedReply) -> &Order {
-        &self.orders[heard.order as usize]
+    pub(crate) fn order(&self, on_reply: &ReceivedReply) -> &Order {
+        &self.orders[on_reply.order as usize]
     }
 }

@@ -144,7 +144,7 @@ impl Reader {
     pub(crate) fn record(&self, body: &RecordBody<'_>) -> Option<Movement> {
         let (kind, _, _) = Kind::ALL.into_iter().find(|(_, name, _)| *name == body.kind)?;
         let (listing, bid) = match body.r#ref.map(|text| text.split_once('#').unwrap_or((text, "0"))) {
-            Some((listing, bid)) => (self.names.lot_of(listing), bid.parse().ok()?),
+            Some((listing, bid)) => (self.names.listing_of(listing), bid.parse().ok()?),
             None => (STRANGER, 0),
         };
         Some(Movement {
@@ -153,7 +153,7 @@ impl Reader {
             total_delta: body.total_delta,
             available_delta: body.available_delta,
             at_us: self.clock.instant_of(body.at)?,
-            lot: listing,
+            listing: listing,
             bid,
             hash: unhexed(body.hash)?,
         })
@@ -165,7 +165,13 @@ impl Reader {
     }
 
     /// What a listing says about itself.
-    pub(crate) fn look(&self, lot: u32, sent_us: i64, received_us: i64, bytes: &[u8]) -> Option<ListingObservation> {
+    pub(crate) fn look(
+        &self,
+        listing: u32,
+        sent_us: i64,
+        received_us: i64,
+        bytes: &[u8],
+    ) -> Option<ListingObservation> {
         let body: ListingBody<'_> = serde_json::from_slice(bytes).ok()?;
         let state = match body.state {
             "scheduled" => State::Scheduled,
@@ -176,7 +182,7 @@ impl Reader {
             _ => State::Unknown,
         };
         Some(ListingObservation {
-            lot,
+            listing,
             sent_us,
             received_us,
             state,
@@ -258,7 +264,7 @@ mod tests {
     use super::*;
 
     fn reader() -> Reader {
-        Reader { names: Names { prefix: "d".into(), members: 9, lots: 9 }, clock: RunClock::start() }
+        Reader { names: Names { prefix: "d".into(), members: 9, listings: 9 }, clock: RunClock::start() }
     }
 
     #[test]
@@ -294,7 +300,7 @@ mod tests {
     #[test]
     fn names_are_those_of_this_drill() {
         let names = reader().names;
-        assert_eq!((names.member_of(&names.member(8)), names.lot_of(&names.lot(0))), (8, 0));
+        assert_eq!((names.member_of(&names.member(8)), names.listing_of(&names.listing(0))), (8, 0));
         for other in ["e-m1", "d-m9", "d-l1", "d-m", "dm1", ""] {
             assert_eq!(names.member_of(other), STRANGER, "{other}");
         }

@@ -21,7 +21,7 @@ fn once(history: &History) -> Vec<Admission> {
 /// In any window: at most the rate times its length, and one slice. By the room's instants, and by our own clock.
 pub(crate) fn admission_rate(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "admissions in any window are at most rate x window + one slice, by the room's clock and by ours";
-    let mut tally = CheckCounter::new("admission_rate", says);
+    let mut counter = CheckCounter::new("admission_rate", says);
     let history = tickets.history;
     let rules = &history.rules;
     let (rate, slice) = (rules.rate_per_s, rules.slice);
@@ -37,28 +37,28 @@ pub(crate) fn admission_rate(tickets: &Tickets<'_>) -> AuditCheck {
         }
         // The smallest excess over every window that ends here.
         let excess = ahead + 1.0 - lowest - slice - reading;
-        tally.check(excess <= 1e-6, || {
+        counter.check(excess <= 1e-6, || {
             format!("{excess:.2} too many between {} and {}", seconds(from_us), seconds(seen.admitted_us))
         });
-        tally.check(rules.opens_us <= seen.admitted_us + rules.reading_us, || {
+        counter.check(rules.opens_us <= seen.admitted_us + rules.reading_us, || {
             format!("number {} was admitted at {}, before the opening", seen.number, seconds(seen.admitted_us))
         });
     }
-    passed_too_fast(tickets, &admissions, &mut tally);
+    passed_too_fast(tickets, &admissions, &mut counter);
     admissions.sort_unstable_by_key(|seen| seen.received_us);
     for (before, seen) in admissions.iter().enumerate() {
         let open_s = seen.received_us.saturating_sub(rules.opens_us) as f64 / 1e6 + CLOCKS_S;
         let (count, most) = (before as f64 + 1.0, rate * open_s + slice);
-        tally.check(count <= most, || {
+        counter.check(count <= most, || {
             format!("{count} admissions were known at {}, at most {most:.2} fit", seconds(seen.received_us))
         });
     }
-    tally.done()
+    counter.done()
 }
 
 /// The same from look to look at the room, with those who were let in and never asked: the line went past them while
 /// they were present. `admissions` in the order of the room's instants.
-fn passed_too_fast(tickets: &Tickets<'_>, admissions: &[Admission], tally: &mut CheckCounter) {
+fn passed_too_fast(tickets: &Tickets<'_>, admissions: &[Admission], counter: &mut CheckCounter) {
     let Rules { rate_per_s: rate, slice, reading_us, .. } = tickets.history.rules;
     let at = |us: u64| rate * us as f64 / 1e6;
     // As above; a window begins with one look and ends with another, both taken as far out as they may have been.
@@ -72,7 +72,7 @@ fn passed_too_fast(tickets: &Tickets<'_>, admissions: &[Admission], tally: &mut 
             silent += silently_admitted(tickets, &RoomObservation { serving: reached, ..*last }, seen);
             let known = admissions.partition_point(|one| one.admitted_us <= seen.received_us);
             let excess = (known + silent) as f64 - at(seen.received_us) - lowest - slice - at(2 * reading_us);
-            tally.check(excess <= 1e-6, || {
+            counter.check(excess <= 1e-6, || {
                 format!("{excess:.2} too many between {} and {}", seconds(from_us), seconds(seen.received_us))
             });
         }
@@ -86,12 +86,12 @@ fn passed_too_fast(tickets: &Tickets<'_>, admissions: &[Admission], tally: &mut 
 
 /// The slots in use: as told by the room, and as they follow from the answers.
 pub(crate) fn active_cap(tickets: &Tickets<'_>) -> AuditCheck {
-    let mut tally =
+    let mut counter =
         CheckCounter::new("active_cap", "slots in use never exceed max_active, as told and as counted from outside");
     let history = tickets.history;
     let most = history.rules.active_max;
     for seen in &history.rooms {
-        tally.check(seen.active <= most, || {
+        counter.check(seen.active <= most, || {
             format!("{} of {most} slots in use at {}", seen.active, seconds(seen.received_us))
         });
     }
@@ -107,10 +107,10 @@ pub(crate) fn active_cap(tickets: &Tickets<'_>) -> AuditCheck {
     for (at_us, change) in changes {
         alive += change;
         if 0 < change {
-            tally.check(alive <= most as i64, || format!("{alive} slots are certainly in use at {}", seconds(at_us)));
+            counter.check(alive <= most as i64, || format!("{alive} slots are certainly in use at {}", seconds(at_us)));
         }
     }
-    tally.done()
+    counter.done()
 }
 
 /// From when to when a ticket certainly had a slot.

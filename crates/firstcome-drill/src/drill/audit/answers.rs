@@ -25,19 +25,19 @@ const fn wanted(cheat: Cheat) -> Reply {
 
 /// Every cheat is refused with the code of its own.
 pub(crate) fn cheats_refused(history: &History) -> AuditCheck {
-    let mut tally =
+    let mut counter =
         CheckCounter::new("cheats_refused", "every forged, flipped, foreign, dead or shared thing is refused");
     let cheats = history.records.iter().filter(|record| record.call == Call::Cheat && !record.reply.is_undecided());
     for record in cheats {
         let Some(&cheat) = Cheat::ALL.get(record.value as usize) else { continue };
         // A slot that may have ended meanwhile: its pass is not valid any more, which is a refusal too.
         let over = cheat == Cheat::SharedPass && record.poll_after_ms == 1 && record.reply == Reply::InvalidPass;
-        tally.check(record.reply == wanted(cheat) || over, || {
+        counter.check(record.reply == wanted(cheat) || over, || {
             let (name, at) = (cheat.name(), seconds(record.sent_us));
             format!("{name} was answered {:?} at {at}", record.reply)
         });
     }
-    tally.done()
+    counter.done()
 }
 
 /// Whether the API knows this answer to this call.
@@ -64,26 +64,27 @@ const fn knows(call: Call, reply: Reply, room: bool) -> bool {
 
 /// Every status and code is one that the API knows for the call.
 pub(crate) fn answers_known(history: &History, room: bool) -> AuditCheck {
-    let mut tally = CheckCounter::new("answers_known", "every status and code is one that the API knows for the call");
+    let mut counter =
+        CheckCounter::new("answers_known", "every status and code is one that the API knows for the call");
     let mut strange = history.strange.iter();
     for record in &history.records {
-        tally.check(knows(record.call, record.reply, room), || {
+        counter.check(knows(record.call, record.reply, room), || {
             let words = if record.reply == Reply::Unexpected { strange.next() } else { None };
             let told =
                 || format!("{} was answered {:?} at {}", record.call.name(), record.reply, seconds(record.sent_us));
             words.cloned().unwrap_or_else(told)
         });
     }
-    tally.done()
+    counter.done()
 }
 
 /// A ticket that was told is never unknown afterwards; a claim that was told stays, with its code.
 pub(crate) fn acknowledged_stays(history: &History) -> AuditCheck {
     let says = "a ticket that was told is never unknown later, and a claim that was told is in the list with its code";
-    let mut tally = CheckCounter::new("acknowledged_stays", says);
+    let mut counter = CheckCounter::new("acknowledged_stays", says);
     let asks = |record: &&Record| matches!(record.call, Call::Poll | Call::Leave) && 0 < record.number;
     for record in history.records.iter().filter(asks) {
-        tally.check(record.reply != Reply::UnknownTicket, || {
+        counter.check(record.reply != Reply::UnknownTicket, || {
             format!("number {} was unknown at {}", record.number, seconds(record.received_us()))
         });
     }
@@ -91,12 +92,12 @@ pub(crate) fn acknowledged_stays(history: &History) -> AuditCheck {
     for told in &history.told {
         let stays = listed.get(&told.serial);
         let same = stays.is_some_and(|claim| (claim.code_hash, claim.holder) == (told.code_hash, told.holder));
-        tally.check(same, || {
+        counter.check(same, || {
             let what = if stays.is_some() { "has another code or holder" } else { "is not there" };
             format!("serial {} of {:?} was told at {} and {what}", told.serial, told.holder, seconds(told.received_us))
         });
     }
-    tally.done()
+    counter.done()
 }
 
 #[cfg(test)]

@@ -49,12 +49,12 @@ pub(crate) fn all(history: &History) -> Vec<AuditCheck> {
 
 /// No answer but those that the API knows.
 fn answers_known(history: &History) -> AuditCheck {
-    let mut tally = CheckCounter::new("answers_known", "every answer is one that the call may give");
+    let mut counter = CheckCounter::new("answers_known", "every answer is one that the call may give");
     // There are more words than examples.
     let mut words = history.strange.iter();
-    let mut check = |known: bool| tally.check(known, || words.next().cloned().unwrap_or_default());
-    for heard in &history.heard {
-        check(heard.told != DrillReply::Unexpected);
+    let mut check = |known: bool| counter.check(known, || words.next().cloned().unwrap_or_default());
+    for on_reply in &history.on_reply {
+        check(on_reply.told != DrillReply::Unexpected);
     }
     for _ in &history.looks {
         check(true);
@@ -62,7 +62,7 @@ fn answers_known(history: &History) -> AuditCheck {
     for _ in 0..history.strange_looks {
         check(false);
     }
-    tally.done()
+    counter.done()
 }
 
 /// An instant as examples tell it.

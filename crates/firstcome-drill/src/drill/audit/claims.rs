@@ -10,48 +10,49 @@ use std::collections::HashMap;
 /// What is issued at the end: never more than the stock, and sold out was said only if all is gone.
 pub(crate) fn no_oversell(history: &History) -> AuditCheck {
     let says = "never more than the stock is issued, serials are 1..N without a gap, and sold out means all are gone";
-    let mut tally = CheckCounter::new("no_oversell", says);
+    let mut counter = CheckCounter::new("no_oversell", says);
     let (issued, stock) = (history.listed.len(), history.rules.stock as usize);
-    tally.check(issued <= stock, || format!("{issued} of {stock} are issued"));
+    counter.check(issued <= stock, || format!("{issued} of {stock} are issued"));
     for (claim, serial) in history.listed.iter().zip(1..) {
-        tally.check(claim.serial == serial, || format!("serial {} is listed where {serial} belongs", claim.serial));
+        counter.check(claim.serial == serial, || format!("serial {} is listed where {serial} belongs", claim.serial));
     }
     let gone = |record: &&super::super::record::Record| matches!(record.reply, Reply::SoldOut | Reply::CouponSoldOut);
     for record in history.records.iter().filter(gone) {
-        tally.check(issued == stock, || {
+        counter.check(issued == stock, || {
             format!("sold out was said at {}, and {issued} of {stock} are issued", seconds(record.received_us()))
         });
     }
     for told in &history.told {
-        tally.check((told.serial as usize) <= stock, || format!("serial {} of {stock} was told", told.serial));
+        counter.check((told.serial as usize) <= stock, || format!("serial {} of {stock} was told", told.serial));
     }
-    tally.done()
+    counter.done()
 }
 
 /// One claim per pass or user, and it is the claimer's own.
 pub(crate) fn one_each(history: &History) -> AuditCheck {
-    let mut tally =
+    let mut counter =
         CheckCounter::new("one_each", "a pass or user has one claim, a claim has one holder, and it is the claimer");
     let mut serials: HashMap<Holder, u32> = HashMap::new();
     let mut holders: HashMap<u32, Holder> = HashMap::new();
     let claims = history.told.iter().map(|told| (told.holder, told.serial));
     for (holder, serial) in claims.chain(history.listed.iter().map(|listed| (listed.holder, listed.serial))) {
         let first = *serials.entry(holder).or_insert(serial);
-        tally.check(first == serial, || format!("{holder:?} has serials {first} and {serial}"));
+        counter.check(first == serial, || format!("{holder:?} has serials {first} and {serial}"));
         let first = *holders.entry(serial).or_insert(holder);
-        tally.check(first == holder, || format!("serial {serial} is held by {first:?} and by {holder:?}"));
+        counter.check(first == holder, || format!("serial {serial} is held by {first:?} and by {holder:?}"));
     }
     for told in &history.told {
-        tally.check(told.holder == told.expected, || {
+        counter.check(told.holder == told.expected, || {
             format!("{:?} was told a claim of {:?}", told.expected, told.holder)
         });
     }
-    tally.done()
+    counter.done()
 }
 
 /// Who was told before another claimed has the lower serial.
 pub(crate) fn fifo_serials(history: &History) -> AuditCheck {
-    let mut tally = CheckCounter::new("fifo_serials", "a claim answered before another was sent has the lower serial");
+    let mut counter =
+        CheckCounter::new("fifo_serials", "a claim answered before another was sent has the lower serial");
     let mut first_sent: HashMap<u32, u64> = HashMap::new();
     let mut told: HashMap<u32, (u32, u64)> = HashMap::new();
     let attempts = history.records.iter().filter(|record| matches!(record.call, Call::Claim | Call::Cheat));
@@ -70,12 +71,12 @@ pub(crate) fn fifo_serials(history: &History) -> AuditCheck {
         .into_iter()
         .map(|(serial, (person, told_us))| (first_sent.get(&person).copied().unwrap_or(0), told_us, serial));
     in_order(asked.filter(|(_, told_us, _)| *told_us != NEVER).collect(), |(serial, told_us), (later, sent_us)| {
-        tally.check(serial < later, || {
+        counter.check(serial < later, || {
             let (told, sent) = (seconds(told_us), seconds(sent_us));
             format!("serial {serial} was told by {told}, and {later} was asked for at {sent}")
         });
     });
-    tally.done()
+    counter.done()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What was told, against what the database of many nodes holds.
+//! What was told, against what the database of a cluster holds.
 
 use super::super::facts::AuditCheck;
 use super::super::record::{Call, History, Holder};
@@ -27,53 +27,53 @@ pub(crate) fn all(history: &History, recorded: &Recorded) -> Vec<AuditCheck> {
 
 /// Whoever was told a claim has it there, under this serial.
 fn claims_in_sql(history: &History, recorded: &Recorded) -> AuditCheck {
-    let mut tally =
+    let mut counter =
         CheckCounter::new("claims_in_sql", "every claim that was told is in the database, with its serial and holder");
     let rows: HashMap<u32, Holder> = recorded.claims.iter().map(|(serial, name)| (*serial, holder(name))).collect();
     for told in &history.told {
         let row = rows.get(&told.serial);
-        tally.check(row == Some(&told.holder), || {
+        counter.check(row == Some(&told.holder), || {
             format!("{:?} was told serial {}, and the database has {row:?} there", told.holder, told.serial)
         });
     }
-    tally.done()
+    counter.done()
 }
 
 /// Serials have no gap, nobody has two, and the list of the service is the same.
 fn serials_in_sql(history: &History, recorded: &Recorded) -> AuditCheck {
     let says = "the database has serials 1..N without a gap, one for each holder, and the service lists the same";
-    let mut tally = CheckCounter::new("serials_in_sql", says);
+    let mut counter = CheckCounter::new("serials_in_sql", says);
     let (count, stock) = (recorded.claims.len(), history.rules.stock as usize);
-    tally.check(count == recorded.issued as usize, || format!("{count} rows, and {} are counted", recorded.issued));
-    tally.check(count <= stock, || format!("{count} rows of {stock}"));
-    tally.check(count == history.listed.len(), || format!("{count} rows, and {} are listed", history.listed.len()));
+    counter.check(count == recorded.issued as usize, || format!("{count} rows, and {} are counted", recorded.issued));
+    counter.check(count <= stock, || format!("{count} rows of {stock}"));
+    counter.check(count == history.listed.len(), || format!("{count} rows, and {} are listed", history.listed.len()));
     let mut names = BTreeSet::new();
     for ((serial, name), due) in recorded.claims.iter().zip(1..) {
-        tally.check(*serial == due, || format!("serial {serial} stands where {due} belongs"));
-        tally.check(names.insert(name.as_str()), || format!("{name} has two serials, one of them {serial}"));
+        counter.check(*serial == due, || format!("serial {serial} stands where {due} belongs"));
+        counter.check(names.insert(name.as_str()), || format!("{name} has two serials, one of them {serial}"));
         let listed = history.listed.get(due as usize - 1);
-        tally.check(listed.is_some_and(|listed| (listed.serial, listed.holder) == (*serial, holder(name))), || {
+        counter.check(listed.is_some_and(|listed| (listed.serial, listed.holder) == (*serial, holder(name))), || {
             format!("serial {serial} is that of {name}, and {listed:?} is listed")
         });
     }
-    tally.done()
+    counter.done()
 }
 
 /// Whoever was told an admission, or a number, has it there.
 fn room_in_sql(history: &History, recorded: &Recorded, ceiling: u32) -> AuditCheck {
     let says = "every admission that was told is in the database, and no number that was told is above its ceiling";
-    let mut tally = CheckCounter::new("room_in_sql", says);
+    let mut counter = CheckCounter::new("room_in_sql", says);
     for seen in &history.admissions {
         let number = seen.number;
-        tally.check(recorded.admitted.contains(&number), || {
+        counter.check(recorded.admitted.contains(&number), || {
             format!("number {number} was let in, and has no slot there")
         });
     }
     for record in history.records.iter().filter(|record| record.call == Call::Join && 0 < record.number) {
         let number = record.number;
-        tally.check(number <= ceiling, || format!("number {number} was told, and the ceiling is {ceiling}"));
+        counter.check(number <= ceiling, || format!("number {number} was told, and the ceiling is {ceiling}"));
     }
-    tally.done()
+    counter.done()
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub(crate) fn highest(history: &History) -> u32 {
 
 /// Nobody is told another's number, nobody is told two, and none is higher than there were people to ask.
 pub(crate) fn number_once(history: &History) -> AuditCheck {
-    let mut tally = CheckCounter::new(
+    let mut counter = CheckCounter::new(
         "number_once",
         "no number is told to two people, and repeats of one person give the same number",
     );
@@ -35,25 +35,25 @@ pub(crate) fn number_once(history: &History) -> AuditCheck {
     for record in history.records.iter().filter(|record| record.call == Call::Join && 0 < record.number) {
         let (number, person) = (record.number, record.person);
         let holder = *people.entry(number).or_insert(person);
-        tally.check(holder == person, || format!("number {number} was told to person {holder} and to {person}"));
+        counter.check(holder == person, || format!("number {number} was told to person {holder} and to {person}"));
         let first = *numbers.entry(person).or_insert(number);
-        tally.check(first == number, || format!("person {person} was told number {first} and then {number}"));
-        tally.check(number <= most, || format!("number {number} was told, but {most} is the highest there can be"));
+        counter.check(first == number, || format!("person {person} was told number {first} and then {number}"));
+        counter.check(number <= most, || format!("number {number} was told, but {most} is the highest there can be"));
     }
-    tally.done()
+    counter.done()
 }
 
 /// Who was answered before another asked has the lower number.
 pub(crate) fn fifo_numbers(tickets: &Tickets<'_>) -> AuditCheck {
-    let mut tally = CheckCounter::new("fifo_numbers", "a join answered before another was sent has the lower number");
+    let mut counter = CheckCounter::new("fifo_numbers", "a join answered before another was sent has the lower number");
     let lives = tickets.lives().map(|(number, life)| (life.first_sent_us, life.told_us, number));
     in_order(lives.collect(), |(number, told_us), (later, sent_us)| {
-        tally.check(number < later, || {
+        counter.check(number < later, || {
             let (told, sent) = (seconds(told_us), seconds(sent_us));
             format!("number {number} was told by {told}, and {later} was asked for at {sent}")
         });
     });
-    tally.done()
+    counter.done()
 }
 
 /// Compares each (first sent, told, number) with the highest number that was told before it was asked for.

@@ -11,7 +11,7 @@ const GRACE_US: u64 = 1_000_000;
 /// Somebody who was there all the time is not admitted after somebody with a higher number.
 pub(crate) fn admitted_in_order(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "a ticket that was present all the time is not admitted after one with a higher number";
-    let mut tally = CheckCounter::new("admitted_in_order", says);
+    let mut counter = CheckCounter::new("admitted_in_order", says);
     let reading_us = tickets.history.rules.reading_us;
     // The earliest admission among higher numbers, and whose it is.
     let mut earliest = (NEVER, 0);
@@ -19,7 +19,7 @@ pub(crate) fn admitted_in_order(tickets: &Tickets<'_>) -> AuditCheck {
         // Not admitted before this; where it is not certain, it was at least still in line.
         let not_before_us = if life.surely_first { life.admitted_us } else { life.steady_until_us };
         if 0 < not_before_us && earliest.0 != NEVER {
-            tally.check(not_before_us <= earliest.0.saturating_add(reading_us), || {
+            counter.check(not_before_us <= earliest.0.saturating_add(reading_us), || {
                 let (other_us, other) = earliest;
                 let (own, others) = (seconds(not_before_us), seconds(other_us));
                 format!("number {number} was there and not admitted before {own}, but {other} was at {others}")
@@ -27,13 +27,13 @@ pub(crate) fn admitted_in_order(tickets: &Tickets<'_>) -> AuditCheck {
         }
         earliest = earliest.min((life.admitted_us, number));
     }
-    tally.done()
+    counter.done()
 }
 
 /// Whoever was silent for longer than anybody counts as present is not admitted.
 pub(crate) fn absent_not_admitted(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "nobody is admitted who was silent for longer than max(30 s, 3 x poll_after_ms)";
-    let mut tally = CheckCounter::new("absent_not_admitted", says);
+    let mut counter = CheckCounter::new("absent_not_admitted", says);
     let history = tickets.history;
     let mut before = None;
     let mut admissions: Vec<(u32, u64)> =
@@ -53,12 +53,12 @@ pub(crate) fn absent_not_admitted(tickets: &Tickets<'_>) -> AuditCheck {
         let silent_us = admitted_us.saturating_sub(last.received_us());
         let most_us = PRESENT_US.max(3_000 * u64::from(last.poll_after_ms)) + GRACE_US;
         let most_us = most_us + history.unheard_us(last.sent_us, admitted_us);
-        tally.check(silent_us <= most_us, || {
+        counter.check(silent_us <= most_us, || {
             let (silent, at) = (seconds(silent_us), seconds(admitted_us));
             format!("number {number} was admitted at {at} after a silence of {silent}")
         });
     }
-    tally.done()
+    counter.done()
 }
 
 #[cfg(test)]

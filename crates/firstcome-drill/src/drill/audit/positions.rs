@@ -15,7 +15,7 @@ fn is_waiting(record: &&Record) -> bool {
 /// node, every end of the database, and an end of Redis that keeps its data, so none of these is an excuse.
 pub(crate) fn position_falls(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "the position that a ticket is told never rises, except across a restart of an embedded server or a loss of Redis";
-    let mut tally = CheckCounter::new("position_falls", says);
+    let mut counter = CheckCounter::new("position_falls", says);
     let stale_us = tickets.history.rules.stale_us;
     for (number, _) in tickets.lives() {
         let mut before: Option<&Record> = None;
@@ -25,7 +25,7 @@ pub(crate) fn position_falls(tickets: &Tickets<'_>) -> AuditCheck {
             if let Some(before) = before.filter(is_later)
                 && !tickets.history.forgotten_within(before.about_us(), record.received_us())
             {
-                tally.check(record.value <= before.value, || {
+                counter.check(record.value <= before.value, || {
                     let (first, then) = (seconds(before.sent_us), seconds(record.sent_us));
                     format!("number {number} had {} at {first} and {} at {then}", before.value, record.value)
                 });
@@ -33,28 +33,28 @@ pub(crate) fn position_falls(tickets: &Tickets<'_>) -> AuditCheck {
             before = Some(record);
         }
     }
-    tally.done()
+    counter.done()
 }
 
 /// The position is at most the number of tickets ahead that could still be in line, and at least the number of those
 /// that certainly were.
 pub(crate) fn position_true(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "a position is at most the tickets ahead that could be in line, and at least those that certainly are";
-    let mut tally = CheckCounter::new("position_true", says);
+    let mut counter = CheckCounter::new("position_true", says);
     let mut polls: Vec<&Record> =
         tickets.history.records.iter().filter(is_waiting).filter(|record| 0 < record.number).collect();
-    not_too_high(tickets, &mut polls, &mut tally);
-    not_too_low(tickets, &mut polls, &mut tally);
-    tally.done()
+    not_too_high(tickets, &mut polls, &mut counter);
+    not_too_low(tickets, &mut polls, &mut counter);
+    counter.done()
 }
 
-fn not_too_high(tickets: &Tickets<'_>, polls: &mut [&Record], tally: &mut CheckCounter) {
+fn not_too_high(tickets: &Tickets<'_>, polls: &mut [&Record], counter: &mut CheckCounter) {
     let mut gone: Vec<(u64, u32)> = tickets.lives().map(|(number, life)| (life.gone_us, number)).collect();
     gone.retain(|(gone_us, _)| *gone_us != NEVER);
     gone.sort_unstable();
     polls.sort_unstable_by_key(|record| record.about_us());
     let mut tree = Fenwick::new(tickets.highest() as usize);
-    // Numbers may be left out where many nodes draw them, but everybody has one at most.
+    // Numbers may be left out where a cluster draw them, but everybody has one at most.
     let mut told = Fenwick::new(tickets.highest() as usize);
     tickets.lives().for_each(|(number, _)| told.add(number));
     let untold = tickets.untold();
@@ -65,14 +65,14 @@ fn not_too_high(tickets: &Tickets<'_>, polls: &mut [&Record], tally: &mut CheckC
             at += 1;
         }
         let most = (told.below(record.number) + untold).min(record.number - 1) - tree.below(record.number);
-        tally.check(record.value <= most, || {
+        counter.check(record.value <= most, || {
             let (number, told, at) = (record.number, record.value, seconds(record.sent_us));
             format!("number {number} was told position {told} at {at}, but at most {most} could be ahead")
         });
     }
 }
 
-fn not_too_low(tickets: &Tickets<'_>, polls: &mut [&Record], tally: &mut CheckCounter) {
+fn not_too_low(tickets: &Tickets<'_>, polls: &mut [&Record], counter: &mut CheckCounter) {
     let mut steady: Vec<(u64, u32)> = tickets.lives().map(|(number, life)| (life.steady_until_us, number)).collect();
     steady.retain(|(until_us, _)| 0 < *until_us);
     steady.sort_unstable();
@@ -87,7 +87,7 @@ fn not_too_low(tickets: &Tickets<'_>, polls: &mut [&Record], tally: &mut CheckCo
             at += 1;
         }
         let least = tree.below(record.number);
-        tally.check(least <= record.value, || {
+        counter.check(least <= record.value, || {
             let (number, told, at) = (record.number, record.value, seconds(record.sent_us));
             format!("number {number} was told position {told} at {at}, but at least {least} were ahead")
         });

@@ -11,7 +11,7 @@ const END_GRACE_US: u64 = 1_000_000;
 /// A ticket is in one state at a time, and the room's sums agree.
 pub(crate) fn one_state(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "a ticket with a pass neither waits nor is admitted anew, and ends only by leave, release or time";
-    let mut tally = CheckCounter::new("one_state", says);
+    let mut counter = CheckCounter::new("one_state", says);
     // A node answers from its copy, which may not have heard yet what another one has told.
     let stale_us = tickets.history.rules.stale_us;
     for (number, life) in tickets.lives() {
@@ -37,13 +37,13 @@ pub(crate) fn one_state(tickets: &Tickets<'_>) -> AuditCheck {
                 _ => continue,
             };
             ended |= matches!(record.reply, Reply::Left | Reply::Expired);
-            tally.check(fine, || {
+            counter.check(fine, || {
                 format!("number {number} was told {:?} at {}", record.reply, seconds(record.received_us()))
             });
         }
     }
-    room_sums(tickets, &mut tally);
-    tally.done()
+    room_sums(tickets, &mut counter);
+    counter.done()
 }
 
 /// When a slot may have ended of which its holder was never told, since the poll that took it was not answered.
@@ -56,7 +56,7 @@ fn unheard_end_us(tickets: &Tickets<'_>, number: u32, life: &TicketHistory) -> u
 }
 
 /// Nobody is counted who cannot have joined yet or has gone.
-fn room_sums(tickets: &Tickets<'_>, tally: &mut CheckCounter) {
+fn room_sums(tickets: &Tickets<'_>, counter: &mut CheckCounter) {
     let mut joined_us: Vec<u64> = tickets.first_join_us.iter().copied().filter(|at_us| *at_us != NEVER).collect();
     joined_us.sort_unstable();
     let gone = tickets.lives().map(|(_, life)| life.over_us.min(life.ended_us));
@@ -66,7 +66,7 @@ fn room_sums(tickets: &Tickets<'_>, tally: &mut CheckCounter) {
         let joined = joined_us.partition_point(|at_us| *at_us < seen.received_us);
         let gone = gone_us.partition_point(|at_us| *at_us < seen.about_us);
         let (told, most) = (seen.waiting + seen.active, joined.saturating_sub(gone) as u64);
-        tally.check(told <= most, || {
+        counter.check(told <= most, || {
             let at = seconds(seen.received_us);
             format!("at {at} the room counted {told} waiting or active, but at most {most} can be")
         });
@@ -86,13 +86,13 @@ fn judged(record: &Record) -> Option<bool> {
 
 fn check_passes(
     tickets: &Tickets<'_>,
-    tally: &mut CheckCounter,
+    counter: &mut CheckCounter,
     wanted: impl Fn(&TicketHistory, &Record) -> Option<bool>,
 ) {
     for (number, life) in tickets.lives().filter(|(_, life)| life.pass_us != NEVER) {
         for record in tickets.records(number) {
             let (Some(valid), Some(wanted)) = (judged(record), wanted(life, record)) else { continue };
-            tally.check(valid == wanted, || {
+            counter.check(valid == wanted, || {
                 let (call, at) = (record.call.name(), seconds(record.sent_us));
                 format!("the pass of number {number} was judged {:?} by a {call} at {at}", record.reply)
             });
@@ -102,38 +102,38 @@ fn check_passes(
 
 /// While a slot certainly lives its pass is valid.
 pub(crate) fn pass_lives_with_slot(tickets: &Tickets<'_>) -> AuditCheck {
-    let mut tally = CheckCounter::new("pass_lives_with_slot", "while a slot certainly lives its pass is valid");
-    check_passes(tickets, &mut tally, |life, record| {
+    let mut counter = CheckCounter::new("pass_lives_with_slot", "while a slot certainly lives its pass is valid");
+    check_passes(tickets, &mut counter, |life, record| {
         let until_us = life.over_sent_us.min(life.expires_first_us.saturating_sub(END_GRACE_US)).min(life.ended_us);
         (life.pass_us <= record.sent_us && record.received_us() < until_us).then_some(true)
     });
-    tally.done()
+    counter.done()
 }
 
 /// After the end of a slot its pass is worth nothing.
 pub(crate) fn pass_dies_with_slot(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "after release, leave or the slot's end its pass is invalid to verify and to claim";
-    let mut tally = CheckCounter::new("pass_dies_with_slot", says);
+    let mut counter = CheckCounter::new("pass_dies_with_slot", says);
     // Another node judges a pass by its copy of the room.
     let stale_us = tickets.history.rules.stale_us;
-    check_passes(tickets, &mut tally, |life, record| {
+    check_passes(tickets, &mut counter, |life, record| {
         let dead_us = life.over_us.min(life.expires_last_us.saturating_add(END_GRACE_US)).min(life.ended_us);
         (dead_us.saturating_add(stale_us) < record.sent_us).then_some(false)
     });
-    tally.done()
+    counter.done()
 }
 
 /// After the sale, with the line standing still, all slots come back.
 pub(crate) fn slot_returns(history: &History) -> AuditCheck {
-    let mut tally =
+    let mut counter =
         CheckCounter::new("slot_returns", "after the sale the slots in use fall to those that are still alive");
     if let Some(returned) = history.returned {
-        tally.check(returned.active <= returned.alive, || {
+        counter.check(returned.active <= returned.alive, || {
             let (active, alive, after) = (returned.active, returned.alive, seconds(returned.took_us));
             format!("{active} slots are in use {after} after the sale, {alive} can be")
         });
     }
-    tally.done()
+    counter.done()
 }
 
 #[cfg(test)]

@@ -172,7 +172,7 @@ impl<'a> Tickets<'a> {
     }
 
     /// Follows the ticket as long as it was in line without a break. A slot that came and was lost between two polls
-    /// would show as position 0 after a pause of at least the claim window. Where many nodes share a room, one that was not
+    /// would show as position 0 after a pause of at least the claim window. Where a cluster share a room, one that was not
     /// durable yet may have been lost with Redis: positions of others rest on it, and only its holder's answer waits for it.
     fn follow(&self, number: u32, life: &mut TicketHistory) {
         let (history, window_us) = (self.history, self.history.rules.claim_window_us);

@@ -60,17 +60,17 @@ async fn a_lease_ends_by_itself_and_is_lost_before() {
 async fn go_in_and_out(locks: Arc<QuorumStore>, name: String, times: u32, inside: Arc<(AtomicBool, AtomicU64)>) {
     for time in 0..times {
         let word = format!("{name}-{time}");
-        let mut ear = None;
+        let mut notifications = None;
         let fence = loop {
             match locks.take(KEY, &word, LEASE_MS).await {
                 Ok(Tried::Taken(fence)) => break fence.get(),
                 Ok(Tried::Held { .. }) => {}
                 Err(error) => panic!("{error}"),
             }
-            match &mut ear {
-                None => ear = locks.listen(KEY, &word).await,
+            match &mut notifications {
+                None => notifications = locks.listen(KEY, &word).await,
                 // A hint may fail to come.
-                Some(ear) => drop(timeout(Duration::from_millis(50), ear.freed()).await),
+                Some(notifications) => drop(timeout(Duration::from_millis(50), notifications.freed()).await),
             }
         };
         assert!(!inside.0.swap(true, Ordering::SeqCst), "two are inside");

@@ -8,9 +8,9 @@ use std::task::{Context, Waker};
 
 /// Comes to wait: asks, listens, and asks again.
 async fn wait_in_line(locks: &QuorumStore, word: &str) -> QuorumNotifications {
-    let ear = locks.listen(KEY, word).await.expect("there is somebody to tell");
+    let notifications = locks.listen(KEY, word).await.expect("there is somebody to tell");
     assert!(is_held(&locks.take(KEY, word, LEASE_MS).await));
-    ear
+    notifications
 }
 
 impl Set {
@@ -29,8 +29,8 @@ impl Set {
     }
 }
 
-fn is_quiet(ear: &mut QuorumNotifications) -> bool {
-    pin!(ear.freed()).poll(&mut Context::from_waker(Waker::noop())).is_pending()
+fn is_quiet(notifications: &mut QuorumNotifications) -> bool {
+    pin!(notifications.freed()).poll(&mut Context::from_waker(Waker::noop())).is_pending()
 }
 
 #[tokio::test]
@@ -107,11 +107,11 @@ async fn a_waiter_whose_process_died_is_passed_over() {
         take(&one, "holder").await;
         set.until_held().await;
         let channel = {
-            let ear = wait_in_line(&dying, "dead").await;
+            let notifications = wait_in_line(&dying, "dead").await;
             set.until_waiting(3).await;
             let member = set.0[0].ask(&["ZRANGE", &format!("fcq:w:{KEY}"), "0", "0"]).await;
             // It leaves without a word.
-            std::mem::forget(ear);
+            std::mem::forget(notifications);
             let members: Vec<String> = redis::from_redis_value(member).unwrap();
             members[0].split(' ').next().unwrap().to_owned()
         };

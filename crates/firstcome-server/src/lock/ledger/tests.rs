@@ -1,7 +1,7 @@
 use super::super::{LockLimits, LockService, Parts};
 use super::*;
-use crate::backend::Backend;
 use crate::auction::Auctions;
+use crate::backend::Backend;
 use crate::metrics::Metrics;
 use firstcome::core::lock::ClientId;
 use firstcome::{Embedded, HandleKey, Locks};
@@ -30,7 +30,7 @@ fn kept(number: u64) -> Kept {
 /// A request that begins, of a desk that has another ledger.
 fn begin(ledger: &mut Ledger, key: u128) -> Arc<Wait> {
     let store = Embedded::memory();
-    let desk = LockService::new(Parts {
+    let service = LockService::new(Parts {
         locks: Locks::memory(),
         handle_key: HandleKey::new([7; 32]),
         figures: metrics(&store).locks,
@@ -41,7 +41,7 @@ fn begin(ledger: &mut Ledger, key: u128) -> Arc<Wait> {
     });
     ledger.begin(id(key), |number| {
         let task = tokio::spawn(async {}).abort_handle();
-        Arc::new(Wait { desk, key, number, outcome: watch::channel(None).1, task })
+        Arc::new(Wait { service, key, number, outcome: watch::channel(None).1, task })
     })
 }
 

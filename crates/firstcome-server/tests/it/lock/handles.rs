@@ -38,13 +38,14 @@ pub(crate) async fn what_cannot_be_a_handle_is_a_mistake_of_its_sender() {
 
 pub(crate) async fn a_handle_is_good_for_its_lock_and_its_service_only() {
     let (service, other) = (Service::memory(), Service::memory());
-    let door = service.hold("door", "ann").await;
+    let context = service.hold("door", "ann").await;
     let gate = service.hold("gate", "ann").await;
     let elsewhere = other.hold("door", "ann").await;
     let gone = service.hold("shed", "ann").await;
     service.give_back(&gone).await.is(200);
     let mut answers = Vec::new();
-    for (lock, held) in [("gate", &door), ("door", &gate), ("door", &elsewhere), ("shed", &gone), ("none", &door)] {
+    for (lock, held) in [("gate", &context), ("door", &gate), ("door", &elsewhere), ("shed", &gone), ("none", &context)]
+    {
         answers.push(service.send(release(lock, text(held, "handle"))).await.refused(410, "lock_lost").bytes);
         answers.push(service.send(renew(lock, text(held, "handle"), LONG_MS)).await.refused(410, "lock_lost").bytes);
     }
@@ -53,8 +54,8 @@ pub(crate) async fn a_handle_is_good_for_its_lock_and_its_service_only() {
         assert_eq!(service.lock(lock).await["held"], true);
     }
     // Whoever has the handle has the lock, by whichever key of the service.
-    service.send(renew("door", text(&door, "handle"), LONG_MS).by(SERVICE_TOO)).await.is(200);
-    service.send(release("door", text(&door, "handle")).by(ADMIN)).await.is(200);
+    service.send(renew("door", text(&context, "handle"), LONG_MS).by(SERVICE_TOO)).await.is(200);
+    service.send(release("door", text(&context, "handle")).by(ADMIN)).await.is(200);
     assert_eq!(other.lock("door").await["held"], true);
 }
 

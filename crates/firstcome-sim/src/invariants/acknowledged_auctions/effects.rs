@@ -117,9 +117,9 @@ pub(super) fn put_is_in_force(
     replay: &Replay,
 ) -> Result<(), String> {
     let (from, to) = ((operation.asked, operation.asked_at), (operation.end(), operation.ended_at));
-    let stands = replay.during(name, from, to).any(|(lot, _, _)| {
-        let starts_at = settings.starts_at.unwrap_or(lot.starts_at);
-        lot.settings() == ListingSettings { starts_at: Some(starts_at), ..settings.clone() }
+    let stands = replay.during(name, from, to).any(|(listing, _, _)| {
+        let starts_at = settings.starts_at.unwrap_or(listing.starts_at);
+        listing.settings() == ListingSettings { starts_at: Some(starts_at), ..settings.clone() }
     });
     if stands { Ok(()) } else { Err("settings were told to be in force and are not stored".into()) }
 }

@@ -26,15 +26,15 @@ pub(super) fn refusal_is_right(question: &Question<'_>) -> Result<(), String> {
         Command::Bid(listing, ask) => {
             let used = || effects::first_bid(question.ledger, listing, ask.request, question.operation.end());
             let reused = || used().is_some_and(|first| Some(first.body) != ask.request.map(|request| request.body));
-            question.refuses_on(listing, &ask.bidder, reused, |lot, at| {
-                (lot.refuses_bid(&ask.bidder, ask.price, at), Some(ask.price))
+            question.refuses_on(listing, &ask.bidder, reused, |listing, at| {
+                (listing.refuses_bid(&ask.bidder, ask.price, at), Some(ask.price))
             })
         }
         Command::Purchase(listing, ask) => {
             let used = || effects::first_sale(question.ledger, listing, ask.request, question.operation.end());
             let reused = || used().is_some_and(|first| Some(first.body) != ask.request.map(|request| request.body));
-            question.refuses_on(listing, &ask.buyer, reused, |lot, at| {
-                (lot.refuses_purchase(&ask.buyer, at), lot.price_to_have())
+            question.refuses_on(listing, &ask.buyer, reused, |listing, at| {
+                (listing.refuses_purchase(&ask.buyer, at), listing.price_to_have())
             })
         }
         Command::Move(member, ask) => match question.rejection {
@@ -67,7 +67,7 @@ impl Question<'_> {
         let operation = self.operation;
         let (from, to) = ((operation.asked, operation.asked_at), (operation.end(), operation.ended_at));
         let during = self.replay.during(listing, from, to);
-        during.flat_map(|(lot, lo, hi)| lot.instants(lo, hi).into_iter().map(move |at| (lot, at)))
+        during.flat_map(|(listing, lo, hi)| listing.instants(lo, hi).into_iter().map(move |at| (listing, at)))
     }
 
     fn refuses_put(&self, listing: &ListingName, settings: &firstcome_core::auction::ListingSettings) -> bool {
@@ -76,7 +76,7 @@ impl Question<'_> {
         let instants = [self.operation.asked_at, self.operation.ended_at];
         let new =
             known.is_none() && instants.iter().any(|now| ListingRules::new(settings, *now).map(drop) == rejection);
-        new || self.moments(listing).any(|(lot, at)| lot.put(settings, at).map(drop) == rejection)
+        new || self.moments(listing).any(|(listing, at)| listing.put(settings, at).map(drop) == rejection)
     }
 
     /// A bid or a purchase: what the listing says first, then what the member has. `judge` says why the listing refuses it, and
@@ -91,11 +91,11 @@ impl Question<'_> {
         match self.rejection {
             Rejection::UnknownListing => self.is_unknown(listing),
             Rejection::KeyReused => key_is_reused(),
-            Rejection::InsufficientPoints(_) => self.moments(listing).any(|(lot, at)| {
-                let (refused, price) = judge(lot, at);
+            Rejection::InsufficientPoints(_) => self.moments(listing).any(|(listing, at)| {
+                let (refused, price) = judge(listing, at);
                 refused.is_none() && price.is_some_and(|price| self.lacks_points(member, price))
             }),
-            rejection => self.moments(listing).any(|(lot, at)| judge(lot, at).0.as_ref() == Some(rejection)),
+            rejection => self.moments(listing).any(|(listing, at)| judge(listing, at).0.as_ref() == Some(rejection)),
         }
     }
 

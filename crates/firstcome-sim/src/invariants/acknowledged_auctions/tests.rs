@@ -23,7 +23,7 @@ fn begun() -> Story {
 #[test]
 fn a_whole_story_is_clean() {
     let mut story = begun();
-    story.viewed().told_balance("ann", 50, 10).outbid("bob", 20, 60).refund("ann", 50).told_balance("ann", 0, 0);
+    story.viewed().replied_balance("ann", 50, 10).outbid("bob", 20, 60).refund("ann", 50).replied_balance("ann", 0, 0);
     story.pass_ms(10_000).refused(purchase_of("bob", None), Rejection::AuctionNotEnded(story_end()));
     story.pass_ms(1).refused(bid_of("ann", 30, None), Rejection::NotInProgress);
     story.refused(purchase_of("ann", None), Rejection::NotWinner).ended().viewed().sold("bob").viewed();
@@ -304,7 +304,7 @@ fn a_winner_needs_no_points_beside_those_that_are_held() {
 #[test]
 fn what_was_read_and_was_not_in_force_is_found() {
     let mut story = begun();
-    story.told_balance("ann", 50, 0);
+    story.replied_balance("ann", 50, 0);
     story.assert_found(check, "was not so while it was asked");
     let mut story = begun();
     let stale = story.standing().clone();
@@ -314,12 +314,12 @@ fn what_was_read_and_was_not_in_force_is_found() {
     story.assert_found(check, "did not stand so");
     let mut story = begun();
     let bid = story.standing().highest.clone().unwrap();
-    story.told_bids(vec![bid.clone()], None);
+    story.replied_bids(vec![bid.clone()], None);
     story.assert_clean(check);
-    story.told_bids(vec![bid], Some(1));
+    story.replied_bids(vec![bid], Some(1));
     story.assert_found(check, "1 items were told");
     let mut story = begun();
-    story.told_bids(Vec::new(), None);
+    story.replied_bids(Vec::new(), None);
     story.assert_found(check, "0 items were told");
 }
 

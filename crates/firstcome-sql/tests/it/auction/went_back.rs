@@ -42,7 +42,8 @@ async fn an_auction_store_stands_still_on_a_database_that_went_back_until_an_ope
             charge(&auctions, "bob", 100).await;
             auctions.put_listing(&listing("lamp"), endless()).await.unwrap().unwrap();
             let copy = base.server.keep_copy().await;
-            let charged = answered("the server", async || auctions.move_points(&member("ann"), with_key(7)).await).await;
+            let charged =
+                answered("the server", async || auctions.move_points(&member("ann"), with_key(7)).await).await;
             assert!(matches!(charged, Ok(Ok(Effect::New(_)))), "{charged:?}");
             auctions.place_bid(&listing("lamp"), bid("bob", 50)).await.unwrap().expect("a bid");
             base.server.restore(&copy).await;

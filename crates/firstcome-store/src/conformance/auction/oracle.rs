@@ -39,7 +39,7 @@ enum Done {
 #[derive(Default)]
 struct Oracle {
     listings: BTreeMap<String, Listing>,
-    purses: OracleWallets,
+    wallets: OracleWallets,
     records: Vec<Record>,
     keys: BTreeMap<u128, (u64, Done)>,
 }
@@ -92,7 +92,7 @@ impl Oracle {
             None => {}
         }
         let listing = self.listings.get_mut(name).ok_or(Rejection::UnknownListing)?;
-        let placed = listing.bid(&member(who), amount(price), &mut self.purses, now, &mut self.records)?;
+        let placed = listing.bid(&member(who), amount(price), &mut self.wallets, now, &mut self.records)?;
         self.remember(request, Done::Bid(placed.clone()));
         Ok(Effect::New(placed))
     }
@@ -107,7 +107,7 @@ impl Oracle {
             None => {}
         }
         let listing = self.listings.get_mut(name).ok_or(Rejection::UnknownListing)?;
-        let sale = listing.purchase(&member(who), &mut self.purses, now, &mut self.records)?;
+        let sale = listing.purchase(&member(who), &mut self.wallets, now, &mut self.records)?;
         self.remember(request, Done::Sale(sale.clone()));
         Ok(Effect::New(sale))
     }
@@ -126,12 +126,12 @@ impl Oracle {
             None => {}
         }
         let kind = if way == Transfer::Charge { Kind::Charge } else { Kind::Refund };
-        let before = self.purses.balance(&member(who));
+        let before = self.wallets.balance(&member(who));
         before.after(kind, amount(points)).map_err(|error| match error {
             NoBalance::TooLarge => Rejection::BalanceTooLarge,
             _ => Rejection::InsufficientPoints(before.available()),
         })?;
-        let record = self.purses.wallet(&member(who)).apply(kind, amount(points), None, now).expect("it was judged");
+        let record = self.wallets.wallet(&member(who)).apply(kind, amount(points), None, now).expect("it was judged");
         self.records.push(record.clone());
         self.remember(request, Done::Moved(record.balance));
         Ok(Effect::New(record.balance))
@@ -144,7 +144,7 @@ impl Oracle {
             (Phase::Open | Phase::Ended(_), Phase::Unsold(at)) | (Phase::Open, Phase::Ended(at)) => *at,
             _ => return,
         };
-        let advance = listing.advance(&mut self.purses, closed_at, &mut self.records);
+        let advance = listing.advance(&mut self.wallets, closed_at, &mut self.records);
         assert!(advance != Advance::Nothing, "{name} was closed before its time: {seen:?}");
     }
 }
@@ -252,7 +252,7 @@ impl<S: AuctionStore + 'static> Sequence<'_, S> {
             }
             Ask::Move(way, who, points, request) => {
                 let told = bench.transfer(way, who, points, request).await;
-                let known = oracle.purses.0.get(&member(who)).map_or(0, |wallet| wallet.records);
+                let known = oracle.wallets.0.get(&member(who)).map_or(0, |wallet| wallet.records);
                 let written = bench.store.records(&member(who), Some(known), 2).await.expect("the store answers");
                 assert_eq!(written.items.len(), usize::from(matches!(told, Ok(Effect::New(_)))), "its one record");
                 let now = written.items.first().map_or(before, |record| record.at);
@@ -312,7 +312,7 @@ impl<S: AuctionStore + 'static> Sequence<'_, S> {
             let wanted: Vec<Record> = self.oracle.records.iter().filter(mine).cloned().collect();
             assert_eq!(records, wanted, "seed {}: {name} after\n{}", self.seed, self.history.join("\n"));
             let balance = self.bench.balance(name).await;
-            assert_eq!(balance, self.oracle.purses.balance(&member(name)), "seed {}: {name}", self.seed);
+            assert_eq!(balance, self.oracle.wallets.balance(&member(name)), "seed {}: {name}", self.seed);
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) async fn a_thousand_at_once_get_exactly_the_limit<S: CouponStore + 's
             if answer.is_err() {
                 // Told once all are durable and seen by everybody, never before.
                 let view = bench.view(&coupon).await;
-                assert_eq!(tell_view(&view), "sold_out 100/100", "seen by {user}, who was told sold_out");
+                assert_eq!(describe_view(&view), "sold_out 100/100", "seen by {user}, who was told sold_out");
             }
             (user, answer)
         }
@@ -139,7 +139,7 @@ pub(super) async fn the_last_one_has_one_winner<S: CouponStore + 'static>(bench:
         .await;
         let winners = answers.iter().filter(|answer| answer.is_ok()).count();
         assert_eq!(winners, 1, "round {round}");
-        assert_eq!(tell_view(&bench.view(&coupon).await), "sold_out 1/1");
+        assert_eq!(describe_view(&bench.view(&coupon).await), "sold_out 1/1");
     }
 }
 
@@ -253,7 +253,7 @@ pub(super) async fn a_limit_raised_at_once_is_filled<S: CouponStore + 'static>(b
     raise.await.expect("every limit is accepted");
     let late = all(everybody()).await.into_iter().filter(|&new| new).count();
     assert_eq!(early + late, 80, "each raise is filled, none twice");
-    assert_eq!(tell_view(&bench.view(&coupon).await), "sold_out 80/80");
+    assert_eq!(describe_view(&bench.view(&coupon).await), "sold_out 80/80");
     assert_eq!(serials(&bench.page(&coupon, None, 1_000).await.items), numbers(80));
 }
 

@@ -36,7 +36,7 @@ impl Oracle {
                     coupon.replace_settings(settings.clone());
                     "replaced".to_owned()
                 }
-                Err(rejection) => tell_refused(&rejection),
+                Err(rejection) => describe_refused(&rejection),
             },
             Step::Delete => {
                 coupon.delete();
@@ -52,7 +52,7 @@ impl Oracle {
                 if let (Ok(Effect::New(issued)), Some(attributes)) = (answer, attributes) {
                     self.attributes.insert(issued.serial, attributes.clone());
                 }
-                tell(answer.map_err(Into::into), tell_issued)
+                tell(answer.map_err(Into::into), describe_issued)
             }
             Step::Redeem { code, user, request } => {
                 let serial = match code {
@@ -80,7 +80,7 @@ impl Oracle {
         let with = self.attributes.get(&serial).map_or(String::new(), |text| format!(" with {text}"));
         let redeemed = coupon.redeemed(serial).map(|redeemed| redeemed.redeemed_at.as_us());
         let redeemed = redeemed.map_or(String::new(), |instant| format!(" redeemed@{instant}"));
-        format!("{} of {user}{with}{redeemed}", tell_issued(issued))
+        format!("{} of {user}{with}{redeemed}", describe_issued(issued))
     }
 
     fn page(&self, after: u32, count: usize) -> String {

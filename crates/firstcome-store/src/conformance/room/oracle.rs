@@ -27,23 +27,23 @@ impl Oracle {
     fn apply(&mut self, step: &Step, now: Now) -> RoomReply {
         let changes = &mut Vec::new();
         let Some(room) = &mut self.room else {
-            let Step::Put(settings) = step else { return tell_refused(Rejection::UnknownRoom) };
+            let Step::Put(settings) = step else { return describe_refused(Rejection::UnknownRoom) };
             self.room = Some(Room::new(settings.clone(), draw_hasher(), now));
-            return tell_put(Ok(Put::Created));
+            return describe_put(Ok(Put::Created));
         };
         match step {
             Step::Put(settings) => {
                 room.replace_settings(settings.clone(), now);
-                tell_put(Ok(Put::Replaced))
+                describe_put(Ok(Put::Replaced))
             }
             Step::Close => {
                 room.close();
                 words("closed")
             }
-            Step::View => tell_view(Ok(room.view(now))),
+            Step::View => describe_view(Ok(room.view(now))),
             Step::Join { user, request } => {
                 let joined = room.join(&join(user.as_deref(), *request), now, changes);
-                tell_join(joined.map(|joined| match joined {
+                describe_join(joined.map(|joined| match joined {
                     Joined::New(view) => (Joining::New, shown(room, view, now)),
                     Joined::SameRequest(view) => (Joining::SameRequest, shown(room, view, now)),
                     Joined::SameUser(view) => (Joining::SameUser, shown(room, view, now)),
@@ -55,9 +55,9 @@ impl Oracle {
                     Some(Poll::Told(view)) => Some(view),
                     None => None,
                 };
-                tell_ticket(view.map(|view| shown(room, view, now)).ok_or(Rejection::UnknownTicket))
+                describe_ticket(view.map(|view| shown(room, view, now)).ok_or(Rejection::UnknownTicket))
             }
-            Step::Leave(number) => tell_done(room.leave(of(*number), now, changes), "left"),
+            Step::Leave(number) => describe_done(room.leave(of(*number), now, changes), "left"),
             Step::Release(number, admission) => {
                 room.release(of(*number), *admission, now, changes);
                 words("released")
@@ -65,7 +65,7 @@ impl Oracle {
             Step::Check(number, admission) => {
                 room.end_over(of(*number), now, changes);
                 let until = room.check_pass(of(*number), *admission, now);
-                tell_check(Ok(until.map(|until| now.wall_at(until))))
+                describe_check(Ok(until.map(|until| now.wall_at(until))))
             }
         }
     }

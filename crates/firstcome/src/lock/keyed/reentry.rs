@@ -64,7 +64,7 @@ impl<S: KeyStore> KeyGuard<S> {
         self.hold.ownership.lock().guards += 1;
         // From here on it is undone by its drop.
         let again = Self { hold: Arc::clone(&self.hold), grant: self.grant, shares: true };
-        if self.hold.tell().await? { Ok(again) } else { Err(self.hold.is_over()) }
+        if self.hold.report().await? { Ok(again) } else { Err(self.hold.is_over()) }
     }
 
     /// Ends the guard's share in the hold, and with the last one the renewals.
@@ -91,7 +91,7 @@ impl<S: KeyStore> KeyGuard<S> {
 
 impl<S: KeyStore> Hold<S> {
     /// Tells the store how many guards there are now. Whether the lock is held.
-    async fn tell(&self) -> Result<bool, StoreError> {
+    async fn report(&self) -> Result<bool, StoreError> {
         let _turn = self.telling.lock().await;
         let guards = self.ownership.lock().guards;
         match NonZeroU32::new(guards) {
@@ -104,7 +104,7 @@ impl<S: KeyStore> Hold<S> {
     /// The same, whoever goes away meanwhile.
     pub(super) fn tell_in_background(self: &Arc<Self>) -> JoinHandle<Result<bool, StoreError>> {
         let hold = Arc::clone(self);
-        self.shared.runtime.spawn(async move { hold.tell().await })
+        self.shared.runtime.spawn(async move { hold.report().await })
     }
 
     /// Notes that somebody else may have the lock.

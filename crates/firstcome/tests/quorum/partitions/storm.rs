@@ -72,7 +72,7 @@ impl Client {
         kill_process(id.expect("it was not waited for"), signal).expect("it can be told");
     }
 
-    async fn tell(&mut self, order: &str) {
+    async fn report(&mut self, order: &str) {
         self.orders.write_all(format!("{order}\n").as_bytes()).await.expect("it listens");
     }
 
@@ -151,7 +151,7 @@ impl Storm<'_> {
         let hub = client.place.hub();
         let urls: Vec<String> = self.servers.iter().map(|server| format!("redis://{hub}:{}", server.port())).collect();
         let (seed, directory) = (self.chance.draw() >> 8, self.directory.display());
-        client.tell(&format!("{seed} {directory} {} {}", self.plan.planted, urls.join(" "))).await;
+        client.report(&format!("{seed} {directory} {} {}", self.plan.planted, urls.join(" "))).await;
         client
     }
 
@@ -402,7 +402,7 @@ impl Storm<'_> {
         }
         let mut settled = Settled { voting: begun.elapsed(), waited_ms: 0 };
         for client in &mut self.clients {
-            client.tell("calm").await;
+            client.report("calm").await;
         }
         for client in &mut self.clients {
             let said = client.says().await;

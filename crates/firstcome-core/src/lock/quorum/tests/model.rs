@@ -287,7 +287,7 @@ impl World {
             Event::ToNode { node, round, message } => self.at_node(node, round, message),
             Event::ToClient { node, round, reply } => {
                 if self.is_there(round) && !self.postponed(round, Event::ToClient { node, round, reply }) {
-                    self.hear(node, round, reply);
+                    self.on_reply(node, round, reply);
                 }
             }
             Event::TimeUp { round } => {
@@ -406,7 +406,7 @@ impl World {
         self.round(attempt, Kind::Take, nodes, Message::Take { hint });
     }
 
-    fn hear(&mut self, node: usize, round: usize, reply: Reply) {
+    fn on_reply(&mut self, node: usize, round: usize, reply: Reply) {
         let attempt = self.rounds[round].attempt;
         let elapsed_us = self.client_us(self.attempts[attempt].client) - self.rounds[round].begun_us;
         let state = &mut self.attempts[attempt];
@@ -416,7 +416,7 @@ impl World {
                     Answer::Granted(_) => state.yes_heard[node] = self.step,
                     _ => state.no_heard[node] = true,
                 }
-                let step = state.tally.hear(node, answer, elapsed_us);
+                let step = state.tally.on_reply(node, answer, elapsed_us);
                 if let Answer::Young { birth_us, ripe: true } = answer {
                     self.introduce(attempt, node, birth_us);
                 }
@@ -437,7 +437,7 @@ impl World {
             Reply::Known(known) => {
                 let Kind::Join { newcomer, birth_us, joining } = &mut self.rounds[round].kind else { return };
                 let (newcomer, birth_us) = (*newcomer, *birth_us);
-                if let Some(counter) = joining.hear(node, known) {
+                if let Some(counter) = joining.on_reply(node, known) {
                     self.send(newcomer, round, Message::Join { birth_us, counter });
                 }
             }
@@ -461,7 +461,7 @@ impl World {
             let tally = &mut self.attempts[attempt].tally;
             match &self.rounds[round].kind {
                 Kind::Take => {
-                    let step = tally.hear(node, Answer::Silent, elapsed_us);
+                    let step = tally.on_reply(node, Answer::Silent, elapsed_us);
                     self.obey(attempt, node, step);
                 }
                 Kind::WriteBack => {
@@ -552,7 +552,7 @@ impl World {
     fn renewal(&mut self, round: usize, node: usize, renewed: Renewed, elapsed_us: u64) {
         let attempt = self.rounds[round].attempt;
         let Kind::Renew(renewal) = &mut self.rounds[round].kind else { return };
-        match renewal.hear(node, renewed, elapsed_us) {
+        match renewal.on_reply(node, renewed, elapsed_us) {
             RenewalStep::Wait => {}
             RenewalStep::Renewed { left_us } => {
                 self.seen.renewed += 1;

@@ -38,9 +38,9 @@ fn told(of: usize, answers: &[(usize, Answer)]) -> (Votes, Step) {
     let mut tally = Votes::new(quorum(of), LEASE_MS);
     let (last, first) = answers.split_last().unwrap();
     for (node, answer) in first {
-        assert_eq!(tally.hear(*node, *answer, 0), Step::Wait, "node {node}");
+        assert_eq!(tally.on_reply(*node, *answer, 0), Step::Wait, "node {node}");
     }
-    let step = tally.hear(last.0, last.1, 0);
+    let step = tally.on_reply(last.0, last.1, 0);
     (tally, step)
 }
 
@@ -76,9 +76,9 @@ fn a_validity_is_what_is_left_less_what_clocks_differ_by() {
 fn a_majority_that_drew_alike_is_a_grant_at_once_and_said_once() {
     let (mut tally, step) = told(5, &[(4, granted(7)), (0, held(5)), (1, granted(7)), (2, granted(7))]);
     assert_eq!(step, Step::Granted { fence: fence(7), left_us: WHOLE_US });
-    assert_eq!(tally.hear(3, granted(9), 0), Step::Wait);
+    assert_eq!(tally.on_reply(3, granted(9), 0), Step::Wait);
     assert_eq!(tally.close(), quorum(5).all(), "a renewal may have given it to node 0");
-    assert_eq!(tally.hear(3, granted(9), 0), Step::Undo);
+    assert_eq!(tally.on_reply(3, granted(9), 0), Step::Undo);
 }
 
 #[test]
@@ -88,12 +88,12 @@ fn a_fence_that_too_few_know_is_written_back_before_the_grant() {
     assert_eq!(tally.written(0, Written::Yes, 5), Step::Wait);
     assert_eq!(tally.written(0, Written::Yes, 5), Step::Wait, "the same node again");
     assert_eq!(tally.written(3, Written::Yes, 5), Step::Wait, "a node that has not granted");
-    assert_eq!(tally.hear(3, granted(6), 5), Step::WriteBack { fence: fence(9), nodes: nodes(&[3]) });
+    assert_eq!(tally.on_reply(3, granted(6), 5), Step::WriteBack { fence: fence(9), nodes: nodes(&[3]) });
     assert_eq!(tally.written(2, Written::Gone, 6), Step::Wait);
     assert_eq!(tally.written(3, Written::Yes, 1_000), Step::Granted { fence: fence(9), left_us: WHOLE_US - 1_000 });
     // One that drew as much or more needs nothing written.
     let (mut tally, _) = told(3, &[(0, granted(7)), (1, granted(9))]);
-    assert_eq!(tally.hear(2, granted(12), 5), Step::Granted { fence: fence(9), left_us: WHOLE_US - 5 });
+    assert_eq!(tally.on_reply(2, granted(12), 5), Step::Granted { fence: fence(9), left_us: WHOLE_US - 5 });
 }
 
 #[test]
@@ -109,13 +109,13 @@ fn a_fence_that_cannot_be_written_back_is_no_grant() {
 fn nothing_left_of_the_lease_is_no_grant() {
     let lost = Step::Lost { why: Lost::TooLate, undo: nodes(&[0, 1, 2]) };
     let (mut tally, _) = told(3, &[(0, granted(9))]);
-    assert_eq!(tally.hear(1, granted(9), WHOLE_US), lost);
+    assert_eq!(tally.on_reply(1, granted(9), WHOLE_US), lost);
     let (mut tally, _) = told(3, &[(0, granted(9))]);
     let undo = nodes(&[0, 2]);
-    assert_eq!(tally.hear(1, held(1), WHOLE_US), Step::Lost { why: Lost::TooLate, undo }, "nothing to wait for");
+    assert_eq!(tally.on_reply(1, held(1), WHOLE_US), Step::Lost { why: Lost::TooLate, undo }, "nothing to wait for");
     let (mut tally, _) = told(3, &[(0, granted(9)), (1, granted(8))]);
     assert_eq!(tally.written(1, Written::Yes, WHOLE_US), lost);
-    assert_eq!(tally.hear(2, granted(9), WHOLE_US), Step::Undo);
+    assert_eq!(tally.on_reply(2, granted(9), WHOLE_US), Step::Undo);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_node_votes_once_and_may_do_so_after_its_silence() {
     // A yes after a no is no vote, and has to be undone.
     let (mut tally, step) = told(3, &[(0, held(1)), (0, granted(1)), (1, held(1))]);
     assert_eq!(step, Step::Lost { why: Lost::Held { lasts_us: 1 }, undo: nodes(&[0, 2]) });
-    assert_eq!([tally.hear(0, granted(1), 1), tally.hear(2, held(1), 1)], [Step::Undo, Step::Wait]);
+    assert_eq!([tally.on_reply(0, granted(1), 1), tally.on_reply(2, held(1), 1)], [Step::Undo, Step::Wait]);
 }
 
 #[test]
@@ -158,34 +158,34 @@ fn an_answer_of_nobody_is_no_vote() {
 fn a_hold_goes_on_if_a_majority_says_so_while_it_lasts() {
     let renewal = |left_us| Renewal::new(quorum(3), LEASE_MS, left_us).unwrap();
     let mut renewed = renewal(5_000_000);
-    assert_eq!([renewed.hear(0, Renewed::Yes, 1), renewed.hear(0, Renewed::Yes, 1)], [RenewalStep::Wait; 2]);
-    assert_eq!(renewed.hear(1, Renewed::Silent, 2), RenewalStep::Wait);
-    assert_eq!(renewed.hear(1, Renewed::Yes, 3), RenewalStep::Renewed { left_us: WHOLE_US - 3 });
-    assert_eq!(renewed.hear(2, Renewed::Yes, 4), RenewalStep::Wait);
+    assert_eq!([renewed.on_reply(0, Renewed::Yes, 1), renewed.on_reply(0, Renewed::Yes, 1)], [RenewalStep::Wait; 2]);
+    assert_eq!(renewed.on_reply(1, Renewed::Silent, 2), RenewalStep::Wait);
+    assert_eq!(renewed.on_reply(1, Renewed::Yes, 3), RenewalStep::Renewed { left_us: WHOLE_US - 3 });
+    assert_eq!(renewed.on_reply(2, Renewed::Yes, 4), RenewalStep::Wait);
     renewed.close();
-    assert_eq!(renewed.hear(2, Renewed::Yes, 4), RenewalStep::Undo);
+    assert_eq!(renewed.on_reply(2, Renewed::Yes, 4), RenewalStep::Undo);
     // A shorter lease does not shorten it.
     let mut shorter = Renewal::new(quorum(3), 1_000, 5_000_000).unwrap();
-    assert_eq!(shorter.hear(0, Renewed::Yes, 1), RenewalStep::Wait);
-    assert_eq!(shorter.hear(1, Renewed::Yes, 500_000), RenewalStep::Renewed { left_us: 4_500_000 });
+    assert_eq!(shorter.on_reply(0, Renewed::Yes, 1), RenewalStep::Wait);
+    assert_eq!(shorter.on_reply(1, Renewed::Yes, 500_000), RenewalStep::Renewed { left_us: 4_500_000 });
     // The first real answer of a node counts.
     let mut twice = renewal(5_000_000);
     let said = [(0, Renewed::Yes), (0, Renewed::Other), (1, Renewed::Other)];
-    assert_eq!(said.map(|(node, renewed)| twice.hear(node, renewed, 1)), [RenewalStep::Wait; 3]);
-    assert_eq!(twice.hear(2, Renewed::Yes, 1), RenewalStep::Renewed { left_us: WHOLE_US - 1 });
+    assert_eq!(said.map(|(node, renewed)| twice.on_reply(node, renewed, 1)), [RenewalStep::Wait; 3]);
+    assert_eq!(twice.on_reply(2, Renewed::Yes, 1), RenewalStep::Renewed { left_us: WHOLE_US - 1 });
     // Too late: somebody else may have had it in between.
     assert!(Renewal::new(quorum(3), LEASE_MS, 0).is_none());
     let mut late = renewal(5_000);
-    assert_eq!(late.hear(0, Renewed::Yes, 4_999), RenewalStep::Wait);
-    assert_eq!(late.hear(1, Renewed::Yes, 5_000), RenewalStep::Lost);
+    assert_eq!(late.on_reply(0, Renewed::Yes, 4_999), RenewalStep::Wait);
+    assert_eq!(late.on_reply(1, Renewed::Yes, 5_000), RenewalStep::Lost);
 }
 
 #[test]
 fn a_renewal_without_answers_has_failed_and_one_that_is_refused_is_lost() {
     let said = |answers: [Renewed; 2]| {
         let mut renewal = Renewal::new(quorum(3), LEASE_MS, 5_000_000).unwrap();
-        assert_eq!(renewal.hear(0, answers[0], 1), RenewalStep::Wait);
-        renewal.hear(1, answers[1], 1)
+        assert_eq!(renewal.on_reply(0, answers[0], 1), RenewalStep::Wait);
+        renewal.on_reply(1, answers[1], 1)
     };
     assert_eq!(said([Renewed::Silent, Renewed::Silent]), RenewalStep::Failed);
     assert_eq!(said([Renewed::Other, Renewed::Silent]), RenewalStep::Failed);
@@ -196,7 +196,7 @@ fn a_renewal_without_answers_has_failed_and_one_that_is_refused_is_lost() {
 fn a_lock_is_gone_when_a_majority_has_it_no_more() {
     let said = |answers: &[(usize, Ended)]| {
         let mut ending = Ending::new(quorum(3));
-        answers.iter().map(|(node, ended)| ending.hear(*node, *ended)).collect::<Vec<_>>()
+        answers.iter().map(|(node, ended)| ending.on_reply(*node, *ended)).collect::<Vec<_>>()
     };
     use EndingStep::{Gone, Unsure, Wait};
     let (released, absent, silent) = (Ended::Released, Ended::Absent, Ended::Silent);
@@ -221,11 +221,11 @@ fn a_node_joins_with_what_enough_of_the_others_know() {
         (2, known(21, true), None),
     ];
     for (node, known, wanted) in rows {
-        assert_eq!(joining.hear(node, known), wanted, "{node} {known:?}");
+        assert_eq!(joining.on_reply(node, known), wanted, "{node} {known:?}");
     }
     // If too few vote every node must be heard.
     let mut joining = Joining::of(quorum(3), 0);
-    assert_eq!([joining.hear(1, known(5, false)), joining.hear(2, known(3, true))], [None, Some(5)]);
+    assert_eq!([joining.on_reply(1, known(5, false)), joining.on_reply(2, known(3, true))], [None, Some(5)]);
 }
 
 fn voting() -> Node {
@@ -297,8 +297,8 @@ fn a_clock_that_jumps_while_its_node_waits_to_vote_lets_a_fence_fall() {
     let ask = (1, LEASE_MS, 0, ONE);
     let mut tally = Votes::new(quorum(3), LEASE_MS);
     let high = ahead.take(&mut ahead_key, ask, LONGEST_MS, NOW_US);
-    assert_eq!(tally.hear(0, high, 0), Step::Wait);
-    let Step::WriteBack { fence: told, .. } = tally.hear(1, first.take(&mut first_key, ask, LONGEST_MS, NOW_US), 0)
+    assert_eq!(tally.on_reply(0, high, 0), Step::Wait);
+    let Step::WriteBack { fence: told, .. } = tally.on_reply(1, first.take(&mut first_key, ask, LONGEST_MS, NOW_US), 0)
     else {
         panic!("they have counted differently")
     };
@@ -309,15 +309,15 @@ fn a_clock_that_jumps_while_its_node_waits_to_vote_lets_a_fence_fall() {
     };
     let jumped_us = NOW_US + u64::from(LONGEST_MS) * 1_000;
     let mut joining = Joining::of(quorum(3), 0);
-    assert_eq!(joining.hear(1, first.known(NOW_US)), None);
-    let counter = joining.hear(2, second.known(NOW_US)).unwrap();
+    assert_eq!(joining.on_reply(1, first.known(NOW_US)), None);
+    let counter = joining.on_reply(2, second.known(NOW_US)).unwrap();
     assert!(ahead.join(birth_us, counter, LONGEST_MS, jumped_us));
     let written = first.write_back(&mut first_key, 1, told, NOW_US);
     assert!(matches!(tally.written(1, written, 0), Step::Granted { .. }));
     let ask = (2, LEASE_MS, 0, ONE);
     let mut tally = Votes::new(quorum(3), LEASE_MS);
-    let _ = tally.hear(0, ahead.take(&mut ahead_key, ask, LONGEST_MS, jumped_us), 0);
-    let step = tally.hear(2, second.take(&mut second_key, ask, LONGEST_MS, NOW_US), 0);
+    let _ = tally.on_reply(0, ahead.take(&mut ahead_key, ask, LONGEST_MS, jumped_us), 0);
+    let step = tally.on_reply(2, second.take(&mut second_key, ask, LONGEST_MS, NOW_US), 0);
     let (Step::Granted { fence: next, .. } | Step::WriteBack { fence: next, .. }) = step else { panic!("{step:?}") };
     assert!(next < told, "{next:?} after {told:?}");
 }

@@ -14,7 +14,7 @@ fn who_waits_beats_every_half_window_once_per_bucket_and_who_holds_does_not() {
     let beats = net.count(since_ms, "beat");
     // One more at the end of the hold as it was known.
     assert!((19..=24).contains(&beats), "{beats}");
-    assert!(net.calls.iter().all(|(_, at, step)| tell_step(step) != "beat" || *at == 1));
+    assert!(net.calls.iter().all(|(_, at, step)| describe_step(step) != "beat" || *at == 1));
     assert!(net.wake_ups < 80, "{}", net.wake_ups);
     let asked = net.client(1).numbers();
     asked.into_iter().for_each(|number| net.drop_request(1, number));
@@ -64,8 +64,8 @@ fn whoever_missed_its_grant_altogether_is_served_later() {
     net.run_ms(10);
     (net.lose_pushes, net.way) = (true, CallFate::StepLost);
     let now = net.steady();
-    net.shelves.values_mut().for_each(|shelf| {
-        release(shelf, &lock_name("a"), request(0, held), Copies::One, START_US + (now.as_us() - STEADY_US) as u64);
+    net.tables.values_mut().for_each(|table| {
+        release(table, &lock_name("a"), request(0, held), Copies::One, START_US + (now.as_us() - STEADY_US) as u64);
     });
     net.held.clear();
     net.run_ms(900);
@@ -135,8 +135,8 @@ fn after_a_gap_in_the_pushes_everything_is_looked_at_once() {
     net.release(0, second);
     net.run_ms(5);
     let now = net.steady();
-    net.client(1).look_everywhere(now);
-    net.client(1).look_everywhere(now);
+    net.client(1).check_everywhere(now);
+    net.client(1).check_everywhere(now);
     net.collect();
     net.run_ms(5);
     assert_eq!(asked.map(|number| net.last(1, number)), ["granted", "granted"]);

@@ -84,7 +84,7 @@ fn a_store_that_comes_back_empty_is_asked_again_by_everybody_in_the_old_order() 
         net.run_ms(20);
     }
     net.checks_holds = false;
-    net.shelves.clear();
+    net.tables.clear();
     // Somebody is faster than all who waited.
     let fast = net.ask(0, wish("a"));
     net.run_ms(4_000);
@@ -105,7 +105,7 @@ fn a_store_that_comes_back_empty_leaves_nobody_stuck() {
     let asked = [(1, net.ask(1, wish("a"))), (2, net.ask(2, wish("a")))];
     net.run_ms(500);
     net.checks_holds = false;
-    net.shelves.clear();
+    net.tables.clear();
     net.run_ms(1_100);
     let granted = |net: &Net| asked.iter().filter(|(at, number)| net.last(*at, *number) == "granted").count();
     assert_eq!((granted(&net), net.waiters("a")), (1, 1), "within half a window");
@@ -118,7 +118,7 @@ fn a_hold_that_the_store_forgot_is_lost_and_given_to_the_next() {
     let number = net.ask(1, wish("a"));
     net.run_ms(10);
     net.checks_holds = false;
-    net.shelves.get_mut(&bucket_of(&lock_name("a"))).unwrap().remove_hold(&lock_name("a"));
+    net.tables.get_mut(&bucket_of(&lock_name("a"))).unwrap().remove_hold(&lock_name("a"));
     net.run_ms(4_000);
     assert_eq!((net.last(0, held).as_str(), net.last(1, number).as_str()), ("lost", "granted"));
     net.end();

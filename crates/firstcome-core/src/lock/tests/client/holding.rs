@@ -7,7 +7,7 @@ fn a_hold_is_renewed_about_every_third_of_its_lease() {
     let (mut net, _) = Net::held(1);
     net.run_ms(60_000);
     let at_us: Vec<u64> =
-        net.calls.iter().filter(|(_, _, step)| tell_step(step) == "renew").map(|call| call.0).collect();
+        net.calls.iter().filter(|(_, _, step)| describe_step(step) == "renew").map(|call| call.0).collect();
     for pair in at_us.windows(2) {
         let after_ms = (pair[1] - pair[0]) / 1_000;
         assert!((2_600..=3_400).contains(&after_ms), "{after_ms} ms");
@@ -27,7 +27,7 @@ fn renewals_of_many_holds_spread() {
     assert_eq!(net.count(0, "renew"), 0);
     net.run_ms(1_000);
     let at_ms: BTreeSet<u64> =
-        net.calls.iter().filter(|(_, _, step)| tell_step(step) == "renew").map(|call| call.0 / 1_000).collect();
+        net.calls.iter().filter(|(_, _, step)| describe_step(step) == "renew").map(|call| call.0 / 1_000).collect();
     assert!(30 <= at_ms.len(), "{} instants", at_ms.len());
     net.end();
 }
@@ -184,7 +184,7 @@ fn a_renewal_of_which_nobody_heard_is_done_again_in_time() {
 fn a_holder_that_the_store_does_not_know_is_told_with_the_renewal() {
     let (mut net, number) = Net::held(1);
     net.checks_holds = false;
-    net.shelves.clear();
+    net.tables.clear();
     net.run_ms(3_500);
     assert_eq!(net.last(0, number), "lost");
     assert_eq!((net.client(0).len(), net.client(0).next_due()), (0, None));
@@ -209,7 +209,7 @@ fn a_deadline_allows_for_clocks_that_differ_by_a_per_cent_however_old_the_last_a
     for rate_ppm in [-10_000, 10_000] {
         let (mut net, held) = Net::held(2);
         net.rate_ppm = rate_ppm;
-        net.shelves.clear();
+        net.tables.clear();
         net.held.clear();
         let held = (held, net.ask(0, wish("b")));
         net.run_ms(10);
@@ -259,7 +259,7 @@ fn what_was_handed_out_is_not_given_up_by_who_waits_for_it_here() {
     assert_eq!((net.last(0, waits).as_str(), net.count(0, "release")), ("", 0));
     // Whoever has it gives it up.
     let now_us = net.server_us();
-    net.shelves.values_mut().for_each(|shelf| drop(release(shelf, &lock_name("a"), request, Copies::One, now_us)));
+    net.tables.values_mut().for_each(|table| drop(release(table, &lock_name("a"), request, Copies::One, now_us)));
     net.run_ms(1_100);
     assert_eq!(net.last(0, waits), "granted");
     net.end();
@@ -300,7 +300,7 @@ fn what_was_obtained_elsewhere_lasts_from_when_it_was_asked_for_less_the_drift()
     let deadline = client.adopt(number, ask, asked, now);
     assert_eq!(deadline, Steady::from_us(second_us * 21 / 2), "five per cent of ten seconds, from the asking on");
     client.tick(Steady::from_us(deadline.as_us() - 1));
-    assert_eq!(client.next_told(), None);
+    assert_eq!(client.next_reply(), None);
     client.tick(deadline);
-    assert_eq!(client.next_told(), Some((number, LockReply::Lost)));
+    assert_eq!(client.next_reply(), Some((number, LockReply::Lost)));
 }

@@ -94,7 +94,7 @@ fn a_release_that_is_never_answered_is_told_when_the_hold_is_over() {
 #[test]
 fn a_release_of_what_the_store_forgot_says_so() {
     let (mut net, number) = Net::held(1);
-    net.shelves.clear();
+    net.tables.clear();
     net.release(0, number);
     net.run_ms(10);
     assert_eq!(net.last(0, number), "not held");
@@ -111,7 +111,7 @@ fn nothing_is_renewed_after_its_release() {
     net.release(0, number);
     let next = net.ask(1, wish("a"));
     net.run_ms(60_000);
-    let renews = net.calls.iter().filter(|(_, at, step)| *at == 0 && tell_step(step) == "renew").count();
+    let renews = net.calls.iter().filter(|(_, at, step)| *at == 0 && describe_step(step) == "renew").count();
     assert_eq!((renews, net.last(0, number).as_str(), net.last(1, next).as_str()), (1, "released", "granted"));
     net.end();
 }

@@ -25,7 +25,7 @@ impl Model {
         for (at, ticket) in self.tickets.iter_mut().enumerate() {
             let is_stranger = ticket.join.user.is_none() && ticket.join.request.is_none();
             let number = number(at as u32 + 1);
-            (ticket.seen, ticket.told_ms, ticket.ticked, ticket.position) = (now, 0, None, u32::MAX);
+            (ticket.seen, ticket.polled_ms, ticket.ticked, ticket.position) = (now, 0, None, u32::MAX);
             let (admission, hold) = match &mut ticket.stand {
                 ModelTicket::Gone(how) => {
                     row.gone[at / 64] |= 1 << (at % 64);
@@ -61,7 +61,7 @@ impl Model {
                 join: anonymous(),
                 stand: if self.closed { ModelTicket::Gone(Departure::Expired) } else { ModelTicket::Unknown },
                 seen: now,
-                told_ms: 0,
+                polled_ms: 0,
                 back: false,
                 ticked: None,
                 position: u32::MAX,
@@ -148,7 +148,7 @@ impl Both {
         play.room.contact(ticket, play.now);
         if at < self.model.tickets.len() && self.model.seen(at) {
             let Some(Poll::Told(view)) = told else { panic!("who waits is told: {told:?}") };
-            self.model.tickets[at].told_ms = view.poll_after_ms.into();
+            self.model.tickets[at].polled_ms = view.poll_after_ms.into();
         }
     }
 

@@ -10,34 +10,37 @@ use std::collections::BTreeMap;
 /// Every effect that somebody was told is there at the end, as it was told, and happened while it was asked for.
 pub(super) fn acknowledged_stays(books: &Books<'_>) -> AuditCheck {
     let says = "every bid, purchase, charge and refund that was acknowledged is there at the end, as it was told, through every kill";
-    let mut tally = CheckCounter::new("acknowledged_stays", says);
+    let mut counter = CheckCounter::new("acknowledged_stays", says);
     // A key's effect may be that of its first sending, long before the one that was answered.
     let mut first_sent: BTreeMap<u32, Instant> = BTreeMap::new();
-    for heard in &books.history.heard {
-        first_sent.entry(heard.order).and_modify(|first| *first = heard.sent_us.min(*first)).or_insert(heard.sent_us);
+    for on_reply in &books.history.on_reply {
+        first_sent
+            .entry(on_reply.order)
+            .and_modify(|first| *first = on_reply.sent_us.min(*first))
+            .or_insert(on_reply.sent_us);
     }
-    for heard in books.history.heard.iter().filter(|heard| heard.told.is_effect()) {
-        let order = books.history.order(heard);
-        let found = match heard.told {
-            DrillReply::Placed(_) => bid(books, order, heard),
+    for on_reply in books.history.on_reply.iter().filter(|on_reply| on_reply.told.is_effect()) {
+        let order = books.history.order(on_reply);
+        let found = match on_reply.told {
+            DrillReply::Placed(_) => bid(books, order, on_reply),
             DrillReply::Sold(sale) => purchase(books, order, sale),
             DrillReply::Moved { total, available } => moved(books, order, total, available),
             _ => None,
         };
-        let (from_us, to_us) = (first_sent[&heard.order] - books.history.reading_us, books.window(heard).1);
-        tally.check(found.is_some_and(|at_us| (from_us..=to_us).contains(&at_us)), || {
-            let (what, member, told) = (order.what.name(), who(order.member), heard.told);
+        let (from_us, to_us) = (first_sent[&on_reply.order] - books.history.reading_us, books.window(on_reply).1);
+        counter.check(found.is_some_and(|at_us| (from_us..=to_us).contains(&at_us)), || {
+            let (what, member, told) = (order.what.name(), who(order.member), on_reply.told);
             let there = found.map_or("not there at the end".into(), |at_us| format!("there as of {}", seconds(at_us)));
-            format!("{what} by {member}, received {}: {told:?}, {there}", seconds(heard.received_us))
+            format!("{what} by {member}, received {}: {told:?}, {there}", seconds(on_reply.received_us))
         });
     }
-    tally.done()
+    counter.done()
 }
 
 /// When it was, if it is there as it was told.
-fn bid(books: &Books<'_>, order: &Order, heard: &ReceivedReply) -> Option<Instant> {
-    let DrillReply::Placed(placed) = heard.told else { return None };
-    let listed = books.bids(order.lot).get((placed.bid.number as usize).checked_sub(1)?)?;
+fn bid(books: &Books<'_>, order: &Order, on_reply: &ReceivedReply) -> Option<Instant> {
+    let DrillReply::Placed(placed) = on_reply.told else { return None };
+    let listed = books.bids(order.listing).get((placed.bid.number as usize).checked_sub(1)?)?;
     let own = (listed.bidder, listed.price) == (order.member, order.amount);
     // Nothing but bids changes a listing while it runs.
     let fence = placed.fence == u64::from(placed.bid.number) + 1;
@@ -45,8 +48,8 @@ fn bid(books: &Books<'_>, order: &Order, heard: &ReceivedReply) -> Option<Instan
 }
 
 fn purchase(books: &Books<'_>, order: &Order, told: Sale) -> Option<Instant> {
-    let stands = books.history.last[order.lot as usize].sale == Some(told) && told.buyer == order.member;
-    let paid = books.about(order.lot).any(|owned| {
+    let stands = books.history.last[order.listing as usize].sale == Some(told) && told.buyer == order.member;
+    let paid = books.about(order.listing).any(|owned| {
         let record = owned.record;
         let price = u64::try_from(-record.total_delta).ok();
         (record.kind, owned.member, price) == (Kind::Purchase, told.buyer, Some(told.price))
@@ -74,7 +77,7 @@ mod tests {
 
     fn told() -> Story {
         let mut story = Story::new();
-        story.charge(1, 100, 50).bid(1, 10, 100).told_bid(1, 90, 110);
+        story.charge(1, 100, 50).bid(1, 10, 100).accepted_bid(1, 90, 110);
         story.asks(RequestKind::Charge, 1, 100, [40, 60], DrillReply::Moved { total: 100, available: 100 });
         story.ends_here();
         story
@@ -90,7 +93,7 @@ mod tests {
         other.history.bids[0][0].price = 11;
         assert_eq!(acknowledged_stays(&other.books()).breaches, 1);
         let mut late = told();
-        late.history.heard[0].sent_us = 105;
+        late.history.on_reply[0].sent_us = 105;
         assert_eq!(acknowledged_stays(&late.books()).breaches, 1, "it happened before anybody asked");
         let mut poor = told();
         poor.history.records[1].remove(0);

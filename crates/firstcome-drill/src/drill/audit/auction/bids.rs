@@ -8,40 +8,40 @@ use crate::drill::facts::AuditCheck;
 /// Each bid is higher than the one before it, and by somebody who may bid.
 pub(super) fn bids_rise(books: &Books<'_>) -> AuditCheck {
     let says = "the bids of a listing are 1..N, each higher than the one before by the increment, never by the owner, nor twice in a row by one";
-    let mut tally = CheckCounter::new("bids_rise", says);
-    for (at, lot, bids) in books.lots() {
+    let mut counter = CheckCounter::new("bids_rise", says);
+    for (at, listing, bids) in books.listings() {
         for (count, bid) in bids.iter().enumerate() {
             let minimum = books.minimum_after(at, count);
-            tally.check(bid.number as usize == count + 1, || {
+            counter.check(bid.number as usize == count + 1, || {
                 format!("l{at}: bid {} where {} belongs", bid.number, count + 1)
             });
-            tally.check(minimum <= bid.price, || {
+            counter.check(minimum <= bid.price, || {
                 format!("l{at}: bid {} is {}, and {minimum} was the least", bid.number, bid.price)
             });
             let before = count.checked_sub(1).map(|before| bids[before].bidder);
-            let may = bid.bidder != lot.owner && before != Some(bid.bidder) && lot.terms.is_some();
-            tally.check(may, || format!("l{at}: bid {} is by {}, who may not bid", bid.number, who(bid.bidder)));
+            let may = bid.bidder != listing.owner && before != Some(bid.bidder) && listing.terms.is_some();
+            counter.check(may, || format!("l{at}: bid {} is by {}, who may not bid", bid.number, who(bid.bidder)));
         }
     }
-    tally.done()
+    counter.done()
 }
 
 /// Bids count in the period alone, and their instants never fall.
 pub(super) fn bids_in_period(books: &Books<'_>) -> AuditCheck {
     let says = "every accepted bid lies within the period as the bids before it have put off its end";
-    let mut tally = CheckCounter::new("bids_in_period", says);
-    for (at, lot, bids) in books.lots() {
+    let mut counter = CheckCounter::new("bids_in_period", says);
+    for (at, listing, bids) in books.listings() {
         for (count, bid) in bids.iter().enumerate() {
-            let end_us = books.end_after(at, count).unwrap_or(lot.starts_us);
-            tally.check((lot.starts_us..=end_us).contains(&bid.at_us), || {
-                let (starts, at_s, ends) = (seconds(lot.starts_us), seconds(bid.at_us), seconds(end_us));
+            let end_us = books.end_after(at, count).unwrap_or(listing.starts_us);
+            counter.check((listing.starts_us..=end_us).contains(&bid.at_us), || {
+                let (starts, at_s, ends) = (seconds(listing.starts_us), seconds(bid.at_us), seconds(end_us));
                 format!("l{at}: bid {} is of {at_s}, and the period was {starts} to {ends}", bid.number)
             });
             let falls = count.checked_sub(1).is_some_and(|before| bid.at_us < bids[before].at_us);
-            tally.check(!falls, || format!("l{at}: bid {} is earlier than the one before it", bid.number));
+            counter.check(!falls, || format!("l{at}: bid {} is earlier than the one before it", bid.number));
         }
     }
-    tally.done()
+    counter.done()
 }
 
 #[cfg(test)]

@@ -31,14 +31,14 @@ pub(super) struct Books<'a> {
 
 impl<'a> Books<'a> {
     pub(super) fn of(history: &'a History) -> Self {
-        let ends = history.lots.iter().zip(&history.bids).map(|(lot, bids)| ends(lot, bids)).collect();
+        let ends = history.listings.iter().zip(&history.bids).map(|(listing, bids)| ends(listing, bids)).collect();
         let wallets = history.records.iter().map(|records| wallets(records)).collect();
         let mut about: BTreeMap<(u32, u32), Vec<Owned<'a>>> = BTreeMap::new();
         for (member, records) in (0..).zip(&history.records) {
             for record in records {
                 let transfer = matches!(record.kind, Kind::Charge | Kind::Refund);
-                if !transfer || record.lot != STRANGER {
-                    about.entry((record.lot, record.bid)).or_default().push(Owned { member, record });
+                if !transfer || record.listing != STRANGER {
+                    about.entry((record.listing, record.bid)).or_default().push(Owned { member, record });
                 }
             }
         }
@@ -46,23 +46,23 @@ impl<'a> Books<'a> {
     }
 
     /// Every listing with its number, settings and bids.
-    pub(super) fn lots(&self) -> impl Iterator<Item = (u32, &'a ListingRecord, &'a [Bid])> {
-        let (lots, bids) = (&self.history.lots, &self.history.bids);
-        (0..).zip(lots).zip(bids).map(|((at, lot), bids)| (at, lot, bids.as_slice()))
+    pub(super) fn listings(&self) -> impl Iterator<Item = (u32, &'a ListingRecord, &'a [Bid])> {
+        let (listings, bids) = (&self.history.listings, &self.history.bids);
+        (0..).zip(listings).zip(bids).map(|((at, listing), bids)| (at, listing, bids.as_slice()))
     }
 
-    pub(super) fn bids(&self, lot: u32) -> &'a [Bid] {
-        &self.history.bids[lot as usize]
+    pub(super) fn bids(&self, listing: u32) -> &'a [Bid] {
+        &self.history.bids[listing as usize]
     }
 
     /// The end of a listing after so many bids.
-    pub(super) fn end_after(&self, lot: u32, bids: usize) -> Option<Instant> {
-        self.ends[lot as usize].get(bids).copied()
+    pub(super) fn end_after(&self, listing: u32, bids: usize) -> Option<Instant> {
+        self.ends[listing as usize].get(bids).copied()
     }
 
     /// The end that all accepted bids lead to; the end of time at a fixed price.
-    pub(super) fn end(&self, lot: u32) -> Instant {
-        self.ends[lot as usize].last().copied().unwrap_or(Instant::MAX)
+    pub(super) fn end(&self, listing: u32) -> Instant {
+        self.ends[listing as usize].last().copied().unwrap_or(Instant::MAX)
     }
 
     pub(super) fn wallets(&self, member: u32) -> &[Wallet] {
@@ -70,34 +70,34 @@ impl<'a> Books<'a> {
     }
 
     /// The records about a listing; those about none that the drill knows have [`STRANGER`]'s.
-    pub(super) fn about(&self, lot: u32) -> impl Iterator<Item = &Owned<'a>> {
-        self.about.range((lot, 0)..=(lot, u32::MAX)).flat_map(|(_, owned)| owned)
+    pub(super) fn about(&self, listing: u32) -> impl Iterator<Item = &Owned<'a>> {
+        self.about.range((listing, 0)..=(listing, u32::MAX)).flat_map(|(_, owned)| owned)
     }
 
     /// Those about one bid of it.
-    pub(super) fn about_bid(&self, lot: u32, bid: u32) -> &[Owned<'a>] {
-        self.about.get(&(lot, bid)).map_or(&[][..], Vec::as_slice)
+    pub(super) fn about_bid(&self, listing: u32, bid: u32) -> &[Owned<'a>] {
+        self.about.get(&(listing, bid)).map_or(&[][..], Vec::as_slice)
     }
 
     /// From when to when something can have been done, with what two readings of the clock may differ by.
-    pub(super) const fn window(&self, heard: &ReceivedReply) -> (Instant, Instant) {
-        (heard.sent_us - self.history.reading_us, heard.received_us + self.history.reading_us)
+    pub(super) const fn window(&self, on_reply: &ReceivedReply) -> (Instant, Instant) {
+        (on_reply.sent_us - self.history.reading_us, on_reply.received_us + self.history.reading_us)
     }
 
     /// After how many bids a listing can have stood in a window.
-    pub(super) fn bid_states(&self, lot: u32, (from_us, to_us): (Instant, Instant)) -> RangeInclusive<usize> {
-        let bids = self.bids(lot);
+    pub(super) fn bid_states(&self, listing: u32, (from_us, to_us): (Instant, Instant)) -> RangeInclusive<usize> {
+        let bids = self.bids(listing);
         bids.partition_point(|bid| bid.at_us < from_us)..=bids.partition_point(|bid| bid.at_us <= to_us)
     }
 
     /// The part of a window in which a listing stood so after its bids; none if there is none.
     pub(super) fn while_after(
         &self,
-        lot: u32,
+        listing: u32,
         count: usize,
         (from_us, to_us): (Instant, Instant),
     ) -> Option<(Instant, Instant)> {
-        let bids = self.bids(lot);
+        let bids = self.bids(listing);
         let first_us = if count == 0 { Instant::MIN } else { bids.get(count - 1)?.at_us };
         let last_us = bids.get(count).map_or(Instant::MAX, |bid| bid.at_us);
         let part = (from_us.max(first_us), to_us.min(last_us));
@@ -105,9 +105,12 @@ impl<'a> Books<'a> {
     }
 
     /// The part of a window in which an auction took bids after so many.
-    pub(super) fn live(&self, lot: u32, count: usize, window: (Instant, Instant)) -> Option<(Instant, Instant)> {
-        let (from_us, to_us) = self.while_after(lot, count, window)?;
-        let part = (from_us.max(self.history.lots[lot as usize].starts_us), to_us.min(self.end_after(lot, count)?));
+    pub(super) fn live(&self, listing: u32, count: usize, window: (Instant, Instant)) -> Option<(Instant, Instant)> {
+        let (from_us, to_us) = self.while_after(listing, count, window)?;
+        let part = (
+            from_us.max(self.history.listings[listing as usize].starts_us),
+            to_us.min(self.end_after(listing, count)?),
+        );
         (part.0 <= part.1).then_some(part)
     }
 
@@ -120,14 +123,14 @@ impl<'a> Books<'a> {
     }
 
     /// The least price of the next bid after so many.
-    pub(super) fn minimum_after(&self, lot: u32, count: usize) -> u64 {
-        let settings = &self.history.lots[lot as usize];
-        count.checked_sub(1).map_or(settings.price, |last| self.bids(lot)[last].price + settings.step())
+    pub(super) fn minimum_after(&self, listing: u32, count: usize) -> u64 {
+        let settings = &self.history.listings[listing as usize];
+        count.checked_sub(1).map_or(settings.price, |last| self.bids(listing)[last].price + settings.step())
     }
 }
 
-fn ends(lot: &ListingRecord, bids: &[Bid]) -> Vec<Instant> {
-    let Some(terms) = lot.terms else { return Vec::new() };
+fn ends(listing: &ListingRecord, bids: &[Bid]) -> Vec<Instant> {
+    let Some(terms) = listing.terms else { return Vec::new() };
     let (mut end_us, mut extensions) = (terms.ends_us, 0);
     let mut ends = vec![end_us];
     for bid in bids {

@@ -10,18 +10,18 @@ use crate::drill::facts::AuditCheck;
 pub(super) fn closed_once(books: &Books<'_>) -> AuditCheck {
     let says =
         "a listing's version counts what happened to it: each bid, one close, one default or sale, and nothing twice";
-    let mut tally = CheckCounter::new("closed_once", says);
-    for (at, lot, bids) in books.lots() {
+    let mut counter = CheckCounter::new("closed_once", says);
+    for (at, listing, bids) in books.listings() {
         let last = &books.history.last[at as usize];
         let end_us = books.end(at);
-        let until_us = lot.terms.and_then(|terms| terms.settle_us).map(|settle_us| end_us + settle_us);
+        let until_us = listing.terms.and_then(|terms| terms.settle_us).map(|settle_us| end_us + settle_us);
         let now_us = last.sent_us - books.history.reading_us;
-        let closed = lot.terms.is_some() && end_us < now_us;
+        let closed = listing.terms.is_some() && end_us < now_us;
         let defaulted =
             closed && !bids.is_empty() && last.sale.is_none() && until_us.is_some_and(|until_us| until_us < now_us);
         let happened = [closed, defaulted, last.sale.is_some()].into_iter().filter(|happened| *happened).count();
         let version = 1 + bids.len() as u64 + happened as u64;
-        tally.check(last.version == version, || {
+        counter.check(last.version == version, || {
             let bids = bids.len();
             format!(
                 "l{at} is of version {}, and {version} is right: {bids} bids, closed: {closed}, defaulted: {defaulted}, sold: {}",
@@ -30,39 +30,39 @@ pub(super) fn closed_once(books: &Books<'_>) -> AuditCheck {
             )
         });
     }
-    tally.done()
+    counter.done()
 }
 
 /// A listing is sold once: an auction to whoever had the highest bid at its end, in time, else to one who could pay.
 pub(super) fn one_sale(books: &Books<'_>) -> AuditCheck {
     let says = "a listing is sold at most once: an auction to its highest bidder, after its end and in time; what the buyer pays the owner gets";
-    let mut tally = CheckCounter::new("one_sale", says);
-    for (at, lot, bids) in books.lots() {
+    let mut counter = CheckCounter::new("one_sale", says);
+    for (at, listing, bids) in books.listings() {
         let of_kind = |kind: Kind| {
             let own = |owned: &&Owned<'_>| owned.record.kind == kind;
             books.about(at).filter(own).map(|owned| (owned.member, owned.record.total_delta)).collect::<Vec<_>>()
         };
         let (paid, got) = (of_kind(Kind::Purchase), of_kind(Kind::Sold));
         let Some(sale) = books.history.last[at as usize].sale else {
-            tally.check(paid.is_empty() && got.is_empty(), || {
+            counter.check(paid.is_empty() && got.is_empty(), || {
                 format!("l{at} is not sold, and {paid:?} paid and {got:?} got")
             });
             continue;
         };
         let price = i64::try_from(sale.price).unwrap_or(i64::MAX);
-        tally.check(paid == [(sale.buyer, -price)] && got == [(lot.owner, price)], || {
+        counter.check(paid == [(sale.buyer, -price)] && got == [(listing.owner, price)], || {
             format!("l{at} is sold to {} for {price}, and {paid:?} paid and {got:?} got", who(sale.buyer))
         });
-        let (right, from_us, until_us) = match (lot.terms, bids.last()) {
+        let (right, from_us, until_us) = match (listing.terms, bids.last()) {
             (Some(terms), Some(bid)) => {
                 let end_us = books.end(at);
                 let until_us = terms.settle_us.map_or(Instant::MAX, |settle_us| end_us + settle_us);
                 ((bid.bidder, bid.price) == (sale.buyer, sale.price), end_us + 1, until_us)
             }
             (Some(_), None) => (false, 0, 0),
-            (None, _) => (sale.price == lot.price && sale.buyer != lot.owner, lot.starts_us, Instant::MAX),
+            (None, _) => (sale.price == listing.price && sale.buyer != listing.owner, listing.starts_us, Instant::MAX),
         };
-        tally.check(right && (from_us..=until_us).contains(&sale.at_us), || {
+        counter.check(right && (from_us..=until_us).contains(&sale.at_us), || {
             let (buyer, at_s, highest) = (who(sale.buyer), seconds(sale.at_us), bids.last());
             format!(
                 "l{at} is sold to {buyer} for {price} at {at_s}; it could be from {} on, to {highest:?}",
@@ -71,14 +71,14 @@ pub(super) fn one_sale(books: &Books<'_>) -> AuditCheck {
         });
     }
     // Nobody was told of another sale.
-    for heard in &books.history.heard {
-        if let DrillReply::Sold(told) | DrillReply::AlreadySold(told) = heard.told {
-            let at = books.history.order(heard).lot;
+    for on_reply in &books.history.on_reply {
+        if let DrillReply::Sold(told) | DrillReply::AlreadySold(told) = on_reply.told {
+            let at = books.history.order(on_reply).listing;
             let sale = books.history.last[at as usize].sale;
-            tally.check(sale == Some(told), || format!("l{at} was told sold as {told:?}, and it is {sale:?}"));
+            counter.check(sale == Some(told), || format!("l{at} was told sold as {told:?}, and it is {sale:?}"));
         }
     }
-    tally.done()
+    counter.done()
 }
 
 #[cfg(test)]

@@ -9,31 +9,31 @@ use crate::drill::facts::AuditCheck;
 /// Every end that was told is the one that the accepted bids up to then lead to.
 pub(super) fn end_follows_bids(books: &Books<'_>) -> AuditCheck {
     let says = "an end that was told is the one that the accepted bids lead to: a refused bid puts nothing off";
-    let mut tally = CheckCounter::new("end_follows_bids", says);
-    let compare = |tally: &mut CheckCounter, at: u32, bids: u32, told_us: Instant| {
+    let mut counter = CheckCounter::new("end_follows_bids", says);
+    let compare = |counter: &mut CheckCounter, at: u32, bids: u32, told_us: Instant| {
         let end_us = books.end_after(at, bids as usize);
-        tally.check(end_us == Some(told_us), || {
+        counter.check(end_us == Some(told_us), || {
             let right = end_us.map_or("none".into(), seconds);
             format!("l{at}: after {bids} bids the end was told as {}, and it is {right}", seconds(told_us))
         });
     };
-    for heard in &books.history.heard {
-        if let DrillReply::Placed(placed) = heard.told {
-            compare(&mut tally, books.history.order(heard).lot, placed.bid.number, placed.ends_us);
+    for on_reply in &books.history.on_reply {
+        if let DrillReply::Placed(placed) = on_reply.told {
+            compare(&mut counter, books.history.order(on_reply).listing, placed.bid.number, placed.ends_us);
         }
     }
-    for heard in &books.history.heard {
-        if let DrillReply::NotEnded(told_us) = heard.told {
-            let lot = books.history.order(heard).lot;
-            let window = books.window(heard);
+    for on_reply in &books.history.on_reply {
+        if let DrillReply::NotEnded(told_us) = on_reply.told {
+            let listing = books.history.order(on_reply).listing;
+            let window = books.window(on_reply);
             let stood = |bids: usize| {
-                let end_us = books.end_after(lot, bids);
-                end_us == Some(told_us) && books.while_after(lot, bids, window).is_some()
+                let end_us = books.end_after(listing, bids);
+                end_us == Some(told_us) && books.while_after(listing, bids, window).is_some()
             };
-            let stands = books.bid_states(lot, window).any(stood);
-            tally.check(stands, || {
+            let stands = books.bid_states(listing, window).any(stood);
+            counter.check(stands, || {
                 format!(
-                    "l{lot}: who settled too early was told {}, and the bids up to then do not lead to it",
+                    "l{listing}: who settled too early was told {}, and the bids up to then do not lead to it",
                     seconds(told_us)
                 )
             });
@@ -41,10 +41,10 @@ pub(super) fn end_follows_bids(books: &Books<'_>) -> AuditCheck {
     }
     for look in books.history.looks.iter().chain(&books.history.last) {
         if let Some(told_us) = look.ends_us {
-            compare(&mut tally, look.lot, look.bids, told_us);
+            compare(&mut counter, look.listing, look.bids, told_us);
         }
     }
-    tally.done()
+    counter.done()
 }
 
 #[cfg(test)]
@@ -59,7 +59,7 @@ mod tests {
         story.extend(100, 50, 1);
         // The first is early, the second is late, the third is late once too often.
         story.bid(1, 10, 500).bid(2, 15, 950).bid(1, 20, 1_020);
-        story.told_bid(1, 490, 510).told_bid(2, 940, 960).told_bid(3, 1_010, 1_030);
+        story.accepted_bid(1, 490, 510).accepted_bid(2, 940, 960).accepted_bid(3, 1_010, 1_030);
         let ends: Vec<Instant> = (0..=3).filter_map(|bids| story.books().end_after(0, bids)).collect();
         assert_eq!(ends, [1_000, 1_000, 1_050, 1_050]);
         story.ends_here();

@@ -9,8 +9,8 @@ use crate::drill::facts::AuditCheck;
 /// The hold of every bid: of its price, and ended as often as it must be.
 pub(super) fn hold_ends_once(books: &Books<'_>) -> AuditCheck {
     let says = "each accepted bid holds its price once; the hold of who was outbid, has settled or has defaulted ends exactly once, and no other ends";
-    let mut tally = CheckCounter::new("hold_ends_once", says);
-    for (at, lot, bids) in books.lots() {
+    let mut counter = CheckCounter::new("hold_ends_once", says);
+    for (at, listing, bids) in books.listings() {
         for (count, bid) in bids.iter().enumerate() {
             let of_bid = |kinds: &[Kind]| {
                 let own = |owned: &&Owned<'_>| kinds.contains(&owned.record.kind);
@@ -22,10 +22,10 @@ pub(super) fn hold_ends_once(books: &Books<'_>) -> AuditCheck {
                 owned.member == bid.bidder && Some(owned.record.available_delta) == price
             };
             let held = holds.len() == 1 && of_price(&holds[0], -1);
-            tally.check(held, || {
+            counter.check(held, || {
                 format!("l{at}#{} by {} of {} is held {} times", bid.number, who(bid.bidder), bid.price, holds.len())
             });
-            let wanted = ending(books, at, lot, bids, count);
+            let wanted = ending(books, at, listing, bids, count);
             let right = match (&wanted, ends.as_slice()) {
                 (Ending::Goes, []) => true,
                 (Ending::Once(kind, from_us), [end]) => {
@@ -33,7 +33,7 @@ pub(super) fn hold_ends_once(books: &Books<'_>) -> AuditCheck {
                 }
                 _ => false,
             };
-            tally.check(right, || {
+            counter.check(right, || {
                 let kinds: Vec<Kind> = ends.iter().map(|end| end.record.kind).collect();
                 format!(
                     "l{at}#{} by {} of {}: the hold ended by {kinds:?}, and {wanted:?} is right",
@@ -49,17 +49,17 @@ pub(super) fn hold_ends_once(books: &Books<'_>) -> AuditCheck {
             of_hold && (owned.record.bid == 0 || bids.len() < owned.record.bid as usize)
         };
         for owned in books.about(at).filter(loose) {
-            tally.check(false, || {
+            counter.check(false, || {
                 format!("l{at}: {:?} of {} for bid {}", owned.record.kind, who(owned.member), owned.record.bid)
             });
         }
     }
     for owned in books.about(STRANGER) {
-        tally.check(false, || {
+        counter.check(false, || {
             format!("{:?} of {} is about nothing that was sold", owned.record.kind, who(owned.member))
         });
     }
-    tally.done()
+    counter.done()
 }
 
 /// How a hold must have ended.
@@ -71,13 +71,13 @@ enum Ending {
     Once(Kind, Instant),
 }
 
-fn ending(books: &Books<'_>, at: u32, lot: &ListingRecord, bids: &[Bid], count: usize) -> Ending {
+fn ending(books: &Books<'_>, at: u32, listing: &ListingRecord, bids: &[Bid], count: usize) -> Ending {
     if let Some(next) = bids.get(count + 1) {
         return Ending::Once(Kind::Release, next.at_us);
     }
     let last = &books.history.last[at as usize];
     let end_us = books.end(at);
-    let until_us = lot.terms.and_then(|terms| terms.settle_us).map(|settle_us| end_us + settle_us);
+    let until_us = listing.terms.and_then(|terms| terms.settle_us).map(|settle_us| end_us + settle_us);
     match (last.sale, until_us) {
         (Some(_), _) => Ending::Once(Kind::Capture, end_us + 1),
         // The last look waited until time had done what it does.
@@ -128,7 +128,7 @@ mod tests {
         let mut elsewhere = outbid();
         elsewhere.record(2, Kind::Hold, 15, 300, 1);
         if let Some(record) = elsewhere.history.records[2].last_mut() {
-            record.lot = STRANGER;
+            record.listing = STRANGER;
         }
         assert_eq!(hold_ends_once(&elsewhere.books()).breaches, 1, "about nothing that was sold");
     }

@@ -10,21 +10,22 @@ use std::collections::BTreeMap;
 /// body is sent away; and only then.
 pub(super) fn one_effect_per_key(history: &History) -> AuditCheck {
     let says = "a key has one effect: every repeat is answered alike, through every kill, and another body under it is refused";
-    let mut tally = CheckCounter::new("one_effect_per_key", says);
+    let mut counter = CheckCounter::new("one_effect_per_key", says);
     let mut keys: BTreeMap<(RequestKind, u32), Vec<&ReceivedReply>> = BTreeMap::new();
-    for heard in &history.heard {
-        let order = history.order(heard);
-        keys.entry((order.what, order.key)).or_default().push(heard);
+    for on_reply in &history.on_reply {
+        let order = history.order(on_reply);
+        keys.entry((order.what, order.key)).or_default().push(on_reply);
     }
-    for ((what, key), heard) in keys {
-        let member = who(history.order(heard[0]).member);
-        let about = |heard: &ReceivedReply| {
-            format!("{} {key} by {member}, sent {}: {:?}", what.name(), seconds(heard.sent_us), heard.told)
+    for ((what, key), on_reply) in keys {
+        let member = who(history.order(on_reply[0]).member);
+        let about = |on_reply: &ReceivedReply| {
+            format!("{} {key} by {member}, sent {}: {:?}", what.name(), seconds(on_reply.sent_us), on_reply.told)
         };
-        let effects: Vec<&ReceivedReply> = heard.iter().copied().filter(|heard| heard.told.is_effect()).collect();
+        let effects: Vec<&ReceivedReply> =
+            on_reply.iter().copied().filter(|on_reply| on_reply.told.is_effect()).collect();
         // An effect is known once it was told for the first time.
-        let first = effects.iter().min_by_key(|heard| heard.received_us).copied();
-        for one in &heard {
+        let first = effects.iter().min_by_key(|on_reply| on_reply.received_us).copied();
+        for one in &on_reply {
             let Some(effect) = first else { break };
             let told = match one.told {
                 told if told.is_effect() => one.order == effect.order && told == effect.told,
@@ -34,21 +35,21 @@ pub(super) fn one_effect_per_key(history: &History) -> AuditCheck {
                 // It was refused before the other body had its effect, or it should have been sent away.
                 _ => one.sent_us <= effect.received_us,
             };
-            tally.check(told, || {
+            counter.check(told, || {
                 format!("{}, and the key had its effect by {}", about(one), seconds(effect.received_us))
             });
         }
-        for one in heard.iter().filter(|heard| heard.told == DrillReply::KeyReused) {
+        for one in on_reply.iter().filter(|on_reply| on_reply.told == DrillReply::KeyReused) {
             let can_have = |other: &&ReceivedReply| {
                 let effect = other.told.is_effect() || other.told.is_undecided();
                 other.order != one.order && effect && other.sent_us <= one.received_us
             };
-            tally.check(heard.iter().copied().any(|other| can_have(&other)), || {
+            counter.check(on_reply.iter().copied().any(|other| can_have(&other)), || {
                 format!("{}, and no other body can have had an effect", about(one))
             });
         }
     }
-    tally.done()
+    counter.done()
 }
 
 #[cfg(test)]
@@ -83,10 +84,10 @@ mod tests {
         story.history.orders[1].key = story.history.orders[0].key;
         assert_eq!(one_effect_per_key(&story.history).breaches, 0);
         let mut both = story.clone();
-        both.history.heard[1].told = MOVED;
+        both.history.on_reply[1].told = MOVED;
         assert_eq!(one_effect_per_key(&both.history).breaches, 1, "two bodies had an effect");
         let mut groundless = story;
-        groundless.history.heard[0].told = DrillReply::Insufficient(1);
+        groundless.history.on_reply[0].told = DrillReply::Insufficient(1);
         assert_eq!(one_effect_per_key(&groundless.history).breaches, 1);
     }
 }

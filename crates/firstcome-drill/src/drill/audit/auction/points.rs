@@ -9,9 +9,9 @@ use crate::drill::facts::AuditCheck;
 /// At no time is anything owed, or more held than there is.
 pub(super) fn never_overdrawn(books: &Books<'_>) -> AuditCheck {
     let says = "at no time has a member less than nothing, or more held than there is, and the points held back the bids that stand";
-    let mut tally = CheckCounter::new("never_overdrawn", says);
+    let mut counter = CheckCounter::new("never_overdrawn", says);
     let mut backs = vec![0_i64; books.history.records.len()];
-    for (at, _, bids) in books.lots() {
+    for (at, _, bids) in books.listings() {
         for bid in bids {
             let of_bid = |kind: Kind| books.about_bid(at, bid.number).iter().any(|owned| owned.record.kind == kind);
             if let Some(held) = backs.get_mut(bid.bidder as usize)
@@ -26,7 +26,7 @@ pub(super) fn never_overdrawn(books: &Books<'_>) -> AuditCheck {
         let wallets = books.wallets(member);
         for wallet in &wallets[1..] {
             let fine = 0 <= wallet.available && wallet.available <= wallet.total;
-            tally.check(fine, || {
+            counter.check(fine, || {
                 format!(
                     "{} has {} and {} to spend at {}",
                     who(member),
@@ -37,38 +37,39 @@ pub(super) fn never_overdrawn(books: &Books<'_>) -> AuditCheck {
             });
         }
         let held = wallets.last().map_or(0, |wallet| wallet.total - wallet.available);
-        tally.check(held == backed, || format!("{} has {held} held for bids of {backed}", who(member)));
+        counter.check(held == backed, || format!("{} has {held} held for bids of {backed}", who(member)));
     }
-    tally.done()
+    counter.done()
 }
 
 /// A balance is the sum of its records.
 pub(super) fn balance_is_sum(books: &Books<'_>) -> AuditCheck {
-    let mut tally = CheckCounter::new("balance_is_sum", "every balance at the end is the sum of the member's records");
+    let mut counter =
+        CheckCounter::new("balance_is_sum", "every balance at the end is the sum of the member's records");
     for (member, balance) in (0..).zip(&books.history.balances) {
         let sum = books.wallets(member).last().map_or((0, 0), |wallet| (wallet.total, wallet.available));
-        tally.check((balance.total, balance.available) == sum, || {
+        counter.check((balance.total, balance.available) == sum, || {
             format!("{} has {balance:?}, and the records come to {sum:?}", who(member))
         });
     }
-    tally.done()
+    counter.done()
 }
 
 /// Over all members there is what was charged less what was refunded; what one pays another gets.
 pub(super) fn points_conserved(books: &Books<'_>) -> AuditCheck {
     let says =
         "all totals together are what was charged less what was refunded: a sale moves points from one to another";
-    let mut tally = CheckCounter::new("points_conserved", says);
+    let mut counter = CheckCounter::new("points_conserved", says);
     let transfers =
         books.history.records.iter().flatten().filter(|record| matches!(record.kind, Kind::Charge | Kind::Refund));
     let charged: i128 = transfers.map(|record| i128::from(record.total_delta)).sum();
     let totals: i128 = books.history.balances.iter().map(|balance| i128::from(balance.total)).sum();
-    tally.check(charged == totals, || format!("{charged} were charged and not refunded, and there are {totals}"));
-    for (at, ..) in books.lots() {
+    counter.check(charged == totals, || format!("{charged} were charged and not refunded, and there are {totals}"));
+    for (at, ..) in books.listings() {
         let moved: i64 = books.about(at).map(|owned| owned.record.total_delta).sum();
-        tally.check(moved == 0, || format!("l{at} made {moved} points"));
+        counter.check(moved == 0, || format!("l{at} made {moved} points"));
     }
-    tally.done()
+    counter.done()
 }
 
 #[cfg(test)]

@@ -10,13 +10,13 @@ use sha2::{Digest, Sha256};
 pub(super) fn records_chained(history: &History) -> AuditCheck {
     let says =
         "the records of a member are 1..N, each with the deltas of its kind and the hash of itself and all before it";
-    let mut tally = CheckCounter::new("records_chained", says);
+    let mut counter = CheckCounter::new("records_chained", says);
     for (member, records) in (0..).zip(&history.records) {
         let (mut chain, mut last_us) = ([0; 32], i64::MIN);
         for (number, record) in (1..).zip(records) {
             let fits = record.number == number && last_us <= record.at_us && deltas_fit(record);
             chain = chained(history, member, record, chain);
-            tally.check(fits && chain == record.hash, || {
+            counter.check(fits && chain == record.hash, || {
                 let hash = if chain == record.hash { "right" } else { "wrong" };
                 format!("{}: record {} where {number} belongs, hash {hash}: {record:?}", who(member), record.number)
             });
@@ -24,7 +24,7 @@ pub(super) fn records_chained(history: &History) -> AuditCheck {
             (chain, last_us) = (record.hash, record.at_us);
         }
     }
-    tally.done()
+    counter.done()
 }
 
 fn deltas_fit(record: &Movement) -> bool {
@@ -36,7 +36,7 @@ fn deltas_fit(record: &Movement) -> bool {
 /// The chain with this record at its end, as the store says that it computes it.
 pub(super) fn chained(history: &History, member: u32, record: &Movement, before: [u8; 32]) -> [u8; 32] {
     let kind = Kind::ALL.iter().find(|(kind, ..)| *kind == record.kind).map_or(0, |(_, _, number)| *number);
-    let listing = if record.lot == STRANGER { String::new() } else { history.names.lot(record.lot) };
+    let listing = if record.listing == STRANGER { String::new() } else { history.names.listing(record.listing) };
     let mut hash = Sha256::new();
     hash.update(before);
     hash.update(record.number.to_be_bytes());

@@ -9,44 +9,44 @@ use crate::drill::facts::AuditCheck;
 /// Every refusal has its reason, which held at some time while the request was under way.
 pub(super) fn refusals_true(books: &Books<'_>) -> AuditCheck {
     let says = "every refusal was true at some moment between sent and received, and the first that applied in the order of checks";
-    let mut tally = CheckCounter::new("refusals_true", says);
-    for heard in &books.history.heard {
-        let order = books.history.order(heard);
+    let mut counter = CheckCounter::new("refusals_true", says);
+    for on_reply in &books.history.on_reply {
+        let order = books.history.order(on_reply);
         // What keys refuse is looked at with the keys.
-        if heard.told.is_undecided() || matches!(heard.told, DrillReply::KeyReused | DrillReply::Unexpected) {
+        if on_reply.told.is_undecided() || matches!(on_reply.told, DrillReply::KeyReused | DrillReply::Unexpected) {
             continue;
         }
         // Nobody but the owner is told so, and the owner is told nothing else, but of an auction that is to be settled.
         let own = order.what == RequestKind::Bid
-            || order.what == RequestKind::Purchase && books.history.lots[order.lot as usize].terms.is_none();
-        let is_owner = own && books.history.lots[order.lot as usize].owner == order.member;
-        let fine = match heard.told {
+            || order.what == RequestKind::Purchase && books.history.listings[order.listing as usize].terms.is_none();
+        let is_owner = own && books.history.listings[order.listing as usize].owner == order.member;
+        let fine = match on_reply.told {
             DrillReply::OwnListing => is_owner,
             _ if is_owner => false,
             told if told.is_effect() => true,
-            told => can_be(books, order, told, books.window(heard)),
+            told => can_be(books, order, told, books.window(on_reply)),
         };
-        tally.check(fine, || example(order, heard));
+        counter.check(fine, || example(order, on_reply));
     }
-    tally.done()
+    counter.done()
 }
 
-fn example(order: &Order, heard: &ReceivedReply) -> String {
-    let (sent, received) = (seconds(heard.sent_us), seconds(heard.received_us));
-    let (what, member, told) = (order.what.name(), who(order.member), heard.told);
-    format!("{what} of l{} by {member} at {}, sent {sent}, received {received}: {told:?}", order.lot, order.amount)
+fn example(order: &Order, on_reply: &ReceivedReply) -> String {
+    let (sent, received) = (seconds(on_reply.sent_us), seconds(on_reply.received_us));
+    let (what, member, told) = (order.what.name(), who(order.member), on_reply.told);
+    format!("{what} of l{} by {member} at {}, sent {sent}, received {received}: {told:?}", order.listing, order.amount)
 }
 
 fn can_be(books: &Books<'_>, order: &Order, told: DrillReply, window: (Instant, Instant)) -> bool {
     match order.what {
         RequestKind::Bid => bid_refused(books, order, told, window),
         RequestKind::Purchase => {
-            let lot = &books.history.lots[order.lot as usize];
-            let sale = books.history.last[order.lot as usize].sale;
-            if lot.terms.is_some() {
+            let listing = &books.history.listings[order.listing as usize];
+            let sale = books.history.last[order.listing as usize].sale;
+            if listing.terms.is_some() {
                 settlement_refused(books, order, told, sale, window)
             } else {
-                fixed_refused(books, order, lot, told, sale, window)
+                fixed_refused(books, order, listing, told, sale, window)
             }
         }
         RequestKind::Refund => match told {
@@ -61,15 +61,15 @@ fn can_be(books: &Books<'_>, order: &Order, told: DrillReply, window: (Instant, 
 
 /// Order of checks: own listing, not in progress, already highest bidder, too low, not enough points.
 fn bid_refused(books: &Books<'_>, order: &Order, told: DrillReply, window: (Instant, Instant)) -> bool {
-    let lot = &books.history.lots[order.lot as usize];
+    let listing = &books.history.listings[order.listing as usize];
     if told == DrillReply::NotInProgress {
-        return lot.terms.is_none() || window.0 < lot.starts_us || books.end(order.lot) < window.1;
+        return listing.terms.is_none() || window.0 < listing.starts_us || books.end(order.listing) < window.1;
     }
-    let bids = books.bids(order.lot);
-    books.bid_states(order.lot, window).any(|count| {
-        let Some(part) = books.live(order.lot, count, window) else { return false };
+    let bids = books.bids(order.listing);
+    books.bid_states(order.listing, window).any(|count| {
+        let Some(part) = books.live(order.listing, count, window) else { return false };
         let is_highest = count.checked_sub(1).is_some_and(|last| bids[last].bidder == order.member);
-        let minimum = books.minimum_after(order.lot, count);
+        let minimum = books.minimum_after(order.listing, count);
         match told {
             DrillReply::AlreadyHighest => is_highest,
             _ if is_highest => false,
@@ -91,17 +91,17 @@ fn settlement_refused(
 ) -> bool {
     if let DrillReply::NotEnded(told_us) = told {
         let until = |part: (Instant, Instant)| part.0 <= told_us;
-        return books.bid_states(order.lot, window).any(|count| {
-            let holds = books.end_after(order.lot, count) == Some(told_us);
-            holds && books.while_after(order.lot, count, window).is_some_and(until)
+        return books.bid_states(order.listing, window).any(|count| {
+            let holds = books.end_after(order.listing, count) == Some(told_us);
+            holds && books.while_after(order.listing, count, window).is_some_and(until)
         });
     }
-    let end_us = books.end(order.lot);
+    let end_us = books.end(order.listing);
     if window.1 <= end_us {
         return false;
     }
-    let is_winner = books.bids(order.lot).last().is_some_and(|bid| bid.bidder == order.member);
-    let settle_us = books.history.lots[order.lot as usize].terms.and_then(|terms| terms.settle_us);
+    let is_winner = books.bids(order.listing).last().is_some_and(|bid| bid.bidder == order.member);
+    let settle_us = books.history.listings[order.listing as usize].terms.and_then(|terms| terms.settle_us);
     match told {
         DrillReply::NotWinner => !is_winner,
         _ if !is_winner => false,
@@ -117,18 +117,18 @@ fn settlement_refused(
 fn fixed_refused(
     books: &Books<'_>,
     order: &Order,
-    lot: &ListingRecord,
+    listing: &ListingRecord,
     told: DrillReply,
     sale: Option<Sale>,
     window: (Instant, Instant),
 ) -> bool {
     match told {
-        DrillReply::NotInProgress => window.0 < lot.starts_us,
+        DrillReply::NotInProgress => window.0 < listing.starts_us,
         DrillReply::AlreadySold(told) => sale == Some(told) && told.at_us <= window.1,
         DrillReply::Insufficient(available) => {
             let unsold_us = sale.map_or(Instant::MAX, |sale| sale.at_us);
-            let part = (window.0.max(lot.starts_us), window.1.min(unsold_us));
-            part.0 <= part.1 && available < lot.price && books.had(order.member, available, part)
+            let part = (window.0.max(listing.starts_us), window.1.min(unsold_us));
+            part.0 <= part.1 && available < listing.price && books.had(order.member, available, part)
         }
         _ => false,
     }

@@ -14,15 +14,15 @@ type Wish = (RequestKind, u32, u32, u64);
 pub(super) fn nothing_unasked(books: &Books<'_>) -> AuditCheck {
     let says =
         "every bid, purchase, charge and refund was asked for before it happened, happened once, and was not refused";
-    let mut tally = CheckCounter::new("nothing_unasked", says);
+    let mut counter = CheckCounter::new("nothing_unasked", says);
     let history = books.history;
     let mut earliest: BTreeMap<Wish, Instant> = BTreeMap::new();
-    for (at, heard) in history.by_order() {
+    for (at, on_reply) in history.by_order() {
         let order = history.orders[at as usize];
         // A refused order has no effect; one that got no answer may have had.
-        let effect = |heard: &&&ReceivedReply| heard.told.is_effect() || heard.told.is_undecided();
-        let Some(sent_us) = heard.iter().filter(effect).map(|heard| heard.sent_us).min() else { continue };
-        let wish = (order.what, order.member, order.lot, order.amount);
+        let effect = |on_reply: &&&ReceivedReply| on_reply.told.is_effect() || on_reply.told.is_undecided();
+        let Some(sent_us) = on_reply.iter().filter(effect).map(|on_reply| on_reply.sent_us).min() else { continue };
+        let wish = (order.what, order.member, order.listing, order.amount);
         earliest.entry(wish).and_modify(|first| *first = sent_us.min(*first)).or_insert(sent_us);
     }
     let mut done: BTreeMap<Wish, u32> = BTreeMap::new();
@@ -30,10 +30,10 @@ pub(super) fn nothing_unasked(books: &Books<'_>) -> AuditCheck {
         let times = done.entry(wish).or_insert(0);
         *times += 1;
         let asked = earliest.get(&wish).is_some_and(|sent_us| sent_us - history.reading_us <= at_us);
-        tally.check(asked && *times == 1, || {
-            let (what, member, lot, amount) = wish;
+        counter.check(asked && *times == 1, || {
+            let (what, member, listing, amount) = wish;
             let about = if what == RequestKind::Bid || what == RequestKind::Purchase {
-                format!(" of l{lot}")
+                format!(" of l{listing}")
             } else {
                 String::new()
             };
@@ -45,7 +45,7 @@ pub(super) fn nothing_unasked(books: &Books<'_>) -> AuditCheck {
             )
         });
     };
-    for (at, _, bids) in books.lots() {
+    for (at, _, bids) in books.listings() {
         for bid in bids {
             check((RequestKind::Bid, bid.bidder, at, bid.price), bid.at_us);
         }
@@ -60,10 +60,10 @@ pub(super) fn nothing_unasked(books: &Books<'_>) -> AuditCheck {
                 Kind::Refund => RequestKind::Refund,
                 _ => continue,
             };
-            check((what, member, record.lot, record.total_delta.unsigned_abs()), record.at_us);
+            check((what, member, record.listing, record.total_delta.unsigned_abs()), record.at_us);
         }
     }
-    tally.done()
+    counter.done()
 }
 
 #[cfg(test)]
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn what_nobody_asked_for_is_seen() {
         let mut story = Story::new();
-        story.charge(1, 100, 50).bid(1, 10, 100).told_bid(1, 90, 110);
+        story.charge(1, 100, 50).bid(1, 10, 100).accepted_bid(1, 90, 110);
         story.asks(RequestKind::Charge, 1, 100, [40, 60], DrillReply::Lost);
         assert_eq!(nothing_unasked(&story.books()).breaches, 0, "one that got no answer may have happened");
         let mut alone = story.clone();
@@ -88,7 +88,7 @@ mod tests {
         twice.charge(1, 100, 70);
         assert_eq!(nothing_unasked(&twice.books()).breaches, 1);
         let mut early = story;
-        early.history.heard[0].sent_us = 5_000_000;
+        early.history.on_reply[0].sent_us = 5_000_000;
         assert_eq!(nothing_unasked(&early.books()).breaches, 1);
     }
 }

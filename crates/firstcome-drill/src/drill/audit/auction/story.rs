@@ -18,18 +18,18 @@ pub(super) struct Story {
 impl Story {
     pub(super) fn new() -> Self {
         let terms = Terms { ends_us: 1_000, increment: None, extend: None, settle_us: Some(200) };
-        let lot = ListingRecord { owner: 0, price: 10, starts_us: 0, terms: Some(terms) };
+        let listing = ListingRecord { owner: 0, price: 10, starts_us: 0, terms: Some(terms) };
         let mut history = History {
-            names: Names { prefix: "d".into(), members: MEMBERS, lots: 1 },
+            names: Names { prefix: "d".into(), members: MEMBERS, listings: 1 },
             start_wall_us: 1_700_000_000_000_000,
-            lots: vec![lot],
+            listings: vec![listing],
             bids: vec![Vec::new()],
             records: vec![Vec::new(); MEMBERS as usize],
             balances: vec![Balance::default(); MEMBERS as usize],
             ..History::default()
         };
         history.last.push(ListingObservation {
-            lot: 0,
+            listing: 0,
             sent_us: 0,
             received_us: 0,
             state: State::Running,
@@ -45,7 +45,7 @@ impl Story {
     /// The thing is sold at 10 from instant 0 on.
     pub(super) fn fixed_price() -> Self {
         let mut story = Self::new();
-        story.history.lots[0].terms = None;
+        story.history.listings[0].terms = None;
         story.history.last[0].ends_us = None;
         story
     }
@@ -55,17 +55,17 @@ impl Story {
     }
 
     pub(super) fn extend(&mut self, window_us: i64, by_us: i64, max_count: u32) {
-        self.history.lots[0].terms.as_mut().unwrap().extend = Some(Extend { window_us, by_us, max_count });
+        self.history.listings[0].terms.as_mut().unwrap().extend = Some(Extend { window_us, by_us, max_count });
     }
 
     /// A record of a member about the listing and a bid of it.
     pub(super) fn record(&mut self, member: u32, kind: Kind, amount: i64, at_us: Instant, bid: u32) -> &mut Self {
         let (total, available) = kind.signs();
-        let lot = if matches!(kind, Kind::Charge | Kind::Refund) { STRANGER } else { 0 };
+        let listing = if matches!(kind, Kind::Charge | Kind::Refund) { STRANGER } else { 0 };
         let records = &mut self.history.records[member as usize];
         let number = records.len() as u64 + 1;
         let (total_delta, available_delta) = (total * amount, available * amount);
-        records.push(Movement { number, kind, total_delta, available_delta, at_us, lot, bid, hash: [0; 32] });
+        records.push(Movement { number, kind, total_delta, available_delta, at_us, listing, bid, hash: [0; 32] });
         self
     }
 
@@ -89,12 +89,12 @@ impl Story {
     fn hears(&mut self, order: Order, sent_us: Instant, received_us: Instant, told: DrillReply) -> &mut Self {
         let number = self.history.orders.len() as u32;
         self.history.orders.push(Order { key: number, ..order });
-        self.history.heard.push(ReceivedReply { order: number, sent_us, received_us, told });
+        self.history.on_reply.push(ReceivedReply { order: number, sent_us, received_us, told });
         self
     }
 
     pub(super) fn hears_again(&mut self, order: u32, sent_us: Instant, received_us: Instant, told: DrillReply) {
-        self.history.heard.push(ReceivedReply { order, sent_us, received_us, told });
+        self.history.on_reply.push(ReceivedReply { order, sent_us, received_us, told });
     }
 
     /// It is sold: both records, and the last look at it. The winner's hold ends before.
@@ -108,16 +108,16 @@ impl Story {
         let (bids, last) = (self.history.bids[0].len() as u64, &mut self.history.last[0]);
         last.sale = Some(sale);
         last.state = State::Sold;
-        last.version = 2 + bids + u64::from(self.history.lots[0].terms.is_some());
+        last.version = 2 + bids + u64::from(self.history.listings[0].terms.is_some());
         sale
     }
 
     /// The bidder of a listed bid is told so.
-    pub(super) fn told_bid(&mut self, number: u32, sent_us: Instant, received_us: Instant) -> &mut Self {
+    pub(super) fn accepted_bid(&mut self, number: u32, sent_us: Instant, received_us: Instant) -> &mut Self {
         let bid = self.history.bids[0][number as usize - 1];
         let ends_us = self.books().end_after(0, number as usize).unwrap();
         let told = DrillReply::Placed(AcceptedBid { bid, ends_us, fence: u64::from(number) + 1 });
-        let order = Order { what: RequestKind::Bid, member: bid.bidder, lot: 0, amount: bid.price, key: 0 };
+        let order = Order { what: RequestKind::Bid, member: bid.bidder, listing: 0, amount: bid.price, key: 0 };
         self.hears(order, sent_us, received_us, told)
     }
 
@@ -130,8 +130,8 @@ impl Story {
         [sent_us, received_us]: [Instant; 2],
         told: DrillReply,
     ) {
-        let lot = if matches!(what, RequestKind::Bid | RequestKind::Purchase) { 0 } else { STRANGER };
-        self.hears(Order { what, member, lot, amount, key: 0 }, sent_us, received_us, told);
+        let listing = if matches!(what, RequestKind::Bid | RequestKind::Purchase) { 0 } else { STRANGER };
+        self.hears(Order { what, member, listing, amount, key: 0 }, sent_us, received_us, told);
     }
 
     /// The last look at the listing was then, and shows its bids.

@@ -18,19 +18,19 @@ struct News {
 impl News {
     fn of(books: &Books<'_>) -> Vec<Self> {
         let quiet = |bids: &[_]| Self { bids_us: vec![Instant::MAX; bids.len()], sale_us: Instant::MAX };
-        let mut news: Vec<Self> = books.lots().map(|(_, _, bids)| quiet(bids)).collect();
-        for heard in &books.history.heard {
-            let lot = books.history.order(heard).lot;
-            match heard.told {
-                DrillReply::Placed(placed) => news[lot as usize].bid(placed.bid.number, heard.received_us),
-                DrillReply::Sold(_) | DrillReply::AlreadySold(_) => news[lot as usize].sale(heard.received_us),
+        let mut news: Vec<Self> = books.listings().map(|(_, _, bids)| quiet(bids)).collect();
+        for on_reply in &books.history.on_reply {
+            let listing = books.history.order(on_reply).listing;
+            match on_reply.told {
+                DrillReply::Placed(placed) => news[listing as usize].bid(placed.bid.number, on_reply.received_us),
+                DrillReply::Sold(_) | DrillReply::AlreadySold(_) => news[listing as usize].sale(on_reply.received_us),
                 _ => {}
             }
         }
         for look in books.history.looks.iter().chain(&books.history.last) {
-            news[look.lot as usize].bid(look.bids, look.received_us);
+            news[look.listing as usize].bid(look.bids, look.received_us);
             if look.sale.is_some() {
-                news[look.lot as usize].sale(look.received_us);
+                news[look.listing as usize].sale(look.received_us);
             }
         }
         for one in &mut news {
@@ -59,22 +59,24 @@ impl News {
 /// Every look at a listing shows what was told before it and nothing of what was still to come, and the state that time had brought.
 pub(super) fn listing_true(books: &Books<'_>) -> AuditCheck {
     let says = "a look at a listing shows every bid and sale that was told before it, and a state that was true while it was under way";
-    let mut tally = CheckCounter::new("listing_true", says);
+    let mut counter = CheckCounter::new("listing_true", says);
     let news = News::of(books);
     for look in books.history.looks.iter().chain(&books.history.last) {
-        tally.check(can_be(books, &news[look.lot as usize], look), || {
+        counter.check(can_be(books, &news[look.listing as usize], look), || {
             let (sent, received) = (seconds(look.sent_us), seconds(look.received_us));
-            let ListingObservation { lot, state, bids, highest, version, sale, .. } = look;
-            format!("l{lot}, {sent} to {received}: {state:?}, {bids} bids, {highest:?}, {sale:?}, version {version}")
+            let ListingObservation { listing, state, bids, highest, version, sale, .. } = look;
+            format!(
+                "l{listing}, {sent} to {received}: {state:?}, {bids} bids, {highest:?}, {sale:?}, version {version}"
+            )
         });
     }
-    tally.done()
+    counter.done()
 }
 
 fn can_be(books: &Books<'_>, news: &News, look: &ListingObservation) -> bool {
     let (history, count) = (books.history, look.bids as usize);
-    let lot = &history.lots[look.lot as usize];
-    let bids = books.bids(look.lot);
+    let listing = &history.listings[look.listing as usize];
+    let bids = books.bids(look.listing);
     if bids.len() < count || look.highest != count.checked_sub(1).map(|last| bids[last]) {
         return false;
     }
@@ -83,20 +85,20 @@ fn can_be(books: &Books<'_>, news: &News, look: &ListingObservation) -> bool {
     let missed = news.bids_us.get(count).is_some_and(|told_us| *told_us < look.sent_us);
     // A sale is shown once it was told, and for good.
     let shown = match look.sale {
-        Some(shown) => history.last[look.lot as usize].sale == Some(shown) && shown.at_us <= to_us,
+        Some(shown) => history.last[look.listing as usize].sale == Some(shown) && shown.at_us <= to_us,
         None => look.sent_us <= news.sale_us,
     };
-    let end_us = books.end_after(look.lot, count).unwrap_or(Instant::MAX);
-    let settle_us = lot.terms.and_then(|terms| terms.settle_us);
+    let end_us = books.end_after(look.listing, count).unwrap_or(Instant::MAX);
+    let settle_us = listing.terms.and_then(|terms| terms.settle_us);
     let until_us = settle_us.map_or(Instant::MAX, |settle_us| end_us + settle_us);
     // Who is told that it is over is told who has won: no bid may come out afterwards.
-    let over = lot.terms.is_some() && end_us < to_us && count == bids.len();
+    let over = listing.terms.is_some() && end_us < to_us && count == bids.len();
     let state = match look.state {
-        State::Scheduled => from_us < lot.starts_us,
-        State::Running => lot.starts_us <= to_us && from_us <= end_us && look.sale.is_none(),
+        State::Scheduled => from_us < listing.starts_us,
+        State::Running => listing.starts_us <= to_us && from_us <= end_us && look.sale.is_none(),
         State::Ended => over && 0 < count && from_us <= until_us && look.sale.is_none(),
         State::Unsold => over && (count == 0 || until_us < to_us) && look.sale.is_none(),
-        State::Sold => look.sale.is_some() && (over || lot.terms.is_none()),
+        State::Sold => look.sale.is_some() && (over || listing.terms.is_none()),
         State::Unknown => false,
     };
     from_us <= to_us && !missed && shown && state
@@ -112,7 +114,7 @@ mod tests {
     fn a_look_is_true_at_some_moment() {
         let mut story = Story::new();
         story.bid(1, 10, 100).bid(2, 15, 200);
-        story.told_bid(1, 90, 110).told_bid(2, 190, 210);
+        story.accepted_bid(1, 90, 110).accepted_bid(2, 190, 210);
         story.ends_here();
         story.history.last[0].received_us = 5_000;
         let rows = [
@@ -167,7 +169,7 @@ mod tests {
     fn no_bid_comes_out_after_the_end_was_shown() {
         let mut story = Story::new();
         story.bid(1, 10, 100).bid(2, 15, 990);
-        story.told_bid(1, 90, 110).told_bid(2, 980, 1_150);
+        story.accepted_bid(1, 90, 110).accepted_bid(2, 980, 1_150);
         story.ends_here();
         story.history.last[0].received_us = 5_000;
         for (bids, state, sent_us, fine) in [

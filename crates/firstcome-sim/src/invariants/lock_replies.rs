@@ -11,7 +11,7 @@ use crate::lock::ledger::Ledger;
 use firstcome_core::lock::{LockReply, Request};
 use std::collections::BTreeMap;
 
-const NAME: &str = "lock_words";
+const NAME: &str = "lock_replies";
 
 /// Looks for a word that is missing, or not true.
 pub fn check(evidence: &LockEvidence<'_>) -> Result<(), Violation> {
@@ -108,10 +108,10 @@ mod tests {
     #[test]
     fn a_hold_after_its_release_is_found() {
         let mut story = Story::new();
-        story.asks(1).granted(1, 7).told_until(1, 7, 900_000).told(1, LockReply::Released);
+        story.asks(1).granted(1, 7).replied_until(1, 7, 900_000).told(1, LockReply::Released);
         story.assert_found(check, "and holds the lock");
         let mut story = Story::new();
-        story.asks(1).granted(1, 7).told_until(1, 7, 900_000).freed(1).told(1, LockReply::Released);
+        story.asks(1).granted(1, 7).replied_until(1, 7, 900_000).freed(1).told(1, LockReply::Released);
         story.assert_clean(check);
     }
 

@@ -141,7 +141,7 @@ pub async fn contend<W: LockStrategy>(
     ready: &str,
 ) -> anyhow::Result<()> {
     let clock = MachineClock::start();
-    let (way, section) = (Arc::new(way), Arc::new(CriticalSection::open(&job.counter)?));
+    let (way, critical_section) = (Arc::new(way), Arc::new(CriticalSection::open(&job.counter)?));
     // The scripts are made known before anything is measured.
     let elsewhere = format!("{}-{}", job.name, std::process::id());
     if let Some(held) = way.acquire(&elsewhere, Duration::from_secs(10)).await? {
@@ -153,7 +153,14 @@ pub async fn contend<W: LockStrategy>(
     let start_ns = clock.now_ns();
     let job = Arc::new(job);
     let tasks: Vec<_> = (0..job.tasks)
-        .map(|_| tokio::spawn(contend_once_and_again(Arc::clone(&job), Arc::clone(&way), Arc::clone(&section), clock)))
+        .map(|_| {
+            tokio::spawn(contend_once_and_again(
+                Arc::clone(&job),
+                Arc::clone(&way),
+                Arc::clone(&critical_section),
+                clock,
+            ))
+        })
         .collect();
     let mut passes = Vec::new();
     for task in tasks {
@@ -174,7 +181,7 @@ pub async fn contend<W: LockStrategy>(
 async fn contend_once_and_again<W: LockStrategy>(
     job: Arc<Contend>,
     way: Arc<W>,
-    section: Arc<CriticalSection>,
+    critical_section: Arc<CriticalSection>,
     clock: MachineClock,
 ) -> anyhow::Result<Vec<Pass>> {
     let end_ns = clock.now_ns() + job.time_ms * 1_000_000;
@@ -193,7 +200,7 @@ async fn contend_once_and_again<W: LockStrategy>(
             passes.push(pass);
             continue;
         };
-        let released_ns = section.pass(clock).await?;
+        let released_ns = critical_section.pass(clock).await?;
         (pass.served, pass.fence) = (true, way.fence(&held));
         way.release(held).await.context("a release failed")?;
         if asked_ns <= released_ns {
