@@ -4,7 +4,7 @@
 //! JSON lines carry everything that lasts: settings, secrets, redemptions, idempotency keys, people in line, points, digests of
 //! callers' keys; what is imported from them is the same store again. CSV carries the claims, for people and spreadsheets;
 //! imported into a coupon of a directory, or into one that `--coupon` makes, it takes over winners from elsewhere. Into a coupon
-//! that a deployment has nothing comes in: its gate would not know of it.
+//! that a deployment has nothing comes in: its sequencer would not know of it.
 
 mod auction_lines;
 mod csv_rows;

@@ -323,7 +323,9 @@ fn of_redis(facts: &ServerFacts, has_early: bool, findings: &mut Findings) {
     };
     let verdict = match (is_durable, has_early) {
         (true, _) => Verdict::Fine,
-        (false, true) => Verdict::Unsafe("a coupon has the durability gate: set appendonly yes and appendfsync always"),
+        (false, true) => {
+            Verdict::Unsafe("a coupon has the durability redis: set appendonly yes and appendfsync always")
+        }
         (false, false) => Verdict::Note("a restart costs a rebuild, and the locks that are held; no coupon is lost"),
     };
     findings.say("redis", "appendfsync", sync, verdict);

@@ -1,4 +1,4 @@
-//! `firstcome reconcile`: how gates, outboxes and logs stand to the database, and what was repaired.
+//! `firstcome reconcile`: how sequencers, outboxes and logs stand to the database, and what was repaired.
 
 mod auction;
 

@@ -464,7 +464,7 @@ async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<CouponState>) {
 
 impl CouponStore for Cluster {
     fn durability(&self) -> Durability {
-        Durability::Sql
+        Durability::Database
     }
 
     fn put_coupon(

@@ -5,7 +5,7 @@
 //!
 //! - *It may evict keys.* The sequencers and logs are caches of SQL, which a node rebuilds when they are gone, so claims go on. What
 //!   a node acknowledged early would be gone with an outbox, so no claim is told early. The fault `redis` is open.
-//! - *It does not sync each write.* The same, and the fault is open only while a coupon has the durability `sequencer`: to all others
+//! - *It does not sync each write.* The same, and the fault is open only while a coupon has the durability `redis`: to all others
 //!   nothing is told before SQL has it.
 //!
 //! # Invariants
@@ -117,7 +117,7 @@ impl<D: ClaimDatabase> Node<D> {
         let coupon = early_coupon(&self.database.base).await.ok()?;
         Some(coupon.map(|coupon| {
             format!(
-                "coupon {coupon} has the durability sequencer, and {why}: set appendonly yes and appendfsync always; until then its \
+                "coupon {coupon} has the durability redis, and {why}: set appendonly yes and appendfsync always; until then its \
                  claims are told when the database has them"
             )
         }))

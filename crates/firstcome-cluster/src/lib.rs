@@ -10,7 +10,7 @@
 //!
 //! # Invariants
 //! - A claim exists if SQL holds it, and nothing that is told rests on anything else, but for the place of a claim on a
-//!   coupon that tells claims early (durability `sequencer`), which says so: `already_issued` carries the row,
+//!   coupon that tells claims early (durability `redis`), which says so: `already_issued` carries the row,
 //!   `sold_out` is told after SQL was seen to be sold out. Refusals by time or deletion rest on settings, which are in SQL
 //!   before they are in the sequencer.
 //! - SQL holds a prefix of one stream, each entry once: a transaction begins where the last one ended, which generation,

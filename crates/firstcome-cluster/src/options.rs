@@ -14,7 +14,7 @@ pub struct ClusterOptions {
     pub link: LinkOptions,
     /// Its connections to the database.
     pub database: DatabaseOptions,
-    /// Tells claims early (durability `sequencer`) also while Redis may lose what it acknowledged. For tests and trials.
+    /// Tells claims early (durability `redis`) also while Redis may lose what it acknowledged. For tests and trials.
     pub allow_forgetful: bool,
     /// How long a claim waits for its outcome. Then it is unknown.
     pub patience: Duration,
@@ -69,8 +69,8 @@ pub enum ClusterError {
     OtherDeployment,
     /// A coupon acknowledges claims at the sequencer, and the server may lose them.
     #[error(
-        "coupon {coupon} tells claims when their place is certain (durability sequencer), and {why}: set appendonly yes and \
-         appendfsync always there, or give the coupon the durability sql"
+        "coupon {coupon} tells claims when their place is certain (durability redis), and {why}: set appendonly yes and \
+         appendfsync always there, or give the coupon the durability database"
     )]
     Forgets {
         /// The coupon.

@@ -81,9 +81,9 @@ fn rendered(status: StatusCode, page: &impl Template) -> Response {
 async fn index(State(app): State<Arc<App>>) -> Response {
     let (store, durability) = match app.durability() {
         _ if app.is_auctions_alone => ("a database", "that of the database"),
-        Durability::Sql => (
+        Durability::Database => (
             "Redis and a database, which all nodes share",
-            "an answer leaves after the database has committed; claims of a coupon with durability gate, after Redis has synced",
+            "an answer leaves after the database has committed; claims of a coupon with durability redis, after Redis has synced",
         ),
         Durability::Disk => ("embedded, on disk", "an answer leaves after it is synced"),
         _ => ("embedded, in memory only", "gone with the process"),

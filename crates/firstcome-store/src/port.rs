@@ -17,14 +17,14 @@ pub type Answer<T> = Result<Result<T, Refused>, StoreError>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Nothing: it is gone with the process.
+    /// The claim is gone with the process.
     Memory,
-    /// The process killed, the machine without power: it was synced to disk before it was told.
+    /// The claim survives `kill -9` and a power cut: it was synced to disk before it was answered.
     Disk,
-    /// The process: it is with the server that decides the order, and not yet in the database.
-    Gate,
-    /// Redis killed or lost: the database had committed it before it was told.
-    Sql,
+    /// The claim survives the node: Redis has accepted it, and the database does not hold it yet.
+    Redis,
+    /// The claim survives the loss of Redis: the database had committed it before it was answered.
+    Database,
 }
 
 impl Durability {
@@ -33,8 +33,8 @@ impl Durability {
         match self {
             Self::Memory => "memory",
             Self::Disk => "disk",
-            Self::Gate => "gate",
-            Self::Sql => "sql",
+            Self::Redis => "redis",
+            Self::Database => "database",
         }
     }
 }

@@ -33,7 +33,7 @@ const HALF_LOAD_P99_MS: f64 = 25.0;
 const O5_TIMES: f64 = 5.0;
 /// Of the rate of a bare script.
 const GATE_SHARE: f64 = 0.7;
-/// Tickets that may wait for SQL while the gate alone is measured: all of them.
+/// Tickets that may wait for SQL while the sequencer alone is measured: all of them.
 const BACKLOG: u64 = 100_000_000;
 
 /// The secret of a benchmark's own deployment.
@@ -130,15 +130,15 @@ async fn strategies(
     let by_hand = by_hand(place, args.tasks, args.time).await?;
     done("script, then one insert per claim");
     let placed = placed(place, args.tasks, args.time).await?;
-    let placed = ReportRow { strategy: format!("{store}: durability gate"), ..placed };
-    done("durability gate");
+    let placed = ReportRow { strategy: format!("{store}: durability redis"), ..placed };
+    done("durability redis");
     let node = place.node().await?;
     let correct = contest(&node).await?;
     let before = node.counts();
-    let row = closed_loop(&node, &format!("{store}: durability sql"), args.tasks, args.time).await?;
+    let row = closed_loop(&node, &format!("{store}: durability database"), args.tasks, args.time).await?;
     let after = node.counts();
     let per_commit = (after.written - before.written) as f64 / (after.transactions - before.transactions).max(1) as f64;
-    done("durability sql");
+    done("durability database");
     let (half, refused) = open_loop(&node, row.per_second / 2.0, args.half_load).await?;
     done("half load");
     let (wanted, names) =
@@ -162,17 +162,17 @@ const POSTGRES: [&str; 5] = [
     "PostgreSQL: durable claims per second",
     "PostgreSQL: half load, p99, ms",
     "PostgreSQL: ÷ script and insert (O5)",
-    "PostgreSQL: durability gate ÷ bare script",
+    "PostgreSQL: durability redis ÷ bare script",
     "PostgreSQL: Redis killed and back empty, all claims in SQL: open again, s",
 ];
 const MARIADB: [&str; 5] = [
     "MariaDB: durable claims per second",
     "MariaDB: half load, p99, ms",
     "MariaDB: ÷ script and insert (O5)",
-    "MariaDB: durability gate ÷ bare script",
+    "MariaDB: durability redis ÷ bare script",
     "MariaDB: Redis killed and back empty, all claims in SQL: open again, s",
 ];
-/// How long a million claims may keep a gate shut.
+/// How long a million claims may keep a sequencer shut.
 const REOPENED_S: f64 = 5.0;
 
 /// The three over HTTP: what a service does that only runs the bare script, and a node with either durability.
@@ -183,7 +183,7 @@ async fn over_http(args: &CouponsArgs, place: &ClusterServers<'_>) -> anyhow::Re
     std::fs::write(&secret, SECRET)?;
     let secret = secret.to_str().context("the directory's name is not text")?;
     let node = place.node().await?;
-    for (coupon, acknowledge) in [("http-gate", Acknowledge::Placed), ("http-sql", Acknowledge::Stored)] {
+    for (coupon, acknowledge) in [("http-redis", Acknowledge::Placed), ("http-database", Acknowledge::Stored)] {
         let limit = CouponLimit::new(100_000_000).context("limit")?;
         let settings = CouponSettings { acknowledge, ..CouponSettings::with_limit(limit) };
         node.put_coupon(&name(coupon)?, settings).await?.map_err(|refused| anyhow!("{}", refused.rejection.code()))?;
@@ -194,8 +194,8 @@ async fn over_http(args: &CouponsArgs, place: &ClusterServers<'_>) -> anyhow::Re
     let mut rows = Vec::new();
     for (what, address, path) in [
         ("bare script", bare.address, "/bare"),
-        ("durability gate", service.address, "/v1/coupons/http-gate/claims"),
-        ("durability sql", service.address, "/v1/coupons/http-sql/claims"),
+        ("durability redis", service.address, "/v1/coupons/http-redis/claims"),
+        ("durability database", service.address, "/v1/coupons/http-database/claims"),
     ] {
         let (aim, connections, time) = (Aim::One(path.to_owned()), args.connections, args.time);
         let shot = Shot { method: "POST", aim, key: Some(http::KEY.into()), body: http::fresh_body };
@@ -253,11 +253,11 @@ async fn reopened(args: &CouponsArgs, sql: &str, scratch: &Path) -> anyhow::Resu
     bail!("it does not open again")
 }
 
-/// Claims that are acknowledged at the gate, while SQL takes over what it can; and waits until it has all of them.
+/// Claims that are acknowledged by Redis, while SQL takes over what it can; and waits until it has all of them.
 async fn placed(place: &ClusterServers<'_>, tasks: usize, time: Duration) -> anyhow::Result<ReportRow> {
     let mut options = ClusterOptions::default();
     options.backlog_max = BACKLOG;
-    // It measures what the gate costs, on whichever Redis was named.
+    // It measures whby Redis costs, on whichever Redis was named.
     options.allow_forgetful = true;
     let node = place.node_with(options).await?;
     let coupon = name("placed")?;
@@ -286,7 +286,7 @@ async fn placed(place: &ClusterServers<'_>, tasks: usize, time: Duration) -> any
     for caller in callers.collect::<Vec<_>>() {
         times.add(caller.await??)?;
     }
-    let row = ReportRow::new("durability gate", times.len(), watch.elapsed()).latencies(&times);
+    let row = ReportRow::new("durability redis", times.len(), watch.elapsed()).latencies(&times);
     let until = watch.elapsed() + PATIENCE;
     while node.coupon(&coupon).await?.map_or(0, |view| u64::from(view.issued)) < times.len() {
         if until < watch.elapsed() {

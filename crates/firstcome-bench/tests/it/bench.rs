@@ -117,7 +117,7 @@ fn coupons_of_many_nodes_under_measurement_are_exact() {
     let report: Value = serde_json::from_str(&said).expect("a report");
     let rows = report["rows"].as_array().expect("rows");
     assert!(rows.iter().all(|row| 0.0 < row["per_second"].as_f64().expect("a rate")), "{report}");
-    for exact in ["durability gate", "durability sql"] {
+    for exact in ["durability redis", "durability database"] {
         let is_it = |row: &&Value| {
             row["strategy"].as_str().is_some_and(|strategy| strategy.ends_with(exact) && !strategy.contains("HTTP"))
         };

@@ -60,7 +60,7 @@ struct CouponLine {
     title: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     room: Option<String>,
-    /// `gate`, where claims are told before they are stored.
+    /// `redis`, where claims are told before they are stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     durability: Option<DurabilityLine>,
     /// The secret of the codes: with it they stay valid elsewhere.
@@ -76,7 +76,9 @@ struct CouponLine {
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum DurabilityLine {
-    Gate,
+    /// Archives before version 0.2 say `gate`.
+    #[serde(alias = "gate")]
+    Redis,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -156,7 +158,7 @@ impl<W: Write> Sink for Lines<W> {
             redeem_until: instant(settings.redeem_until),
             title: settings.title.as_ref().map(|title| title.as_str().to_owned()),
             room: settings.room.as_ref().map(RoomName::to_string),
-            durability: (settings.acknowledge == Acknowledge::Placed).then_some(DurabilityLine::Gate),
+            durability: (settings.acknowledge == Acknowledge::Placed).then_some(DurabilityLine::Redis),
             voucher_key: self.secrecy.put("coupon", coupon.name.as_str(), coupon.voucher_key.as_bytes())?,
             codes_bound_from: Some(coupon.voucher_key.codes_bound_from()),
             deleted_at: instant(coupon.deleted_at),
@@ -228,7 +230,7 @@ fn read_coupon(line: &CouponLine, secrecy: &Secrecy) -> anyhow::Result<ArchivedC
         redeem_until: instant(&line.redeem_until)?,
         title: title.transpose()?,
         room: room.transpose()?,
-        acknowledge: line.durability.map_or(Acknowledge::Stored, |DurabilityLine::Gate| Acknowledge::Placed),
+        acknowledge: line.durability.map_or(Acknowledge::Stored, |DurabilityLine::Redis| Acknowledge::Placed),
     };
     let name = CouponName::parse(&line.coupon).map_err(|error| anyhow!("coupon {error}"))?;
     let voucher_key = VoucherKey::new(secrecy.take("voucher_key", "coupon", name.as_str(), &line.voucher_key)?);

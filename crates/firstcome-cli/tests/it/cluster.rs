@@ -46,7 +46,7 @@ fn nodes_share_everything(kind: Kind) {
     let mut two = Server::spawn(&mut world.node());
     let call = |server: &Server, key: &str| Client::with_key(server.address(), key);
     let issued = call(&two, &admin).get("/v1/coupons/launch").json();
-    assert_eq!((&issued["limit"], &issued["durability"]), (&json!(5), &json!("sql")));
+    assert_eq!((&issued["limit"], &issued["durability"]), (&json!(5), &json!("database")));
     for (server, user, serial) in [(&one, "ann", 1), (&two, "bob", 2)] {
         let claim = call(server, &service).claim("launch", user, Some(user)).expect("an answer");
         assert_eq!((claim.status, claim.json()["serial"].as_u64()), (201, Some(serial)), "{}", claim.text());
@@ -136,7 +136,7 @@ fn servers_that_may_lose_or_mix_up_what_was_told_are_refused() {
     let (redis, sql) = (world.redis.url(), world.sql.url());
     world.migrate(sql);
     let node = Server::spawn(world.node().args(["--dev"]));
-    let put = json!({"limit": 5, "durability": "gate"});
+    let put = json!({"limit": 5, "durability": "redis"});
     assert_eq!(node.client().put_status("/v1/coupons/early", &put), 201);
     node.stop();
 
@@ -189,7 +189,7 @@ fn servers_that_may_lose_or_mix_up_what_was_told_are_refused() {
     let mut node = Server::spawn(&mut world.node());
     let admin = shown(&mut node, "admin");
     wait_for("readiness", || (node.client().get("/readyz").status == 200).then_some(()));
-    assert_eq!(Client::with_key(node.address(), &admin).get("/v1/coupons/early").json()["durability"], "gate");
+    assert_eq!(Client::with_key(node.address(), &admin).get("/v1/coupons/early").json()["durability"], "redis");
     node.stop();
 }
 
@@ -234,11 +234,11 @@ fn lists_every_invariant(world: &World) {
         ("no number is above", 0),
         ("names and settings of rooms", 0),
         ("every secret opens", 5),
-        ("an open gate", 1),
-        ("a gate goes on", 1),
-        ("what a gate counts", 1),
-        ("a gate judges", 1),
-        ("a gate knows", 4),
+        ("an open sequencer", 1),
+        ("a sequencer goes on", 1),
+        ("what a sequencer counts", 1),
+        ("a sequencer judges", 1),
+        ("a sequencer knows", 4),
         ("an open log", 0),
         ("the image of a log", 0),
         ("a log leads to", 0),

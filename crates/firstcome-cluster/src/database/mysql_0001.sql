@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS firstcome_coupon (
   version bigint NOT NULL CHECK (0 < version),
   issued bigint NOT NULL DEFAULT 0,
   last_at bigint NOT NULL DEFAULT -62135596800000000,
-  -- How far the stream of the gate is written down here: its generation, the last ticket, a digest of the entry with it.
+  -- How far the stream of the sequencer is written down here: its generation, the last ticket, a digest of the entry with it.
   generation bigint NOT NULL DEFAULT 0,
   position bigint NOT NULL DEFAULT 0,
   anchor bigint NOT NULL DEFAULT 0,
@@ -71,7 +71,7 @@ CREATE TABLE IF NOT EXISTS firstcome_coupon_request (
   PRIMARY KEY (coupon, kind, request)
 ) ENGINE = InnoDB;
 
--- Entries of the gate's stream that nobody can read. Their callers are let in anew.
+-- Entries of the sequencer's stream that nobody can read. Their callers are let in anew.
 CREATE TABLE IF NOT EXISTS firstcome_dead_letter (
   coupon bigint NOT NULL,
   generation bigint NOT NULL,

@@ -1,11 +1,11 @@
 -- Judges claims in their order, draws tickets, and appends what was accepted to the outbox as one entry.
--- KEYS gate, users, keys, outbox
+-- KEYS sequencer, users, keys, outbox
 -- ARGV generation, position known to be in SQL, instant or '', node, lease_ms, backlog_max, count, whether the caller can
 --      write to SQL, records of all claims, where each ends as 4 bytes, user of each; then of each that has one: number, key, body
-local gate = redis.call('HMGET', KEYS[1], 'generation', 'ticket', 'void', 'position', 'limit', 'opens', 'expires',
+local sequencer = redis.call('HMGET', KEYS[1], 'generation', 'ticket', 'void', 'position', 'limit', 'opens', 'expires',
   'deleted', 'version', 'last', 'node', 'until', 'clock')
-if gate[1] ~= ARGV[1] then return {'lost'} end
-local ticket, void, position, limit = tonumber(gate[2]), tonumber(gate[3]), tonumber(gate[4]), tonumber(gate[5])
+if sequencer[1] ~= ARGV[1] then return {'lost'} end
+local ticket, void, position, limit = tonumber(sequencer[2]), tonumber(sequencer[3]), tonumber(sequencer[4]), tonumber(sequencer[5])
 if ticket < tonumber(ARGV[2]) then
   -- SQL holds more than was ever drawn here: this is an old state.
   redis.call('HDEL', KEYS[1], 'generation')
@@ -14,15 +14,15 @@ end
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local now = tonumber(ARGV[3]) or time[1] * 1000000 + time[2]
-local opens, expires = gate[6], gate[7]
+local opens, expires = sequencer[6], sequencer[7]
 if ARGV[3] == '' and opens .. expires ~= '' then
   -- Time never falls, whatever becomes of this server's clock: what was told to be expired stays so.
   -- Nor is anybody let in by an instant before that of the last claim, which the next one bears at least.
-  now = math.max(now, tonumber(gate[13]), tonumber(gate[10]))
+  now = math.max(now, tonumber(sequencer[13]), tonumber(sequencer[10]))
   redis.call('HSET', KEYS[1], 'clock', string.format('%.0f', now))
 end
 local closed = false
-if gate[8] == '1' then closed = 'd'
+if sequencer[8] == '1' then closed = 'd'
 elseif opens ~= '' and now < tonumber(opens) then closed = 'o' .. opens
 elseif expires ~= '' and tonumber(expires) <= now then closed = 'x' .. expires end
 local backlog, count = tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -74,11 +74,11 @@ if #drawn_at < count then
   end
   records = table.concat(some)
 end
-local last = gate[10]
+local last = sequencer[10]
 if first <= ticket then
   last = string.format('%.0f', math.max(now, tonumber(last)))
   -- The outbox first: if anything fails after it, the entry is there, and SQL decides.
-  redis.call('XADD', KEYS[4], ticket .. '-1', 'first', first, 'version', gate[9], 'at', last, 'node', ARGV[4],
+  redis.call('XADD', KEYS[4], ticket .. '-1', 'first', first, 'version', sequencer[9], 'at', last, 'node', ARGV[4],
     'claims', records)
   redis.call('HSET', KEYS[2], unpack(to_users))
   if #to_keys > 0 then redis.call('HSET', KEYS[3], unpack(to_keys)) end
@@ -86,11 +86,11 @@ if first <= ticket then
 end
 local drains = 0
 -- A lease that ends later than any can is one from before somebody set the clock back. Whoever cannot write gives it up.
-local until_ms, lease = tonumber(gate[12]), tonumber(ARGV[5])
+local until_ms, lease = tonumber(sequencer[12]), tonumber(ARGV[5])
 if ARGV[8] == '0' then
-  if gate[11] == ARGV[4] then redis.call('HSET', KEYS[1], 'node', '', 'until', 0) end
-elseif position < ticket and (gate[11] == ARGV[4] or until_ms <= ms or ms + lease < until_ms) then
+  if sequencer[11] == ARGV[4] then redis.call('HSET', KEYS[1], 'node', '', 'until', 0) end
+elseif position < ticket and (sequencer[11] == ARGV[4] or until_ms <= ms or ms + lease < until_ms) then
   drains = 1
   redis.call('HSET', KEYS[1], 'node', ARGV[4], 'until', string.format('%.0f', ms + lease))
 end
-return {'ok', drains, gate[9], last, table.concat(answers, ' ')}
+return {'ok', drains, sequencer[9], last, table.concat(answers, ' ')}

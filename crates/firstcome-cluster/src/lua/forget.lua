@@ -1,5 +1,5 @@
 -- Forgets a ticket that SQL did not accept.
--- KEYS gate, users, keys
+-- KEYS sequencer, users, keys
 -- ARGV generation, ticket, user, key or '', body: whoever drew the ticket may have said another one
 if redis.call('HGET', KEYS[1], 'generation') ~= ARGV[1] then return 0 end
 if redis.call('HGET', KEYS[2], ARGV[3]) == ARGV[2] then redis.call('HDEL', KEYS[2], ARGV[3]) end

@@ -1,5 +1,5 @@
--- Opens the gate of a new generation.
--- KEYS lease, gate, users, keys, outbox
+-- Opens the sequencer of a new generation.
+-- KEYS lease, sequencer, users, keys, outbox
 -- ARGV node, generation, position, void, version, limit, opens, expires, deleted, last, instant that has come
 if redis.call('HGET', KEYS[1], 'node') ~= ARGV[1] then return 0 end
 redis.call('DEL', KEYS[2], KEYS[5])

@@ -1,7 +1,7 @@
--- Shows what the gate is.
--- KEYS gate, outbox of the generation that SQL names
+-- Shows what the sequencer is.
+-- KEYS sequencer, outbox of the generation that SQL names
 -- ARGV position that SQL names
-local gate = redis.call('HMGET', KEYS[1], 'generation', 'ticket', 'version', 'position')
+local sequencer = redis.call('HMGET', KEYS[1], 'generation', 'ticket', 'version', 'position')
 local anchor = redis.call('XRANGE', KEYS[2], ARGV[1] .. '-1', ARGV[1] .. '-1')
 local next = redis.call('XRANGE', KEYS[2], '(' .. ARGV[1] .. '-1', '+', 'COUNT', 1)
-return {gate[1] or '', gate[2] or '', gate[3] or '', gate[4] or '', anchor, next}
+return {sequencer[1] or '', sequencer[2] or '', sequencer[3] or '', sequencer[4] or '', anchor, next}

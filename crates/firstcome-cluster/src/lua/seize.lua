@@ -1,4 +1,4 @@
--- Takes the lease under which one node makes the gate anew.
+-- Takes the lease under which one node makes the sequencer anew.
 -- KEYS lease
 -- ARGV node, lease_ms
 local time = redis.call('TIME')

@@ -1,10 +1,10 @@
 -- Says how far SQL is, passes answers on, and gives what is to be written next.
--- KEYS gate, users, keys, outbox
+-- KEYS sequencer, users, keys, outbox
 -- ARGV generation, node, position, issued, lease_ms, entries_max, number of tickets to forget, whether the caller can write
 --      to SQL, ticket, user, key or '', body of each; then channel and message of each notice
-local gate = redis.call('HMGET', KEYS[1], 'generation', 'ticket', 'position', 'node', 'until')
-if gate[1] ~= ARGV[1] then return {'lost'} end
-local ticket, position = tonumber(gate[2]), tonumber(ARGV[3])
+local sequencer = redis.call('HMGET', KEYS[1], 'generation', 'ticket', 'position', 'node', 'until')
+if sequencer[1] ~= ARGV[1] then return {'lost'} end
+local ticket, position = tonumber(sequencer[2]), tonumber(ARGV[3])
 if ticket < position then
   redis.call('HDEL', KEYS[1], 'generation')
   return {'lost'}
@@ -16,17 +16,17 @@ for at = 1, forget do
   if key ~= '' and redis.call('HGET', KEYS[3], key) == body .. ':' .. ticket then redis.call('HDEL', KEYS[3], key) end
 end
 for at = 9 + 4 * forget, #ARGV, 2 do redis.call('PUBLISH', ARGV[at], ARGV[at + 1]) end
-if position < tonumber(gate[3]) then return {'behind'} end
-if tonumber(gate[3]) < position then
+if position < tonumber(sequencer[3]) then return {'behind'} end
+if tonumber(sequencer[3]) < position then
   redis.call('HSET', KEYS[1], 'position', ARGV[3], 'void', string.format('%.0f', position - tonumber(ARGV[4])))
   -- The entry with the position stays: whoever reads on compares it with what SQL has of it.
   redis.call('XTRIM', KEYS[4], 'MINID', ARGV[3] .. '-1')
 end
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local ends, lease = tonumber(gate[5]), tonumber(ARGV[5])
+local ends, lease = tonumber(sequencer[5]), tonumber(ARGV[5])
 -- A lease that ends later than any can is one from before somebody set the clock back.
-if gate[4] ~= ARGV[2] and ms < ends and ends <= ms + lease then return {'other'} end
+if sequencer[4] ~= ARGV[2] and ms < ends and ends <= ms + lease then return {'other'} end
 if ticket == position then
   redis.call('HSET', KEYS[1], 'node', '', 'until', 0)
   return {'done'}
@@ -37,4 +37,4 @@ if ARGV[8] == '0' then
   return {'left'}
 end
 redis.call('HSET', KEYS[1], 'node', ARGV[2], 'until', string.format('%.0f', ms + lease))
-return {'ok', gate[2], redis.call('XRANGE', KEYS[4], ARGV[3] .. '-1', '+', 'COUNT', ARGV[6])}
+return {'ok', sequencer[2], redis.call('XRANGE', KEYS[4], ARGV[3] .. '-1', '+', 'COUNT', ARGV[6])}

@@ -61,7 +61,7 @@ fn instead(seen: &SequencerSnapshot, state: State) -> Option<&'static str> {
     } else if is_made_anew {
         Some(
             "its claims are told before the database has them, and those on their way would be lost with the sequencer: give the coupon \
-             the durability sql, run this again when nothing waits, and give it back",
+             the durability database, run this again when nothing waits, and give it back",
         )
     } else {
         None

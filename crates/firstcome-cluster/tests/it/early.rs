@@ -1,4 +1,4 @@
-//! Coupons that tell claims when their place is certain, before the database holds them (durability `sequencer`).
+//! Coupons that tell claims when their place is certain, before the database holds them (durability `redis`).
 
 use crate::claim_replies::{self, COUPON, claim_early, coupon, limit, put};
 use crate::in_time;

@@ -195,7 +195,7 @@ async fn may_acknowledge(app: &App, settings: &CouponSettings) -> Result<(), Pro
     if let Ok(None) = forgets {
         return Ok(());
     }
-    let detail = "durability gate needs a Redis that syncs each write: appendonly yes and appendfsync always";
+    let detail = "durability redis needs a Redis that syncs each write: appendonly yes and appendfsync always";
     Err(Problem::field(Code::InvalidField, "durability", detail))
 }
 
@@ -316,8 +316,8 @@ impl Claimant {
 /// pass where one is sent, also beside a key. Order of refusals: `idempotency_key_reused`, `already_issued`, `deleted`, `not_open`,
 /// `expired`, `sold_out`.
 ///
-/// Where the coupon says `durability: gate` the answer comes once the place is certain, without `serial` and `code`, and
-/// says `durability: gate` itself: such a claim can be lost with Redis until the user's claim is shown, with both.
+/// Where the coupon says `durability: redis` the answer comes once the place is certain, without `serial` and `code`, and
+/// says `durability: redis` itself: such a claim can be lost with Redis until the user's claim is shown, with both.
 #[utoipa::path(post, path = "/v1/coupons/{coupon}/claims", tag = "Coupons", security(("service" = [])),
     params(("coupon" = String, Path, description = "Name of the coupon"),
         ("X-Firstcome-Pass" = Option<String>, Header, description = "Instead of a key: a pass of the coupon's room"),

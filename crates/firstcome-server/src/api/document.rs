@@ -20,9 +20,9 @@ const NAMES: [&str; 9] = ["coupon", "room", "lock", "listing", "user", "member",
 
 /// The values that a member of a schema may have.
 const VALUES: [(&str, &str, &[&str]); 9] = [
-    ("Claim", "durability", &["memory", "disk", "gate", "sql"]),
-    ("Coupon", "durability", &["gate", "sql"]),
-    ("CouponBody", "durability", &["gate", "sql"]),
+    ("Claim", "durability", &["memory", "disk", "redis", "database"]),
+    ("Coupon", "durability", &["redis", "database"]),
+    ("CouponBody", "durability", &["redis", "database"]),
     ("Coupon", "state", &["scheduled", "open", "sold_out", "expired", "deleted"]),
     ("Room", "state", &["open", "paused", "scheduled", "closed"]),
     ("Ticket", "state", &["waiting", "admitted", "expired", "left"]),

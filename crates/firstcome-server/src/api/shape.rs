@@ -107,7 +107,7 @@ pub(crate) struct CouponBody {
     /// Public claims need a pass of this room
     room: Option<String>,
     /// Only with `--redis --sql`: `sql` (claims are told once they are stored) or `gate` (sooner: they can be lost with Redis)
-    #[schema(example = "sql")]
+    #[schema(example = "database")]
     durability: Option<String>,
 }
 
@@ -119,9 +119,10 @@ impl CouponBody {
             Some(_) if !may_choose => {
                 return Err(wrong("durability", "can be chosen only on a service with --redis and --sql"));
             }
-            None | Some("sql") => Acknowledge::Stored,
-            Some("gate") => Acknowledge::Placed,
-            Some(_) => return Err(wrong("durability", "must be sql or gate")),
+            // `sql` and `gate` are the names before version 0.2.
+            None | Some("database" | "sql") => Acknowledge::Stored,
+            Some("redis" | "gate") => Acknowledge::Placed,
+            Some(_) => return Err(wrong("durability", "must be database or redis")),
         };
         let opens_at = read_instant("opens_at", self.opens_at.as_deref())?;
         let expires_at = read_instant("expires_at", self.expires_at.as_deref())?;
@@ -164,7 +165,7 @@ pub(crate) struct Coupon<'a> {
     opens_at: Option<String>,
     expires_at: Option<String>,
     redeem_until: Option<String>,
-    /// When claims are told: sql or gate. Absent where it cannot be chosen
+    /// When claims are answered: once the `database` holds them, or once `redis` has accepted them. Absent where it cannot be chosen
     #[serde(skip_serializing_if = "Option::is_none")]
     durability: Option<&'static str>,
     /// As a PUT would set them; shown to an admin key alone
@@ -189,8 +190,8 @@ pub(super) fn coupon_settings(settings: &CouponSettings, shows_durability: bool)
 
 const fn durability_of(acknowledge: Acknowledge) -> &'static str {
     match acknowledge {
-        Acknowledge::Stored => Durability::Sql.as_str(),
-        Acknowledge::Placed => GATE,
+        Acknowledge::Stored => Durability::Database.as_str(),
+        Acknowledge::Placed => Durability::Redis.as_str(),
     }
 }
 
@@ -221,9 +222,6 @@ impl<'a> Coupon<'a> {
         }
     }
 }
-
-/// The durability of a claim that can be lost with the gate.
-const GATE: &str = "gate";
 
 /// A request for one coupon
 #[derive(Deserialize, ToSchema)]
@@ -306,7 +304,7 @@ pub(crate) struct Claim<'a> {
     code: Option<&'a str>,
     #[schema(format = DateTime)]
     issued_at: String,
-    /// What it survives: memory, disk or sql; gate is not stored yet, and can be lost with Redis
+    /// What it survives: memory, disk or database; a claim of redis is not stored yet, and can be lost with Redis
     #[schema(example = "disk")]
     durability: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -339,7 +337,7 @@ impl<'a> Claim<'a> {
             serial: None,
             code: None,
             issued_at: instant(since),
-            durability: GATE,
+            durability: Durability::Redis.as_str(),
             attributes: None,
             redeemed_at: None,
         }

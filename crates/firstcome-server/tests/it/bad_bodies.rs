@@ -190,7 +190,7 @@ pub(crate) async fn a_refused_field_is_told_in_words_for_people() {
             "expires_at must be after opens_at",
         ),
         (
-            json!({"limit": 1, "durability": "gate"}),
+            json!({"limit": 1, "durability": "redis"}),
             "durability",
             "durability can be chosen only on a service with --redis and --sql",
         ),

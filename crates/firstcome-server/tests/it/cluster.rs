@@ -104,9 +104,9 @@ async fn nodes_answer_alike(kind: Kind) {
     let Some(world) = World::start(kind).await else { return };
     let [one, two] = [world.node().await, world.node().await];
     let shown = one.put("launch", json!({"limit": 3, "title": "Launch"})).await.is(201).json();
-    assert_eq!(shown["durability"], "sql");
+    assert_eq!(shown["durability"], "database");
     let ann = one.send(claim("launch", "ann").once("a-key")).await.is(201).json();
-    assert_eq!((ann["serial"].as_u64(), ann["durability"].as_str()), (Some(1), Some("sql")));
+    assert_eq!((ann["serial"].as_u64(), ann["durability"].as_str()), (Some(1), Some("database")));
     // The same request, and another one of the same user, at the other node.
     assert_eq!(two.send(claim("launch", "ann").once("a-key")).await.is(201).json(), ann);
     two.send(claim("launch", "bob").once("a-key")).await.refused(422, "idempotency_key_reused");
@@ -253,37 +253,42 @@ async fn two_nodes_have_one_room_and_know_each_others_passes() {
 async fn claims_at_the_gate() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let node = world.node().await;
-    let settings = json!({"limit": 10_000, "durability": "gate"});
-    let wanted = "durability gate needs a Redis that syncs each write: appendonly yes and appendfsync always";
+    let settings = json!({"limit": 10_000, "durability": "redis"});
+    let wanted = "durability redis needs a Redis that syncs each write: appendonly yes and appendfsync always";
     node.put("early", settings.clone()).await.refused(400, "invalid_field").about("durability", wanted);
     node.send(Ask::get("/v1/coupons/early")).await.refused(404, "unknown_coupon");
     world.say(&["CONFIG", "SET", "appendonly", "yes"]).await;
     node.put("early", settings.clone()).await.refused(400, "invalid_field");
     world.say(&["CONFIG", "SET", "appendfsync", "always"]).await;
-    assert_eq!(node.put("early", settings.clone()).await.is(201).json()["durability"], "gate");
-    assert_eq!(node.send(Ask::get("/v1/coupons/early")).await.json()["durability"], "gate");
+    assert_eq!(node.put("early", settings.clone()).await.is(201).json()["durability"], "redis");
+    assert_eq!(node.send(Ask::get("/v1/coupons/early")).await.json()["durability"], "redis");
+    // The names before version 0.2 stay accepted, and the answer has the new ones.
+    for (old, new) in [("sql", "database"), ("gate", "redis")] {
+        let put = node.put("early", json!({"limit": 10_000, "durability": old})).await.is(200).json();
+        assert_eq!(put["durability"], new);
+    }
     // The node has to find it out, and Redis to finish the file that it writes anew.
     let until = Instant::now() + Duration::from_secs(30);
     for number in 0.. {
         let told = node.send(claim("early", &format!("before-{number}"))).await.is(201).json();
-        if told["durability"] == "gate" {
+        if told["durability"] == "redis" {
             break;
         }
         assert!(Instant::now() < until, "{told}");
         sleep(Duration::from_millis(20)).await;
     }
     let placed = node.send(claim("early", "ann")).await.is(201).json();
-    assert_eq!(placed["durability"], "gate");
+    assert_eq!(placed["durability"], "redis");
     assert!(placed.get("serial").is_none() && placed.get("code").is_none(), "{placed}");
     let stored = node.until(200, || Ask::get("/v1/coupons/early/claims/ann").by(SERVICE)).await.json();
-    assert_eq!(stored["durability"], "sql");
+    assert_eq!(stored["durability"], "database");
     let serial = stored["serial"].as_u64().expect("a serial");
     let again = node.send(claim("early", "ann")).await.refused(409, "already_issued").json();
     assert_eq!(again["claim"]["code"], stored["code"]);
     // Without a word about it a PUT sets it back, as everything else.
-    assert_eq!(node.put("early", json!({"limit": 10_000})).await.is(200).json()["durability"], "sql");
+    assert_eq!(node.put("early", json!({"limit": 10_000})).await.is(200).json()["durability"], "database");
     let bob = node.send(claim("early", "bob")).await.is(201).json();
-    assert_eq!((&bob["serial"], &bob["durability"]), (&json!(serial + 1), &json!("sql")));
+    assert_eq!((&bob["serial"], &bob["durability"]), (&json!(serial + 1), &json!("database")));
     for wrong in [json!("disk"), json!("")] {
         let answer = node.put("early", json!({"limit": 5, "durability": wrong})).await;
         answer.refused(400, "invalid_field").about("durability", "durability must be sql or gate");

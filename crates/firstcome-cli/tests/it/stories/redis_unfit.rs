@@ -1,6 +1,6 @@
-//! A node runs over a durable Redis and PostgreSQL, with one coupon of the durability `gate` and one without. An operator says
+//! A node runs over a durable Redis and PostgreSQL, with one coupon of the durability `redis` and one without. An operator says
 //! `CONFIG SET maxmemory-policy allkeys-lru` and `CONFIG SET appendonly no` to the Redis. Twelve seconds later `/readyz` was 200,
-//! claims were 201, and `durability: gate` still promised what a restart of Redis would lose.
+//! claims were 201, and `durability: redis` still promised what a restart of Redis would lose.
 //!
 //! Now the node finds it within two seconds and an answer's time: it is not ready, says why, logs it and counts it. It tells no
 //! claim before the database has it and grants no lock. When the operator sets both back it recovers by itself.
@@ -21,7 +21,7 @@ fn durability_of(client: &mut Client, coupon: &str, number: &mut u32) -> String 
     let claim = claim.json();
     let durability = claim["durability"].as_str().expect("it says so").to_owned();
     // What is told when the database has it comes with serial and code.
-    assert_eq!(claim["serial"].is_u64(), durability == "sql", "{claim}");
+    assert_eq!(claim["serial"].is_u64(), durability == "database", "{claim}");
     durability
 }
 
@@ -37,9 +37,9 @@ fn a_redis_that_is_made_unfit_is_noticed_and_recovery_too() {
     world.migrate(world.sql.url());
     let node = Server::spawn(world.node().args(["--dev"]));
     let (client, mut number) = (&mut node.client(), 0);
-    assert_eq!(client.put_status("/v1/coupons/early", &json!({"limit": 100_000, "durability": "gate"})), 201);
+    assert_eq!(client.put_status("/v1/coupons/early", &json!({"limit": 100_000, "durability": "redis"})), 201);
     assert_eq!(client.put_status("/v1/coupons/plain", &json!({"limit": 100_000})), 201);
-    wait_for("an early answer", || (durability_of(client, "early", &mut number) == "gate").then_some(()));
+    wait_for("an early answer", || (durability_of(client, "early", &mut number) == "redis").then_some(()));
     wait_for("readiness", || (client.get("/readyz").status == 200).then_some(()));
     assert_eq!(acquire(client, "held").status, 200);
 
@@ -53,8 +53,8 @@ fn a_redis_that_is_made_unfit_is_noticed_and_recovery_too() {
     assert!(metrics.contains("firstcome_faults_open{code=\"unfit\"} 1"), "{metrics}");
     // Claims go on, and no longer rest on Redis.
     for _ in 0..10 {
-        assert_eq!(durability_of(client, "early", &mut number), "sql");
-        assert_eq!(durability_of(client, "plain", &mut number), "sql");
+        assert_eq!(durability_of(client, "early", &mut number), "database");
+        assert_eq!(durability_of(client, "plain", &mut number), "database");
     }
     let mut lock = 0;
     let refused = wait_for("no grant", || {
@@ -67,10 +67,10 @@ fn a_redis_that_is_made_unfit_is_noticed_and_recovery_too() {
     world.redis(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     wait_for("a grant", || (acquire(client, &format!("lock-{lock}")).status == 200).then_some(()));
     assert_eq!(client.get("/readyz").status, 503);
-    assert_eq!(durability_of(client, "early", &mut number), "sql");
+    assert_eq!(durability_of(client, "early", &mut number), "database");
     world.redis(&["CONFIG", "SET", "appendonly", "yes"]);
     wait_for("readiness", || (client.get("/readyz").status == 200).then_some(()));
-    wait_for("an early answer", || (durability_of(client, "early", &mut number) == "gate").then_some(()));
+    wait_for("an early answer", || (durability_of(client, "early", &mut number) == "redis").then_some(()));
     node.wait_for_log("the fault is over");
     node.stop();
 }
