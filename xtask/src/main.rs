@@ -15,7 +15,7 @@ cargo xtask <command>
 
   test    everything that a change must pass: format, lints, tests, simulator, planted bugs
   full    what is too long for every change; writes its dated report to docs/full/
-  docs    writes docs/errors.md and docs/openapi.json anew from the code
+  docs    writes docs/errors.md, docs/openapi.json and docs/configuration.md from the code
   tidy    the project's own rules about its text; --mark says in stale reports that they are
   perf    instructions and allocations per operation, beside docs/perf.toml; --accept WHY writes that anew;
           --against COMMIT compares the wall clock with that commit's
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["test"] => test::run(),
         ["full", names @ ..] => full::run(names),
-        ["docs"] => shell::run("cargo", &["run", "--quiet", "-p", "firstcome-server", "--example", "write_docs"]),
+        ["docs"] => docs(),
         ["tidy"] => tidy::run(stale::Marks::Leave),
         ["tidy", "--mark"] => tidy::run(stale::Marks::Write),
         ["perf", options @ ..] => perf::run(options),
@@ -44,4 +44,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Writes the pages that are made from the code.
+fn docs() -> shell::Outcome {
+    for (package, example) in [("firstcome-server", "write_docs"), ("firstcome-cli", "write_configuration")] {
+        shell::run("cargo", &["run", "--quiet", "-p", package, "--example", example])?;
+    }
+    Ok(())
 }

@@ -62,13 +62,13 @@ struct ArchiveStoreArgs {
     /// Directory of the embedded store
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR", default_value = "./firstcome-data")]
     data: PathBuf,
-    /// Redis or Valkey of a service over a cluster, instead of the directory; with --sql
+    /// Redis or Valkey of a cluster, instead of the directory; with --sql
     #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true, requires = "sql")]
     redis: Option<String>,
     /// Its database
     #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true, requires = "redis")]
     sql: Option<String>,
-    /// File with the secret of a service over a cluster, by which secrets are wrapped in the data; without one they are plain
+    /// File with the secret of a cluster, which wraps the secrets in the data; without it they are in plain text
     /// [default: FIRSTCOME_SECRET]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,

@@ -45,7 +45,7 @@ pub(crate) struct DoctorArgs {
     /// Directory of the embedded store [default: ./firstcome-data]
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Redis or Valkey of a service over a cluster, instead of the directory; with --sql
+    /// Redis or Valkey of a cluster, instead of the directory; with --sql
     #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true)]
     redis: Option<String>,
     /// Its database, or that of a service of members and listings alone

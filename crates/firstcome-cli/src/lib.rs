@@ -15,6 +15,9 @@ pub mod serve;
 mod settings;
 mod verify;
 
+#[doc(hidden)]
+pub use settings::configuration_markdown;
+
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::{Outcome, end};
 // What the drill and the benchmarks need too.
@@ -33,21 +36,21 @@ struct Cli {
 enum Command {
     /// Run the service
     Serve(Box<serve::ServeArgs>),
-    /// Re-check every stored invariant, also beside a running service
+    /// Check every stored invariant again, also beside a running service
     Verify(verify::VerifyArgs),
     /// Make the tables of a database, or bring them to this version
     Migrate(cluster::MigrateArgs),
-    /// Compare what Redis has of a service over a cluster with its database, and repair what is safe
+    /// Compare the Redis of a cluster with its database, and repair what is safe
     Reconcile(reconcile::ReconcileArgs),
-    /// Look whether what a service is to rest on keeps what it is told
+    /// Check that disk, Redis and database are safe for a service
     Doctor(doctor::DoctorArgs),
-    /// Ask a running service whether it should get requests
+    /// Ask a running service whether it is ready for requests
     Health(health::HealthArgs),
     /// Write out everything: coupons and claims, waiting rooms, members and listings
     Export(archive::ExportArgs),
-    /// Take in what was written out: all of it, or nothing
+    /// Read an export into a store: all of it, or nothing
     Import(archive::ImportArgs),
-    /// Say what admission rate a back end carries, and try it in a simulation
+    /// Compute the admission rate that a back end can serve, and try it in a simulation
     Plan(Box<plan::PlanArgs>),
     /// Play an event against a real service, and audit every answer
     #[command(subcommand)]

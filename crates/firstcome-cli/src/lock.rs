@@ -84,10 +84,10 @@ pub(crate) struct LockArgs {
     /// How long to wait in line; 0s to try once [default: 5s]
     #[arg(long, env = "FIRSTCOME_WAIT", value_name = "DURATION")]
     wait: Option<String>,
-    /// How long the lock outlives whoever holds it [default: 30s]
+    /// How long the holder keeps the lock without a renewal [default: 30s]
     #[arg(long, env = "FIRSTCOME_LEASE", value_name = "DURATION")]
     lease: Option<String>,
-    /// Keep the lock at least so long after it was obtained, also when the command ends sooner [default: 0s]
+    /// Keep the lock for at least this long after the grant, also when the command ends sooner [default: 0s]
     ///
     /// For short jobs that several machines start at the same time by their own clocks: a machine whose clock is behind finds
     /// the lock taken, and does not run the job again. The program waits until then; if it is killed meanwhile, the lock ends
@@ -101,7 +101,7 @@ pub(crate) struct LockArgs {
     /// The exit code stays that of the command. Signals are passed on to all of them.
     #[arg(long)]
     wait_children: bool,
-    /// As what others see the holder [default: host and process]
+    /// The holder's name as other clients see it [default: host and process]
     #[arg(long, env = "FIRSTCOME_OWNER", value_name = "TEXT")]
     owner: Option<String>,
     /// Where the locks are: a directory, redis://…, etcd://…; redis:// 3 to 9 times for a quorum [default: a directory of the user]

@@ -45,14 +45,14 @@ pub struct ServeArgs {
     /// Directory of the embedded store; made if it is not there and its parent is [default: ./firstcome-data]
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Redis or Valkey of a service over a cluster, as redis://…, redis+sentinel://… or redis+cluster://…; with --sql
+    /// Redis or Valkey of a cluster, as redis://…, redis+sentinel://… or redis+cluster://…; with --sql
     #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true)]
     redis: Option<String>,
     /// Database, as postgres://… or mysql://…. With --redis everything is kept in both; without it members and listings alone are
     /// served, and keys are kept in --data
     #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true)]
     sql: Option<String>,
-    /// File with the secret of a service over a cluster, the same for each [default: FIRSTCOME_SECRET]
+    /// File with the secret of a cluster, the same for each node [default: FIRSTCOME_SECRET]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
     /// Development mode: a call without a key acts as admin; loopback only
@@ -80,8 +80,8 @@ pub struct ServeArgs {
     /// --dev [default: 1000]
     #[arg(long, env = "FIRSTCOME_CONNECTIONS_PER_ADDRESS", value_name = "N")]
     connections_per_address: Option<usize>,
-    /// Acquires that wait for a lock at once, each on a connection; who comes beyond it gets a lock that is free, and is told
-    /// `overloaded` otherwise [default: 10000]
+    /// Lock requests that wait at once, each on a connection; a further request gets a free lock or `overloaded`
+    /// [default: 10000]
     #[arg(long, env = "FIRSTCOME_LOCK_WAITS_MAX", value_name = "N")]
     lock_waits_max: Option<usize>,
     /// After a signal to stop: time during which /readyz says no and everything is served as before, for a balancer to notice.

@@ -1,5 +1,9 @@
 //! Settings: flags before `FIRSTCOME_*` before `firstcome.toml` before defaults.
 
+mod reference;
+
+pub use reference::configuration_markdown;
+
 use crate::failure::Failure;
 use anyhow::{Context, anyhow, ensure};
 use firstcome::core::coupon::CouponLimit;

@@ -26,7 +26,7 @@ struct VerifyStoreArgs {
     /// Database of a service, as postgres://… or mysql://…, instead of the directory
     #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true)]
     sql: Option<String>,
-    /// Redis or Valkey of a service over a cluster, which is then held against the database; with --sql
+    /// Redis or Valkey of a cluster, which is compared with the database; with --sql
     #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true, requires = "sql")]
     redis: Option<String>,
     /// File with the secret of the deployment, with which its secrets are then opened [default: FIRSTCOME_SECRET]

@@ -49,7 +49,7 @@ impl OwnDatabase {
         Self::open_for(named, scratch, 1).await
     }
 
-    /// The same for so a cluster of a service: a server that is started lets each open as many connections as it may.
+    /// The same for a cluster: a server that is started lets each open as many connections as it may.
     pub async fn open_for(named: &Named, scratch: &Path, nodes: u32) -> anyhow::Result<Self> {
         match named {
             Named::Started(kind) => {

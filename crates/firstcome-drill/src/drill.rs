@@ -86,8 +86,8 @@ pub struct EventArgs {
     /// that are started for them, in turn. Every other time that Redis is killed it loses what it had
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
     kill: u32,
-    /// Play against so a cluster of the service, over Redis and a database that are started too; people are spread over them,
-    /// some stay with one and others change at every request
+    /// Play against a cluster of this many nodes, over a Redis and a database that the drill starts; some people stay with one
+    /// node and others change it at every request
     #[arg(long, value_name = "N", conflicts_with = "url", value_parser = clap::value_parser!(u32).range(1..=16))]
     nodes: Option<u32>,
     /// A Redis or Valkey that runs, as redis://…, for the nodes, instead of one that is started: an empty database of it is used
@@ -273,7 +273,7 @@ fn play(args: &EventArgs, setting: &Setting) -> Result<Facts, Failure> {
     Ok(outcome::facts(setting, &played, stored))
 }
 
-/// The same over a cluster, which share what they serve.
+/// The same on the nodes of a cluster, which share their data.
 async fn on_nodes(args: &EventArgs, setting: &Setting, scratch: &Path) -> Result<Facts, Failure> {
     let mut backing = Backing::open(args, scratch).await?;
     let playing = async {

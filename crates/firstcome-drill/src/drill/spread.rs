@@ -21,7 +21,7 @@ struct Node {
 }
 
 impl Spread {
-    /// Over so a cluster, all of which are up.
+    /// Over the nodes of a cluster, all of which are up.
     pub(crate) fn over(nodes: usize, seed: u64) -> Self {
         Self { nodes: (0..nodes).map(|_| Node::default()).collect(), seed }
     }

@@ -37,7 +37,7 @@ fn check_handle(handle: &str) -> Result<(), Refusal> {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct AcquireBody<'a> {
-    /// As what others see the holder
+    /// The holder's name as other clients see it
     #[serde(borrow)]
     #[schema(value_type = String, example = "worker-7")]
     pub(crate) owner: Cow<'a, str>,

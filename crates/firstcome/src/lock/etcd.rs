@@ -110,7 +110,7 @@ impl EtcdRequest {
         self
     }
 
-    /// As what others see the holder; the process otherwise.
+    /// The holder's name as other clients see it; the process otherwise.
     pub fn owner(mut self, owner: &str) -> Self {
         self.owner = Some(owner.into());
         self

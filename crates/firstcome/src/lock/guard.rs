@@ -44,7 +44,7 @@ pub struct Lease {
     pub name: LockName,
     /// Whose hold; a secret of its holder.
     pub request: Request,
-    /// As what others see the holder.
+    /// The holder's name as other clients see it.
     pub owner: OwnerName,
     /// The fencing token.
     pub fence: Fence,

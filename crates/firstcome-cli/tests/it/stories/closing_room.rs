@@ -1,4 +1,4 @@
-//! A large room is closed over a cluster. Once this was one transaction over all its tickets: with three million of them the
+//! A large room is closed on a cluster. Once this was one transaction over all its tickets: with three million of them the
 //! operator was told `outcome_unknown` three times, the room was closed a minute later, and nothing else was durable meanwhile.
 //!
 //! Here a room has 200 000 tickets of users, and one of their rows is locked by another client's transaction, so that no transaction

@@ -1,5 +1,5 @@
-//! Story: a reader copies the commands out of the README. The tests take them from its text and run them unchanged, except for
-//! addresses, one duration, and the scripts that a reader brings along.
+//! Story: a reader copies the commands out of the README and the guides. The tests take them from the text and run them
+//! unchanged, except for addresses, one duration, and the scripts that a reader brings along.
 
 use crate::support::program::{Ended, PATH, PROGRAM, command, run, run_for, signal, wait};
 use crate::support::server::Server;
@@ -13,16 +13,32 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// A block of commands, which the README begins with this line.
-fn block(first: &str) -> String {
-    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
-    let readme = fs::read_to_string(readme).expect("the README is there");
-    let mut blocks = readme.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
-    blocks.find(|block| block.starts_with(first)).unwrap_or_else(|| panic!("no block begins with {first:?}")).to_owned()
+const README: &str = "README.md";
+const QUICK_START: &str = "docs/quick-start.md";
+const LOCKS: &str = "docs/locks.md";
+const STORES: &str = "docs/stores.md";
+
+/// The block of commands in this document that begins with this line.
+fn block(document: &str, first: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(document);
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{document}: {error}"));
+    let mut blocks = text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    blocks
+        .find(|block| block.starts_with(first))
+        .unwrap_or_else(|| panic!("no block of {document} begins with {first:?}"))
+        .to_owned()
+}
+
+/// A service that was started with the command of the README, on a free port.
+fn service(here: &Path) -> Server {
+    let start = block(README, "cargo run --release -- serve");
+    assert_eq!(start, block(QUICK_START, "cargo run --release -- serve"), "one command starts it in both documents");
+    let arguments = start.trim().strip_prefix("cargo run --release -- ").expect("it is one command").split(' ');
+    Server::spawn(command(PROGRAM, here).args(arguments).args(["--listen", "127.0.0.1:0"]))
 }
 
 /// A shell that ends at the first command that fails. Its script comes by a file, as nothing of it may be seen in the list of
-/// processes, where the README looks for commands.
+/// processes, where a document looks for commands.
 fn shell(here: &Path, script: &str) -> Command {
     let tools = here.join("tools");
     fs::create_dir_all(&tools).expect("a directory");
@@ -54,18 +70,45 @@ fn answers(ended: Ended) -> Vec<Value> {
 }
 
 #[test]
-fn the_commands_of_the_first_hour_do_what_the_readme_says() {
+fn the_examples_of_the_readme_run() {
     if !machine_has("curl", crate::support::program::is_installed("curl")) {
         return;
     }
     let directory = tempfile::tempdir().expect("a directory");
     let here = directory.path();
-    let start = block("cargo run --release -- serve");
-    let arguments = start.trim().strip_prefix("cargo run --release -- ").expect("it is one command").split(' ');
-    let service = Server::spawn(command(PROGRAM, here).args(arguments).args(["--listen", "127.0.0.1:0"]));
+    fs::create_dir(here.join("locks")).expect("a directory");
+    let service = service(here);
     let address = service.address().to_string();
     let play = |first: &str| {
-        run_for(&mut shell(here, &block(first).replace("localhost:8080", &address)), Duration::from_secs(300))
+        let script = block(README, first).replace("localhost:8080", &address);
+        run_for(shell(here, &script).env("FIRSTCOME_STORE", "locks"), Duration::from_secs(60))
+    };
+
+    let told = answers(play("# 201 with serial 1"));
+    assert_eq!((&told[0]["serial"], &told[0]["user"]), (&1.into(), &"ann".into()), "{told:?}");
+    let told = answers(play("# at most 50 visitors"));
+    let [room, joined] = told.as_slice() else { panic!("{told:?}") };
+    assert_eq!((&room["room"], &joined["number"]), (&"sale".into(), &1.into()), "{room} {joined}");
+    let told = answers(play("# a price that does not change"));
+    let [charged, listing, sold] = told.as_slice() else { panic!("{told:?}") };
+    assert_eq!((&charged["available"], &listing["state"]), (&500.into(), &"running".into()), "{charged} {listing}");
+    assert_eq!((&sold["buyer"], &sold["price"]), (&"bob".into(), &100.into()), "{sold}");
+    let told = play("firstcome lock report").well();
+    assert!(told.trim().strip_prefix("fence ").is_some_and(|fence| fence.parse::<u64>().is_ok()), "{told}");
+}
+
+#[test]
+fn the_quick_start_runs() {
+    if !machine_has("curl", crate::support::program::is_installed("curl")) {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    let service = service(here);
+    let address = service.address().to_string();
+    let play = |first: &str| {
+        let script = block(QUICK_START, first).replace("localhost:8080", &address);
+        run_for(&mut shell(here, &script), Duration::from_secs(300))
     };
 
     let told = answers(play("# the first claim"));
@@ -99,14 +142,14 @@ fn the_commands_of_the_first_hour_do_what_the_readme_says() {
 }
 
 #[test]
-fn the_commands_of_a_job_do_what_the_readme_says() {
+fn the_commands_for_jobs_run() {
     let directory = tempfile::tempdir().expect("a directory");
     let here = directory.path();
     own_script(here, "backup.sh", "echo backup $FIRSTCOME_FENCE");
     own_script(here, "start-workers.sh", "echo workers $FIRSTCOME_FENCE");
     fs::create_dir(here.join("locks")).expect("a directory");
     // Thirty seconds of waiting show no more than one, and root's own place is not a test's.
-    let script = block("firstcome lock nightly").replace("--min-hold 30s", "--min-hold 1s");
+    let script = block(LOCKS, "firstcome lock nightly").replace("--min-hold 30s", "--min-hold 1s");
     let output = run(shell(here, &script).env("FIRSTCOME_STORE", "locks")).well();
     let (jobs, fences): (Vec<&str>, Vec<u64>) = output
         .lines()
@@ -120,7 +163,7 @@ fn the_commands_of_a_job_do_what_the_readme_says() {
     let mut hangs = hangs.env("FIRSTCOME_STORE", "locks").spawn().expect("it starts");
     let list = || run(shell(here, "firstcome locks list").env("FIRSTCOME_STORE", "locks")).well();
     wait_for("the holder", || list().contains("nightly").then_some(()));
-    let output = run(shell(here, &block("firstcome locks list")).env("FIRSTCOME_STORE", "locks")).well();
+    let output = run(shell(here, &block(LOCKS, "firstcome locks list")).env("FIRSTCOME_STORE", "locks")).well();
     let told: Vec<Value> =
         serde_json::Deserializer::from_str(&output).into_iter().map(|one| one.expect("JSON")).collect();
     let [all, status, released] = told.as_slice() else { panic!("{output}") };
@@ -130,7 +173,7 @@ fn the_commands_of_a_job_do_what_the_readme_says() {
 }
 
 #[test]
-fn the_two_terminals_do_what_the_readme_says() {
+fn the_second_terminal_gets_the_lock_of_a_killed_holder() {
     if !machine_has("redis-server", Database::is_installed(Kind::Redis))
         || !machine_has("pgrep", crate::support::program::is_installed("pgrep"))
     {
@@ -140,7 +183,7 @@ fn the_two_terminals_do_what_the_readme_says() {
     let redis = runtime.block_on(Database::start(Kind::Redis, &Options::new(Durability::Quick))).expect("it starts");
     let directory = tempfile::tempdir().expect("a directory");
     let here = directory.path();
-    let text = block("# both terminals").replace("redis://127.0.0.1:6379", redis.url());
+    let text = block(QUICK_START, "# both terminals").replace("redis://127.0.0.1:6379", redis.url());
     let (both, third) = text.split_once("\n\n").expect("two kinds of terminals");
     let terminal = |name: &str| {
         let told = fs::File::create(here.join(name)).expect("a file");
@@ -161,7 +204,7 @@ fn the_two_terminals_do_what_the_readme_says() {
 }
 
 #[test]
-fn the_commands_of_a_deployment_do_what_the_readme_says() {
+fn the_commands_that_deploy_a_cluster_run() {
     let Some(world) = World::start(Kind::Postgres) else { return };
     let here = world.here();
     let mut one_machine = Server::spawn(command(PROGRAM, here).args([
@@ -179,11 +222,11 @@ fn the_commands_of_a_deployment_do_what_the_readme_says() {
         let text = text.replace("postgres://owner@db/shop", world.sql.url());
         text.replace("postgres://firstcome@db/shop", world.sql.url()).replace("redis://redis", world.redis.url())
     };
-    let nodes = named(block("head -c 32 /dev/urandom"));
+    let nodes = named(block(STORES, "head -c 32 /dev/urandom"));
     let (before, serve) = nodes.split_at(nodes.find("firstcome serve").expect("a node is started"));
     let output = run(&mut shell(here, before)).well();
     assert!(output.contains("secret"), "the doctor has looked: {output}");
-    run(&mut shell(here, &named(block("firstcome export")))).well();
+    run(&mut shell(here, &named(block(STORES, "firstcome export")))).well();
     let serve = serve.replace("0.0.0.0:8080", "127.0.0.1:0");
     let node = Server::spawn(&mut shell(here, &format!("exec {serve}")));
     let launch = node.client().get("/v1/coupons/launch");
