@@ -1,5 +1,9 @@
 //! Rules about the project's text that no other tool knows.
 
+mod crates;
+mod documents;
+mod words;
+
 use crate::shell::{self, Outcome};
 use crate::stale::{self, Marks};
 use std::fs;
@@ -8,16 +12,29 @@ use std::fs;
 const FILE_LINES_MAX: usize = 600;
 /// Lines of a function.
 const FUNCTION_LINES_MAX: usize = 70;
+/// Comment lines in `src` that name no actor. The count may only fall.
+const RIDDLES_MAX: usize = 60;
 /// What the core may depend on: a table without keys of its own, and nothing that could do IO.
 const CORE_DEPENDENCIES: [&str; 2] = ["hashbrown", "sha2"];
 
 pub(crate) fn run(marks: Marks) -> Outcome {
-    let mut findings = Vec::new();
+    let (mut findings, mut riddles) = (Vec::new(), 0);
     let listed = shell::output("git", &["ls-files", "--cached", "--others", "--exclude-standard"])?;
     for name in listed.lines().filter(|name| name.ends_with(".rs")) {
         let Ok(text) = fs::read_to_string(shell::root().join(name)) else { continue };
         check_source(name, &text, &mut findings);
+        words::check(name, &text, &mut findings);
+        if name.contains("/src/") {
+            riddles += words::riddles(&text);
+        }
     }
+    if RIDDLES_MAX < riddles {
+        findings.push(format!(
+            "{riddles} comment lines without an actor (whoever, nobody, is to be …), at most {RIDDLES_MAX}"
+        ));
+    }
+    crates::check(&mut findings)?;
+    documents::check(&listed, &mut findings);
     core_is_pure(&mut findings)?;
     invariants_are_listed(&mut findings)?;
     guarantees_are_shown(&mut findings)?;

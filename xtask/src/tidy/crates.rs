@@ -1,0 +1,60 @@
+//! Arrows between crates point down only.
+
+use crate::shell;
+use std::collections::BTreeMap;
+
+/// Each crate with the crates of ours that it may name, apart from tests. The map of ARCHITECTURE.md shows the same.
+const ARROWS: [(&str, &[&str]); 16] = [
+    ("firstcome-core", &[]),
+    ("firstcome-store", &["core"]),
+    ("firstcome-sqlite", &["core", "store"]),
+    ("firstcome-redis", &["core", "store"]),
+    ("firstcome-sql", &["core", "store"]),
+    ("firstcome-etcd", &["core", "store"]),
+    ("firstcome-cluster", &["core", "store", "redis", "sql"]),
+    ("firstcome-macros", &[]),
+    ("firstcome", &["core", "store", "sqlite", "redis", "sql", "etcd", "cluster", "macros"]),
+    ("firstcome-server", &["core", "firstcome"]),
+    ("firstcome-test-servers", &[]),
+    ("firstcome-drill", &["core", "firstcome", "server", "test-servers"]),
+    ("firstcome-cli", &["core", "firstcome", "server", "drill", "test-servers"]),
+    ("firstcome-sim", &["core", "store", "firstcome"]),
+    (
+        "firstcome-bench",
+        &["core", "store", "firstcome", "server", "drill", "test-servers", "cli", "redis", "sql", "etcd"],
+    ),
+    ("xtask", &[]),
+];
+
+/// Finds dependencies that point up, and crates that no line above names.
+pub(super) fn check(findings: &mut Vec<String>) -> shell::Outcome {
+    for (name, dependencies) in workspace()? {
+        let Some((_, allowed)) = ARROWS.iter().find(|(known, _)| *known == name) else {
+            findings.push(format!("crate {name}: say in xtask/src/tidy/crates.rs which crates it may name"));
+            continue;
+        };
+        for dependency in dependencies {
+            let short = dependency.strip_prefix("firstcome-").unwrap_or(&dependency);
+            if !allowed.contains(&short) {
+                findings.push(format!("crate {name} depends on {dependency}, which is not below it"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The crates of this workspace, each with those of its dependencies that are ours, without those of tests.
+fn workspace() -> Result<BTreeMap<String, Vec<String>>, String> {
+    let text = shell::output("cargo", &["metadata", "--no-deps", "--format-version", "1"])?;
+    let metadata: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
+    let items = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let packages = items(&metadata["packages"]);
+    let ours = packages.iter().map(|package| {
+        let named = items(&package["dependencies"]);
+        let named = named.iter().filter(|one| one["kind"] != "dev" && one["path"].is_string());
+        (text(&package["name"]), named.map(|one| text(&one["name"])).collect())
+    });
+    Ok(ours.collect())
+}

@@ -1,0 +1,83 @@
+//! Words that the code no longer uses, and riddles in its comments.
+
+/// Names that say nothing of what they hold. docs/glossary.md has the words that replaced them.
+const RETIRED: [&str; 37] = [
+    "Told", "Seen", "Held", "Said", "Asked", "Given", "Word", "Heard", "Look", "Looks", "Fleet", "Truth", "Mend",
+    "Drain", "Scribe", "Tongue", "Shop", "Desk", "Lot", "Purse", "Tally", "Crew", "Shelf", "Ear", "Hearing", "Beating",
+    "Market", "Lane", "Lanes", "Combine", "Cell", "Survey", "Wire", "Door", "Sweep", "Who", "What",
+];
+/// Files that are named by what they hold.
+const FORBIDDEN_FILE: &str = "mod.rs";
+/// Words of a sentence without an actor.
+const RIDDLES: [&str; 8] =
+    ["whoever", "whatever", "whomever", "nobody", "somebody", "but for", "is to be", "are to be"];
+
+/// Names of types, traits and modules in this line.
+fn defined(line: &str) -> Option<&str> {
+    let mut words = line
+        .split_whitespace()
+        .skip_while(|word| word.starts_with("pub") || *word == "in" || word.ends_with("::super)"));
+    let kind = words.next()?;
+    if !["struct", "enum", "trait", "type", "mod", "union"].contains(&kind) {
+        return None;
+    }
+    let name = words.next()?;
+    Some(name.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap_or_default())
+}
+
+/// Whether a name is a retired word, as a type writes it or as a module does.
+fn is_retired(name: &str) -> bool {
+    RETIRED
+        .iter()
+        .any(|word| name == *word || name == word.to_lowercase() || name == format!("{}s", word.to_lowercase()))
+}
+
+/// Finds retired words in a source file.
+pub(super) fn check(name: &str, text: &str, findings: &mut Vec<String>) {
+    if name.ends_with(&format!("/{FORBIDDEN_FILE}")) {
+        findings.push(format!("{name}: put the module into a file beside its folder"));
+    }
+    for (at, line) in text.lines().enumerate() {
+        if let Some(found) = defined(line).filter(|found| is_retired(found)) {
+            findings.push(format!("{name}:{}: {found} is a retired word: see docs/glossary.md", at + 1));
+        }
+    }
+}
+
+/// How many comment lines of a source have a riddle.
+pub(super) fn riddles(text: &str) -> usize {
+    let comments = text.lines().filter_map(|line| line.trim_start().strip_prefix("//"));
+    comments.filter(|comment| has_riddle(&comment.to_lowercase())).count()
+}
+
+fn has_riddle(comment: &str) -> bool {
+    RIDDLES.iter().any(|riddle| {
+        comment.match_indices(riddle).any(|(at, _)| {
+            let whole = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_alphanumeric());
+            whole(comment[..at].chars().next_back()) && whole(comment[at + riddle.len()..].chars().next())
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retired_words_are_found_where_they_are_defined() {
+        let mut findings = Vec::new();
+        check(
+            "a.rs",
+            "pub(crate) struct Told {\nmod lanes;\nstruct ToldClaim;\nlet Told = 1;\nmod tests {",
+            &mut findings,
+        );
+        assert_eq!(findings.len(), 2, "{findings:?}");
+        check("a/mod.rs", "", &mut findings);
+        assert_eq!(findings.len(), 3, "{findings:?}");
+    }
+
+    #[test]
+    fn riddles_are_counted_by_line() {
+        assert_eq!(riddles("// Whoever waits, and nobody else.\n/// A busybody.\nlet nobody = 1;\n//! is to be\n"), 2);
+    }
+}
