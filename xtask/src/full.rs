@@ -217,7 +217,7 @@ fn rust_peers() -> Outcome {
     shell::run("cargo", &peers)
 }
 
-/// Five of them, and whoever locks as Redlock says.
+/// Five of them, and a caller that locks as Redlock says.
 fn quorum() -> Result<String, String> {
     release_bench()?;
     rust_peers()?;

@@ -15,7 +15,7 @@ pub(crate) fn run() -> Outcome {
     setup::run()?;
     tidy::run(Marks::Leave)?;
     shell::run("cargo", &["fmt", "--all", "--", "--check"])?;
-    // Formatted only: what the locks of others bring along is nobody's gate.
+    // Formatted only: what the locks of others bring along is no caller's gate.
     shell::run("cargo", &["fmt", "--all", "--manifest-path", "bench/Cargo.toml", "--", "--check"])?;
     // The drill must find planted bugs, so the binary under test has them; without their names it behaves as ever.
     // No program of ours has locks or checks fences in databases, or locks on etcd unless it is asked to, so nothing else would

@@ -86,7 +86,7 @@ pub trait LockStrategy: Send + Sync + 'static {
     }
 }
 
-/// Lines from standard input. When they end, so does the process: whoever started it is gone.
+/// Lines from standard input. When they end, so does the process: a caller that started it is gone.
 pub struct WorkerOrders(UnboundedReceiver<String>);
 
 impl WorkerOrders {
@@ -108,13 +108,13 @@ impl WorkerOrders {
         self.0.recv().await.context("nothing to do")
     }
 
-    /// What is to be done.
+    /// What to do.
     pub async fn job<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
         Ok(serde_json::from_str(&self.next().await?)?)
     }
 }
 
-/// Says a line to whoever started this process.
+/// Says a line to the caller that started this process.
 pub fn say(line: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout();
     writeln!(out, "{line}")?;

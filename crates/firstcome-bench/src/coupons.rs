@@ -3,7 +3,7 @@
 pub(crate) mod cluster;
 
 use super::conditions::{Conditions, micros};
-use super::report::{Latencies, Report, ReportRow, Target, latencies};
+use super::report::{Latencies, Origin, Report, ReportRow, Target, latencies};
 use super::{bare, http, redis_set};
 use crate::arguments::duration;
 use crate::database::Named;
@@ -72,7 +72,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A directory that stays is in the way of nobody: its name holds the process id.
+        // A directory that stays is in the way of no task: its name holds the process id.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -156,7 +156,7 @@ pub(crate) fn run(args: &CouponsArgs) -> Outcome {
     report.targets.push(Target::at_most("binary, MB", megabytes, 25.0));
     bar.finish_and_clear();
     report.print(args.table || wants_table(args.json))?;
-    let wrong = report.rows.iter().any(|row| row.correct == Some(false) && !row.strategy.contains("O5"));
+    let wrong = report.rows.iter().any(|row| row.correct == Some(false) && row.origin == Origin::Firstcome);
     if wrong { Err(Failure::Refused(anyhow!("a strategy of ours was not exact"))) } else { Ok(()) }
 }
 
@@ -328,7 +328,7 @@ async fn closed_loop(
     Ok(row)
 }
 
-/// Claims arrive at a fixed rate, whatever became of those before; each is timed from when it should have been sent. Also says
+/// Claims arrive at a fixed rate, no matter what became of those before; each is timed from when it should have been sent. Also says
 /// how many were turned away.
 async fn open_loop(
     store: &(impl CouponStore + Clone + 'static),

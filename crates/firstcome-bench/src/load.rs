@@ -127,7 +127,7 @@ async fn gun(
     stream.set_nodelay(true)?;
     let (mut times, mut statuses) = (latencies(), BTreeMap::new());
     let mut buffer = Vec::with_capacity(4096);
-    // Whatever can be is made beforehand, so that the generator costs as little as it can, and of all kinds the same.
+    // Everything that can be is made beforehand, so that the generator costs as little as it can, and of all kinds the same.
     let made = shot.made(connection);
     let watch = Stopwatch::start();
     for number in 0.. {

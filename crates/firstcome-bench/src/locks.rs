@@ -72,7 +72,7 @@ pub(crate) struct LocksArgs {
     /// Waiters who die in front of a living one
     #[arg(long, default_value_t = 1_000, value_parser = value_parser!(u32).range(1..=100_000))]
     dead: u32,
-    /// Also measure somebody else's lock; as often as wanted
+    /// Also measure another process's lock; as often as wanted
     ///
     /// The program, which may be followed by its arguments, contends for it as a worker process of the benchmark does. Some
     /// are in bench/, whose README.md says how to write one. The fastest named rslock… has a target.
@@ -84,7 +84,7 @@ pub(crate) struct LocksArgs {
     /// those named redlock… and redsync….
     #[arg(long, conflicts_with = "store")]
     quorum: bool,
-    /// Only measure the layout that is shared with somebody, beside who shares it
+    /// Only measure the layout that is shared with a process, beside who shares it
     ///
     /// For redisson name its locks with --peer: the fastest whose name begins with RLock, and the fastest whose name begins
     /// with RFairLock, are what ours are compared with. bench/peers/README.md says how they are installed.
@@ -124,9 +124,9 @@ struct LockRow {
     per_second: f64,
     wait_p50_us: f64,
     wait_p99_us: f64,
-    /// Whoever was never served included.
+    /// A process that was never served included.
     wait_max_us: f64,
-    /// Acquisitions by somebody who waited already when the holder before gave the lock back. The rest took a free lock.
+    /// Acquisitions by a process that waited already when the holder before gave the lock back. The rest took a free lock.
     hand_overs: u64,
     /// From the moment in which a holder began to give the lock back until the next one had it, where one waited.
     hand_over_p50_us: Option<f64>,

@@ -17,9 +17,20 @@ pub(crate) fn latencies() -> Latencies {
     Histogram::new_with_bounds(1, 60_000_000, 3).unwrap_or_else(|_| unreachable!())
 }
 
+/// Whose way of issuing a row measures.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Ours: it must be exact.
+    Firstcome,
+    /// A usual way that is measured beside ours, and may be wrong.
+    Comparison,
+}
+
 /// One strategy under load.
 #[derive(Serialize)]
 pub(crate) struct ReportRow {
+    #[serde(skip)]
+    pub(crate) origin: Origin,
     pub(crate) strategy: String,
     /// Whether a contest issued exactly N, one each, without a gap. `None` where there is no rule to keep.
     pub(crate) correct: Option<bool>,
@@ -36,6 +47,7 @@ pub(crate) struct ReportRow {
 impl ReportRow {
     pub(crate) fn new(strategy: impl Into<String>, operations: u64, elapsed: Duration) -> Self {
         Self {
+            origin: Origin::Firstcome,
             strategy: strategy.into(),
             correct: None,
             per_second: operations as f64 / elapsed.as_secs_f64(),
@@ -61,6 +73,12 @@ impl ReportRow {
 
     pub(crate) const fn correct(mut self, correct: bool) -> Self {
         self.correct = Some(correct);
+        self
+    }
+
+    /// Marks the row as one that is measured beside ours.
+    pub(crate) const fn as_comparison(mut self) -> Self {
+        self.origin = Origin::Comparison;
         self
     }
 

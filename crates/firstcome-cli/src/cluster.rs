@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 /// How long data that goes in or out as a whole may stand still.
 const TRANSFER_IDLE: Duration = Duration::from_secs(600);
 
-/// How to make a secret, for whoever has none.
+/// How to make a secret, for the caller that has none.
 const MAKE_ONE: &str = "make one with `head -c 32 /dev/urandom | base64`, and give the same one to every node, in FIRSTCOME_SECRET \
     or with --secret-file FILE";
 
@@ -35,7 +35,7 @@ impl Servers {
     pub(crate) fn open_for_transfer(&self, runtime: &Runtime) -> Result<Cluster, Failure> {
         let mut options = ClusterOptions::default();
         options.database.tables = Tables::Require;
-        // Whoever gives or takes the data may be slow.
+        // A caller that gives or takes the data may be slow.
         options.database.idle_timeout = TRANSFER_IDLE;
         let cluster = runtime.block_on(Cluster::open(&self.redis, &self.sql, self.secret.clone(), options));
         cluster.map_err(Failure::of_cluster)

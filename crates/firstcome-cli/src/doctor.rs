@@ -65,10 +65,10 @@ pub(crate) struct DoctorArgs {
     json: bool,
 }
 
-/// What is to be said of one thing.
+/// What must be said of one thing.
 enum Verdict {
     Fine,
-    /// Nothing is lost by it, but somebody may want to know.
+    /// Nothing is lost by it, but a caller may want to know.
     Note(&'static str),
     /// What was told may be lost or contradicted; and what to do.
     Unsafe(&'static str),

@@ -15,7 +15,7 @@ use std::path::Path;
 const FILE: &str = "keys.toml";
 const BASE64URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// What the data directory keeps: digests, from which nobody gets the keys back.
+/// What the data directory keeps: digests, from which no caller gets the keys back.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
@@ -110,7 +110,7 @@ pub(crate) fn of_directory(data: &Path) -> Result<(Keys, Option<Fresh>), Failure
     if let Some(keys) = stored(&path)? {
         return Ok((keys, None));
     }
-    // With a database the directory holds nothing but the keys, so nobody else has made it.
+    // With a database the directory holds nothing but the keys, so no other caller has made it.
     private_directory(data).with_context(|| format!("cannot make {}", data.display()))?;
     let fresh = Fresh { admin: make("admin")?, service: make("service")? };
     let (admin, service) = (KeyDigest::of(&fresh.admin), KeyDigest::of(&fresh.service));
@@ -120,7 +120,7 @@ pub(crate) fn of_directory(data: &Path) -> Result<(Keys, Option<Fresh>), Failure
     if is_first {
         return Ok((Keys::Known(vec![(Scope::Admin, admin), (Scope::Service, service)]), Some(fresh)));
     }
-    // Somebody was faster, and has shown those: nobody ever sees the ones that were made here.
+    // A caller was faster, and has shown those: no caller ever sees the ones that were made here.
     let keys = stored(&path)?.ok_or_else(|| anyhow!("{} was there and is gone", path.display()))?;
     Ok((keys, None))
 }
@@ -138,7 +138,7 @@ pub(crate) async fn of_deployment(cluster: &Cluster) -> Result<(Keys, Option<Fre
     let kept = cluster.keep(&[(ADMIN, made[0]), (SERVICE, made[1])]).await.map_err(Failure::of_cluster)?;
     let digests = kept.iter().map(|digest| KeyDigest::from_bytes(*digest));
     let keys = Keys::Known([Scope::Admin, Scope::Service].into_iter().zip(digests).collect());
-    // Else somebody was faster, now or long ago, and has shown those: nobody ever sees the ones that were made here.
+    // Else a caller was faster, now or long ago, and has shown those: no caller ever sees the ones that were made here.
     Ok((keys, (kept == made).then_some(fresh)))
 }
 
@@ -208,7 +208,7 @@ fn stored(path: &Path) -> anyhow::Result<Option<Keys>> {
 /// Writes a new file that only its owner can read, durably and all at once: a crash leaves all of it or nothing. `false` if
 /// one of that name is there, which stays as it is.
 fn write_private(directory: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<bool> {
-    // Under a name that nobody else has, also no process of the same number in another container.
+    // Under a name that no other caller has, also no process of the same number in another container.
     let mut part = tempfile::Builder::new().prefix("keys.").suffix(".part").tempfile_in(directory)?;
     part.write_all(bytes)?;
     part.as_file().sync_all()?;

@@ -20,11 +20,11 @@ mod hint;
 mod holder;
 mod inspect;
 mod keeper;
+mod messages;
 mod place;
 mod process_gate;
 mod signals;
 mod store;
-mod wire;
 
 pub(crate) use guardian::run as guard;
 pub(crate) use hint::explain;

@@ -267,7 +267,7 @@ pub fn run(args: ServeArgs) -> Outcome {
         tracing::info!("made a new empty store at {}", plan.data.display());
     }
     let served = runtime.block_on(serve(&plan, Some(store.clone())));
-    // Whatever was accepted has been answered. The writer finishes what callers gave up on, and tidies the file.
+    // Everything that was accepted has been answered. The writer finishes what callers gave up on, and tidies the file.
     store.close();
     served
 }
@@ -345,7 +345,7 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
 }
 
 async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
-    // Before anything is announced: whoever reads the first line may stop the service at once.
+    // Before anything is announced: a caller that reads the first line may stop the service at once.
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let listener = bind(plan.listen).await?;
     let admin = match plan.admin_listen {

@@ -39,7 +39,7 @@ const ROWS_MAX: usize = 1_024;
 const STATEMENTS_MAX: usize = 512;
 /// How long an import or an export may take.
 const LASTS_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// How many times as long as to other calls a server may take to answer: 60 s by default. A page is large, and nobody waits for
+/// How many times as long as to other calls a server may take to answer: 60 s by default. A page is large, and no caller waits for
 /// it as for a claim.
 const ANSWER_TIMES: u32 = 30;
 /// How long the commit of an import may take.
@@ -352,7 +352,7 @@ impl<D: ClaimDatabase> Import<D> {
             .iter()
             .filter_map(|(coupon, redeemed, of)| request(*coupon, kind::REDEMPTION, *of, redeemed.serial));
         let requests: Vec<_> = of_claims.chain(of_redemptions).collect();
-        // No call waits for them: their tags are nobody's.
+        // No call waits for them: their tags are no caller's.
         let claims = claims.iter().map(|(coupon, issued, claim)| NewClaim {
             coupon: *coupon,
             issued: *issued,

@@ -1,4 +1,4 @@
-//! What waits for the same thing, and is served together: whatever has come while one round trip was under way goes into the
+//! What waits for the same thing, and is served together: everything that has come while one round trip was under way goes into the
 //! next.
 
 use firstcome_store::StoreError;
@@ -9,8 +9,8 @@ use std::time::Duration;
 /// When to come back to a full lane.
 const FULL_RETRY: Duration = Duration::from_millis(250);
 
-/// A bounded queue that somebody serves while it is not empty. Others may too while as much waits as goes into one round trip:
-/// then whoever is asked has the next question when it has answered one.
+/// A bounded queue that a caller serves while it is not empty. Others may too while as much waits as goes into one round trip:
+/// then a caller that is asked has the next question when it has answered one.
 pub(super) struct Batcher<T> {
     queue: Mutex<Queue<T>>,
     holds_max: usize,
@@ -23,12 +23,12 @@ struct Queue<T> {
     servers: u32,
 }
 
-/// Whether whoever has queued something is to see to it that the lane is served.
+/// Whether a caller that has queued something is to see to it that the lane is served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Service {
     /// Enough do.
     UnderWay,
-    /// Nobody does yet, or one more is to.
+    /// No caller does yet, or one more is to.
     Wanted,
 }
 
@@ -53,7 +53,7 @@ impl<T> Batcher<T> {
     }
 
     /// Takes what waits, in the order of arrival, as much as is served at once. Empty if nothing does, or another one is
-    /// enough for it: then whoever asked does not serve any more.
+    /// enough for it: then a caller that asked does not serve any more.
     pub(super) fn take(&self) -> Vec<T> {
         let mut queue = self.queue.lock();
         let count = queue.waiting.len().min(self.serves_max);
@@ -65,7 +65,7 @@ impl<T> Batcher<T> {
         queue.waiting.drain(..count).collect()
     }
 
-    /// Whoever served has gone in the middle: unless another one does, what waits is dropped, and the next to come is served
+    /// A caller that served has gone in the middle: unless another one does, what waits is dropped, and the next to come is served
     /// again.
     pub(super) fn abandon(&self) {
         let mut queue = self.queue.lock();

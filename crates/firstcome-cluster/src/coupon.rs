@@ -45,9 +45,9 @@ struct Attempt<'a, D: ClaimDatabase> {
     tag: Tag,
     until: Instant,
     pause: Duration,
-    /// When whoever claims may be told at the earliest; the coupon may say later.
+    /// When a caller that claims may be told at the earliest; the coupon may say later.
     earliest: Acknowledge,
-    /// Whether a ticket may have been drawn for it: then nobody can say that nothing was done.
+    /// Whether a ticket may have been drawn for it: then no caller can say that nothing was done.
     is_handed_over: bool,
 }
 
@@ -101,7 +101,7 @@ impl<D: ClaimDatabase> Attempt<'_, D> {
         let Spoken { word, version, generation, last } = self.node.ask(self.cell, entrant).await?;
         self.is_handed_over |= matches!(word, SequencerReply::Drawn(_));
         if version < self.cell.version() {
-            // The sequencer has not heard of settings that SQL has: whoever put them is about to tell it, or has died.
+            // The sequencer has not heard of settings that SQL has: a caller that put them is about to tell it, or has died.
             let row = self.cell.row();
             Box::pin(self.node.sequencer.adjust(self.cell.keys, &row)).await?;
             if !matches!(word, SequencerReply::Drawn(_)) {
@@ -161,7 +161,7 @@ impl<D: ClaimDatabase> Attempt<'_, D> {
                 return Ok(Step::Again);
             }
             if ticket <= seen.row.position {
-                // SQL has passed it over: whoever has it is to be let in anew.
+                // SQL has passed it over: a caller that has it must be let in anew.
                 let Claim { user, request, .. } = self.claim;
                 let stray = Stray { ticket, user: user.as_str().into(), request: *request };
                 self.node.sequencer.forget(self.cell.keys, generation, &stray).await?;
@@ -288,7 +288,7 @@ impl<D: ClaimDatabase> Node<D> {
                     if judged.drains {
                         outbox_writer::call(self, cell);
                     }
-                    // Another connection meanwhile may be one to another server, whose sequencer nobody has looked at.
+                    // Another connection meanwhile may be one to another server, whose sequencer no caller has looked at.
                     if cell.trusted.load(Ordering::Relaxed) == self.doubts() {
                         return Ok((judged, generation));
                     }
@@ -330,7 +330,7 @@ impl<D: ClaimDatabase> Node<D> {
         }
     }
 
-    /// Puts in force at the sequencer what SQL holds already. If it fails nobody knows when it will be in force.
+    /// Puts in force at the sequencer what SQL holds already. If it fails no caller knows when it will be in force.
     async fn enforce(&self, row: CouponRow) -> Result<(), StoreError> {
         let cell = self.keep(row.clone());
         let is_trusted = cell.trusted.load(Ordering::Relaxed) == self.doubts();
@@ -376,7 +376,7 @@ impl<D: ClaimDatabase> Node<D> {
 
     async fn claim_of(self: &Arc<Self>, name: &CouponName, user: &str) -> Answer<Option<ClaimRecord>> {
         let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
-        // Nobody has a claim under what is no name.
+        // No caller has a claim under what is no name.
         if UserId::restore(user).is_err() {
             return Ok(Ok(None));
         }
@@ -385,7 +385,7 @@ impl<D: ClaimDatabase> Node<D> {
             let (generation, position) = (seen.row.generation, seen.row.position);
             let ticket = self.sequencer.ticket_of(cell.keys, generation, user).await?;
             if ticket.is_some_and(|ticket| position < ticket) {
-                // It may be told already, by a node that has died since; and nobody knows serial and code yet.
+                // It may be told already, by a node that has died since; and no caller knows serial and code yet.
                 outbox_writer::ensure_writer(self, &cell);
                 return Err(waits());
             }
@@ -440,7 +440,7 @@ async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<CouponState>) {
         if batch.is_empty() {
             break;
         }
-        // Whoever has gone away finds nothing changed.
+        // A caller that has gone away finds nothing changed.
         batch.retain(|asking| !asking.tell.is_closed());
         if batch.is_empty() {
             continue;

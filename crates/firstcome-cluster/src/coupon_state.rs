@@ -32,7 +32,7 @@ pub(super) struct Asking {
     pub(super) tell: oneshot::Sender<Result<Spoken, StoreError>>,
 }
 
-/// Somebody who wants to know what SQL holds.
+/// A caller that wants to know what SQL holds.
 pub(super) struct ReadRequest {
     pub(super) user: Option<Box<str>>,
     pub(super) request: Option<RequestId>,
@@ -64,7 +64,7 @@ pub(super) struct CouponState {
     is_draining: AtomicBool,
     /// How its writes to SQL go.
     turn: Mutex<WriterLease>,
-    /// A generation, and the last ticket of it that somebody here was told of before SQL has it.
+    /// A generation, and the last ticket of it that a caller here was told of before SQL has it.
     placed: Mutex<Option<(i64, u64)>>,
     /// Held while the sequencer is looked at or rebuilt.
     pub(super) mending: tokio::sync::Mutex<()>,
@@ -81,7 +81,7 @@ pub(super) enum Stop {
     GoesOn,
 }
 
-/// Takes a tag out of the waiting when whoever waits has gone.
+/// Takes a tag out of the waiting when a caller that waits has gone.
 pub(super) struct PendingClaim<'a> {
     cell: &'a CouponState,
     tag: Tag,
@@ -183,7 +183,7 @@ impl CouponState {
         self.stopped.swap(is_stopped == Stop::Stopped, Ordering::SeqCst)
     }
 
-    /// Registers somebody who will wait for a verdict.
+    /// Registers a caller that will wait for a verdict.
     pub(super) fn wait(&self, tag: Tag) -> PendingClaim<'_> {
         let (tell, verdict) = oneshot::channel();
         self.waiting.lock().insert(tag, tell);
@@ -195,7 +195,7 @@ impl CouponState {
         let mut waiting = self.waiting.lock();
         for (tag, verdict) in verdicts {
             if let Some(tell) = waiting.remove(&tag) {
-                // Whoever has gone does not hear it.
+                // A caller that has gone does not hear it.
                 let _ = tell.send(verdict);
             }
         }
@@ -222,7 +222,7 @@ impl CouponState {
         self.is_draining.load(Ordering::SeqCst)
     }
 
-    /// Notes that somebody was told of a ticket that SQL does not have yet; true if nobody looks after such.
+    /// Notes that a caller was told of a ticket that SQL does not have yet; true if no caller looks after such.
     pub(super) fn place(&self, generation: i64, ticket: u64) -> bool {
         let mut placed = self.placed.lock();
         let is_first = placed.is_none();
@@ -230,7 +230,7 @@ impl CouponState {
         is_first
     }
 
-    /// Whether SQL has all that was told, or nobody can write it any more: then nobody looks after it from now on.
+    /// Whether SQL has all that was told, or no caller can write it any more: then no caller looks after it from now on.
     pub(super) fn is_all_written(&self) -> bool {
         let mut placed = self.placed.lock();
         let (generation, position) = self.position();
@@ -252,7 +252,7 @@ impl CouponState {
         Writing { cell: self, is_taken: false }
     }
 
-    /// Whoever drained has gone in the middle: the next call begins again.
+    /// A caller that drained has gone in the middle: the next call begins again.
     pub(super) fn abandon_draining(&self) {
         self.is_draining.store(false, Ordering::SeqCst);
     }

@@ -1,7 +1,7 @@
 //! What SQL holds: rows, and the statements that read and write them.
 //!
 //! Every promise ends here. The sequencer may forget, lie and be ahead: a claim exists if its row does, and rows are only
-//! written together with the position of the sequencer's stream that they come from, by whoever finds generation, position and
+//! written together with the position of the sequencer's stream that they come from, by the caller that finds generation, position and
 //! anchor as they were read. So SQL always holds a prefix of one stream, and each entry of it once.
 
 pub(super) mod archive;

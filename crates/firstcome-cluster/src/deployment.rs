@@ -1,4 +1,4 @@
-//! What a deployment has beside coupons: secrets that all nodes know, its servers, and what nobody could read.
+//! What a deployment has beside coupons: secrets that all nodes know, its servers, and what no caller could read.
 
 use super::database::{ClaimDatabase, dead_letter_counts, early_coupon};
 use super::{Cluster, ClusterError, Node, on};
@@ -15,7 +15,7 @@ use firstcome_store::{Fault, FaultKind, StoreError};
 use sqlx::{MySql, Postgres};
 use std::sync::Arc;
 
-/// An entry of a sequencer's stream that nobody could read. Whoever waited for it was let in anew; whoever was told
+/// An entry of a sequencer's stream that no caller could read. A caller that waited for it was let in anew; a caller that was told
 /// early, at the sequencer, has lost it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -67,7 +67,7 @@ impl Cluster {
         }
     }
 
-    /// The entries of a coupon's sequencers that nobody could read, after this position, oldest first. Refused: `unknown_coupon`.
+    /// The entries of a coupon's sequencers that no caller could read, after this position, oldest first. Refused: `unknown_coupon`.
     pub async fn dead_letters(
         &self,
         coupon: &CouponName,

@@ -1,4 +1,4 @@
-//! What a database is, for whoever must judge whether a deployment may rest on it. Nothing is written.
+//! What a database is, for the caller that must judge whether a deployment may rest on it. Nothing is written.
 
 use super::database::{ClaimDatabase, deployed};
 use super::wrap::DeploymentSecret;
@@ -37,7 +37,7 @@ pub struct Deployment {
     pub is_secret_right: Option<bool>,
     /// A coupon that tells claims before they are stored, if there is one.
     pub early_coupon: Option<CouponName>,
-    /// Entries that nobody could read, of each coupon that has any.
+    /// Entries that no caller could read, of each coupon that has any.
     pub dead_letters: Vec<(CouponName, u64)>,
 }
 

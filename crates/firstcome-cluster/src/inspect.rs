@@ -53,7 +53,7 @@ pub enum State {
     Fine,
     /// A node is at it just now.
     UnderWay,
-    /// Something waits for the database, and nobody writes it.
+    /// Something waits for the database, and no caller writes it.
     Undrained,
     /// There is none: the next call makes it.
     Missing,
@@ -73,9 +73,9 @@ pub enum State {
     UserNotInSql,
     /// Users, or idempotency keys, with a claim in the database that it does not know.
     UserNotInGate,
-    /// Entries that nobody can read. Drained they are dead letters.
+    /// Entries that no caller can read. Drained they are dead letters.
     UnreadableEntry,
-    /// Entries that nobody could read were put aside. Nothing is to be done but to find out who wrote them.
+    /// Entries that no caller could read were put aside. Nothing must be done but to find out who wrote them.
     DeadLetters,
     /// The room that it leads to is not the one in the database.
     Differs,
@@ -109,7 +109,7 @@ impl State {
         }
     }
 
-    /// Whether something is to be done about it.
+    /// Whether something must be done about it.
     pub const fn needs_repair(self) -> bool {
         !matches!(self, Self::Fine | Self::UnderWay | Self::DeadLetters)
     }
@@ -133,7 +133,7 @@ impl Found {
 /// What one look has come to.
 enum Tried<T> {
     Seen(T),
-    /// Something has moved meanwhile. What is to be said if it always does.
+    /// Something has moved meanwhile. What to answer if it always does.
     Moved(Found),
 }
 
@@ -143,7 +143,7 @@ pub(super) struct Inspection<D: ClaimDatabase + Snapshot> {
     pub(super) sequencer: Sequencer,
 }
 
-/// Connects to Redis for looking, whatever its settings are. `None` if its keys belong to another deployment.
+/// Connects to Redis for looking, no matter what its settings are. `None` if its keys belong to another deployment.
 pub(super) async fn open(redis: &str, deployment: Option<i64>) -> Result<Option<Sequencer>, ClusterError> {
     let name = format!("{:016x}", firstcome_store::edge::draw_id().map_err(ClusterError::Chance)?);
     let mut options = LinkOptions::default();
@@ -151,7 +151,7 @@ pub(super) async fn open(redis: &str, deployment: Option<i64>) -> Result<Option<
     let (link, _) = Link::open(redis, &sequencers::channel(&name), options).await?;
     let mark = match link.run(&MARK, &[b"fc:deployment"], &[]).await? {
         Value::Nil => None,
-        // No deployment has a number below zero: what is not even a number is somebody else's.
+        // No deployment has a number below zero: what is not even a number is another caller's.
         told => Some(number(told).unwrap_or(-1)),
     };
     let is_ours = mark.is_none() || mark == deployment;
@@ -160,7 +160,7 @@ pub(super) async fn open(redis: &str, deployment: Option<i64>) -> Result<Option<
 
 /// Whether a lease is held, by the server's clock.
 fn is_held(until_ms: Option<i64>, now_ms: i64) -> bool {
-    // One that ends later than any can is one from before somebody set the clock back.
+    // One that ends later than any can is one from before an operator set the clock back.
     until_ms.is_some_and(|until| now_ms < until && until <= now_ms + i64::from(LEASE_MS))
 }
 
@@ -238,7 +238,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
             Err(LinkError::Unavailable { code, .. }) if code == "NOPERM" => return Ok(None),
             looked => looked?,
         }
-        // Whatever has a key was in the database before.
+        // Everything that has a key was in the database before.
         let mut leftovers = Vec::new();
         for ((sort, id), keys) in seen {
             let mut leftover = Leftover { sort, id, generation: None, keys: Vec::new() };

@@ -4,12 +4,12 @@
 //! # A claim's way
 //! Claims that wait in one node for the same coupon go to its [`sequencer`] together, as one script: it judges them in their
 //! order, draws a *ticket* for each that it lets in, and appends them to the coupon's outbox as one entry. Whichever node
-//! finds that nobody drains the outbox does so: it writes entries to SQL, the claims and the position in one transaction,
+//! finds that no caller drains the outbox does so: it writes entries to SQL, the claims and the position in one transaction,
 //! reports the position to the sequencer and gets the next entries in the same round trip, until there are none. The serial is
-//! SQL's. After the commit the nodes whose callers wait are told by one message each; whoever hears nothing looks into SQL.
+//! SQL's. After the commit the nodes whose callers wait are told by one message each; a caller that hears nothing looks into SQL.
 //!
 //! # Invariants
-//! - A claim exists if SQL holds it, and nothing that is told rests on anything else, but for the place of a claim on a
+//! - A claim exists if SQL holds it, and nothing that is told rests on anything else, except for the place of a claim on a
 //!   coupon that tells claims early (durability `redis`), which says so: `already_issued` carries the row,
 //!   `sold_out` is told after SQL was seen to be sold out. Refusals by time or deletion rest on settings, which are in SQL
 //!   before they are in the sequencer.
@@ -21,7 +21,7 @@
 //!   coupon ([`back`]): the sequencer stays as it is, and `firstcome reconcile --accept-loss` alone goes on without what is gone.
 //!
 //! # Not promised
-//! - That nobody is told `outcome_unknown` when Redis is lost with claims under way: the same request again tells.
+//! - That no caller is told `outcome_unknown` when Redis is lost with claims under way: the same request again tells.
 
 mod archive;
 mod back;
@@ -155,7 +155,7 @@ pub struct ClusterCounts {
     pub written: u64,
     /// Transactions in which it did so.
     pub transactions: u64,
-    /// Entries that nobody could read, and that were put aside.
+    /// Entries that no caller could read, and that were put aside.
     pub dead_letters: u64,
     /// Sequencers, and logs of rooms, that this node has rebuilt from SQL.
     pub rebuilt: u64,
@@ -177,7 +177,7 @@ struct Node<D: ClaimDatabase> {
     /// What SQL said of names of rooms that this node did not know, for as long as a copy of a room may be old.
     rooms_asked: Shared<RoomName, Option<database::RoomRow>>,
     secrets: Secrets,
-    /// How many times a message may have been missed: whoever was connected may have lost what it kept.
+    /// How many times a message may have been missed: a caller that was connected may have lost what it kept.
     doubts: AtomicU64,
     /// The number of the next call.
     tags: AtomicU64,
@@ -307,7 +307,7 @@ impl<D: ClaimDatabase> Node<D> {
             faults: Faults::default(),
             sweeping: room::voided::Rooms::default(),
         });
-        // Whoever was let in by another node may come here first.
+        // A caller that was let in by another node may come here first.
         node.database.pass_secrets().await.map(|secrets| node.secrets.begin(secrets))?;
         node.watch_secrets();
         node.check_redis().await;
@@ -367,7 +367,7 @@ async fn listen<D: ClaimDatabase>(mut inbox: Inbox, node: Weak<Node<D>>) {
                     }
                     continue;
                 }
-                // What cannot be read helps nobody, and whoever waits for it looks into SQL.
+                // What cannot be read helps no caller, and a caller that waits for it looks into SQL.
                 if let Some(notice) = Notice::read(&message) {
                     let cell = node.by_id.lock().get(&notice.coupon).and_then(Weak::upgrade);
                     if let Some(cell) = cell {

@@ -22,7 +22,7 @@ pub struct ClusterOptions {
     pub backlog_max: u64,
     /// Rows of a room that are written in one transaction, if they came one by one, or read in one query.
     pub rows_max: u32,
-    /// Rows of one room that may wait for SQL. Beyond it whoever wants anything new is told that it is unavailable.
+    /// Rows of one room that may wait for SQL. Beyond it a caller that wants anything new is told that it is unavailable.
     pub rows_waiting_max: usize,
     /// An image of a room is kept when the entries of its log since the last one have more bytes than this, and than that one.
     pub image_bytes_min: usize,

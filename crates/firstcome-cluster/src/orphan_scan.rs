@@ -1,4 +1,4 @@
-//! Looks after claims that were told before SQL had them, when whoever told them has gone: with all nodes, or alone and nobody
+//! Looks after claims that were told before SQL had them, when a caller that told them has gone: with all nodes, or alone and no caller
 //! else claims.
 
 use super::database::ClaimDatabase;

@@ -187,7 +187,7 @@ pub(super) fn bytes_of(value: Value) -> Option<Vec<u8>> {
 pub(super) enum Verdict {
     /// SQL holds it.
     Issued(Issued),
-    /// SQL holds another one, or none: whoever waits looks there.
+    /// SQL holds another one, or none: a caller that waits looks there.
     Look,
 }
 

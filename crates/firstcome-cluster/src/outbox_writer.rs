@@ -43,7 +43,7 @@ enum Round {
     On,
     /// Nothing is left, or another node writes.
     Over,
-    /// Something is left, which this node cannot write for now, and nobody else does.
+    /// Something is left, which this node cannot write for now, and no other caller does.
     Left,
 }
 
@@ -58,21 +58,21 @@ fn following(row: &CouponRow, entries: Vec<Entry>) -> Vec<Entry> {
     entries.into_iter().take_while(|entry| follows(entry)).collect()
 }
 
-/// Begins to drain, in a task of its own, if nobody does in this node.
+/// Begins to drain, in a task of its own, if no caller does in this node.
 pub(super) fn call<D: ClaimDatabase>(node: &Arc<Node<D>>, cell: &Arc<CouponState>) {
     if cell.call() {
         tokio::spawn(write_outbox(Arc::downgrade(node), Arc::clone(cell)));
     }
 }
 
-/// Sees to it that SQL gets a ticket that somebody was told of before: by one task for each coupon, as long as this takes.
+/// Sees to it that SQL gets a ticket that a caller was told of before: by one task for each coupon, as long as this takes.
 pub(super) fn see_to<D: ClaimDatabase>(node: &Arc<Node<D>>, cell: &Arc<CouponState>, generation: i64, ticket: u64) {
     if cell.place(generation, ticket) {
         tokio::spawn(follow(Arc::downgrade(node), Arc::clone(cell)));
     }
 }
 
-/// The same where nobody knows whether there is such a ticket.
+/// The same where no caller knows whether there is such a ticket.
 pub(super) fn ensure_writer<D: ClaimDatabase>(node: &Arc<Node<D>>, cell: &Arc<CouponState>) {
     if !cell.is_draining() {
         call(node, cell);
@@ -159,7 +159,7 @@ impl<D: ClaimDatabase> Node<D> {
         let writing = cell.write();
         let stream = self.go_on(cell, &row, settled, outgoing).await?;
         writing.taken();
-        // SQL answers: however long the sequencer takes to be rebuilt, nobody else could write meanwhile.
+        // SQL answers: however long the sequencer takes to be rebuilt, no other caller could write meanwhile.
         if stream == Stream::Broken {
             self.rebuild(cell).await?;
         }
@@ -196,7 +196,7 @@ impl<D: ClaimDatabase> Node<D> {
         outgoing: &mut Outgoing,
     ) -> Result<Stream, StoreError> {
         if let GenerationReply::Told(Settled::Next { anchor, entries, ticket }) = settled {
-            // What has a higher number than any ticket is somebody else's.
+            // What has a higher number than any ticket is another caller's.
             let entries = following(row, entries.into_iter().take_while(|entry| entry.last <= ticket).collect());
             let is_anchored = anchor.is_some_and(|anchor| anchor.anchor == row.anchor);
             if is_anchored && !entries.is_empty() {
@@ -214,7 +214,7 @@ impl<D: ClaimDatabase> Node<D> {
         Ok(if is_further { Stream::Follows } else { Stream::Broken })
     }
 
-    /// Tells those who wait here, and prepares what others are to be told.
+    /// Tells those who wait here, and prepares what others must be told.
     fn tell(&self, cell: &CouponState, fresh: Fresh) -> Outgoing {
         let Fresh { row, verdicts, refused, dead_letters } = fresh;
         cell.learn(&row);

@@ -1,4 +1,4 @@
-//! Looks into SQL: whoever wants to know what it holds of one coupon shares one query with all who ask meanwhile.
+//! Looks into SQL: a caller that wants to know what it holds of one coupon shares one query with all who ask meanwhile.
 
 use super::Node;
 use super::batcher::Service;
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 /// Questions in one query.
 pub(super) const LOOKS_MAX: usize = 512;
 
-/// Serves a lane; if it goes in the middle, whoever waits hears of it and the next to come is served again.
+/// Serves a lane; if it goes in the middle, a caller that waits hears of it and the next to come is served again.
 pub(super) struct BatchGuard<F: Fn()> {
     pub(super) abandon: F,
     pub(super) is_done: bool,
@@ -71,7 +71,7 @@ async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<CouponState>) {
                     // What is there may be told. What is not there says nothing while SQL lacks something.
                     let is_there = seen.claim.is_some() || seen.request.is_some();
                     let seen = if is_there { Ok(seen) } else { is_back.clone().map(|()| seen) };
-                    // Whoever has gone does not hear it.
+                    // A caller that has gone does not hear it.
                     let _ = tell.send(seen);
                 }
             }

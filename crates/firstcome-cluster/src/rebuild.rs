@@ -63,7 +63,7 @@ impl<D: ClaimDatabase> Node<D> {
         if !self.sequencer.seize(cell.keys).await? {
             return Ok(false);
         }
-        // Whoever had the lease before may just have opened it.
+        // A caller that had the lease before may just have opened it.
         let again = self.judged(cell).await;
         if !matches!(&again, Ok(again) if !again.is_whole && again.row == *row) {
             self.sequencer.unseize(cell.keys).await?;
@@ -75,9 +75,9 @@ impl<D: ClaimDatabase> Node<D> {
     /// Begins the next generation, under the lease. False, and nothing is open, if that is over or Redis was lost again.
     async fn begin_anew(&self, cell: &Arc<CouponState>, row: &CouponRow, probe: &Probe) -> Result<bool, StoreError> {
         let before = row.generation;
-        // Another node may have had the lease before, and be slow: whatever it brings in is of a generation that is over.
+        // Another node may have had the lease before, and be slow: everything that it brings in is of a generation that is over.
         let Some((row, now)) = self.database.next_generation(row).await? else { return Ok(false) };
-        // Nothing of the old sequencer counts any more, and nobody is to be let in there. What an attempt before this one has left
+        // Nothing of the old sequencer counts any more, and no caller must be let in there. What an attempt before this one has left
         // goes too, and what another history of this database had under the new number.
         let mut over = vec![before, row.generation];
         over.extend(probe.generation.filter(|old| !over.contains(old)));
@@ -119,7 +119,7 @@ impl<D: ClaimDatabase> Node<D> {
         Ok(true)
     }
 
-    /// Makes a sequencer anew even if it looks whole: somebody has seen that it is not.
+    /// Makes a sequencer anew even if it looks whole: a caller has seen that it is not.
     pub(super) async fn renew(&self, cell: &Arc<CouponState>) -> Result<(), StoreError> {
         let _one_at_a_time = cell.mending.lock().await;
         let until = Instant::now() + self.options.patience;
@@ -138,7 +138,7 @@ impl<D: ClaimDatabase> Node<D> {
         let until = Instant::now() + self.options.patience;
         loop {
             if self.sequencer.seize(cell.keys).await? {
-                // Nobody begins another generation without the lease.
+                // No caller begins another generation without the lease.
                 let judged = self.judged(cell).await;
                 if judged.is_err() {
                     self.sequencer.unseize(cell.keys).await?;

@@ -55,7 +55,7 @@ impl fmt::Display for Object {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Repair {
-    /// Nothing is to be done, or nothing was asked for.
+    /// Nothing is left to do, or no request was made.
     None,
     /// This was done, and all agrees now.
     Done(String),

@@ -1,19 +1,19 @@
 //! Rooms over many nodes: one log, a copy of the room in every node, and in SQL what has to outlive the log.
 //!
-//! Whatever somebody wants of a room is appended to its [`log`], together with what others in the same node want meanwhile;
+//! Every request of a node to a room is appended to its [`log`], together with what others in the same node want meanwhile;
 //! the answer to that call brings all that other nodes have appended, and this node applies all of it, in order, to its own
 //! [`Replica`](firstcome_core::room::replica::Replica). Polls are answered from there, without asking anybody: that they were
 //! there goes along with the next call. Time comes with the log, and whichever call finds that it is time lets people in.
 //!
 //! # Invariants
 //! - Copies are equal at the same position: the rules run on the log and on nothing else.
-//! - Nothing is told that rests on an entry which SQL does not hold, but for numbers without user and key: their ceiling is
+//! - Nothing is told that rests on an entry which SQL does not hold, except for numbers without user and key: their ceiling is
 //!   in SQL before any of them is drawn, and their tickets alone bring their holders back.
-//!   Positions are the other exception: they count nobody who has just been let in, though Redis may be lost before SQL has it.
-//! - SQL is written by whoever finds generation, position and digest as they were read, and every copy compares the digest.
+//!   Positions are the other exception: they count no node that has just been let in, though Redis may be lost before SQL has it.
+//! - SQL is written by the node that finds generation, position and digest as they were read, and every copy compares the digest.
 //! - What is answered from a copy is at most [`FRESH_MAX`] old; one that cannot be made newer answers nothing, nor does one
 //!   that is an image alone, which may be of long ago.
-//! - A pass is refused only after the log was asked: whoever has it from another node may be ahead of this one.
+//! - A pass is refused only after the log was asked: a node that has it from another node may be ahead of this one.
 
 mod figures;
 mod follow;
@@ -122,7 +122,7 @@ impl<D: ClaimDatabase> Node<D> {
 
     /// Appends an entry until it is applied, and returns what it led to once that is durable. The same tag each time.
     ///
-    /// If Redis loses the entry meanwhile, it is appended again to whatever follows. A log of another generation knows no tags of
+    /// If Redis loses the entry meanwhile, it is appended again to the log that follows. A log of another generation knows no tags of
     /// before: a join that SQL holds is told there as [`Joining::SameUser`] or [`Joining::SameRequest`], though it was new.
     async fn settled(self: &Arc<Self>, cell: &Arc<RoomNode>, entry: Entry) -> Result<Outcome, StoreError> {
         let until = Instant::now() + self.options.patience;
@@ -132,7 +132,7 @@ impl<D: ClaimDatabase> Node<D> {
         }
         self.wake(cell);
         let mut pause = PAUSE_MIN;
-        // What was applied once may be in SQL, whatever becomes of that log.
+        // What was applied once may be in SQL, no matter what becomes of that log.
         let mut is_applied = false;
         let fault = loop {
             if let Err(error) = cell.goes_on() {
@@ -143,19 +143,19 @@ impl<D: ClaimDatabase> Node<D> {
                 Err(error) => break error,
             };
             if outcome == Outcome::NoNumber {
-                // Nothing was done. To ask again helps nobody before there are numbers.
+                // Nothing was done. To ask again helps no node before there are numbers.
                 if timeout_at(until, cell.has_number(log)).await.is_err() {
                     break unavailable("no number may be drawn before the database answers");
                 }
             } else {
                 is_applied = true;
-                // Whoever saw to it that time goes on may have found nobody here just before this.
+                // A node that saw to it that time goes on may have found no node here just before this.
                 self.wake(cell);
                 let is_durable = rests_on == 0 || {
                     let waited = timeout_at(until, cell.durable(log, rests_on)).await;
                     waited.map_err(|_| StoreError::Unknown)?
                 };
-                // If the log or its end was lost, nobody knows whether this was in SQL: the new one tells.
+                // If the log or its end was lost, no node knows whether this was in SQL: the new one tells.
                 if is_durable {
                     return Ok(outcome);
                 }
@@ -202,7 +202,7 @@ impl<D: ClaimDatabase> Node<D> {
             let (is_new, row) = self.database.make_room(name, &revision.settings).await?;
             let cell = self.keep_room(row);
             if is_new {
-                // It came with the first secret of passes, perhaps; and it is there, whatever becomes of the rest.
+                // It came with the first secret of passes, perhaps; and it is there, no matter what becomes of the rest.
                 self.refresh_secrets().await.map_err(|_| StoreError::Unknown)?;
                 self.order(&cell, Want::See).await.map_err(|_| StoreError::Unknown)?;
                 return Ok(Ok(Put::Created));
@@ -261,7 +261,7 @@ impl<D: ClaimDatabase> Node<D> {
             };
             return Ok(Ok((joining, answer(&cell, copy, view, None, now))));
         };
-        // The same entry stood in the log before: how its ticket stands now is told as to whoever asks.
+        // The same entry stood in the log before: how its ticket stands now is told as to the node that asks.
         let ticket = cell.ticket_key.ticket(number, join.user.as_ref().map(UserId::as_str));
         let joining = match joining {
             Drawn::New => Joining::New,
@@ -297,7 +297,7 @@ impl<D: ClaimDatabase> Node<D> {
                     self.settle(&cell, number, until).await?;
                     continue;
                 }
-                // Whoever has it from another node may be ahead of this one.
+                // A node that has it from another node may be ahead of this one.
                 Found::Ask(Ask::Unknown) if is_sure => return Ok(Err(Rejection::UnknownTicket)),
                 Found::Ask(Ask::Unknown) => {
                     self.order(&cell, Want::See).await?;
@@ -384,7 +384,7 @@ impl<D: ClaimDatabase> Node<D> {
                     if check.is_some() {
                         copy.note_slot(number, now);
                     }
-                    // Whoever has it from another node may be ahead of this one.
+                    // A node that has it from another node may be ahead of this one.
                     if check.is_some() || is_sure {
                         let user = || copy.replica.room().user(number).map(Into::into);
                         return Ok(Ok(check.map(|until| PassCheck { until: now.wall_at(until), user: user() })));
@@ -413,7 +413,7 @@ impl<D: ClaimDatabase> Node<D> {
         Ok(())
     }
 
-    /// The same in one room. False if what was done may be lost: it is to be done again.
+    /// The same in one room. False if what was done may be lost: it must be done again.
     async fn ticked(self: &Arc<Self>, cell: &Arc<RoomNode>, until: Instant) -> Result<bool, StoreError> {
         cell.goes_on()?;
         self.order(cell, Want::Tick).await?;
@@ -431,7 +431,7 @@ impl<D: ClaimDatabase> Node<D> {
     }
 }
 
-/// Whether nobody is there, and nothing waits for SQL: whoever was to write it may be gone.
+/// Whether no node is there, and nothing waits for SQL: a node that was to write it may be gone.
 fn is_idle(copy: &RoomReplica) -> bool {
     copy.replica.room().is_idle() && !copy.is_pending()
 }
@@ -440,7 +440,7 @@ fn is_idle(copy: &RoomReplica) -> bool {
 async fn beat<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<RoomNode>) {
     // It ends with the node.
     while let Some(node) = node.upgrade() {
-        // An error is told to whoever asks for something; time goes on when there is a log again.
+        // An error is told to the node that asks for something; time goes on when there is a log again.
         let _ = node.order(&cell, Want::See).await;
         let (is_idle, next_us) = {
             let copy = cell.copy.lock();
@@ -454,7 +454,7 @@ async fn beat<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<RoomNode>) {
         sleep(next_us.map_or(BEAT, |us| Duration::from_micros(us).clamp(BEAT_MIN, BEAT))).await;
     }
     cell.is_beating.store(false, Ordering::SeqCst);
-    // Somebody may have come just before that.
+    // A node may have come just before that.
     let is_idle = cell.copy.lock().as_ref().is_none_or(is_idle);
     if let Some(node) = node.upgrade().filter(|_| !is_idle) {
         node.wake(&cell);

@@ -12,7 +12,7 @@
 //! | `fc:deployment` | whose keys these are |
 //! | `fc:{NODE}:hash`, `fc:{NODE}:stream` | tried once when a node opens, and gone again |
 //!
-//! A sequencer is never more than SQL knows of: whatever is lost of it is made again from SQL, under the next generation.
+//! A sequencer is never more than SQL knows of: everything that is lost of it is made again from SQL, under the next generation.
 
 use super::ClusterError;
 use super::database::CouponRow;
@@ -72,7 +72,7 @@ pub(super) enum SequencerReply {
     Again(u64),
     /// Another request with the same key has this ticket.
     Reused(u64),
-    /// Refused whoever asks, and until the settings change or time passes.
+    /// Refused a caller that asks, and until the settings change or time passes.
     Deleted,
     NotOpen(Timestamp),
     Expired(Timestamp),
@@ -113,7 +113,7 @@ pub(super) struct Judged {
     pub(super) words: Vec<SequencerReply>,
 }
 
-/// What is to be written next.
+/// What to write next.
 pub(super) enum Settled {
     /// These entries, after the anchor, and the last ticket that was drawn.
     Next { anchor: Option<Entry>, entries: Vec<Entry>, ticket: u64 },
@@ -142,7 +142,7 @@ pub(super) struct Probe {
     pub(super) is_strange: bool,
 }
 
-/// A ticket that SQL did not accept: the sequencer is to forget it, and whoever has it is let in anew.
+/// A ticket that SQL did not accept: the sequencer is to forget it, and a caller that has it is let in anew.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Stray {
     pub(super) ticket: u64,
@@ -351,7 +351,7 @@ impl Sequencer {
     }
 
     /// Opens the sequencer of a generation that has all that SQL holds; false if the lease is over. By the time of SQL it is `now`,
-    /// and the sequencer judges nobody by an earlier one.
+    /// and the sequencer judges no caller by an earlier one.
     pub(super) async fn open(&self, keys: Keys, row: &CouponRow, now: Timestamp) -> Result<bool, LinkError> {
         let mut run = OPEN.with_keys(5);
         run.add(keys.key("lease")).add(keys.key("gate")).add(keys.of("users", row.generation));
@@ -386,7 +386,7 @@ impl Sequencer {
         Ok(told.into_iter().next().and_then(number).and_then(|ticket| u64::try_from(ticket).ok()))
     }
 
-    /// Makes sure that the user may do whatever the scripts do, before anything rests on it.
+    /// Makes sure that the user may do everything that the scripts do, before anything rests on it.
     pub(super) async fn rights(&self) -> Result<(), ClusterError> {
         let (mut run, node) = (RIGHTS.with_keys(2), &self.node);
         run.add(format_args!("fc:{{{node}}}:hash")).add(format_args!("fc:{{{node}}}:stream")).add(channel(node));

@@ -50,7 +50,7 @@ pub async fn verify(
         Address::Postgres(options) => of::<Postgres>(connect(&options, &times).await?, redis, secret).await?,
         Address::MySql(options) => of::<MySql>(connect(&options, &times).await?, redis, secret).await?,
     };
-    // Whoever has neither hears what is missing.
+    // A caller that has neither hears what is missing.
     if has_auctions || verified.checks.is_empty() {
         verified.checks.extend(verify_auctions(sql).await?);
     }
@@ -131,7 +131,7 @@ fn count(check: &mut Check, states: &[State], of: &str, found: &[inspect::Found]
     check.check(breach.is_none(), || format!("{of}: {}", breach.map_or("", |found| found.says.as_str())));
 }
 
-/// What is to be said first.
+/// What must be said first.
 fn says(found: &[inspect::Found]) -> &str {
     found.first().map_or("", |found| found.says.as_str())
 }

@@ -27,7 +27,7 @@ impl fmt::Debug for DeploymentSecret {
 }
 
 impl DeploymentSecret {
-    /// Takes a text that nobody can guess; `None` if it has fewer than [`SECRET_BYTES_MIN`] bytes. Blanks around it do not
+    /// Takes a text that no caller can guess; `None` if it has fewer than [`SECRET_BYTES_MIN`] bytes. Blanks around it do not
     /// count.
     pub fn new(text: &str) -> Option<Self> {
         let text = text.trim();

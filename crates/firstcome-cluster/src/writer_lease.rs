@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 /// After so long without a write that SQL takes, others may try.
 const TRIED_MAX: Duration = Duration::from_secs(1);
-/// After so long this node may again. In between, a claim that waits at another one asks the sequencer, and finds that nobody
+/// After so long this node may again. In between, a claim that waits at another one asks the sequencer, and finds that no caller
 /// writes.
 const LEFT_MAX: Duration = Duration::from_millis(2_500);
 

@@ -1,6 +1,6 @@
-//! Sells one thing once: to whoever bids most in time, or to whoever comes first at a fixed price. Paid in points.
+//! Sells one thing once: to the member that bids most in time, or to the member that comes first at a fixed price. Paid in points.
 //!
-//! A pure state machine. Whoever owns a [`Listing`] and the wallets of all who take part applies commands one at a time
+//! A pure state machine. A member that owns a [`Listing`] and the wallets of all who take part applies commands one at a time
 //! and passes in `now`; the order of application *is* the order of arrival.
 //!
 //! # Invariants
@@ -30,10 +30,10 @@ use crate::time::Timestamp;
 
 /// The wallets of all who may take part in a command: its sender, the owner, and the highest bidder.
 pub trait Wallets {
-    /// What a member has; nothing of somebody of whom nothing is known.
+    /// What a member has; nothing of a member of whom nothing is known.
     fn balance(&self, member: &MemberName) -> Balance;
 
-    /// The wallet of a member, whose points are about to move; a new one of somebody of whom nothing is known.
+    /// The wallet of a member, whose points are about to move; a new one of a member of whom nothing is known.
     fn wallet(&mut self, member: &MemberName) -> &mut Wallet;
 }
 
@@ -46,7 +46,7 @@ pub enum Phase {
     Ended(Timestamp),
     /// Sold and paid for.
     Sold(Sale),
-    /// Closed then for good: nobody has bought, and nothing is held.
+    /// Closed then for good: no member has bought, and nothing is held.
     Unsold(Timestamp),
 }
 

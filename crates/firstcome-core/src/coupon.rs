@@ -1,10 +1,10 @@
 //! Issues a limited number of coupons, first come, first served, one each.
 //!
-//! A pure state machine. Whoever owns it applies commands one at a time and passes in `now`; the order of application
+//! A pure state machine. A user that owns it applies commands one at a time and passes in `now`; the order of application
 //! *is* the order of arrival.
 //!
 //! # Invariants
-//! - No oversell: `issued ≤ limit`. No undersell: nobody is told "sold out" while `issued < limit`.
+//! - No oversell: `issued ≤ limit`. No undersell: no user is told "sold out" while `issued < limit`.
 //! - One each: a user holds at most one coupon, and its serial never changes.
 //! - Gapless: the serials in use are exactly `1..=issued`, in the order in which claims were accepted, and their
 //!   instants never fall.
@@ -229,7 +229,7 @@ pub enum Rejection {
     RoomFixed,
     /// No claim of this coupon has that code.
     UnknownCode,
-    /// The code belongs to somebody else.
+    /// The code belongs to another user.
     WrongUser,
     /// The code was used up before.
     AlreadyRedeemed(Redeemed),

@@ -105,7 +105,7 @@ name_type!(
     check_name
 );
 name_type!(
-    /// Whoever claims: an id of the caller's own making.
+    /// A caller that claims: an id of the caller's own making.
     UserId(Box<str>),
     |text| if text.starts_with(RESERVED) { Err(NameError::Reserved) } else { check_name(text) }
 );
@@ -117,13 +117,13 @@ name_type!(
     check_name
 );
 name_type!(
-    /// Whoever wants a lock, as others are told: a host, a process, a person.
+    /// A caller that wants a lock, as others are told: a host, a process, a person.
     OwnerName(Arc<str>),
     check_name
 );
 
 name_type!(
-    /// Whoever has points, sells, bids and buys.
+    /// A caller that has points, sells, bids and buys.
     MemberName(Arc<str>),
     check_name
 );
@@ -134,7 +134,7 @@ name_type!(
 );
 
 impl UserId {
-    /// Who claims by a pass that names no user: `pass:{number}`. Nobody can take such a name by asking for it.
+    /// Who claims by a pass that names no user: `pass:{number}`. No caller can take such a name by asking for it.
     pub fn of_pass(number: Number) -> Self {
         Self(format!("{RESERVED}{}", number.get()).into())
     }

@@ -6,7 +6,7 @@ pub const NAME_BYTES_MAX: usize = 128;
 /// Coupons in one campaign. A serial then fits in 27 bits, which the voucher code and the row key rely on.
 pub const COUPON_LIMIT_MAX: u32 = 100_000_000;
 
-/// Bytes of the JSON attributes of one claim (O5 keeps a nickname and a phone number there). Protects the row size.
+/// Bytes of the JSON attributes of one claim (a nickname and a phone number, say). Protects the row size.
 pub const ATTRIBUTES_BYTES_MAX: usize = 1024;
 
 /// Bytes of a coupon's title. It is shown to people, on one line.
@@ -40,12 +40,12 @@ pub const ROOM_ACTIVE_MAX: u32 = 10_000_000;
 /// Admissions in one period at most.
 pub const ADMIT_COUNT_MAX: u32 = 1_000_000;
 
-/// Shortest and longest period of an admission rate, and of every window and time-out of a room but for the line's.
+/// Shortest and longest period of an admission rate, and of every window and time-out of a room except for the line's.
 pub const ROOM_PERIOD_MS_MIN: u64 = 100;
 /// See [`ROOM_PERIOD_MS_MIN`].
 pub const ROOM_PERIOD_MS_MAX: u64 = 86_400_000;
 
-/// Longest silence after which somebody in line is still kept.
+/// Longest silence after which a caller in line is still kept.
 pub const WAITING_TTL_MS_MAX: u64 = 7 * 86_400_000;
 
 /// Bytes of a room's message and of its target.

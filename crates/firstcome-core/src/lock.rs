@@ -1,8 +1,8 @@
 //! Who may touch this record now? Locks that hand over in the order of arrival, with a fence on every grant.
 //!
 //! Release is the grant: the step that gives a lock up hands it to the oldest living waiter, and tells exactly that one.
-//! Nobody comes back to compete. The idea is Hazelcast's FencedLock, carried to stores that have no timers: every step
-//! that meets a hold whose time is over advances the lock, and somebody who waits always knows when to take such a step.
+//! No process comes back to compete. The idea is Hazelcast's FencedLock, carried to stores that have no timers: every step
+//! that meets a hold whose time is over advances the lock, and a process that waits always knows when to take such a step.
 //!
 //! Names hash into [`BUCKETS`] buckets; the state of one is behind [`Shelf`], one step is one transaction on it. A store
 //! runs these rules as they are, or restates them and is compared with them.
@@ -10,10 +10,10 @@
 //! # Invariants
 //! - Within a bucket every number drawn, for a fence or a place in line, is above all drawn before: max(clock in µs, last
 //!   + 1). So fences grow strictly, across ends, restarts and a clock that is set back.
-//! - At most one hold per lock. A lock that nobody has has no line: nobody waits for a free lock.
+//! - At most one hold per lock. A lock that no process has has no line: no process waits for a free lock.
 //! - Grants follow the line; only those who count as dead are passed over. A process counts as dead when it has not been
 //!   heard of for [`CLAIM_WINDOW_MS`]; its waiters leave the line at their turn, and a thousand of them cost one step.
-//! - Whoever is given a lock while waiting has it for a claim window, or its lease if that is shorter, until it is heard
+//! - A process that is given a lock while waiting has it for a claim window, or its lease if that is shorter, until it is heard
 //!   of. So a grant to the dead costs one window.
 //! - A hold is renewed and given up by the request that it was given to, and by nothing else.
 //! - No request has a second effect; one that was given up before it arrived has none at all.
@@ -120,7 +120,7 @@ pub fn release<S: LockTable>(
     let LockStanding { hold, push } = advance(table, name, now_us);
     let holds = hold.is_some_and(|hold| hold.waiter.request == request || anybody_releases());
     let (released, push) = if holds {
-        // If this very request was granted just now, nobody needs to hear of it.
+        // If this very request was granted just now, no process needs to hear of it.
         (Released::Released, grant_next(table, name, Before::Held, now_us).push)
     } else if let Some(number) = table.number_of(name, request) {
         let ahead = table.ahead(name, number);
@@ -222,7 +222,7 @@ const fn is_over(hold: &Hold, now_us: u64) -> bool {
     hold.expires_us <= now_us
 }
 
-/// Takes the lock from whoever has it, and gives it to the oldest living waiter, if there is one.
+/// Takes the lock from the holder, and gives it to the oldest living waiter, if there is one.
 fn grant_next<S: LockTable>(table: &mut S, name: &LockName, before: Before, now_us: u64) -> LockStanding {
     while let Some((number, waiter)) = table.first(name) {
         table.remove(name, number);
@@ -263,10 +263,10 @@ fn draw<S: LockTable>(table: &mut S, now_us: u64) -> u64 {
 
 fn push_as<S: LockTable>(table: &mut S, name: &LockName, place: Option<u64>, waiter: Waiter, now_us: u64) -> u64 {
     let number = match place {
-        // Drawn before the store forgot it, by a clock that was no later than now. Somebody else may have the same
+        // Drawn before the store forgot it, by a clock that was no later than now. Another process may have the same
         // place if the store forgot everything and its clock was set back.
         Some(number) if number <= table.last().max(now_us) && !table.is_taken(name, number) => {
-            // Nobody may draw it a second time.
+            // No process may draw it a second time.
             table.set_last(table.last().max(number));
             number
         }

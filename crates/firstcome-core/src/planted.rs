@@ -33,15 +33,15 @@ pub enum Bug {
     NumberTwice,
     /// Who has gone silent is admitted all the same.
     AbsentAdmitted,
-    /// After a restart somebody with a slot waits in line too.
+    /// After a restart a caller with a slot waits in line too.
     InBothSets,
-    /// The pass of somebody who left is still valid.
+    /// The pass of a caller that left is still valid.
     PassOutlivesSlot,
     /// A position counts those who left.
     DepartedCounted,
     /// A slot that is not taken up is never given to anybody else.
     SlotLost,
-    /// A lock is given up by whoever asks.
+    /// A lock is given up by the caller that asks.
     AnybodyReleases,
     /// A lock is granted again with the fence that it had.
     FenceStands,
@@ -69,7 +69,7 @@ pub enum Bug {
     JudgedBeforeLock,
     /// The lock of a listing is given up before what was done under it is committed.
     UnlockedBeforeCommit,
-    /// Wallets are locked in whatever order the bids name them.
+    /// Wallets are locked in any order the bids name them.
     WalletsUnordered,
     /// Names that differ in case alone are one.
     NamesFolded,

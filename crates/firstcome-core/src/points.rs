@@ -1,6 +1,6 @@
 //! Points of members: what they have, what of it is held for a bid, and the record of every movement.
 //!
-//! A pure state machine. Whoever owns a [`Wallet`] applies one movement at a time; what is sold for points, and when a
+//! A pure state machine. A member that owns a [`Wallet`] applies one movement at a time; what is sold for points, and when a
 //! hold begins and ends, is for [`crate::auction`] to say.
 //!
 //! # Invariants
@@ -91,7 +91,7 @@ pub enum NoBalance {
     Insufficient,
     /// It would be more than [`BALANCE_MAX`].
     TooLarge,
-    /// Less is held: a mistake of whoever ends a hold, never of a caller.
+    /// Less is held: a mistake of the member that ends a hold, never of a caller.
     NotHeld,
 }
 
@@ -104,7 +104,7 @@ pub enum Kind {
     Refund,
     /// Points are held for a bid.
     Hold,
-    /// A hold ends, since somebody bid more or the winner did not settle.
+    /// A hold ends, since a member bid more or the winner did not settle.
     Release,
     /// A hold ends as payment: the purchase follows in the same step.
     Capture,
@@ -230,7 +230,7 @@ pub struct Wallet {
 }
 
 impl Wallet {
-    /// The wallet of somebody of whom nothing is known: nothing in it.
+    /// The wallet of a member of whom nothing is known: nothing in it.
     pub const fn empty(member: MemberName) -> Self {
         let chain = Chain([0; 32]);
         Self { member, balance: Balance { total: 0, held: 0 }, records: 0, last_at: Timestamp::MIN, chain }

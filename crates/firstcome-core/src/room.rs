@@ -1,6 +1,6 @@
 //! Admits people in the order of their arrival, no faster and no more at once than what is behind can carry.
 //!
-//! A pure state machine. Whoever owns it applies commands one at a time and passes in `now`; joining draws the next
+//! A pure state machine. A visitor that owns it applies commands one at a time and passes in `now`; joining draws the next
 //! number, and numbers are the order. Each command answers, and adds to `changes` what became different: these are to
 //! be durable before the answer is told. [`Room::poll`] changes nothing that has to be kept; where something has to be
 //! decided it says so ([`Poll::Decide`]).
@@ -12,12 +12,12 @@
 //!   Active slots never exceed the cap of the settings under which they were given.
 //! - Among those present the lowest number is admitted first; the absent are passed over, keep their number, and are
 //!   next when they come back.
-//! - A position never rises: it counts those between the number that the line has reached and one's own, and nobody
-//!   ever enters there. But for one case: after a loss those come back who were there before ([`Room::readmit`]).
+//! - A position never rises: it counts those between the number that the line has reached and one's own, and no visitor
+//!   ever enters there. Except for one case: after a loss those come back who were there before ([`Room::readmit`]).
 //! - A pass is bound to one admission, and valid only while that slot lives.
-//! - The same commands at the same instants lead to the same room, whatever the hash seeds: [`replica`] rests on it.
+//! - The same commands at the same instants lead to the same room, no matter what the hash seeds: [`replica`] rests on it.
 //!
-//! Leases and time-outs run on the steady clock, so nothing jumps when somebody sets the clock; only `opens_at` is
+//! Leases and time-outs run on the steady clock, so nothing jumps when an operator sets the clock; only `opens_at` is
 //! judged by the wall.
 
 mod answers;
@@ -28,11 +28,11 @@ mod loss;
 mod pace;
 pub mod replica;
 mod restore;
-mod seen;
 mod settings;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use crate::limits::ROOM_NUMBER_MAX;
 use crate::time::{Now, Steady, Timestamp};
@@ -44,15 +44,15 @@ use line::{Line, SEARCH_TICKETS_MAX, TicketPlace};
 pub use loss::{GoneNumbers, Known};
 use pace::{Bucket, Meter, Speed};
 pub use restore::RoomPhase;
-#[cfg(test)]
-use seen::poll_after_ms;
 pub use settings::{Admit, RoomSettings};
 use slots::Slots;
 pub use slots::{Hold, Slot};
 use std::collections::BTreeSet;
 use std::hash::RandomState;
+#[cfg(test)]
+use view::poll_after_ms;
 
-/// How often somebody asks whose wait nobody can tell.
+/// How often a visitor asks whose wait no visitor can tell.
 const POLL_MS_UNKNOWN: u64 = 15_000;
 /// Slots whose end one tick looks at: a bound for its time.
 const ENDS_PER_TICK_MAX: usize = 4_096;
@@ -72,7 +72,7 @@ pub struct Room {
     was_open: bool,
     /// Whether the last tick left people in line whom it had not reached.
     was_busy: bool,
-    /// After a loss nobody is admitted before this, so that those in front can come back first.
+    /// After a loss no visitor is admitted before this, so that those in front can come back first.
     grace_until: Option<Steady>,
     /// Scratch, empty between two ticks.
     ends: Vec<u32>,
@@ -196,7 +196,7 @@ impl Room {
             return Err(Rejection::Closed);
         }
         if self.settings.max_waiting <= self.line.waiting() || ROOM_NUMBER_MAX < self.line.next() {
-            // Somebody has to be admitted first.
+            // A visitor has to be admitted first.
             let retry_after_ms = self.wait_ms(1, now).unwrap_or(POLL_MS_UNKNOWN).max(1_000);
             return Err(Rejection::Full { retry_after_ms });
         }
@@ -237,7 +237,7 @@ impl Room {
         Ok(None)
     }
 
-    /// Draws the next number, for somebody who has no place and against whom nothing stands.
+    /// Draws the next number, for a visitor that has no place and against whom nothing stands.
     fn draw(&mut self, join: &Join, now: Now, changes: &mut Vec<Change>) -> Joined {
         #[cfg(feature = "planted-bugs")]
         if crate::planted::is(crate::planted::Bug::NumberTwice) && self.line.next().is_multiple_of(100) {
@@ -245,7 +245,7 @@ impl Room {
             changes.push(Change::Joined { number: Number(number), join: join.clone(), joined_at: now.wall });
             return Joined::New(self.waiting_view(number - 1, now));
         }
-        // Nobody has ticked while nobody was here.
+        // No visitor has ticked while no visitor was here.
         self.was_busy &= !self.is_idle();
         let number = self.line.push(join.user.as_ref(), join.request, now.steady);
         assert!(self.line.reached() <= number, "nobody enters before the number that the line has reached");
@@ -334,7 +334,7 @@ impl Room {
     /// Does what time has made due: frees slots, ends who is long silent, admits.
     ///
     /// To be called several times per slice of 250 ms; a rarer tick admits less than the rate, never more. Costs as much
-    /// as it changes, whatever waits.
+    /// as it changes, with any number of waiters.
     pub fn tick(&mut self, now: Now, changes: &mut Vec<Change>) {
         let mut ends = std::mem::take(&mut self.ends);
         self.slots.due(now.steady, ENDS_PER_TICK_MAX, &mut ends);
@@ -378,7 +378,7 @@ impl Room {
             changes.push(Change::Reached(self.line.reached()));
         }
         self.was_busy = self.line.ahead(self.line.next()) != 0;
-        // A line that was empty before says nothing about its speed: nobody ticks while nobody is there.
+        // A line that was empty before says nothing about its speed: no visitor ticks while no visitor is there.
         if was_busy && self.was_busy {
             let busy_us = now.steady.since_us(self.ticked);
             self.meter.moved(now.steady, moved, busy_us);

@@ -37,7 +37,7 @@ impl Timestamp {
     }
 }
 
-/// An instant on a clock that nobody can set: it runs on evenly whatever happens to the wall clock, and so leases and
+/// An instant on a clock that no caller can set: it runs on evenly no matter what happens to the wall clock, and so leases and
 /// time-outs are counted on it. In microseconds; only differences mean something to people.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Steady(i64);
@@ -65,17 +65,17 @@ impl Steady {
     }
 }
 
-/// What time it is: by the wall, for schedules and records, and on the steady clock, for whatever lasts.
+/// What time it is: by the wall, for schedules and records, and on the steady clock, for everything that lasts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Now {
     /// The wall clock. May be set by an operator.
     pub wall: Timestamp,
-    /// The clock that nobody sets.
+    /// The clock that no operator sets.
     pub steady: Steady,
 }
 
 impl Now {
-    /// What the wall clock will show at an instant of the steady one, if nobody sets it until then.
+    /// What the wall clock will show at an instant of the steady one, if no operator sets it until then.
     pub const fn wall_at(self, steady: Steady) -> Timestamp {
         Timestamp::clamped_us(self.wall.as_us().saturating_add(steady.as_us().saturating_sub(self.steady.as_us())))
     }

@@ -32,7 +32,7 @@ impl Named {
     }
 }
 
-/// An empty database that nobody else uses. One on a server that runs is dropped by [`Self::end`]; a started server ends with
+/// An empty database that no other person uses. One on a server that runs is dropped by [`Self::end`]; a started server ends with
 /// this value.
 pub struct OwnDatabase {
     /// The address, as `postgres://…` or `mysql://…`.
@@ -59,7 +59,7 @@ impl OwnDatabase {
                 if *kind == Kind::Postgres {
                     // As operators set it where much is written: a checkpoint comes by time, and not in the middle of a run that
                     // lasts some seconds; and pages are not given to the system before it, whose writing them may hold up
-                    // whoever waits for a sync. MariaDB writes past the system.
+                    // a person that waits for a sync. MariaDB writes past the system.
                     let settings = ["max_wal_size=8GB", "min_wal_size=4GB", "shared_buffers=1GB"];
                     options.settings.extend(settings.map(str::to_owned));
                 }
@@ -101,7 +101,7 @@ impl OwnDatabase {
     /// Drops it, if it was made on a server that runs.
     pub async fn end(self) -> anyhow::Result<()> {
         match &self.made {
-            // Whoever was killed may still seem to be connected to it.
+            // A person that was killed may still seem to be connected to it.
             Some((at, name)) if is_postgres(at) => say(at, format!("DROP DATABASE {name} WITH (FORCE)")).await,
             Some((at, name)) => say(at, format!("DROP DATABASE {name}")).await,
             None => Ok(()),

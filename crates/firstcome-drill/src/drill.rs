@@ -13,6 +13,7 @@ mod crowd;
 mod event;
 mod facts;
 mod in_sql;
+mod messages;
 mod on_reply;
 mod outcome;
 mod people;
@@ -22,7 +23,6 @@ mod report;
 mod sampler;
 mod server;
 mod spread;
-mod wire;
 
 use crate::failure::{Failure, Outcome};
 use crate::output::{wants_table, write_out};
@@ -151,7 +151,7 @@ impl Scratch {
         Ok(Self(path))
     }
 
-    /// None for a service that runs elsewhere. To be made before whatever starts servers: they end before their files then.
+    /// None for a service that runs elsewhere. Make it before the servers start: they end before their files then.
     fn unless_elsewhere(args: &EventArgs) -> anyhow::Result<Option<Self>> {
         args.url.is_none().then(|| Self::new(&args.data)).transpose()
     }
@@ -159,7 +159,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A directory that stays is in the way of nobody: its name holds the process id.
+        // A directory that stays is in the way of no person: its name holds the process id.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -57,7 +57,7 @@ pub fn write_out(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Writes a line to standard error, after `firstcome: `. That nobody reads it changes nothing, least of all the exit code.
+/// Writes a line to standard error, after `firstcome: `. That no person reads it changes nothing, least of all the exit code.
 pub fn say(line: &str) {
     let _ = io::stderr().write_all(format!("firstcome: {line}\n").as_bytes());
 }

@@ -11,7 +11,7 @@ const TAKEN: &str = "firstcome:taken";
 /// How many databases a Redis has that does not say.
 const DATABASES: u32 = 16;
 
-/// An empty Redis that nobody else uses. A database of one that runs is emptied by [`Self::end`]; a started server ends with
+/// An empty Redis that no other client uses. A database of one that runs is emptied by [`Self::end`]; a started server ends with
 /// this value.
 pub struct OwnRedis {
     /// The address, with the number of the database.
@@ -68,7 +68,7 @@ async fn borrow(url: &str) -> Result<String, Failure> {
     let told: Result<Vec<String>, _> =
         redis::cmd("CONFIG").arg("GET").arg("databases").query_async(&mut connection).await;
     let count = told.ok().and_then(|told| told.get(1)?.parse().ok()).unwrap_or(DATABASES);
-    // From behind: whoever uses one without thinking uses the first.
+    // From behind: a person that uses one without thinking uses the first.
     for database in (0..count).rev() {
         let url = format!("redis://{host}/{database}");
         let mut connection = connect(&url).await.map_err(Failure::Unreachable)?;
@@ -80,7 +80,7 @@ async fn borrow(url: &str) -> Result<String, Failure> {
             return Ok(url);
         }
         if taken.is_some() {
-            // It is somebody else's: what was put there is taken away again.
+            // It is another person's: what was put there is taken away again.
             redis::cmd("DEL").arg(TAKEN).exec_async(&mut connection).await.context("a database of Redis")?;
         }
     }

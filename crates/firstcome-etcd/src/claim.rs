@@ -30,7 +30,7 @@ pub(crate) fn read_card(value: &[u8]) -> (String, Duration) {
     let text = String::from_utf8_lossy(value);
     match text.split_once(' ').and_then(|(ms, owner)| Some((ms.parse().ok()?, owner))) {
         Some((ms, owner)) => (owner.to_owned(), Duration::from_millis(ms)),
-        // Somebody else's lock under the same name.
+        // Another process's lock under the same name.
         None => ("somebody".to_owned(), Duration::MAX),
     }
 }
@@ -38,7 +38,7 @@ pub(crate) fn read_card(value: &[u8]) -> (String, Duration) {
 /// Whether to get in line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Only if nobody has it or wants it.
+    /// Only if no process has it or wants it.
     Try,
     Wait,
 }
@@ -49,15 +49,15 @@ pub(crate) enum Entered {
     First,
     /// After this one, which was there at this revision.
     After { before: Vec<u8>, at_revision: i64 },
-    /// Not in: somebody has it.
+    /// Not in: a process has it.
     Taken(Occupied),
     /// Not in: the barrier was moved meanwhile. To be tried again.
     Again,
-    /// Not in, and not any more: the lease is over, or somebody has deleted the key.
+    /// Not in, and not any more: the lease is over, or a process has deleted the key.
     Gone,
 }
 
-/// A lock that somebody has.
+/// A lock that a process has.
 pub(crate) struct Occupied {
     pub(crate) holder: String,
     pub(crate) lasts: Duration,
@@ -86,7 +86,7 @@ pub(crate) fn first_place(places: &[u8]) -> RangeRequest {
     }
 }
 
-/// In a lock that nobody takes: so whatever has a place may be shared.
+/// In a lock that no process takes: so everything that has a place may be shared.
 type Flight = Pin<Box<dyn Future<Output = Result<TxnResponse, EtcdError>> + Send>>;
 
 /// What is known of the key.
@@ -267,7 +267,7 @@ impl Claim {
         }
         let left = self.delete().await;
         if self.strays && left.is_ok() {
-            // One that comes now would find the key absent, and make it for nobody.
+            // One that comes now would find the key absent, and make it for no process.
             let _ = self.until_told(|| self.session.move_barrier(&self.key)).await;
         }
         self.known = Known::Absent;
@@ -320,7 +320,7 @@ impl Drop for Claim {
         let (key, value, strays) = (std::mem::take(&mut self.key), std::mem::take(&mut self.value), self.strays);
         let runtime = session.runtime().clone();
         runtime.spawn(async move {
-            // Whatever comes of it: there is nobody left to be told.
+            // The outcome does not matter: no caller is left.
             let _ = Self { session, places, key, value, known, strays }.leave().await;
         });
     }

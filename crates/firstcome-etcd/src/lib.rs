@@ -7,8 +7,8 @@
 //!
 //! # Promises
 //! - Mutual exclusion among all who name the same cluster and prefix, and the order of arrival: a place is a key, made by one
-//!   transaction, and whoever's was made by the lowest revision has the lock. Whoever gave up or died is passed over.
-//! - A fence with every grant, above every one before it of any lock of the cluster: the revision that made the key. Whoever
+//!   transaction, and a process whose was made by the lowest revision has the lock. A process that gave up or died is passed over.
+//! - A fence with every grant, above every one before it of any lock of the cluster: the revision that made the key. A process that
 //!   writes to etcd under the lock lets its transaction compare it, as [`EtcdHold::write`] does.
 //! - A hold is told to be lost before etcd can end its lease, as long as this process runs and no clock runs wrong by more
 //!   than one per cent: the lease is counted from before it was asked for. What was told to be lost stays so.
@@ -19,7 +19,7 @@
 //!
 //! # Not promised
 //! - That a hold lasts. All holds of a process end with its lease: when it stands still, or cannot reach etcd, for that long.
-//!   And one ends when somebody deletes its key by hand, which is noticed when it is next used.
+//!   And one ends when an operator deletes its key by hand, which is noticed when it is next used.
 //! - Anything after etcd was given an old backup, or none: then revisions begin again, and fences with them.
 //!
 //! # Cost
@@ -56,7 +56,7 @@ pub struct EtcdOptions {
     /// How long this process's holds and places last after its last sign of life: 1 s to 24 h, rounded up to whole seconds; etcd
     /// makes it longer if it is shorter than its servers need to agree on a leader (2 s, unless they are set otherwise).
     pub lease: Duration,
-    /// What all keys begin with: 1 to 256 bytes. Whoever shares locks names the same.
+    /// What all keys begin with: 1 to 256 bytes. A process that shares locks names the same.
     pub prefix: String,
     /// How long one attempt to connect may take.
     pub connect_timeout: Duration,

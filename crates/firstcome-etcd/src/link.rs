@@ -51,7 +51,7 @@ struct Shared {
     connect_timeout: Duration,
     answer_timeout: Duration,
     line: Mutex<Option<EtcdConnection>>,
-    /// Held by whoever connects: the others wait for what comes of it.
+    /// Held by the process that connects: the others wait for what comes of it.
     connecting: tokio::sync::Mutex<()>,
     /// Which server is tried first.
     first: AtomicUsize,
@@ -97,7 +97,7 @@ impl EtcdLink {
     }
 
     /// Makes a key if it is absent, and says by which revision. One round trip. For benchmarks: what the half of a lock costs
-    /// that nobody can do without.
+    /// that no process can do without.
     ///
     /// Fails with [`EtcdError::Unknown`] if it may have been made.
     pub async fn create(&self, key: &[u8], value: &[u8]) -> Result<Option<i64>, EtcdError> {
@@ -264,7 +264,7 @@ impl Shared {
                     self.first.store(at, Ordering::Relaxed);
                     return Ok(line);
                 }
-                // Whatever one of them says of the user or of itself, it is one cluster.
+                // No matter what one of them says of the user or of itself, it is one cluster.
                 Err(error @ EtcdError::Broken { .. }) => return Err(error),
                 Err(error) => failed = error,
             }
@@ -289,7 +289,7 @@ impl Shared {
                 let unreadable = |_| EtcdError::broken("its tokens cannot be sent");
                 line.token = Some(MetadataValue::try_from(token).map_err(unreadable)?);
             }
-            // It asks nobody who he is, as also etcd's own clients let pass.
+            // It asks no client for its name, as also etcd's own clients let pass.
             Ok(Err(status)) if status.code() == Code::FailedPrecondition => {}
             Ok(Err(status)) => match judge(&status, Sent::Read) {
                 Judged::Told(error) => return Err(error),

@@ -37,7 +37,7 @@ struct Shared {
 pub enum Taken {
     /// It is ours.
     Held(EtcdHold),
-    /// Somebody has it, and waiting was not wanted.
+    /// A process has it, and waiting was not wanted.
     Contended {
         /// Who.
         holder: String,
@@ -187,7 +187,7 @@ fn fence(revision: i64) -> Result<Fence, EtcdError> {
     fence.ok_or_else(|| EtcdError::broken("its revisions are beyond 2^53"))
 }
 
-/// Somebody who wants a lock.
+/// A process that wants a lock.
 struct Wish<'a> {
     locks: &'a EtcdLocks,
     places: Vec<u8>,
@@ -231,7 +231,7 @@ impl Wish<'_> {
         if claim.revision().is_some() { claim.look().await } else { claim.enter(self.mode).await }
     }
 
-    /// Got in after somebody, since an answer was lost, though no place was wanted.
+    /// Got in after a process, since an answer was lost, though no place was wanted.
     async fn contended(&self) -> Result<Taken, EtcdError> {
         let link = self.locks.link();
         let found: RangeResponse =
@@ -344,7 +344,7 @@ impl EtcdHold {
         if told.succeeded { Ok(told.revision().unsigned_abs()) } else { self.gone() }
     }
 
-    /// Gives it back. Returns whether it was held until then: `false` also if nobody can say. One round trip, repeated until there
+    /// Gives it back. Returns whether it was held until then: `false` also if no process can say. One round trip, repeated until there
     /// is an answer or the lease is over.
     ///
     /// A future that is dropped leaves it to the background.

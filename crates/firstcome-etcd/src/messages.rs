@@ -67,7 +67,7 @@ pub(crate) struct RangeResponse {
     pub(crate) header: Option<Header>,
     #[prost(message, repeated, tag = "2")]
     pub(crate) kvs: Vec<KeyValue>,
-    /// Of all keys in the range, whatever was left out of them.
+    /// Of all keys in the range, with the limit left out.
     #[prost(int64, tag = "4")]
     pub(crate) count: i64,
 }

@@ -50,7 +50,7 @@ impl Session {
     pub(crate) async fn open(link: &EtcdLink, options: &EtcdOptions) -> Result<Arc<Self>, EtcdError> {
         let sent = now();
         let wanted = LeaseGrantRequest { ttl_s: options.lease.as_secs_f64().ceil() as i64 };
-        // A lease that nobody hears of ends by itself.
+        // A lease that no process hears of ends by itself.
         let granted: LeaseGrantResponse = link.call(LEASE_GRANT, wanted, Sent::Read, link.answer_timeout()).await?;
         if granted.id == 0 || granted.ttl_s <= 0 {
             return Err(EtcdError::broken(format!("it gives no lease: {}", granted.error)));
@@ -102,12 +102,12 @@ impl Session {
         &self.barrier
     }
 
-    /// Somebody has seen its revision. One that is out of date costs a round trip: nothing gets through with it.
+    /// A process has seen its revision. One that is out of date costs a round trip: nothing gets through with it.
     pub(crate) fn barrier_seen(&self, revision: i64) {
         self.barrier_revision.store(revision, Ordering::Release);
     }
 
-    /// Deletes a key that may have been made, or may yet be made by something that is still on its way: whatever goes through
+    /// Deletes a key that may have been made, or may yet be made by something that is still on its way: everything that goes through
     /// the barrier names its revision, which is another one after this. One round trip.
     pub(crate) async fn move_barrier(&self, key: &[u8]) -> Result<(), EtcdError> {
         let put = Op::Put(PutRequest { key: self.barrier.clone(), value: Vec::new(), lease: self.lease });
@@ -144,7 +144,7 @@ impl Session {
         }
     }
 
-    /// It is over, whatever the clock says.
+    /// It is over, no matter what the clock says.
     pub(crate) fn lose(&self) {
         let now = now();
         self.deadline.send_if_modified(|deadline| {

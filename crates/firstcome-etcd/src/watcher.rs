@@ -59,7 +59,7 @@ impl Drop for Watched {
     }
 }
 
-/// Opens a stream whenever something is to be watched. When it breaks everybody is told to look, and orders anew.
+/// Opens a stream whenever something must be watched. When it breaks everybody is told to look, and orders anew.
 async fn run(link: EtcdLink, mut ordered: mpsc::UnboundedReceiver<Order>) {
     while let Some(order) = ordered.recv().await {
         let Order::Watch { .. } = order else { continue };
@@ -83,7 +83,7 @@ async fn run(link: EtcdLink, mut ordered: mpsc::UnboundedReceiver<Order>) {
                     Some(answer) => stream.on_watch(&answer),
                     None => break,
                 },
-                // Somebody else has found out that nobody answers there.
+                // Another process has found out that no process answers there.
                 _ = given_up.changed() => break,
             }
         }
@@ -132,7 +132,7 @@ impl Stream {
             self.waiting.clear();
         }
         if let Some(told) = self.waiting.remove(&answer.watch_id) {
-            // An error means that nobody waits any more.
+            // An error means that no process waits any more.
             let _ = told.send(());
             if !answer.canceled {
                 self.order(WatchOrder::Cancel(WatchCancel { watch_id: answer.watch_id }));

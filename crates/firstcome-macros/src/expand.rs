@@ -113,7 +113,7 @@ fn clones(function: &Function) -> TokenStream {
     let clone = |argument: Argument<'_>| {
         let (name, mutability) = (argument.name, argument.mutability);
         quote_spanned! {hidden_at(name.span())=>
-            #[allow(unused_variables)] // Whoever names an argument only for the attribute's sake has used it.
+            #[allow(unused_variables)] // A caller that names an argument only for the attribute's sake has used it.
             let #mutability #name = ::firstcome::lock::attribute_support::clone_for_retry(&#name);
         }
     };

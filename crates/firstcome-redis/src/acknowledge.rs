@@ -2,7 +2,7 @@
 //!
 //! Within a script `WAIT` does not wait, so it follows the script, on the same connection: it waits for what that connection
 //! has written. Meanwhile the server reads nothing more from there. So such scripts have a connection of their own, which
-//! nothing else stands behind, and one `WAIT` does for all that went before it: whoever comes while one is under way goes
+//! nothing else stands behind, and one `WAIT` does for all that went before it: a process that comes while one is under way goes
 //! with the next. That is one command more for each batch, and under load far less than one for each script.
 
 use super::connection::{CommandSocket, Put};
@@ -23,14 +23,14 @@ use tokio::time::timeout;
 ///
 /// # Promises
 /// - What is told as granted or renewed was in the memory of so many replicas before it was told. A primary that was left by
-///   its replicas grants nothing and renews nothing, so whoever holds a lock there loses it within the lease.
+///   its replicas grants nothing and renews nothing, so the holder there loses it within the lease.
 /// - Bounded: without the replicas a grant or a renewal is unknown after the time-out, twice that if another batch was under
 ///   way. The request is repeated, or what it may hold is given back, as after any answer that was lost.
 ///
 /// # Not promised
 /// - That nothing is lost. A replica that has it must be the one that takes the primary's place: sure only if all have it, or
-///   if whoever is left to choose from has. Sentinels prefer whoever is furthest, among those that they reach. And a replica
-///   that has it in memory may lose it with a restart. Take the fence to whatever must be sure.
+///   if every replica that can be promoted has it. Sentinels prefer the one that is furthest, among those that they reach. And a replica
+///   that has it in memory may lose it with a restart. Use the fence where the guarded store must be sure.
 /// - Releases are not waited for: a later grant is behind them, and one that is lost ends with its lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplicaAck {
@@ -64,7 +64,7 @@ impl ReplicaAck {
     }
 }
 
-/// How a script is to be acknowledged.
+/// How a script must be acknowledged.
 #[derive(Clone, Copy)]
 pub(crate) struct Needs<'a> {
     pub(crate) ack: ReplicaAck,
@@ -106,14 +106,14 @@ enum Service {
 }
 
 impl Batches {
-    /// Puts a job to the others. Idle if nobody sends them yet.
+    /// Puts a job to the others. Idle if no process sends them yet.
     fn add(&self, job: Job) -> Service {
         let mut gathered = self.0.lock();
         gathered.jobs.push(job);
         std::mem::replace(&mut gathered.service, Service::Busy)
     }
 
-    /// All that wait; the service ends when nobody does.
+    /// All that wait; the service ends when no process does.
     fn next(&self) -> Option<Vec<Job>> {
         let mut gathered = self.0.lock();
         if gathered.jobs.is_empty() {
@@ -158,10 +158,10 @@ impl CommandSocket {
         }
     }
 
-    /// Sends batches until nobody waits.
+    /// Sends batches until no process waits.
     async fn serve(self: Arc<Self>, ack: ReplicaAck, times: Times, counters: Arc<Counters>) {
         while let Some(mut jobs) = self.batches.next() {
-            // Whoever has gone away before its turn need not be asked for.
+            // A process that has gone away before its turn need not be asked for.
             jobs.retain(|job| !job.told.is_closed());
             if jobs.is_empty() {
                 continue;
@@ -208,7 +208,7 @@ impl CommandSocket {
                 tell(jobs, acked, |_| Err(error.clone()));
             }
             Err(_) => {
-                // Nothing else goes this way, so nobody was answered.
+                // Nothing else goes this way, so no process was answered.
                 self.socket.lost().declare();
                 tell(jobs, acked, |_| Err(LinkError::Unknown { says: "no answer in time".to_owned() }));
             }
@@ -244,7 +244,7 @@ impl CommandSocket {
             self.socket.lost().declare();
         }
         if answer.is_ok() && self.socket.lost().is_left() {
-            // It may never have heard that it is nobody any more: what it did is nothing to whoever stands in its place.
+            // It may not know that it was replaced: what it did is nothing to the process that stands in its place.
             let says = "another server has taken the place of the one that answered".to_owned();
             return Err(LinkError::Unknown { says });
         }
@@ -256,7 +256,7 @@ impl CommandSocket {
 fn tell(jobs: Vec<Job>, acked: &watch::Receiver<Acked>, mut answer: impl FnMut(Put) -> Result<Value, LinkError>) {
     for job in jobs {
         let value = answer(job.put);
-        // Whoever asked may have gone.
+        // A process that asked may have gone.
         let _ = job.told.send(Answered { value, acked: acked.clone() });
     }
 }

@@ -1,4 +1,4 @@
-//! Channels that are listened to as long as somebody waits: any number of them over one connection, which is made when it is
+//! Channels that are listened to as long as a process waits: any number of them over one connection, which is made when it is
 //! first wanted, and made again when it is lost.
 
 use super::error::OpenError;
@@ -18,9 +18,9 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-/// How long nobody listens before the connection is given up.
+/// How long no process listens before the connection is given up.
 const IDLE: Duration = Duration::from_secs(30);
-/// How long one waits for a message at most, whatever lasts longer: somebody may have died who was told in the place of others.
+/// How long a waiter waits for a message at most, also if the lease lasts longer: a process may have died who was told in the place of others.
 const PATIENCE_MAX: Duration = Duration::from_secs(30);
 /// A server expires keys to the millisecond.
 const EXPIRY_GRAIN: Duration = Duration::from_millis(1);
@@ -49,7 +49,7 @@ pub(crate) enum Voice {
 struct Channel {
     /// One message is for one of them; if none waits at the moment, for the next.
     message: Notify,
-    /// Whatever changes here may mean that messages were missed.
+    /// Every change here may mean that messages were missed.
     hearing: watch::Sender<ChannelState>,
 }
 
@@ -62,7 +62,7 @@ struct Entry {
 #[derive(Default)]
 struct Shared {
     entries: Mutex<BTreeMap<Box<str>, Entry>>,
-    /// Somebody has come or gone.
+    /// A process has come or gone.
     changed: Notify,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Channels {
 }
 
 impl Channels {
-    /// Connects when somebody listens.
+    /// Connects when a process listens.
     pub(crate) fn open(place: Endpoint, voice: Voice, options: &LinkOptions, counters: Arc<Counters>) -> Self {
         let shared = Arc::<Shared>::default();
         let (ping_interval, answer_timeout) = (options.ping_interval, options.answer_timeout);
@@ -84,12 +84,12 @@ impl Channels {
     }
 
     /// Listens to a channel. Returns when the server has confirmed it, or does not in time: what is heard from then on is
-    /// told nevertheless. Nothing is sent if somebody listens to it already. Cancel-safe.
+    /// told nevertheless. Nothing is sent if a process listens to it already. Cancel-safe.
     pub(crate) async fn listen(&self, name: String) -> Listener {
         let mut listener = self.enter(name.into());
         let mut hearing = listener.hearing.clone();
         let _ = timeout(self.patience, hearing.wait_for(|hearing| *hearing == ChannelState::On)).await;
-        // Whoever listens asks now, so what was missed before is no news.
+        // A process that listens asks now, so what was missed before is no news.
         listener.hearing.mark_unchanged();
         listener
     }
@@ -115,7 +115,7 @@ impl Drop for Channels {
     }
 }
 
-/// Hears when a lock is given back by somebody who says so. Of all who listen to one lock in one client one is told at a
+/// Hears when a lock is given back by a process that says so. Of all who listen to one lock in one client one is told at a
 /// time, in the order in which they began to wait; all of them when messages may have been missed.
 pub struct Listener {
     shared: Arc<Shared>,
@@ -126,7 +126,7 @@ pub struct Listener {
 
 impl Notifications for Listener {
     async fn freed(&mut self) {
-        // A message that nobody takes because the other branch was first goes to the next.
+        // A message that no process takes because the other branch was first goes to the next.
         tokio::select! {
             () = self.channel.message.notified() => {}
             _ = self.hearing.changed() => {}
@@ -189,7 +189,7 @@ impl Shared {
         }
     }
 
-    /// The server says that a channel is not heard any more. If nobody has asked for that, its slot has moved away: what is
+    /// The server says that a channel is not heard any more. If no process has asked for that, its slot has moved away: what is
     /// still under way cannot be told from that word, so all is asked for anew.
     fn left(&self, push: &PushInfo, lost: &Lost) {
         let Some(Value::BulkString(name)) = push.data.first() else { return };
@@ -261,7 +261,7 @@ impl Keeper {
         Ok((connector, socket))
     }
 
-    /// Listens to whatever is wanted, until the connection is lost, or nobody has wanted anything for long.
+    /// Listens to everything that is wanted, until the connection is lost, or no process has wanted anything for long.
     async fn serve(&self, connector: &Connector, socket: &Socket) {
         let follow = async {
             let mut idle = Stopwatch::start();

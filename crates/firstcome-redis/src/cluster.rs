@@ -2,7 +2,7 @@
 //!
 //! Nodes that answer `MOVED`, `ASK`, `TRYAGAIN` or `CLUSTERDOWN` have surely not run what they were given, so that alone is
 //! sent again. The map is asked of several nodes at once, over connections of their own, and the newest counts of those
-//! that speak for the whole: a node that was cut off leads nobody back to a master of before.
+//! that speak for the whole: a node that was cut off leads no process back to a master of before.
 
 use super::address::{Credentials, Host, host_named};
 use super::connection::{CommandSocket, Connection, Put, text_of};
@@ -51,7 +51,7 @@ pub(crate) struct Terms {
 pub(crate) enum Purpose {
     /// Commands.
     Commands,
-    /// Those that replicas must acknowledge, which hold up whatever is behind them.
+    /// Those that replicas must acknowledge, which hold up everything that is behind them.
     Acknowledged,
 }
 
@@ -148,7 +148,7 @@ impl Cluster {
 
     /// Who has a slot, and the connection there. Nothing waits while there is one. Another map may name another.
     async fn at_slot(&self, purpose: Purpose, slot: u16) -> Result<(Host, Arc<CommandSocket>), LinkError> {
-        // The map is let go before a line is looked for: whoever looks at it twice at a time can lock himself out.
+        // The map is let go before a line is looked for: a process that looks at it twice at a time can lock himself out.
         let now = || {
             let map = Arc::clone(&self.map.borrow());
             let host = map.master(slot).cloned()?;
@@ -349,7 +349,7 @@ async fn ask_for_map(nodes: &[Host], terms: &Terms, epoch: u64) -> Result<SlotMa
     })
 }
 
-/// Whether a map is to be taken in the place of the newest so far, and is not older than what is known.
+/// Whether a map must be taken in the place of the newest so far, and is not older than what is known.
 fn is_newer(map: &SlotMap, than: Option<&SlotMap>, known_epoch: u64) -> bool {
     known_epoch <= map.epoch && than.is_none_or(|than| than.epoch < map.epoch)
 }
@@ -363,7 +363,7 @@ const fn rank(error: &OpenError) -> u8 {
     }
 }
 
-/// Asks for the map whenever it is outdated, until nobody holds it.
+/// Asks for the map whenever it is outdated, until no process holds it.
 async fn keep_map(state: watch::Sender<Arc<SlotMap>>, seeds: Vec<Host>, outdated: Arc<Notify>, terms: Terms) {
     let keep = async {
         let mut turn = 0;
@@ -375,7 +375,7 @@ async fn keep_map(state: watch::Sender<Arc<SlotMap>>, seeds: Vec<Host>, outdated
             nodes.rotate_left(turn % count);
             nodes.truncate(ASKED);
             turn = (turn + ASKED) % count;
-            // Whatever went wrong: who needs another map says so again.
+            // No matter what went wrong: who needs another map says so again.
             if let Ok(map) = ask_for_map(&nodes, &terms, known.epoch).await
                 && map != *known
             {

@@ -24,7 +24,7 @@ pub(crate) struct CommandSocket {
     pub(crate) address: Box<str>,
     /// How many answers came over it.
     answered: AtomicU64,
-    /// What is to be acknowledged by replicas.
+    /// What must be acknowledged by replicas.
     pub(crate) batches: Batches,
 }
 
@@ -73,7 +73,7 @@ impl CommandSocket {
                 Err(error)
             }
             Err(_) => {
-                // If nobody was answered in all that time the connection may be half open: without this it would be
+                // If no process was answered in all that time the connection may be half open: without this it would be
                 // used until the system gives it up, which takes many minutes.
                 if self.answered.load(Ordering::Relaxed) == answered_before {
                     self.socket.lost().declare();
@@ -194,7 +194,7 @@ pub(crate) fn text_of(answer: Value) -> Result<String, Value> {
     }
 }
 
-/// Makes the connection again whenever it is lost, or leads to the wrong place, one attempt at a time, until nobody holds
+/// Makes the connection again whenever it is lost, or leads to the wrong place, one attempt at a time, until no process holds
 /// the line.
 async fn keep_up(
     place: Endpoint,

@@ -228,7 +228,7 @@ pub enum OpenError {
         /// Host and port.
         address: String,
     },
-    /// Servers over which a lock is to be spread are too few, too many, or not independent of each other.
+    /// Servers over which a lock must be spread are too few, too many, or not independent of each other.
     #[error(
         "these servers make no quorum ({says}); name 3 to 9 servers, each once, as redis://[user:password@]host[:port][/database]"
     )]

@@ -1,8 +1,8 @@
-//! What a server is, for whoever must judge whether what it acknowledges stays.
+//! What a server is, for the process that must judge whether what it acknowledges stays.
 
 use super::preflight::{Info, Run, Version};
 
-/// What a server says of itself. Nothing here is a verdict: a link opens whatever these are.
+/// What a server says of itself. Nothing here is a verdict: a link opens no matter what these are.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ServerFacts {

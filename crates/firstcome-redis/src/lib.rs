@@ -7,7 +7,7 @@
 //!
 //! # What is promised
 //!
-//! - *Nothing is sent twice.* A command whose answer is missing is [`LinkError::Unknown`]; whoever sent it repeats it with
+//! - *Nothing is sent twice.* A command whose answer is missing is [`LinkError::Unknown`]; a process that sent it repeats it with
 //!   its own request id. There are three exceptions. A server that answers that it does not know the script has surely not
 //!   run it, so the link loads it and runs it. Nor has a node of a cluster that answers that the key is elsewhere, or that
 //!   it cannot say (`MOVED`, `ASK`, `TRYAGAIN`, `CLUSTERDOWN`), so the link asks elsewhere, or once more. And what goes
@@ -16,7 +16,7 @@
 //! - *Sure things are said to be sure.* [`LinkError::Unavailable`] means that the script did nothing and will do nothing.
 //! - *Commands go out in the order in which [`Link::run`] was first polled*, as long as the connection lasts, in a cluster
 //!   those whose key has the same slot, as long as that stays where it is. A command whose future is dropped may still run;
-//!   it disturbs nobody else.
+//!   it disturbs no other process.
 //! - *A server is left when another takes its place.* When a sentinel knows of a newer primary, both connections to the one
 //!   before are given up within the interval of pings, whether it still answers or not.
 //! - *A message that may have been missed is announced*: after each [`InboxEvent::Connected`] ask again for what matters.

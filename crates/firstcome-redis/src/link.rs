@@ -268,7 +268,7 @@ impl Link {
         self.invoke_over(CommandConnection::Node(&up, Put::Plain), &make(&up.run)).await
     }
 
-    /// The same over the connection of the inbox, so that it does not stand behind whatever all the callers have sent; and
+    /// The same over the connection of the inbox, so that it does not stand behind everything that all the callers have sent; and
     /// over the ordinary one too if that breaks, or there is no answer within 250 ms or a quarter of the time-out for an
     /// answer, whichever is shorter. For scripts that must not be late, and may run twice. In a cluster, where the inbox may
     /// be at another node, it is [`Self::invoke`].
@@ -323,7 +323,7 @@ impl Link {
             other => other,
         };
         match self.ask(plain, &script.loading()).await {
-            // Whatever became of loading it: nobody has asked to run it yet.
+            // No matter what became of loading it: no process has asked to run it yet.
             Err(LinkError::Unknown { says }) => {
                 return Err(LinkError::not_connected(format!("while the script was being loaded: {says}")));
             }

@@ -9,7 +9,7 @@
 //! | `fc:{lXX}:n` | the highest number drawn in bucket XX (hexadecimal) |
 //! | `fc:{lXX}:c` | when each process that waits was heard of |
 //! | `fc:{lXX}:h:NAME` | who holds the lock; absent while it is free |
-//! | `fc:{lXX}:q:NAME`, `fc:{lXX}:w:NAME` | who waits, in order; absent while nobody does |
+//! | `fc:{lXX}:q:NAME`, `fc:{lXX}:w:NAME` | who waits, in order; absent while no process does |
 //! | `fc:{lXX}:x` | what was given up before it arrived; gone after a minute |
 //! | `fc:inbox:PROCESS` | the channel of a process |
 
@@ -67,11 +67,11 @@ pub struct RedisLocks {
     watch: Arc<Watch>,
 }
 
-/// Grants that wait to be confirmed; whatever is too much is shown again by the next heartbeat.
+/// Grants that wait to be confirmed; everything that is too much is shown again by the next heartbeat.
 const WITHHELD: usize = 4_096;
 
 enum Listening {
-    /// Nobody listens yet.
+    /// No process listens yet.
     Idle(PushedEvents),
     Listening(JoinHandle<()>),
     Closed,
@@ -92,7 +92,7 @@ impl RedisLocks {
         if let (Step::Beat { names, .. }, LockAnswer::Beaten { looked, .. }) = (step, said) {
             for (name, (grant, _)) in names.iter().zip(looked) {
                 if let Some(grant) = grant.take() {
-                    // Full, or nobody listens.
+                    // Full, or no process listens.
                     let _ = self.withheld.try_send(Push { name: name.clone(), grant });
                 }
             }
@@ -176,7 +176,7 @@ fn is_renewed(value: &Value) -> bool {
     }
 }
 
-/// Whoever gave the lock up made the grant, over another connection, and did not wait for replicas: that is for whoever has
+/// A process that gave the lock up made the grant, over another connection, and did not wait for replicas: that is for the process that has
 /// the lock now to do. A heartbeat shows whether the grant stands, and writes, so that replicas that have that have the grant.
 /// A grant that cannot be confirmed is shown by the next heartbeat, and ends after its claim window.
 async fn confirmed(link: Link, push: Push) -> Option<Push> {

@@ -38,7 +38,7 @@ impl fmt::Display for Version {
 /// What to do with a server that throws keys away when its memory is full.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Eviction {
-    /// Do not use it: it could throw away a lock that somebody holds, and grant it again.
+    /// Do not use it: it could throw away a lock that a process holds, and grant it again.
     #[default]
     Refuse,
     /// Use it all the same.

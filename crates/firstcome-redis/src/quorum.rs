@@ -13,7 +13,7 @@
 //! has a short time to answer; what it says later counts too, and a grant that comes too late is given back there.
 //!
 //! Each script is told the run of the server by the connection that carries it. A server that was started again is one that
-//! has forgotten, whatever it has read from its disk: its disk may be behind what it had said.
+//! has forgotten, no matter what it has read from its disk: its disk may be behind what it had said.
 
 mod attempt;
 mod ending;
@@ -161,10 +161,10 @@ struct Shared {
 /// - The loss of a minority, for good or for a while; servers that stand still, and answers that come late.
 /// - A server that comes back empty or with an older memory: it does not vote for [`QuorumOptions::rejoin_after`], and then
 ///   with a counter above all fences that were told.
-/// - A holder that stands still: whoever comes after has a higher fence.
+/// - A holder that stands still: a process that comes after has a higher fence.
 ///
 /// # What it does not
-/// - A majority that is away: nobody gets a lock. A majority that has forgotten: nobody gets one for `rejoin_after`.
+/// - A majority that is away: no process gets a lock. A majority that has forgotten: no process gets one for `rejoin_after`.
 /// - Clocks of servers that jump, or run apart by more than 1 %: two may believe that they have the lock. Fences grow all the
 ///   same in the order in which grants follow each other, so what checks them refuses the one that is behind: unless the clock
 ///   that jumps ahead is that of a server which has forgotten, and waits to vote.

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A repeat after a lost answer finds its own field, and has the lock. The key may hold something that is no hash, such as
-/// the word of another layout: then somebody else has it.
+/// the word of another layout: then another process has it.
 static TAKE: Script = Script::new(
     "if redis.call('EXISTS', KEYS[1]) == 0 then
     redis.call('HSET', KEYS[1], ARGV[1], 1)
@@ -43,7 +43,7 @@ static COUNT: Script = Script::new(
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 return 1",
 );
-/// With all that is counted: whoever counts gives the lock back once.
+/// With all that is counted: a process that counts gives the lock back once.
 static RELEASE: Script = Script::new(
     "if redis.pcall('HEXISTS', KEYS[1], ARGV[1]) ~= 1 then return 0 end
 redis.call('DEL', KEYS[1])
@@ -65,9 +65,9 @@ const SHARDED: Version = Version { major: 7, minor: 0, patch: 0 };
 /// What [`TAKE`] answers for a lock that is taken, besides what `PTTL` can say.
 const TAKEN: i64 = -3;
 
-/// Locks as Redisson 4.7 keeps its `RLock`, on one server, the primary that sentinels name, or a cluster: whoever uses the same
+/// Locks as Redisson 4.7 keeps its `RLock`, on one server, the primary that sentinels name, or a cluster: a process that uses the same
 /// name there excludes, and is excluded by, us; each acquisition of ours is one more thread to it. One connection for commands,
-/// and one to listen while anybody waits, for whatever and however many; in a cluster as many to each master that is asked.
+/// and one to listen while a task waits, for any number of locks; in a cluster as many to each master that is asked.
 ///
 /// # Promises
 /// - Messages both ways: a release of ours wakes one waiter of each client of Redisson, and the other way round.
@@ -75,7 +75,7 @@ const TAKEN: i64 = -3;
 /// - A try whose answer was lost is repeated, and does not count twice.
 ///
 /// # Not promised
-/// - An order: whoever is told races with all others. A fence: that of `RFencedLock` is not drawn, since a lock that is
+/// - An order: a process that is told races with all others. A fence: that of `RFencedLock` is not drawn, since a lock that is
 ///   taken without it would stand beside a fence of before. Where either matters, use [`super::RedisLocks`].
 /// - That a hold lasts. It ends when the server loses the key: with its lease, with a failover, and with `forceUnlock`.
 /// - Waking each other while a slot of a cluster moves: who waits then asks again after the usual pauses, until he has the lock.
@@ -167,7 +167,7 @@ impl Redisson {
         Ok(Self { link, notifications, client, watch })
     }
 
-    /// The channels of the node that has this one; `None` if nobody is known to.
+    /// The channels of the node that has this one; `None` if no process is known to.
     fn channels_at_home(
         &self,
         channel: &str,

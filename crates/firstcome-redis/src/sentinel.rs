@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-/// So often, for each of them, sentinels must say something older than what is known, and nobody anything newer, until they
+/// So often, for each of them, sentinels must say something older than what is known, and no process anything newer, until they
 /// are believed: they were set up afresh.
 const ROUNDS: usize = 10;
 
@@ -56,7 +56,7 @@ impl Board {
         let believed = match &self.named {
             None => true,
             Some(known) if known.epoch < newest.epoch => true,
-            // Somebody has told them so by hand: then all say it soon.
+            // A process has told them so by hand: then all say it soon.
             Some(known) if known.epoch == newest.epoch => known.host == newest.host || answering < votes * 2,
             // A few that were cut off together with an old primary would lead back to it.
             Some(_) => {
@@ -83,13 +83,13 @@ impl Board {
         Some((newest.clone(), votes(newest)))
     }
 
-    /// Whether enough is known to begin: more than half have named somebody, or all have said what they can.
+    /// Whether enough is known to begin: more than half have named a process, or all have said what they can.
     fn will_do(&self) -> bool {
         let named = self.said.iter().filter(|said| matches!(said, SentinelReply::Named(_))).count();
         self.said.len() < named * 2 || !self.said.iter().any(|said| matches!(said, SentinelReply::NotYet))
     }
 
-    /// Why nobody is named: what one found, before that another does not answer.
+    /// Why no process is named: what one found, before that another does not answer.
     fn why_not(&self) -> OpenError {
         let failed = |said: &SentinelReply| match said {
             SentinelReply::Failed(error) => Some(error.clone()),

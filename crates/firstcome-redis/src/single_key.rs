@@ -9,7 +9,7 @@ use redis::Value;
 use std::time::Duration;
 
 /// A repeat after a lost answer finds its own word, and has the lock. The key may hold something that is no word, such as
-/// the hash of another layout: then somebody else has it.
+/// the hash of another layout: then another process has it.
 static TAKE: Script = Script::new(
     "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return -3 end
 local held = redis.pcall('GET', KEYS[1])
@@ -37,7 +37,7 @@ pub struct SingleKey {
 impl SingleKey {
     /// Connects and looks whether the server will do.
     pub async fn open(url: &str, options: LinkOptions) -> Result<Self, OpenError> {
-        // Nobody is told anything in this layout: without its owner the inbox closes its connection.
+        // No process is told anything in this layout: without its owner the inbox closes its connection.
         let (link, _) = Link::open(url, "fc:unused", options.clone()).await?;
         let watch = Watch::over(&link, &options);
         Ok(Self { link, watch })

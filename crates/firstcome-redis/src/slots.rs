@@ -28,7 +28,7 @@ fn crc16(bytes: &[u8]) -> u16 {
 /// Which node has which slots, as one of them told it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SlotMap {
-    /// Rises with whatever the nodes agree on anew.
+    /// Rises with each value that the nodes agree on.
     pub(crate) epoch: u64,
     /// The ranges, in order, each with the place of its master in `nodes`.
     ranges: Vec<(RangeInclusive<u16>, usize)>,
@@ -61,7 +61,7 @@ impl SlotMap {
         Some(map)
     }
 
-    /// Who has a slot; `None` if nobody has.
+    /// Who has a slot; `None` if no process has.
     pub(crate) fn master(&self, slot: u16) -> Option<&Host> {
         let after = self.ranges.partition_point(|(range, _)| *range.start() <= slot);
         let (range, at) = self.ranges.get(after.checked_sub(1)?)?;

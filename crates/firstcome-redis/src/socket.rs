@@ -25,7 +25,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// After so long a silence the system asks whether the other end is still there, so that a firewall does not forget the
-/// connection, and one whose peer has vanished is found dead before somebody needs it.
+/// connection, and one whose peer has vanished is found dead before a process needs it.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 /// Commands between callers and the connection: more than there can be callers, and nothing is set aside for them. With a
 /// shorter queue callers would wait for places, and one who was given a place and is not polled would hold up all behind it.
@@ -145,7 +145,7 @@ pub(crate) struct Lost {
 }
 
 impl Lost {
-    /// Gives the connection up: nobody new will use it.
+    /// Gives the connection up: no process new will use it.
     pub(crate) fn declare(&self) {
         self.lost.store(true, Ordering::Release);
         self.news.notify_one();

@@ -2,7 +2,7 @@
 //!
 //! hyper's own header timer would cost an allocation and two timer operations per request, and covers neither a peer
 //! that does not read nor one that idles longer than a header may take. Here every connection has one watch that ticks
-//! twice a second: whatever makes progress sets it back, whatever does not in its phase's time is closed.
+//! twice a second: everything that makes progress sets it back; a connection without progress in its phase's time is closed.
 
 mod connection;
 mod ending;

@@ -1,12 +1,12 @@
 //! Who the client is, when proxies stand between.
 //!
-//! A proxy appends to `X-Forwarded-For` the address that it was called from. Whatever stands further left was there
+//! A proxy appends to `X-Forwarded-For` the address that it was called from. Everything that stands further left was there
 //! before and may be anybody's invention. So the list is read from the right, only as far as trusted proxies wrote it.
 //!
 //! # What it promises
-//! - A peer that is no trusted proxy is the client itself, whatever its headers say.
+//! - A peer that is no trusted proxy is the client itself, no matter what its headers say.
 //! - What a client writes into the header by itself is never believed, as long as the trusted proxies append to it (or
-//!   replace it) and nobody but them can call from the trusted blocks.
+//!   replace it) and no client except them can call from the trusted blocks.
 //! - The work is bounded: at most [`ENTRIES_MAX`] entries are looked at, and nothing is allocated.
 //! - An IPv4 address is one address, also when it comes as `::ffff:1.2.3.4`.
 //!

@@ -112,7 +112,7 @@ const PUBLIC_ROWS: [(Method, &str); 8] = [
     (Method::GET, "/v1/listings/{listing}"),
 ];
 
-/// Sends away whoever asks for rows that this service does not have.
+/// Sends away a client that asks for rows that this service does not have.
 async fn served(State(lacks): State<&'static [&'static str]>, request: axum::extract::Request, next: Next) -> Response {
     if lacks.iter().any(|rows| request.uri().path().starts_with(rows)) {
         return Problem::new(Code::NotServed).into_response();
@@ -168,7 +168,7 @@ pub fn router(app: Arc<App>) -> Router {
     router.with_state(app)
 }
 
-/// The answer to a poll of somebody in line, who come by the ten thousand, without the way through the router. Whatever is
+/// The answer to a poll of a client in line, who come by the ten thousand, without the way through the router. Everything that is
 /// special about a call (another state, a page of another origin, a name that is written in another way) makes it `None`:
 /// then the router answers, as it would have answered this.
 pub(crate) fn told_at_once<B>(app: &App, request: &Request<B>) -> Option<Response> {
@@ -213,7 +213,7 @@ pub fn admin_router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Waits for the store, but no longer than a caller should. Whoever is told "unknown" may ask again safely.
+/// Waits for the store, but no longer than a caller should. A client that is told "unknown" may ask again safely.
 async fn answered<T, R>(
     app: &App,
     answer: Pin<&mut impl Future<Output = Result<Result<T, R>, StoreError>>>,

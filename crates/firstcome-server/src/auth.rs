@@ -62,7 +62,7 @@ pub struct Caller {
 impl Caller {
     const PUBLIC: Self = Self { scope: Scope::Public, id: [0; 16] };
 
-    /// The holder of a room's ticket: whoever else has no such pass cannot use its keys.
+    /// The holder of a room's ticket: any other client that has no such pass cannot use its keys.
     pub(crate) fn of_pass(room: &RoomName, number: u32) -> Self {
         let digest = Sha256::new().chain_update(number.to_be_bytes()).chain_update(room.as_str()).finalize();
         let mut id = [0; 16];
@@ -114,14 +114,14 @@ impl Keys {
     }
 }
 
-/// Development mode trusts whoever can reach loopback, and a browser on this machine can be sent there by any page:
+/// Development mode trusts a client that can reach loopback, and a browser on this machine can be sent there by any page:
 /// so the `Host` must be a loopback name (no DNS rebinding) and the page must be our own (no cross-site call).
 pub(crate) fn dev_gate(headers: &HeaderMap) -> Result<(), Problem> {
     let foreign = || Problem::new(Code::ForeignOrigin);
     let text = |name| {
         let mut values = headers.get_all(name).iter();
         let value = values.next()?;
-        // Of two values nobody knows which one counts: neither is ours.
+        // Of two values no client knows which one counts: neither is ours.
         Some(value.to_str().ok().filter(|_| values.next().is_none()).unwrap_or("?"))
     };
     let host = text(header::HOST).ok_or_else(foreign)?;

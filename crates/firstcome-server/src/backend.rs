@@ -93,7 +93,7 @@ impl Backend {
         }
     }
 
-    /// The same on a clock that nobody can set.
+    /// The same on a clock that no client can set.
     pub(crate) fn steady(&self) -> Steady {
         match self {
             Self::Embedded(store) => store.steady(),
@@ -186,7 +186,7 @@ impl Backend {
         told!(self, store => store.redeem(coupon, redeem))
     }
 
-    /// What nobody could read of what was claimed. The embedded store has no such thing.
+    /// What no client could read of what was claimed. The embedded store has no such thing.
     pub(crate) async fn dead_letters(
         &self,
         coupon: &CouponName,
@@ -274,7 +274,7 @@ impl Backend {
     /// Looks whether there are other secrets of passes than are known here.
     pub(crate) async fn refresh_pass_secrets(&self) -> Result<(), StoreError> {
         match self {
-            // Nobody else makes any.
+            // No other client makes any.
             Self::Embedded(_) => Ok(()),
             Self::Fleet(cluster, _) => Box::pin(cluster.refresh_pass_secrets()).await,
         }

@@ -4,7 +4,7 @@
 //! - Who is not there to be told holds nothing: an acquire ends with its connection, and a grant is given back unless its
 //!   answer left for a peer that was still there ([`Offer`]).
 //! - A request that is repeated under its key while it waits joins the wait; the wait goes on as long as one of them is there.
-//! - Nobody waits beyond the service's stop.
+//! - No client waits beyond the service's stop.
 
 mod ledger;
 
@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::task::AbortHandle;
 
-/// Between two tries to give back what nobody was told of.
+/// Between two tries to give back what no client was told of.
 const AGAIN: Duration = Duration::from_millis(250);
 
 /// How much the locks of a service may take.
@@ -54,7 +54,7 @@ pub(crate) struct Wanted {
 /// Why there is no lock.
 #[derive(Clone, Debug)]
 pub(crate) enum Refusal {
-    /// Somebody has it; `position` is for who waited: so many were still ahead.
+    /// A client has it; `position` is for who waited: so many were still ahead.
     Contended { holder: String, waiters: u32, ttl: Duration, position: Option<u32> },
     /// No place to wait, or no time.
     Overloaded,
@@ -70,11 +70,11 @@ pub(crate) struct Grant {
     pub(crate) fence: Fence,
     pub(crate) expires_at: Timestamp,
     pub(crate) handle: String,
-    /// Keeps the hold until somebody is told; absent if somebody was.
+    /// Keeps the hold until a client is told; absent if a client was.
     pub(crate) offer: Option<Arc<Offer>>,
 }
 
-/// A hold that nobody has been told of yet: dropped, it is given back.
+/// A hold that no client has been told of yet: dropped, it is given back.
 pub(crate) struct Offer {
     service: Arc<LockService>,
     name: LockName,
@@ -87,7 +87,7 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// Somebody was told: the hold is theirs.
+    /// A client was told: the hold is theirs.
     pub(crate) fn keep(&self) {
         self.told.store(true, Ordering::Release);
     }
@@ -101,7 +101,7 @@ impl Drop for Offer {
         self.service.ledger.lock().end(self.request, End::TakenBack);
         let (service, name, request, lease) = (Arc::clone(&self.service), self.name.clone(), self.request, self.lease);
         let given_back = async move {
-            // A store that fails for a moment would keep the lock for nobody, for up to a day.
+            // A store that fails for a moment would keep the lock for no client, for up to a day.
             while let Err(LockError::Unavailable(_) | LockError::Unknown) =
                 service.in_time(service.locks.release_lease(name.as_str(), request)).await
             {
@@ -230,7 +230,7 @@ impl LockService {
             }
         };
         tokio::select! {
-            // Whatever is answered at once is so also while the service stops.
+            // Everything that is answered at once is so also while the service stops.
             biased;
             acquired = acquired => acquired,
             () = self.stop(), if waits => Err(Refusal::Overloaded),
@@ -271,7 +271,7 @@ impl LockService {
                     if let Some(grant) = self.replay(&wanted, &kept, expires_at).await? {
                         return if body == Body::Same { Ok(grant) } else { Err(Refusal::KeyReused) };
                     }
-                    // Over before its time, by somebody else's doing: what comes is a new request.
+                    // Over before its time, by another client's doing: what comes is a new request.
                     self.ledger.lock().end(kept.request, End::Lost);
                 }
                 (Found::Nothing | Found::Full, None) => return Err(Refusal::Overloaded),
@@ -294,7 +294,7 @@ impl LockService {
                 if obtained.is_err() {
                     asking.ledger.lock().give_up(id.key, number);
                 }
-                // If nobody waits any more the offer is dropped, and so given back.
+                // If no client waits any more the offer is dropped, and so given back.
                 drop(sender.send(Some(obtained)));
             });
             Arc::new(Wait { service, key: id.key, number, outcome, task: task.abort_handle() })
@@ -345,7 +345,7 @@ impl LockService {
         let acquired = match wait {
             Duration::ZERO => request.try_acquire().await.map_err(|error| contended(error, None)),
             _ => match request.clone().wait(wait).acquire().await {
-                // By whom it is held, all in one look. A lock that is free at this moment has no line: nobody is overtaken.
+                // By whom it is held, all in one look. A lock that is free at this moment has no line: no client is overtaken.
                 Err(LockError::TimedOut { position }) => {
                     request.try_acquire().await.map_err(|error| contended(error, position))
                 }

@@ -262,7 +262,7 @@ impl Metrics {
     }
 }
 
-/// Reads what auctions did by itself when somebody asks.
+/// Reads what auctions did by itself when a client asks.
 struct AuctionCollector(Auctions);
 
 impl fmt::Debug for AuctionCollector {
@@ -306,7 +306,7 @@ impl Collector for FaultsCollector {
     }
 }
 
-/// Reads the store's own figures when somebody asks. A database is not asked: to count its listings and members is to read
+/// Reads the store's own figures when a client asks. A database is not asked: to count its listings and members is to read
 /// all of them, so these two gauges are the embedded store's alone.
 struct StoreCollector(Embedded);
 

@@ -1,4 +1,4 @@
-//! Passes: what a waiting room gives to whoever was admitted, and what a coupon asks for.
+//! Passes: what a waiting room gives to the client that was admitted, and what a coupon asks for.
 //!
 //! A pass is a PASETO of version 4 for the public (`v4.public`: Ed25519, no choice of algorithm to get wrong). Its
 //! claims are the fields of a [`Grant`], its footer is `{"kid":"<number of the key>"}`, and its implicit assertion is
@@ -39,7 +39,7 @@ use std::sync::Arc;
 /// Bytes of a pass. The longest names make 653.
 pub const TOKEN_BYTES_MAX: usize = 1_024;
 
-/// What is signed along with every pass and is not part of it. Whoever verifies elsewhere needs it: it is the
+/// What is signed along with every pass and is not part of it. A client that verifies elsewhere needs it: it is the
 /// "implicit assertion" there.
 pub const DOMAIN: &str = "firstcome pass v1";
 
@@ -52,7 +52,7 @@ pub struct Grant {
     pub number: u32,
     /// The store's number of this admission: it tells the slots apart that one ticket had one after the other.
     pub slot: u64,
-    /// Whose it is, if the ticket was taken for somebody.
+    /// Whose it is, if the ticket was taken for a client.
     pub user: Option<UserId>,
     /// Since when it is good. Not judged: the room made it after the admission.
     pub issued_at: Timestamp,
@@ -101,7 +101,7 @@ impl std::error::Error for PassError {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The secret is all zeros: nobody drew that.
+    /// The secret is all zeros: no client drew that.
     NotSecret,
     /// Two keys have the same number.
     DuplicateId(u32),
@@ -236,7 +236,7 @@ impl Signer {
 /// hundred look-ups.
 ///
 /// Remembered is only that a key signed a grant: at most 32 768 passes, the least used half forgotten at a time. Texts
-/// that are no pass are never remembered, so nobody can wash the memory out with them.
+/// that are no pass are never remembered, so no client can wash the memory out with them.
 pub struct Passes {
     keys: RwLock<Arc<PassKeys>>,
     cache: Mutex<Cache>,

@@ -74,7 +74,7 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// A limiter that has seen nobody; `None` lets everybody pass. The seed of the hasher must be secret: who knows it
+    /// A limiter that has seen no client; `None` lets everybody pass. The seed of the hasher must be secret: who knows it
     /// can choose addresses that share a set.
     pub fn new(limit: Option<RateLimit>, hasher: RandomState) -> Self {
         let table = || (0..SETS).map(|_| Mutex::new([Entry::EMPTY; WAYS])).collect();

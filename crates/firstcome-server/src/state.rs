@@ -33,7 +33,7 @@ pub struct Config {
     pub allow_origins: Vec<HeaderValue>,
     /// Deadlines and numbers.
     pub limits: Limits,
-    /// Whose word counts about where a call comes from; nobody's without it.
+    /// Whose word counts about where a call comes from; no client's without it.
     pub proxies: Proxies,
     /// How often one address may join rooms anonymously; as often as it likes without it.
     pub joins: Option<RateLimit>,
@@ -56,7 +56,7 @@ impl Config {
 pub struct App {
     pub(crate) store: Backend,
     pub(crate) auctions: Auctions,
-    /// Whether members and listings are all that is served: then `store` is an empty one, and nobody reaches it.
+    /// Whether members and listings are all that is served: then `store` is an empty one, and no client reaches it.
     pub(crate) is_auctions_alone: bool,
     pub(crate) config: Config,
     pub(crate) metrics: Metrics,
@@ -73,7 +73,7 @@ pub struct App {
     probe: Mutex<Option<(Instant, bool)>>,
 }
 
-/// Stores that take longer to answer are not ready: whoever asks does not wait much longer himself.
+/// Stores that take longer to answer are not ready: a client that asks does not wait much longer himself.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
 /// For so long it counts that another store has answered, or has not: anybody may ask, without a key.
 const PROBE_COUNTS: Duration = Duration::from_secs(1);
@@ -168,7 +168,7 @@ impl App {
         let Some(keys) = pass_keys(&self.store) else { return };
         match self.passes.get() {
             Some(passes) => passes.replace_keys(keys),
-            // Whoever sets it at the same time has read the same secrets.
+            // An operator that sets it at the same time has read the same secrets.
             None => drop(self.passes.set(Passes::new(keys))),
         }
     }
@@ -176,7 +176,7 @@ impl App {
     /// What makes and reads passes. There is none before the first room.
     ///
     /// Looks each time whether there is a newer secret: the call that brought it may have been given up before it was
-    /// done, and nobody else would tell.
+    /// done, and no other client would tell.
     pub(crate) fn passes(&self) -> Option<&Passes> {
         let known = self.passes.get().map(|passes| passes.keys().signing_id());
         if known != self.store.newest_pass_secret() {
@@ -185,7 +185,7 @@ impl App {
         self.passes.get()
     }
 
-    /// Counts one anonymous join of whoever is behind this call.
+    /// Counts one anonymous join of the client that is behind this call.
     pub(crate) fn may_join(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Result<(), Problem> {
         // Without a connection there is no address: a call within the process.
         let Some(peer) = peer else { return Ok(()) };
@@ -198,7 +198,7 @@ impl App {
     }
 
     fn count(&self, limiter: &Limiter, client: IpAddr) -> Result<(), Problem> {
-        // By the clock that nobody sets: after the wall was set back it stands still, and would limit for as long.
+        // By the clock that no operator sets: after the wall was set back it stands still, and would limit for as long.
         let now = Timestamp::clamped_us(self.store.steady().as_us());
         limiter.check(client, now).map_err(|limited| {
             Problem::new(Code::RateLimited).of_address(client).retry_after_ms(limited.retry_after_ms)
@@ -210,8 +210,8 @@ impl App {
         self.leaving.store(true, Ordering::Relaxed);
     }
 
-    /// Makes `/readyz` say no, so that a balancer sends nobody any more, and sends away whoever waits for a lock:
-    /// nobody waits longer than the service drains, and who is told at once finds another one. [`crate::serve`] does it
+    /// Makes `/readyz` say no, so that a balancer sends no client any more, and sends away a client that waits for a lock:
+    /// no client waits longer than the service drains, and who is told at once finds another one. [`crate::serve`] does it
     /// when it is told to stop.
     pub fn begin_drain(&self) {
         self.draining.send_replace(true);
@@ -234,14 +234,14 @@ impl App {
         [store.open(), auctions.open()].concat()
     }
 
-    /// Whether the stores can be reached. Those of this process can; others are asked, auctions for what nobody has, once in
+    /// Whether the stores can be reached. Those of this process can; others are asked, auctions for what no client has, once in
     /// [`PROBE_COUNTS`] however many want to know.
     pub(crate) async fn stores_answer(&self) -> bool {
         if !self.is_auctions_alone && self.store.as_embedded().is_some() {
             return true;
         }
         let Ok(nobody) = MemberName::parse("readyz") else { return false };
-        // Whoever comes meanwhile waits for the same answer.
+        // A client that comes meanwhile waits for the same answer.
         let mut probe = self.probe.lock().await;
         if let Some((at, answers)) = *probe
             && at.elapsed() < PROBE_COUNTS

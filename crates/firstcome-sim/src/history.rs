@@ -26,7 +26,7 @@ pub enum Command {
     View,
     /// A user claims.
     Claim(Claim),
-    /// Somebody looks up the claim of a user.
+    /// A client looks up the claim of a user.
     ClaimOf(UserId),
     /// A holder redeems a code. The claim beside it is the one that the code was told for, if it was told at all.
     Redeem(RedeemRequest, Option<(Serial, UserId)>),
@@ -193,7 +193,7 @@ impl Operation {
         }
     }
 
-    /// Whether it can have changed anything: accepted, or nobody knows.
+    /// Whether it can have changed anything: accepted, or no client knows.
     pub const fn may_have_happened(&self) -> bool {
         match &self.outcome {
             Outcome::Pending | Outcome::Unknown => true,
@@ -247,7 +247,7 @@ impl History {
         operation.replied_at = now;
     }
 
-    /// Writes down that the store is gone: whatever had no effect up to here has none later.
+    /// Writes down that the store is gone: everything that had no effect up to here has none later.
     pub fn end_life(&mut self) {
         let event = self.next_event();
         for operation in self.operations.iter_mut().filter(|operation| operation.ended.is_none()) {

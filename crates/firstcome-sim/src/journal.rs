@@ -1,6 +1,6 @@
 //! A disk that keeps rows, and fails where the seed says so.
 //!
-//! It judges nothing: whatever the store commits is kept as it came, so that the invariants can find it.
+//! It judges nothing: each commit of the store is kept as it came, so that the invariants can find it.
 
 use crate::history::{CouponReply, OperationId};
 use crate::rng::Rng;
@@ -200,7 +200,7 @@ impl SharedDisk {
         Self(Arc::new(Mutex::new(disk)))
     }
 
-    /// The disk itself. One thread only, so nobody waits.
+    /// The disk itself. One thread only, so no client waits.
     pub fn lock(&self) -> MutexGuard<'_, Disk> {
         // A panic while it was held is a broken invariant that has ended that run already.
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)

@@ -73,7 +73,7 @@ fn hunt(seeds: &Range<u64>, bug: Option<Bug>, name: &'static str) -> Hunt {
     let mut played = 0;
     let found = seeds.clone().find_map(|seed| {
         played += 1;
-        // Stopped by an assertion is caught, but seen by nobody: the hunt goes on.
+        // Stopped by an assertion is caught, but seen by no client: the hunt goes on.
         run_seed(seed).err().filter(|found| bug.is_none() || found.invariant != "assertion")
     });
     plant(None);

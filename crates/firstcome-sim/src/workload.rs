@@ -135,7 +135,7 @@ impl Workload {
         (coupon, Command::Claim(claim))
     }
 
-    /// Draws a request of somebody who comes in the middle of a commit: a look at what is being changed, or any other.
+    /// Draws a request of a client that comes in the middle of a commit: a look at what is being changed, or any other.
     pub fn visit(&mut self, rng: &mut Rng, plan: &Plan) -> (CouponName, Command) {
         match rng.below(10) {
             0..2 => self.look_up(rng),
@@ -153,7 +153,7 @@ impl Workload {
     }
 
     fn coupon(&self, rng: &mut Rng) -> CouponName {
-        // Now and then a name that nobody has put.
+        // Now and then a name that no client has put.
         if rng.chance(15) { name("no-such-coupon") } else { rng.pick(&self.coupons).clone() }
     }
 

@@ -93,7 +93,7 @@ impl World {
             }
             Action::Restart => self.close_and_restart()?,
         }
-        // A store that failed is asked for a while longer before somebody starts it again.
+        // A store that failed is asked for a while longer before a client starts it again.
         if self.life.store.fault().is_some() && self.rng.chance(150) { self.restart() } else { Ok(()) }
     }
 
@@ -146,7 +146,7 @@ impl World {
         self.workload.learn(operation);
     }
 
-    /// The writer runs one batch; now and then somebody comes in the middle of its commit.
+    /// The writer runs one batch; now and then a client comes in the middle of its commit.
     fn step(&mut self) -> Result<(), Violation> {
         if self.rng.chance(300) {
             for _ in 0..self.rng.range(1, 3) {

@@ -1,12 +1,12 @@
 //! Members, listings and bids on PostgreSQL, MySQL and MariaDB: [`SqlAuction`].
 //!
-//! The database holds the truth, and any number of processes may use it at once. Whatever waits in one process for the same
+//! The database holds the truth, and any number of processes may use it at once. Everything that waits in one process for the same
 //! listing, or for the points of the same member, is combined: one transaction locks the row of the listing and then the
 //! wallets that matter, in the order of their numbers, reads the server's clock, judges all commands in the order of their
 //! arrival by the rules of the core, writes what they change, and commits; then all are answered. A combined bid may so
 //! overtake bids that wait in other processes, by one batch at most. The order of bids is the order of commits.
 //!
-//! - Isolation is READ COMMITTED. Nothing rests on it but that each statement sees what was committed before it: whatever is
+//! - Isolation is READ COMMITTED. Nothing rests on it but that each statement sees what was committed before it: everything that is
 //!   judged by was locked first, and is written only if it is as it was read (versions of listings, counts of records).
 //! - Serialization failures, deadlocks and broken connections repeat the whole batch, on what is there then, for
 //!   [`DatabaseOptions::patience`]; they are never a refusal. After a commit without an answer the adapter looks itself: see
@@ -17,7 +17,7 @@
 //!   commit was not answered and had to be looked up. A wait that an operator cancels is acknowledged by the server itself.
 //!   Reads, refusals and repeats show what the primary shows: after its restart, or such a cancelled wait, the others may
 //!   not have all of it yet.
-//! - A member is created by whatever names one first.
+//! - A member is created by the first request that names it.
 
 pub mod archive;
 mod batch;
@@ -284,7 +284,7 @@ fn foreign<T>(answer: Result<Answer, firstcome_core::auction::Rejection>) -> Auc
     }
 }
 
-/// A member's name as it is written: as it is, but for a planted bug.
+/// A member's name as it is written: as it is, except for a planted bug.
 fn written(member: &MemberName) -> MemberName {
     #[cfg(feature = "planted-bugs")]
     if firstcome_core::planted::is(firstcome_core::planted::Bug::NamesFolded) {

@@ -1,4 +1,4 @@
-//! Connections to a database, and what is done with them whatever is kept there.
+//! Connections to a database, and the operations that all tables need.
 
 use super::dialect::Dialect;
 use super::options::DatabaseOptions;
@@ -31,13 +31,13 @@ pub struct Base<D: Dialect> {
     in_use: Arc<AtomicUsize>,
 }
 
-/// Makes durable what was read, on servers that show a commit before it is on disk: a flush makes durable whatever was shown
+/// Makes durable what was read, on servers that show a commit before it is on disk: a flush makes durable everything that was shown
 /// before it began. Those who wait at the same time share one.
 #[derive(Default)]
 pub struct Flushes {
     /// How many have begun.
     begun: AtomicU64,
-    /// The number of the last one that went well. Whoever has it locked may begin another.
+    /// The number of the last one that went well. A caller that has it locked may begin another.
     ended: Mutex<u64>,
 }
 
@@ -121,7 +121,7 @@ impl<D: Dialect> Session<D> {
     }
 }
 
-/// A row that somebody else has made in the meantime is a conflict like others: whoever comes next sees it.
+/// A row that another caller has made in the meantime is a conflict like others: a caller that comes next sees it.
 fn conflict_or(error: &sqlx::Error) -> SqlError {
     match error.as_database_error() {
         Some(said) if said.is_unique_violation() => SqlError::Serialization { says: error.to_string() },
@@ -190,7 +190,7 @@ impl<D: Dialect> Base<D> {
         }
     }
 
-    /// The same whatever the server is. Nothing is sent yet.
+    /// The same no matter what the server is. Nothing is sent yet.
     pub fn unchecked(address: Address, options: DatabaseOptions) -> Result<Self, SqlError> {
         let watch = Arc::new(Watch::default());
         let pool = D::pool(address, &options, Arc::clone(&watch))?;
@@ -270,7 +270,7 @@ impl<D: Dialect> Base<D> {
 
     /// Returns when a flush has ended that began after this call. Nothing, on servers that need none.
     ///
-    /// Whoever goes away in the middle leaves it to the next.
+    /// A caller that goes away in the middle leaves it to the next.
     pub async fn flush(&self, until: Instant) -> Result<(), SqlError> {
         if D::FLUSH.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What the two kinds of databases say differently, whatever is kept in them.
+//! What the two kinds of databases say differently, for all tables.
 //!
 //! Statements go out as text, several at once in one round trip, which prepared statements cannot. So nothing but numbers,
 //! bytes in hexadecimal and names may come into them, and a name holds neither a quote nor a backslash.
@@ -35,7 +35,7 @@ pub trait Dialect: Database<Row: RowReader> {
     const FLUSH: &'static str;
     /// Begins a transaction.
     const BEGIN: &'static str;
-    /// The end of an insertion that has no effect if such a row is there. It waits for whoever may be making one.
+    /// The end of an insertion that has no effect if such a row is there. It waits for the caller that may be making one.
     const UNLESS_THERE: &'static str;
     /// The microseconds of Unix time, by the server's clock at the begin of the statement.
     const CLOCK: &'static str;
@@ -71,7 +71,7 @@ pub trait Dialect: Database<Row: RowReader> {
     /// How servers that copy this one are kept.
     fn replication(rows: &[(String, String)]) -> Replication;
 
-    /// Inserts no row: for whoever wants to know whether they may.
+    /// Inserts no row: for the caller that wants to know whether they may.
     fn insert_nothing(table: &str, column: &str) -> String;
 
     /// Runs a text, and gives all rows of all its statements.

@@ -59,7 +59,7 @@ enum Sent {
 
 impl SqlError {
     /// What an error means before a commit was sent: of a statement in a transaction, or of one that changes nothing.
-    /// Never [`Self::Unknown`]: a transaction that nobody commits ends with its connection. So let that be closed, or rolled
+    /// Never [`Self::Unknown`]: a transaction that no caller commits ends with its connection. So let that be closed, or rolled
     /// back, after any error.
     pub fn in_transaction(error: &sqlx::Error) -> Self {
         Self::of(error, Sent::NoCommit)
@@ -101,7 +101,7 @@ impl SqlError {
                 };
                 meaning.told(sent, says)
             }
-            // Whoever waits in vain for a connection has sent nothing. Whether others have one is not known here.
+            // A caller that waits in vain for a connection has sent nothing. Whether others have one is not known here.
             Error::PoolTimedOut => Self::unreachable("the database accepts no connection in time"),
             Error::PoolClosed => Self::unreachable(says),
             Error::Configuration(_) | Error::Tls(_) => Self::Broken { says },

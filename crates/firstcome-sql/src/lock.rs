@@ -4,17 +4,17 @@
 //! - The rules of the core, step by step: a batch of steps is one transaction, which first locks the rows of their buckets,
 //!   then reads the server's clock, and is answered after its commit.
 //! - Cost: two round trips for a batch of a process's steps, however many: one that reads and locks, one that writes and commits. One
-//!   more for whatever is out of the ordinary: dead heads of a long line (one more for each eightfold), or a place that was
+//!   more for everything that is out of the ordinary: dead heads of a long line (one more for each eightfold), or a place that was
 //!   forgotten. To look at a lock is one round trip, and locks nothing.
 //! - Two connections per process, for any number of locks and waiters: one for the steps, one that listens.
 //! - A push is a `NOTIFY` in the transaction that grants, on a channel of the process that waits; within this process it is
 //!   told directly. Whenever listening begins again, the process is told that it may have missed something.
-//! - Works behind a pooler in transaction mode, but for the pushes: nothing is heard there, and a heartbeat finds each grant.
+//! - Works behind a pooler in transaction mode, except for the pushes: nothing is heard there, and a heartbeat finds each grant.
 //!
 //! # Not promised
 //! - Progress while a process stands still within a transaction: the server ends that after the answer's time-out, and others
 //!   who need the same buckets wait so long at most.
-//! - That a push is true: whoever may connect to the database may send one, and make a process believe in a grant until its
+//! - That a push is true: a process that may connect to the database may send one, and make a process believe in a grant until its
 //!   confirmation is answered. Let strangers have databases of their own.
 //! - That the notifications of very many grants cost nothing: PostgreSQL commits one transaction with a `NOTIFY` after the
 //!   other.
@@ -138,11 +138,11 @@ async fn prepare(connection: &mut PgConnection) -> Result<(), SqlError> {
     if version(connection).await.map_err(failed)?.is_none() {
         let mut making = connection.begin().await.map_err(failed)?;
         raw_sql(AssertSqlSafe(format!("SELECT {MAKING}"))).execute(&mut *making).await.map_err(failed)?;
-        // Once more: somebody else may have made them meanwhile.
+        // Once more: another process may have made them meanwhile.
         if version(&mut making).await.map_err(failed)?.is_none() {
             raw_sql(SCHEMA).execute(&mut *making).await.map_err(failed)?;
         }
-        // If that is not answered they are there or not: whoever opens next sees which.
+        // If that is not answered they are there or not: a process that opens next sees which.
         making.commit().await.map_err(failed)?;
     }
     match version(connection).await.map_err(failed)? {

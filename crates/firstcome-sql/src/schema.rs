@@ -153,7 +153,7 @@ fn without_rights(error: SqlError) -> SqlError {
     }
 }
 
-/// Brings the tables of a part to this version. Whoever comes first does it, the others wait. A second time has no effect.
+/// Brings the tables of a part to this version. A caller that comes first does it, the others wait. A second time has no effect.
 /// Refuses tables of a later version.
 pub async fn migrate<D: Dialect>(base: &Base<D>, part: Part) -> Result<Migrated, SqlError> {
     let (known, name) = (part.version(), part.name);

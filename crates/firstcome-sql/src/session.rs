@@ -3,10 +3,10 @@
 //! # Promises
 //! - Mutual exclusion as the server has it: a lock is held by one session, and until that ends or gives it back.
 //! - A fence with every grant, larger than those of all grants of this lock before it. It is drawn in the session that
-//!   holds the lock, after the grant. A session does one thing after the other, and gives its locks up last: whatever it drew
-//!   was drawn before the next one was granted the lock, also if it died in between or nobody heard the number.
+//!   holds the lock, after the grant. A session does one thing after the other, and gives its locks up last: its draw
+//!   was drawn before the next one was granted the lock, also if it died in between or no process heard the number.
 //! - Nothing is left behind. A future that is dropped while it waits closes its connection, which ends the wait (the server
-//!   notices within about a second; PostgreSQL on Windows only when it would grant). So does whatever else fails.
+//!   notices within about a second; PostgreSQL on Windows only when it would grant). So does everything else that fails.
 //! - A process is told no fence that is as low as one that it was told before, also if the database went back: it is refused with
 //!   [`FaultKind::WentBack`], and nothing is held, until the counter exceeds what this process was told.
 //! - A dead connection is noticed by a ping, and the hold is lost then.
@@ -14,7 +14,7 @@
 //! # Not promised
 //! - An order: that is the server's. (PostgreSQL and MariaDB serve mostly by arrival.)
 //! - A lease. The hold lasts as long as the session, and a session may end at the server at any time, unnoticed here until
-//!   the next ping and its time-out. In between somebody else may have the lock: let what is guarded refuse smaller fences. A
+//!   the next ping and its time-out. In between another process may have the lock: let what is guarded refuse smaller fences. A
 //!   machine that vanishes without a word keeps its locks until the server's keep-alives fail: about 25 s in PostgreSQL,
 //!   what the system says in MySQL and MariaDB (hours, unless it is set).
 //! - Anything after a failover: a replica knows nothing of the locks of the server before it, nor does another node of a
@@ -29,12 +29,12 @@
 //!
 //! # Cost
 //! A connection for each lock that is held or waited for; one that is given back is used again. A grant is one round trip in
-//! PostgreSQL and two in MySQL, the end is one; a hold pings twice a second. Whoever waits in PostgreSQL keeps a
+//! PostgreSQL and two in MySQL, the end is one; a hold pings twice a second. A waiter in PostgreSQL keeps a
 //! snapshot open, so rows that die meanwhile are not cleared away before the wait is over.
 //!
 //! # Names
 //! PostgreSQL has 64-bit keys for each database, and this takes the first 8 bytes of SHA-256 of `firstcome/lock/` and the name:
-//! no key of others is met but by a chance of 2^-64, and then both wait for each other, which harms nobody. In MySQL the name
+//! no key of others is met but by a chance of 2^-64, and then both wait for each other, which harms no process. In MySQL the name
 //! is `fc:` and 60 hexadecimal digits, of the whole server: let all who share locks name the same database and schema, for
 //! the fences are counted there.
 
@@ -167,7 +167,7 @@ impl Key {
     }
 }
 
-/// A connection, which has one lock at most. Dropped, it is closed, and whatever it has is free.
+/// A connection, which has one lock at most. Dropped, it is closed, and its lock is free.
 enum Session {
     Postgres(PgSession),
     MySql(MySqlSession),
@@ -265,7 +265,7 @@ impl Shared {
 
     /// Asks for a lock in a session, which is closed unless it has the lock, or surely does not have it.
     async fn attempt(&self, mut session: Session, key: &Key, wait: Duration) -> Result<Option<Granted>, SqlError> {
-        // All locks draw from one counter, so whatever is drawn from now on exceeds what was told before.
+        // All locks draw from one counter, so everything that is drawn from now on exceeds what was told before.
         let told = self.highest.load(Ordering::SeqCst);
         let ends_early = session.rounds(wait);
         let limit = if ends_early { wait } else { wait + self.options.answer_timeout };
@@ -295,7 +295,7 @@ pub struct SessionHold {
     fence: Fence,
     session: u64,
     lost: watch::Receiver<bool>,
-    /// To whoever keeps the session: give it back, and say whether it was held until then.
+    /// To the process that keeps the session: give it back, and say whether it was held until then.
     keeper: oneshot::Sender<oneshot::Sender<bool>>,
 }
 
@@ -320,9 +320,9 @@ impl SessionHold {
         self.session
     }
 
-    /// Whether the session is known to be over, or nobody answers for it. No request.
+    /// Whether the session is known to be over, or no process answers for it. No request.
     pub fn is_lost(&self) -> bool {
-        // Nobody keeps it any more: the runtime has ended.
+        // No process keeps it any more: the runtime has ended.
         *self.lost.borrow() || self.lost.has_changed().is_err()
     }
 
@@ -336,7 +336,7 @@ impl SessionHold {
         }
     }
 
-    /// Gives the lock back. Returns whether it was held until then: `false` also if nobody can say. One round trip.
+    /// Gives the lock back. Returns whether it was held until then: `false` also if no process can say. One round trip.
     ///
     /// A future that is dropped leaves it to the background.
     pub async fn release(self) -> bool {
@@ -371,7 +371,7 @@ impl Keep {
         let tell = loop {
             tokio::select! {
                 biased;
-                // Dropped, nobody wants to be told.
+                // Dropped, no process wants to be told.
                 asked = &mut asked => break asked.ok(),
                 () = sleep(pause) => {}
             }
@@ -389,10 +389,10 @@ impl Keep {
         } else {
             lost.send_replace(true);
         }
-        // With the connection and the permit free, so that whoever is told can use them.
+        // With the connection and the permit free, so that a process that is told can use them.
         drop(permit);
         if let Some(tell) = tell {
-            // An error means that nobody waits for it any more.
+            // An error means that no process waits for it any more.
             let _ = tell.send(was_held);
         }
     }

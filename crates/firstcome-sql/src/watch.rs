@@ -27,7 +27,7 @@ const OBJECT: &str = "members and listings";
 const TOLD_MAX: usize = 64;
 /// Commits that are named when they are gone.
 const NAMED_MAX: usize = 8;
-/// How often one connection is held against the witness, whatever else happens.
+/// How often one connection is held against the witness, everything else that happens.
 pub const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The same while the database lacks something: until an operator accepts that, or all is there again.
 pub const LOOK_EVERY_WHILE_BACK: Duration = Duration::from_millis(500);

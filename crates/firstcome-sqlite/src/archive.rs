@@ -138,7 +138,7 @@ impl Importer {
         self.intake.new_coupon(name, settings)
     }
 
-    /// The secrets of the service that came, by their names. They are kept elsewhere, by whoever imports.
+    /// The secrets of the service that came, by their names. They are kept elsewhere, by the caller that imports.
     pub const fn secrets(&self) -> &BTreeMap<String, [u8; 32]> {
         self.intake.secrets()
     }

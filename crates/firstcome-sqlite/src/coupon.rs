@@ -115,7 +115,7 @@ pub(super) struct CouponRow {
     pub(super) deleted_at: Option<Timestamp>,
 }
 
-/// A claim's row, still as text: whoever wants a [`UserId`] parses it.
+/// A claim's row, still as text: a caller that wants a [`UserId`] parses it.
 pub(super) struct ClaimRow<'a> {
     pub(super) coupon: CouponId,
     pub(super) issued: Issued,

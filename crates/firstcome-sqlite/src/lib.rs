@@ -12,7 +12,7 @@
 //!   since the kernel may have dropped the pages.
 //!
 //! # Not promised
-//! Nothing against a disk that lies about its sync, nor against somebody who edits the file (but [`verify`] and every
+//! Nothing against a disk that lies about its sync, nor against a caller that edits the file (but [`verify`] and every
 //! start re-check the invariants).
 
 mod archive;
@@ -201,7 +201,7 @@ fn make_private_file(path: &Path) -> std::io::Result<()> {
 }
 
 /// Moves what an earlier process left in the log into the file, and syncs it. After a sync that failed the kernel may
-/// hold the log's pages as clean though they never reached the disk; copied they are written again, and nobody is told
+/// hold the log's pages as clean though they never reached the disk; copied they are written again, and no caller is told
 /// anything that rests on them before.
 fn settle(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))

@@ -5,14 +5,14 @@
 //! - Durable before told ([`LockDurability::Durable`]): WAL with `synchronous=FULL`, one sync per batch that wrote.
 //! - Killed at any point, a process leaves a sound file: its holds end with their leases, its places in line when it has
 //!   missed a claim window.
-//! - Nothing is left of a lock that nobody has: no hold, no line. What stays is a counter per bucket, and for a minute
+//! - Nothing is left of a lock that no process has: no hold, no line. What stays is a counter per bucket, and for a minute
 //!   who was heard of and what was given up.
 //! - Fails closed: after a fault of the file, or when the file was moved away, this process takes no step any more, and
 //!   its holds are over with their leases.
 //!
 //! # Not promised
 //! - Progress while a process is stopped in the middle of a transaction: steps then fail as unavailable, nothing done.
-//! - That a push arrives: it is a datagram, and nobody waits for it. A heartbeat finds what it missed.
+//! - That a push arrives: it is a datagram, and no process waits for it. A heartbeat finds what it missed.
 //! - Anything on file systems without the locks that SQLite needs, such as most network mounts.
 
 mod notify;
@@ -93,7 +93,7 @@ impl SqliteLocks {
     pub fn with_clock(directory: &Path, durability: LockDurability, clock: Arc<dyn Clock>) -> Result<Self, Fault> {
         let shown = directory.display();
         make_private(directory).map_err(|error| io_fault(&error, format!("cannot make {shown}")))?;
-        // Whoever changes the working directory must not change what is opened.
+        // A process that changes the working directory must not change what is opened.
         let directory = directory.canonicalize();
         let directory = directory.map_err(|error| io_fault(&error, format!("cannot find {shown}")))?;
         let (connection, identity) = connect(&directory, durability)?;
@@ -238,7 +238,7 @@ fn try_connect(path: &Path, durability: LockDurability) -> rusqlite::Result<Resu
         LockDurability::Memory => "NORMAL",
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
-    // Whoever has made the log long moves its pages: there is no one process that always lives.
+    // A process that has made the log long moves its pages: there is no one process that always lives.
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;

@@ -217,7 +217,7 @@ fn key_of(row: i64) -> Result<(RoomId, Number), Fault> {
     room.zip(Number::new(row as u32)).ok_or_else(|| damaged(format!("{row} is not the key of a ticket")))
 }
 
-/// A ticket's row, still as text: whoever wants a [`UserId`] parses it.
+/// A ticket's row, still as text: a visitor that wants a [`UserId`] parses it.
 pub(super) struct TicketRow<'a> {
     pub(super) room: RoomId,
     pub(super) number: Number,

@@ -1,5 +1,5 @@
 //! What goes out of a store and into another one, row by row, with nothing lost and every rule kept: the rows, and
-//! ([`Intake`]) the rules by which they come in, whatever keeps them then.
+//! ([`Intake`]) the rules by which they come in, in any store.
 //!
 //! # Order
 //! What a row names comes before it: a coupon before its claims, a room before its tickets, listings before records before
@@ -80,7 +80,7 @@ pub struct IncomingClaim {
 /// A listing on its way out or in.
 #[derive(Clone, Debug)]
 pub struct ArchivedListing {
-    /// All that is known of it, but for the highest bid, which is its last.
+    /// All that is known of it, except for the highest bid, which is its last.
     pub standing: ListingStanding,
     /// The request that bought it, if it carried a key.
     pub sale_request: Option<RequestId>,
@@ -154,7 +154,7 @@ pub enum TicketState {
     },
     /// It is gone.
     Gone(Departure),
-    /// All from this one to the given number were perhaps drawn, and nothing is known of them: whoever has such a ticket has its
+    /// All from this one to the given number were perhaps drawn, and nothing is known of them: a caller that has such a ticket has its
     /// place.
     Lost(Number),
 }
@@ -179,7 +179,7 @@ pub enum ArchivedLine {
     Ticket(Box<ArchivedTicket>),
 }
 
-/// What all nodes of a deployment know and nobody else, or the service of a directory: keys of callers as digests, what signs
+/// What all nodes of a deployment know and no other caller, or the service of a directory: keys of callers as digests, what signs
 /// the handles of locks.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ArchivedSecret {

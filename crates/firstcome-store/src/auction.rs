@@ -86,7 +86,7 @@ pub struct Closings {
 /// - Linearizable over all listings and members: answers are those of [`firstcome_core::auction::Listing`] and
 ///   [`firstcome_core::points::Wallet`], applied in some order that agrees with real time. Bids count that order. Reads are
 ///   part of it: each is of one listing or one member at one instant. Two calls are two instants, the later one's no
-///   earlier: whoever has seen one part of a step sees all of it from then on.
+///   earlier: a caller that has seen one part of a step sees all of it from then on.
 /// - One step moves all points that it moves, writes their records and changes the listing; or does nothing.
 /// - Clock: `now` is the store's own, read in the same step as the judgement, after every wait.
 /// - Durable before told: an answer that rests on a change, refusals included, is given only once that change is durable.

@@ -1,4 +1,4 @@
-//! What a re-check of stored rows found, whatever they are stored in.
+//! What a re-check of stored rows found, no matter what they are stored in.
 
 pub mod auction;
 

@@ -13,7 +13,7 @@ pub trait Clock: Send + Sync {
     /// The current instant by the wall; never earlier than one that was given before.
     fn now(&self) -> Timestamp;
 
-    /// The current instant on a clock that nobody can set. It may begin anywhere in every process.
+    /// The current instant on a clock that no caller can set. It may begin anywhere in every process.
     fn steady(&self) -> Steady;
 
     /// Both.
@@ -22,7 +22,7 @@ pub trait Clock: Send + Sync {
     }
 }
 
-/// The machine's clocks. When somebody sets the wall clock back it stands still until the old time is reached again.
+/// The machine's clocks. When an operator sets the wall clock back it stands still until the old time is reached again.
 pub struct SystemClock {
     last_us: AtomicI64,
     started: Instant,
@@ -49,7 +49,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// The machine's wall clock as it is, also after somebody has set it back: what several processes agree on. For locks
+/// The machine's wall clock as it is, also after a caller has set it back: what several processes agree on. For locks
 /// only, whose rules bear it. (A clock that stands still until the old time is reached again, as [`SystemClock`] does,
 /// would in one process call holds over that another has just granted.)
 #[derive(Default)]
@@ -72,7 +72,7 @@ impl Clock for SharedClock {
 /// A clock that stands where it is put, for tests and simulations.
 pub struct ManualClock {
     now_us: AtomicI64,
-    /// What the steady clock shows less than the wall: somebody may have set the wall.
+    /// What the steady clock shows less than the wall: a caller may have set the wall.
     stepped_us: AtomicI64,
 }
 

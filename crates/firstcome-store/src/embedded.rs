@@ -1,6 +1,6 @@
 //! The store that this process owns: the rules themselves, one writer, answers from memory where they are durable.
 //!
-//! A command goes through a bounded queue to the one writer ([`engine`]), which judges whatever has arrived, commits
+//! A command goes through a bounded queue to the one writer ([`engine`]), which judges everything that has arrived, commits
 //! it in one transaction and answers then. Answers that rest on durable claims alone (sold out, already issued, a
 //! repeated request) are given by the caller's own thread under a read lock, without queue, file or allocation.
 
@@ -121,7 +121,7 @@ pub struct Timeline {
 
 impl Timeline {
     /// Goes on from what both clocks showed when something was last stored: the time since then is what the wall says,
-    /// and whatever somebody did to the wall before that is forgotten. Without it steady time begins at the wall's.
+    /// and no matter what a caller did to the wall before that is forgotten. Without it steady time begins at the wall's.
     pub fn after(last: Option<Now>, clock: &dyn Clock) -> Self {
         let Now { wall, steady } = clock.both();
         let from = last.map_or(wall.as_us(), |last| {
@@ -218,7 +218,7 @@ impl Shared {
         }
     }
 
-    /// Learns how long a batch takes, and from that how many commands may wait: whatever waits goes in full batches.
+    /// Learns how long a batch takes, and from that how many commands may wait: everything that waits goes in full batches.
     fn measure(&self, elapsed: Duration) {
         let sample_ns = elapsed.as_nanos() as f64;
         let mut batch_ns = self.batch_ns.lock();
@@ -275,7 +275,7 @@ struct PutCommand {
 
 type Judged<T, R = Rejection> = Result<Result<T, R>, StoreError>;
 
-/// Where an answer goes. Whoever asked may have gone away.
+/// Where an answer goes. A caller that asked may have gone away.
 struct Reply<T, R = Rejection>(oneshot::Sender<Judged<T, R>>);
 
 impl<T, R> Reply<T, R> {
@@ -285,7 +285,7 @@ impl<T, R> Reply<T, R> {
     }
 
     fn send(self, answer: Judged<T, R>) {
-        // An error means that nobody waits any more. The effect stands: a repeat will find it.
+        // An error means that no caller waits any more. The effect stands: a repeat will find it.
         let _ = self.0.send(answer);
     }
 
@@ -332,7 +332,7 @@ impl Embedded {
         let (shared, engine) = assemble(backing, clock);
         let command_path = CommandPath::inline(Arc::clone(&shared), engine);
         let inner = Inner::new(shared, command_path, durability);
-        // Without a thread nobody is admitted but by `RoomStore::tick`: coupons need none.
+        // Without a thread no caller is admitted but by `RoomStore::tick`: coupons need none.
         let _ = Clockwork::start(&inner);
         Self { inner }
     }

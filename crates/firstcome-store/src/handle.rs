@@ -1,4 +1,4 @@
-//! Handles of locks that are held by somebody far away: signed, so that nobody can make one up or guess another's.
+//! Handles of locks that are held by a caller far away: signed, so that no caller can make one up or guess another's.
 //!
 //! A handle holds the request and the fence of a hold, under a MAC over both and the name of the lock: it is good for that
 //! hold of that lock only, and the store need not know that it exists.
@@ -12,7 +12,7 @@ const HEAD_BYTES: usize = 3 * 8;
 const BYTES: usize = HEAD_BYTES + MAC_BYTES;
 const DOMAIN: &[u8] = b"firstcome lock handle 1\0";
 
-/// The secret from which handles are made. It must live as long as the holds do: without it nobody can renew them or give
+/// The secret from which handles are made. It must live as long as the holds do: without it no caller can renew them or give
 /// them back.
 #[derive(Clone)]
 pub struct HandleKey {

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub enum Tried<G> {
     /// It is ours, for the lease from when the try was taken, which is not before it was sent; with what comes with it.
     Taken(G),
-    /// Somebody else has it.
+    /// Another caller has it.
     Held {
         /// How long it lasts unless it is renewed; `None` if for ever.
         lasts: Option<Duration>,
@@ -21,11 +21,11 @@ pub enum Tried<G> {
 /// The port for locks by key. What is promised here is as much as layouts of others can keep: no order, and a fence only where
 /// [`Self::Grant`] has one.
 ///
-/// - Whoever takes a lock has it for the lease, or until it gives it back; nobody else does meanwhile, as far as the store
+/// - A caller that takes a lock has it for the lease, or until it gives it back; no other caller does meanwhile, as far as the store
 ///   keeps what it has acknowledged.
 /// - Repeatable: a step that is sent again with the same word has no second effect. [`StoreError::Unknown`] means that it may
 ///   have been taken, any other error that it was not.
-/// - Cancel-safe: a caller that goes away leaves the step taken or not taken. Whoever has tried in vain, or does not know,
+/// - Cancel-safe: a caller that goes away leaves the step taken or not taken. A caller that has tried in vain, or does not know,
 ///   gives back what it may have.
 pub trait KeyStore: Send + Sync + 'static {
     /// What comes with a lock: a fence, where the store has such.
@@ -84,7 +84,7 @@ pub trait KeyStore: Send + Sync + 'static {
         None
     }
 
-    /// From when this resolves on it is heard when the lock may have become free. `None` if nobody tells, or cannot now: then
+    /// From when this resolves on it is heard when the lock may have become free. `None` if no caller tells, or cannot now: then
     /// it is asked again after a pause, as it is in any case.
     fn listen(&self, key: &str, word: &str) -> impl Future<Output = Option<Self::Notifications>> + Send;
 
@@ -109,7 +109,7 @@ pub trait Notifications: Send {
     }
 }
 
-/// Of a store that tells nobody.
+/// Of a store that tells no caller.
 #[derive(Debug)]
 pub enum Deaf {}
 

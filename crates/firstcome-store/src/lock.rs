@@ -50,7 +50,7 @@ pub struct HeldLockView {
 /// - Atomic per bucket: answers are those of [`firstcome_core::lock::take`], applied in some order that agrees with real
 ///   time. The step that releases a lock grants it.
 /// - Clock: `now` is the store's own, read in the same step.
-/// - Push: whoever is granted a lock while waiting is told through the inbox that its process attached, if the process
+/// - Push: a process that is granted a lock while waiting is told through the inbox that its process attached, if the process
 ///   can be reached. A push may come late, twice or never: the grant stands in the store, and a heartbeat finds it.
 /// - Repeatable: a step that is sent again has no second effect. [`StoreError::Unknown`] means that it may have been
 ///   taken, any other error that it was not.

@@ -161,7 +161,7 @@ pub trait CouponStore: Send + Sync {
     fn claim(&self, coupon: &CouponName, claim: Claim) -> impl Future<Output = Answer<Effect<Claimed>>> + Send;
 
     /// [`Self::claim`], but told as soon as the coupon's settings say ([`CouponSettings::acknowledge`]). Refusals are told once
-    /// they are stored, whatever these say.
+    /// they are stored, no matter what these say.
     fn claim_early(
         &self,
         coupon: &CouponName,

@@ -56,7 +56,7 @@ pub struct TicketAnswer {
 /// A pass that is valid now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PassCheck {
-    /// When it ends if nobody is heard of until then, by the wall clock.
+    /// When it ends if no caller is heard of until then, by the wall clock.
     pub until: Timestamp,
     /// Its user, if it has one.
     pub user: Option<Box<str>>,
@@ -68,7 +68,7 @@ pub struct PassCheck {
 ///   real time. Numbers count that order.
 /// - Clock: `now` is the store's own; leases and time-outs run on its steady clock.
 /// - Durable before told: a number, a slot taken, a departure. Positions and counts may be ahead of the disk.
-/// - Admission needs nobody's call: it goes on by itself. [`RoomStore::tick`] only makes it happen now.
+/// - Admission needs no caller's call: it goes on by itself. [`RoomStore::tick`] only makes it happen now.
 /// - Cancel-safe: a caller that goes away leaves the command done or not done, never half done.
 pub trait RoomStore: Send + Sync {
     /// Creates a room, replaces its settings, or opens a closed one again. The settings must have passed

@@ -59,7 +59,7 @@ pub struct WriterStats {
     pub admitted: AtomicU64,
     /// Slots taken.
     pub taken: AtomicU64,
-    /// Slots that nobody took in time.
+    /// Slots that no caller took in time.
     pub lapsed: AtomicU64,
     /// Tickets given up.
     pub left: AtomicU64,

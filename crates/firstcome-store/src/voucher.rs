@@ -166,7 +166,7 @@ impl VoucherKey {
         VoucherCode(text)
     }
 
-    /// Whether a code is that of this claim. Takes the same time whatever differs.
+    /// Whether a code is that of this claim. Takes the same time no matter what differs.
     pub fn fits(&self, shown: &ShownCode, issued: Issued, user: &str) -> bool {
         let difference = shown.mac ^ self.mac(issued, user);
         difference == 0 && shown.serial == issued.serial

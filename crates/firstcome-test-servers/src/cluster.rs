@@ -146,7 +146,7 @@ impl Cluster {
             }
         }
         let target = self.id(to).await?;
-        // The new one first: whoever hears of it from the old one finds it ready.
+        // The new one first: a process that hears of it from the old one finds it ready.
         self.nodes[to].ask::<()>(&format!("CLUSTER SETSLOT {slot} NODE {target}")).await?;
         self.nodes[from].ask(&format!("CLUSTER SETSLOT {slot} NODE {target}")).await
     }

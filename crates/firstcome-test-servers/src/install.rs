@@ -31,7 +31,7 @@ pub(crate) enum Part<'a> {
 }
 
 impl Part<'_> {
-    /// A port at which nobody listens; of a node its second one is free too, at which nodes talk to each other.
+    /// A port at which no process listens; of a node its second one is free too, at which nodes talk to each other.
     pub(crate) fn free_port(self) -> io::Result<u16> {
         loop {
             let port = crate::free_port()?;
@@ -90,7 +90,7 @@ impl Installation {
         Err(ServerError::Start { kind: self.kind, says })
     }
 
-    /// A directory is a database. Without tables of rights the server needs no others, and asks nobody who he is. But it is
+    /// A directory is a database. Without tables of rights the server needs no others, and asks no client for its name. But it is
     /// started and ended once: one that is killed during its very first run does not find its way back into its files.
     fn bootstrap(&self, data: &Path) -> Result<(), ServerError> {
         fs::create_dir(data.join(DATABASE))?;
@@ -130,7 +130,7 @@ impl Installation {
             (Kind::Postgres, _) => self.postgres(directory, data, port, options),
             (Kind::MariaDb, _) => Ok(self.mariadb(directory, data, port, options)),
             (Kind::Etcd, Part::Member { peer, others }) => Ok(self.etcd(data, port, (peer, others), options)),
-            // Alone, it talks to no other member, at whatever port.
+            // Alone, it talks to no other member, at any port.
             (Kind::Etcd, _) => Ok(self.etcd(data, port, (0, &[]), options)),
             (Kind::Redis, Part::Sentinel(settings)) => self.sentinel(directory, data, port, settings),
             (Kind::Redis, part) => {
@@ -231,7 +231,7 @@ pub(crate) fn name_of(data: &Path) -> String {
     data.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Where Debian has it is on nobody's path.
+/// Where Debian has it is on no process's path.
 fn postgres() -> Option<PathBuf> {
     let beside = |program: &Path| program.with_file_name("initdb").exists();
     if let Some(program) = on_path("postgres").filter(|program| beside(program)) {

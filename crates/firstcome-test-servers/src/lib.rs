@@ -10,7 +10,7 @@
 //!   fail-over to a copy that was behind, or a restored backup.
 //!
 //! # Not promised
-//! - An end of the server if this process is killed: nobody is left then who could end it.
+//! - An end of the server if this process is killed: no process is left then who could end it.
 //! - Any secrecy: everybody on this machine may connect, without a password.
 
 mod cluster;
@@ -43,7 +43,7 @@ const START: Duration = Duration::from_secs(60);
 const QUESTION: Duration = Duration::from_secs(5);
 /// Between two looks whether it answers.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Ports that are tried: between the look at one and the start somebody else may take it.
+/// Ports that are tried: between the look at one and the start another process may take it.
 const PORTS: u32 = 10;
 /// How much of what a server said is repeated.
 const SAYS_BYTES_MAX: usize = 1_000;
@@ -195,7 +195,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Kills it: nobody is told, and what is not on disk is gone. No effect if it has ended.
+    /// Kills it: no process is told, and what is not on disk is gone. No effect if it has ended.
     pub fn kill(&mut self) {
         // An error means that it has ended by itself.
         let _ = self.child.kill();
@@ -324,7 +324,7 @@ pub fn postgres_program(name: &str) -> Option<PathBuf> {
     install::postgres_program(name)
 }
 
-/// A port at which nobody listens.
+/// A port at which no process listens.
 pub fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

@@ -15,7 +15,7 @@ const SENTINELS: usize = 3;
 /// A primary of Redis, its replicas, and three sentinels, two of which must agree that the primary is gone. A replica is
 /// made the primary a few seconds later.
 ///
-/// Nobody answers under the name of the primary alone: [`Self::url`] names the sentinels.
+/// No process answers under the name of the primary alone: [`Self::url`] names the sentinels.
 pub struct Sentinels {
     servers: Vec<Server>,
     sentinels: Vec<Server>,

@@ -161,7 +161,7 @@ async fn a_server_leaves_nothing_where_it_was() {
     for kind in [Kind::Postgres, Kind::MariaDb, Kind::Redis, Kind::Etcd] {
         if is_there(kind) {
             let parent = tempfile::tempdir().expect("a directory");
-            // Root runs PostgreSQL as somebody else, who must be able to get there.
+            // Root runs PostgreSQL as another process, who must be able to get there.
             let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
             std::fs::set_permissions(parent.path(), mode).expect("it is ours");
             let entries = || std::fs::read_dir(parent.path()).expect("it is there").count();

@@ -1,4 +1,4 @@
-//! O2 by hand: each bid and purchase is a transaction within a lock, whose fence it checks. `firstcome::Auctions` needs none of it.
+//! An auction by hand: each bid and purchase is a transaction within a lock, whose fence it checks. `firstcome::Auctions` needs none of it.
 //! `cargo run -p firstcome --features sql,sqlx --example auction -- postgres://localhost/scratch`
 
 use firstcome::{Locks, distributed_lock, lock::Retry};

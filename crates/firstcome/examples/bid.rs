@@ -1,4 +1,4 @@
-//! Bids under a lock. Each is judged by the price that the one before it left; somebody who writes without the lock makes
+//! Bids under a lock. Each is judged by the price that the one before it left; a member that writes without the lock makes
 //! a version conflict, after which the bid is judged again.
 //!
 //! `cargo run -p firstcome --example bid`
@@ -65,7 +65,7 @@ impl Auctions {
         *self.row.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Writes if nobody did since `new` was read.
+    /// Writes if no member did since `new` was read.
     fn write(&self, new: Auction) -> Result<(), BidError> {
         let mut row = self.row.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if row.version != new.version {

@@ -11,7 +11,7 @@ use firstcome_store::core::points::Amount;
 use firstcome_store::{AuctionStore, Closings, Embedded, ListingView, Numbered, PlaceBid, Purchase, Put};
 use std::sync::Arc;
 
-/// Things that are sold once: to whoever bids most in time, or to whoever comes first at a fixed price. Cheap to clone.
+/// Things that are sold once: to the member that bids most in time, or to the member that comes first at a fixed price. Cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -178,7 +178,7 @@ impl<S: AuctionStore> ListingHandle<S> {
         Ok(self.store.listing(&self.name).await?)
     }
 
-    /// Accepted bids in their order, at most `count`, from the one after `after`. Beside whoever writes. Refused:
+    /// Accepted bids in their order, at most `count`, from the one after `after`. Beside a member that writes. Refused:
     /// `unknown_listing`.
     pub async fn bids(&self, after: Option<u64>, count: usize) -> Result<Result<Numbered<Bid>, Rejection>, Error> {
         Ok(self.store.bids(&self.name, after, count).await?)
@@ -213,14 +213,14 @@ pub struct BidRequest<'a, S = Embedded> {
 }
 
 impl<S: AuctionStore> BidRequest<'_, S> {
-    /// Makes a repeat of this very request recognisable for ever: it is answered as it was, also when somebody has bid more
+    /// Makes a repeat of this very request recognisable for ever: it is answered as it was, also when a member has bid more
     /// since, and the key with another bidder or price is refused as `idempotency_key_reused`.
     pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {
         self.key = Some(checked_key(key)?);
         Ok(self)
     }
 
-    /// Places the bid. One step of the store; one sync, or one transaction of a database, shared with whatever else has arrived.
+    /// Places the bid. One step of the store; one sync, or one transaction of a database, shared with everything else that has arrived.
     ///
     /// Refused, in this order: `unknown_listing`, `idempotency_key_reused`, `own_listing`, `not_in_progress`,
     /// `already_highest_bidder`, `bid_too_low`, `insufficient_points`.
@@ -250,7 +250,7 @@ impl<S: AuctionStore> PurchaseRequest<'_, S> {
         Ok(self)
     }
 
-    /// Buys. One step of the store; one sync, or one transaction of a database, shared with whatever else has arrived.
+    /// Buys. One step of the store; one sync, or one transaction of a database, shared with everything else that has arrived.
     ///
     /// Refused, in this order: `unknown_listing`, `idempotency_key_reused`; an auction: `auction_not_ended`, `not_winner`,
     /// `already_sold`, `settlement_expired`; a fixed price: `own_listing`, `not_in_progress`, `already_sold`,

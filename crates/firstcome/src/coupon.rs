@@ -207,7 +207,7 @@ impl<S: CouponStore> ClaimRequest<'_, S> {
         Ok(self)
     }
 
-    /// Sends the claim. One step of the store; on disk, one sync shared with whatever else has arrived.
+    /// Sends the claim. One step of the store; on disk, one sync shared with everything else that has arrived.
     pub async fn send(self) -> Result<Outcome, Error> {
         let Self { coupon, mut claim, key } = self;
         claim.request = key.map(|key| request_of(&claim, &key));

@@ -1,13 +1,13 @@
 //! Ready-made checks for what a lock protects.
 //!
 //! A holder that stands still for longer than its lease (a long pause, a machine that sleeps, a write that is stuck in the
-//! network) does not notice that the lock is somebody else's by now. No lock can keep its late write away; only what is
-//! written to can, if it refuses a smaller fence than it has seen. Whoever writes shows a [`FenceToken`], and one of these
+//! network) does not notice that the lock is another process's by now. No lock can keep its late write away; only what is
+//! written to can, if it refuses a smaller fence than it has seen. A process that writes shows a [`FenceToken`], and one of these
 //! compares it with what is remembered, in the same atomic step as the write or as the beginning of its transaction:
 //!
 //! | what is protected | check | where the fence is remembered | cost |
 //! |---|---|---|---|
-//! | whatever a transaction writes | [`sqlx::check`] (PostgreSQL, MySQL, MariaDB), [`sqlite::check`] | a table `fences`, a row per lock | one statement, the first of the transaction |
+//! | rows that a transaction writes | [`sqlx::check`] (PostgreSQL, MySQL, MariaDB), [`sqlite::check`] | a table `fences`, a row per lock | one statement, the first of the transaction |
 //! | one row | [`sql::Columns`] in the one `UPDATE` | two columns of that row | none |
 //! | one key of Redis or Valkey | [`redis::GuardedKey`]; [`redis::FENCE_LUA`] in a script of one's own | a hash beside the key, in its slot | none |
 //! | what another service does | the header [`HEADER`], then one of the above behind it | as there | none |
@@ -28,7 +28,7 @@
 //! # Not promised
 //! - Anything after the store of the fences forgets: a table that is emptied, a Redis that fails over to a replica that had
 //!   not heard of the last write.
-//! - Protection from whoever lies. A fence is a number, and who shows a large one is believed, and shuts the others out:
+//! - Protection from the process that lies. A fence is a number, and who shows a large one is believed, and shuts the others out:
 //!   take tokens only from callers that may write anyway.
 
 mod header;
@@ -105,7 +105,7 @@ impl FenceToken {
         Ok(Self { lock, fence, owner: owner.into() })
     }
 
-    /// The token of a hold. The owner's name may be shared by many; the tag tells the holds apart, and nobody can make the
+    /// The token of a hold. The owner's name may be shared by many; the tag tells the holds apart, and no process can make the
     /// request, which allows to give the lock back, out of it.
     pub(crate) fn of_hold(lock: &LockName, fence: Fence, owner: &OwnerName, request: Request) -> Self {
         let digest = Sha256::new()

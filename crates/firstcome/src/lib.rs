@@ -44,16 +44,16 @@
 //! # Ok(()) }
 //! ```
 //!
-//! What there is once goes to whoever bids most in time, or comes first at a fixed price, and is paid in points of members:
+//! What there is once goes to the caller that bids most in time, or comes first at a fixed price, and is paid in points of members:
 //! [`Auctions`] and [`Points`]. [`Coupons::auctions`] and [`Coupons::points`] are those of the same store.
 //!
 //! # What it promises
-//! - Exactly N: never one too many, and nobody is told "sold out" before all N are durably issued.
-//! - One each, and the same claim again for whoever asks again.
+//! - Exactly N: never one too many, and no caller is told "sold out" before all N are durably issued.
+//! - One each, and the same claim again for the caller that asks again.
 //! - Serials 1..N without a gap, in the order in which claims were accepted.
 //! - Numbers of a room in the order in which joins were accepted, each once; admission in the order of numbers among
 //!   those present, within the rate and the slots that the room has.
-//! - The highest bid, and no other one, is backed by points; one sale per listing; nobody owes points, and none are lost.
+//! - The highest bid, and no other one, is backed by points; one sale per listing; no caller owes points, and none are lost.
 //! - Told means durable, as far as [`Durability`] says.
 //!
 //! # What it does not promise
@@ -105,7 +105,7 @@ mod room;
 ///         if command.price < 100 {
 ///             return Err(BidError::TooLow);
 ///         }
-///         Ok(held.fence()) // to be written beside the bid: whoever comes later has a larger one
+///         Ok(held.fence()) // to be written beside the bid: a caller that comes later has a larger one
 ///     }
 /// }
 ///
@@ -141,7 +141,7 @@ mod room;
 /// - `transaction(tx = self.database.begin())`: a future of a `Result` of a [`Transaction`](lock::Transaction). It
 ///   begins after the grant and checks the fence; the body has `&mut` it under this name; it is committed before the lock
 ///   is given back, and rolled back on an error and on a lost lock. Dropped in a panic or with the future, it must undo
-///   itself. The function's error is to be made from its errors too. What is committed stays a success even if the lock
+///   itself. The function's error must be made from its errors too. What is committed stays a success even if the lock
 ///   was lost meanwhile, since the fence was checked in it. Each retry has a transaction of its own; a conflict may also
 ///   come from the commit. Those of sqlx are ready to be used, see [`fence`].
 pub use firstcome_macros::distributed_lock;

@@ -94,7 +94,7 @@ const COHORT_MAX: u32 = 1_000_000;
 ///
 /// # Promises
 /// - Grants in the order in which the store accepted the requests; who gave up or died is passed over.
-/// - A fence with every grant, above every one before it. Let whatever the lock guards refuse a smaller one, for
+/// - A fence with every grant, above every one before it. Let the guarded store refuse a smaller one, for
 ///   which [`fence`](crate::fence) has the checks: then not even a holder that was stopped for hours does harm.
 /// - A hold is renewed three times per lease as long as its guard lives; [`Guard::lost`] resolves before anybody else can
 ///   have the lock, as long as this process runs and the store's clock does not jump.
@@ -377,10 +377,10 @@ impl LockRequest {
         Ok(Ask { name, owner, wait_ms, lease_ms, passes: self.passes, watch: self.watch })
     }
 
-    /// Gets in line and waits for the lock. One request if it is free; in a busy line one more for the release of whoever
+    /// Gets in line and waits for the lock. One request if it is free; in a busy line one more for the release of the process that
     /// is before, which is not this process's.
     ///
-    /// Dropping the future leaves nothing behind: a place in line is given up, and so is a grant that nobody takes.
+    /// Dropping the future leaves nothing behind: a place in line is given up, and so is a grant that no process takes.
     ///
     /// Fails with [`LockError::TimedOut`], or as [`Self::try_acquire`] does; with `Contended` only if the wait is zero.
     pub async fn acquire(self) -> Result<Guard, LockError> {
@@ -391,7 +391,7 @@ impl LockRequest {
 
     /// Takes the lock if it is free. One request. Cancel-safe as [`Self::acquire`].
     ///
-    /// Fails with [`LockError::Contended`] if somebody has it, [`LockError::Unavailable`] and [`LockError::Unknown`] if the
+    /// Fails with [`LockError::Contended`] if a process has it, [`LockError::Unavailable`] and [`LockError::Unknown`] if the
     /// store gives no answer, [`LockError::Name`] and [`LockError::Invalid`] before it is asked.
     pub async fn try_acquire(self) -> Result<Guard, LockError> {
         let ask = self.ask(Duration::ZERO)?;

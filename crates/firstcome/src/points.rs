@@ -33,7 +33,7 @@ use std::sync::Arc;
 /// ```
 ///
 /// # What it promises
-/// - Nobody ever owes points: `0 ≤ held ≤ total`.
+/// - No member ever owes points: `0 ≤ held ≤ total`.
 /// - Every movement has a record that is never changed, and a balance is the sum of its records, which are a chain of
 ///   hashes.
 /// - All totals together are what was charged less what was refunded: a sale only moves points.
@@ -90,7 +90,7 @@ impl<S: AuctionStore> Points<S> {
         &self.store
     }
 
-    /// A member by name. Nobody needs to be made: who was never charged has nothing.
+    /// A member by name. No member needs to be made: who was never charged has nothing.
     pub fn member(&self, name: &str) -> Result<MemberHandle<S>, Error> {
         Ok(MemberHandle { store: Arc::clone(&self.store), name: member("member", name)? })
     }
@@ -114,13 +114,13 @@ impl<S: AuctionStore> MemberHandle<S> {
         &self.name
     }
 
-    /// What there is, and what of it backs bids; nothing of somebody unknown. Of the embedded store no file
+    /// What there is, and what of it backs bids; nothing of a member unknown. Of the embedded store no file
     /// access, of a database one question.
     pub async fn balance(&self) -> Result<Balance, Error> {
         Ok(self.store.balance(&self.name).await?)
     }
 
-    /// Movements in their order, at most `count`, from the one after `after`; none of somebody unknown. Reads the file beside
+    /// Movements in their order, at most `count`, from the one after `after`; none of a member unknown. Reads the file beside
     /// the writer.
     pub async fn records(&self, after: Option<u64>, count: usize) -> Result<Numbered<Record>, Error> {
         Ok(self.store.records(&self.name, after, count).await?)
@@ -160,7 +160,7 @@ impl<S: AuctionStore> MovementRequest<'_, S> {
         Ok(self)
     }
 
-    /// Moves the points, and tells the balance after it. One step of the store; one sync, or one transaction, shared with whatever else
+    /// Moves the points, and tells the balance after it. One step of the store; one sync, or one transaction, shared with everything else that
     /// has arrived.
     ///
     /// Refused, in this order: `idempotency_key_reused`, `insufficient_points`, `balance_too_large`.

@@ -41,7 +41,7 @@ use std::sync::Arc;
 /// # What it promises
 /// - Numbers 1, 2, 3 … in the order in which joins were accepted, each once, for ever: also across crashes, and when a
 ///   closed room opens again.
-/// - Admission in the order of numbers among those who are present. Whoever was silent too long is passed over, keeps
+/// - Admission in the order of numbers among those who are present. A visitor that was silent too long is passed over, keeps
 ///   the number, and is next on coming back.
 /// - Never more than [`RoomSettings::max_active`] slots at once, and never faster than [`RoomSettings::admit`].
 /// - A position never rises from one answer to the next.
@@ -56,7 +56,7 @@ use std::sync::Arc;
 /// # Errors and refusals
 /// The outer result of every call is [`Error`]: a name or a value that is none, or a store that gave no answer. The
 /// inner one is what a rule says. After [`crate::StoreError::Unknown`] send the same request again: with a user or an
-/// idempotency key it has no second effect. An anonymous join without a key may then hold a second number, which nobody
+/// idempotency key it has no second effect. An anonymous join without a key may then hold a second number, which no visitor
 /// polls for and which is passed over.
 ///
 /// Every future may be dropped: what it asked for is then done or not done, never half done.
@@ -168,7 +168,7 @@ impl<S: RoomStore> WaitingRoom<S> {
         Ok(self.store.room(&self.name).await?)
     }
 
-    /// Begins to join for whoever will have the ticket; nothing happens before [`JoinRequest::send`].
+    /// Begins to join for the visitor that will have the ticket; nothing happens before [`JoinRequest::send`].
     pub const fn join(&self) -> JoinRequest<'_, S> {
         JoinRequest { room: self, user: None, key: None }
     }
@@ -223,14 +223,14 @@ impl<S: RoomStore> JoinRequest<'_, S> {
     /// Makes a repeat of this very request recognisable as long as its ticket lives: it leads to the same place, and
     /// the key with another user is refused as `idempotency_key_reused`.
     ///
-    /// Whoever knows the key of an anonymous join gets its ticket: let strangers choose none that can be guessed.
+    /// A visitor that knows the key of an anonymous join gets its ticket: let strangers choose none that can be guessed.
     pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {
         self.key = Some(checked_key(key)?);
         Ok(self)
     }
 
     /// Draws the next number, or finds the living place of the same user or the same request. One step of the store;
-    /// on disk, one sync shared with whatever else has arrived. The ticket is a secret of its holder.
+    /// on disk, one sync shared with everything else that has arrived. The ticket is a secret of its holder.
     ///
     /// Refused, in this order: `unknown_room`, `idempotency_key_reused`, `room_closed`, `room_full`.
     pub async fn send(self) -> Result<Result<(Joining, TicketAnswer), Rejection>, Error> {
@@ -310,7 +310,7 @@ mod tests {
         let (joining, again) = place(sale.join_user("ann").unwrap().send().await);
         assert_eq!((joining, &again.ticket), (Joining::SameUser, &ann.ticket));
         assert_eq!(keyed("bob").await.unwrap().unwrap_err(), Rejection::KeyReused(ann.number));
-        // Without a user whoever has the key has the ticket; in another room the key is another one.
+        // Without a user a visitor that has the key has the ticket; in another room the key is another one.
         let (_, first) = place(sale.join().idempotency_key("k2").unwrap().send().await);
         let (joining, again) = place(sale.join().idempotency_key("k2").unwrap().send().await);
         assert_eq!((joining, &again.ticket), (Joining::SameRequest, &first.ticket));
@@ -350,7 +350,7 @@ mod tests {
             assert_eq!(sale.check(slot).await.unwrap(), Ok(None));
         }
         assert_eq!(before, 0);
-        // Whoever does not take the slot in its window is next again.
+        // A visitor that does not take the slot in its window is next again.
         rooms.tick().await.unwrap();
         clock.pass_ms(1_000);
         let answer = sale.poll(&tickets[3]).await.unwrap().unwrap();

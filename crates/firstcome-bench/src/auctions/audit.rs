@@ -4,7 +4,7 @@ use super::hot::PlacedOnHot;
 use firstcome::core::points::Kind;
 use std::collections::BTreeMap;
 
-/// What is in the store after a run. Numbers as they are stored: one that went below 0 is to be seen.
+/// What is in the store after a run. Numbers as they are stored: one that went below 0 must be seen.
 pub(super) struct Facts {
     /// What everybody had at first.
     pub(super) points: i64,
@@ -47,7 +47,7 @@ pub(super) fn finding(facts: &Facts) -> Option<String> {
     bids(facts).or_else(|| told(facts)).or_else(|| points(facts))
 }
 
-/// They are 1..count, rise, and nobody outbids himself; the listing shows the last one.
+/// They are 1..count, rise, and no task outbids himself; the listing shows the last one.
 fn bids(facts: &Facts) -> Option<String> {
     let placed = &facts.placed;
     if let Some((at, bid)) = placed.iter().enumerate().find(|(at, bid)| bid.number as usize != at + 1) {
@@ -66,7 +66,7 @@ fn bids(facts: &Facts) -> Option<String> {
     differs.then(|| format!("the listing says {:?} after {} bids, its bids {last:?}", facts.highest, facts.bids))
 }
 
-/// Whatever was told is there, once, as it was told; and nothing else but what had no answer.
+/// Everything that was told is there, once, as it was told; and nothing else but what had no answer.
 fn told(facts: &Facts) -> Option<String> {
     let mut numbers = vec![false; facts.placed.len()];
     for told in &facts.told {
@@ -83,7 +83,7 @@ fn told(facts: &Facts) -> Option<String> {
     (!sound).then(|| format!("{there} bids are there, {} were told", facts.accepted))
 }
 
-/// Each bid is held once and given back once, but for the highest; balances follow from records, and none is negative.
+/// Each bid is held once and given back once, except for the highest; balances follow from records, and none is negative.
 fn points(facts: &Facts) -> Option<String> {
     let mut holds: BTreeMap<u32, [u32; 2]> = BTreeMap::new();
     for (bidder, wallets) in facts.wallets.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! The other ways: one transaction per bid, written by hand as careful teams write it, on tables of its own.
 //!
-//! To their advantage these rows have no chain of hashes, no idempotency keys, and wallets that nobody else touches. The rules
+//! To their advantage these rows have no chain of hashes, no idempotency keys, and wallets that no other task touches. The rules
 //! are the same: the core judges.
 
 mod mysql;
@@ -23,7 +23,7 @@ use std::future::Future;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// How long a lock is waited for, and how long it lasts unless it is given back: as O2 has it.
+/// How long a lock is waited for, and how long it lasts unless it is given back: as in many services.
 const WAIT: Duration = Duration::from_secs(5);
 const LEASE: Duration = Duration::from_secs(3);
 /// Between two tries of a lock that spins, and before the next try after a conflict of versions.
@@ -92,7 +92,7 @@ pub(super) trait Session: Send {
     /// but the transaction to be rolled back, if the listing is not.
     fn write(&mut self, change: &Change) -> impl Future<Output = anyhow::Result<bool>> + Send;
 
-    /// Closes the connection: whatever it has goes with it.
+    /// Closes the connection: its keys go with it.
     fn discard(self);
 }
 
@@ -167,7 +167,7 @@ pub(super) struct HandAuction<H> {
 enum Attempt {
     Accepted(i64),
     Refused,
-    /// Somebody else was first: it may be tried again.
+    /// Another task was first: it may be tried again.
     Conflict,
     NoLock,
 }
@@ -304,7 +304,7 @@ impl<H: HandDatabase> HandAuction<H> {
     }
 }
 
-/// The bid counts whatever became of the lock: the version has kept it apart from others.
+/// The bid counts no matter what became of the lock: the version has kept it apart from others.
 fn without_lock(error: &LockError) -> BidOutcome {
     match error {
         LockError::TimedOut { .. } | LockError::Contended { .. } => no_lock(),

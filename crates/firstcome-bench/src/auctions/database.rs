@@ -38,7 +38,7 @@ fn redis_host(store: &str) -> anyhow::Result<String> {
     Ok(client.get_connection_info().addr().to_string())
 }
 
-/// A server, ours or somebody's.
+/// A server, ours or a task's.
 struct Database {
     url: String,
     /// Ended with this value.
@@ -124,7 +124,7 @@ async fn all<H: HandDatabase>(
         let locks = Locks::redis_with(redis, patient()).await.map_err(|error| unreachable(&error))?;
         let spin = SpinLocks::redis_with(redis, patient()).await.map_err(|error| unreachable(&error))?;
         ways.push(("our lock + transaction, 3 retries", BidWay::Ours(locks)));
-        ways.push(("spin lock, 100 ms, + the same (O2)", BidWay::Spin(spin)));
+        ways.push(("spin lock, 100 ms, + the same", BidWay::Spin(spin)));
     }
     let mut best: f64 = 0.0;
     for (strategy, way) in ways {

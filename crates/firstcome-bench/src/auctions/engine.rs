@@ -57,7 +57,7 @@ impl<S: AuctionStore> Auction<S> {
     }
 
     fn placed(&self, bid: &Bid) -> PlacedOnHot {
-        // A bidder of nobody's is one more than there are: no audit takes it for one of these.
+        // A bidder of no task's is one more than there are: no audit takes it for one of these.
         let bidder = self.bidders.binary_search(&bid.bidder).unwrap_or(self.bidders.len());
         PlacedOnHot { number: bid.number, bidder, price: bid.price.get() }
     }

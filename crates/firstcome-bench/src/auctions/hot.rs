@@ -91,7 +91,7 @@ impl Run {
     }
 }
 
-/// Who bids next, and how much: prices rise in the order in which bids are sent, and nobody outbids himself.
+/// Who bids next, and how much: prices rise in the order in which bids are sent, and no task outbids himself.
 pub(super) struct BidderTurns {
     next: AtomicU64,
     bidders: usize,
@@ -108,7 +108,7 @@ impl BidderTurns {
     }
 }
 
-/// Every caller bids again as soon as it is answered. Whoever waits when the time is over is waited for.
+/// Every caller bids again as soon as it is answered. A task that waits when the time is over is waited for.
 pub(super) async fn closed_loop<B: Bidding>(
     way: &Arc<B>,
     turns: &Arc<BidderTurns>,
@@ -139,7 +139,7 @@ pub(super) async fn closed_loop<B: Bidding>(
     Ok(all)
 }
 
-/// Bids arrive at a fixed rate, whatever became of those before; each is timed from when it should have been sent.
+/// Bids arrive at a fixed rate, no matter what became of those before; each is timed from when it should have been sent.
 pub(super) async fn open_loop<B: Bidding>(
     way: &Arc<B>,
     turns: &Arc<BidderTurns>,

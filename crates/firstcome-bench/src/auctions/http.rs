@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const LISTING: &str = "http";
-/// Enough that nobody outbids himself, however many connections there are.
+/// Enough that no task outbids himself, however many connections there are.
 const BIDDERS: usize = 2_048;
 
 /// Each with one request under way: so many that a commit of some hundred bids leaves none of them out.

@@ -5,7 +5,7 @@ use firstcome_store::edge::{Clock as _, Stopwatch, SystemClock};
 /// Looks at both clocks in search of two that fall into one microsecond.
 const LOOKS: usize = 10_000;
 
-/// The wall clock as it was when this was started, and since then one that nobody sets. Processes that start theirs within
+/// The wall clock as it was when this was started, and since then one that no operator sets. Processes that start theirs within
 /// seconds agree to about a microsecond.
 #[derive(Clone, Copy)]
 pub struct MachineClock {

@@ -30,7 +30,7 @@ impl CriticalSection {
         Ok((u64::from_le_bytes(count.try_into()?), u64::from_le_bytes(released.try_into()?)))
     }
 
-    /// Counts one up, as somebody would who trusts the lock. Returns when the lock was last given back.
+    /// Counts one up, as a caller would who trusts the lock. Returns when the lock was last given back.
     pub async fn pass(&self, clock: MachineClock) -> anyhow::Result<u64> {
         let (count, released_ns) = self.read()?;
         tokio::task::yield_now().await;

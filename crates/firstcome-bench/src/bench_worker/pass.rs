@@ -14,7 +14,7 @@ pub struct Pass {
     pub ended_ns: u64,
     /// Whether it was granted.
     pub served: bool,
-    /// Since the holder before began to give the lock back; `u64::MAX` if nobody waited then.
+    /// Since the holder before began to give the lock back; `u64::MAX` if no caller waited then.
     pub handed_over_ns: u64,
     /// The place in line that the store gave, 0 if it knows none.
     pub place: u64,

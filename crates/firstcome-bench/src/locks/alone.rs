@@ -1,4 +1,4 @@
-//! Locks that nobody else wants: what the ordinary case costs, against the least that it could cost.
+//! Locks that no other process wants: what the ordinary case costs, against the least that it could cost.
 
 use super::traced::{Keep, Watched};
 use super::{Bench, Figure, Target};

@@ -69,7 +69,7 @@ async fn lines(bench: &mut Bench) -> anyhow::Result<()> {
         }
         found.push((waiters, cost));
     }
-    // Those that were made since, whatever became of older ones.
+    // Those that were made since, no matter what became of older ones.
     let connections = bench.server.connections().await?.difference(&before).count();
     let each = |cost: &Cost, total: u64| total as f64 / cost.hand_overs as f64;
     for (waiters, cost) in &found {
@@ -164,7 +164,7 @@ async fn names(bench: &mut Bench) -> anyhow::Result<()> {
     let rate = count as f64 / watch.elapsed().as_secs_f64();
     let keys = bench.server.figures().await?.keys.saturating_sub(before);
     bench.figures.push(Figure::new("names used once: acquire and release per second", rate));
-    // A counter for each bucket, whatever number of names there was.
+    // A counter for each bucket, for any number of names.
     bench.targets.push(Target::at_most("names used once: keys that stay", keys as f64, 256.0));
     Ok(())
 }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 /// Acquisitions that one process writes down at most, so that a fast strategy does not fill the disk.
 const PASSES_MAX: u64 = 500_000;
-/// Without a lock a few show what is to be shown.
+/// Without a lock a few rounds show it.
 const CONTROL_PASSES: u64 = 20_000;
 
 /// How long a strategy runs.
@@ -142,7 +142,7 @@ fn row(
     let pushes: u64 = done.iter().map(|done| done.traffic.pushes).sum();
     let each = |total: f64| entrant.is_on_redis().then_some(total / acquisitions as f64);
     let disorder = disorder(passes);
-    // Whoever was never served has waited at least so long.
+    // A process that was never served has waited at least so long.
     let longest_ns = passes.iter().map(|pass| pass.ended_ns - pass.asked_ns).max().unwrap_or(0);
     if entrant.is(Strategy::Control) {
         // There is nothing to hand over.

@@ -1,4 +1,4 @@
-//! The layout of Redisson beside Redisson itself: locks that nobody else wants, and one that everybody wants.
+//! The layout of Redisson beside Redisson itself: locks that no other process wants, and one that everybody wants.
 
 use super::alone::median;
 use super::hot::{self, Crowd, Until, Wants};
@@ -25,7 +25,7 @@ const ROUNDS: usize = 3;
 /// Of ours, those that are run on the hot lock.
 const OURS: [Strategy; 4] = [Strategy::Control, Strategy::Fifo, Strategy::Cohort, Strategy::Redisson];
 
-/// Whether those are there with whom it is to be compared.
+/// Whether those are there with whom it must be compared.
 pub(super) fn check(peers: &[Peer]) -> anyhow::Result<()> {
     for kind in [PLAIN, FAIR] {
         let there = peers.iter().any(|peer| peer.name.starts_with(kind));
@@ -62,7 +62,7 @@ pub(super) async fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Pairs of acquire and release that meet nobody, by turns, so that whatever else the machine does meets all of them.
+/// Pairs of acquire and release that meet no process, by turns, so that everything else that the machine does meets all of them.
 async fn uncontended(bench: &mut Bench, kind: &Alone) -> anyhow::Result<()> {
     let plain: Vec<Peer> = bench.peers.iter().filter(|peer| peer.name.starts_with(PLAIN)).cloned().collect();
     let entrants: Vec<Entrant<'_>> =

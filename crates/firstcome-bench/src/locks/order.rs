@@ -18,7 +18,7 @@ pub(super) struct Visit {
     pub(super) served: bool,
 }
 
-/// Judges who was served before whom. Who went away was overtaken by those who were served until then, and overtook nobody.
+/// Judges who was served before whom. Who went away was overtaken by those who were served until then, and overtook no process.
 pub(super) fn judge(mut visits: Vec<Visit>) -> Disorder {
     visits.sort_unstable_by_key(|visit| visit.arrived);
     let mut by_end: Vec<(u64, usize)> = visits.iter().enumerate().map(|(rank, visit)| (visit.ended, rank)).collect();

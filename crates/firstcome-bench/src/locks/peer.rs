@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// How the names of those begin to which a target refers.
 pub(super) const RSLOCK: &str = "rslock";
 
-/// A lock of somebody else.
+/// A lock of another process.
 #[derive(Clone)]
 pub(super) struct Peer {
     pub(super) name: String,

@@ -24,7 +24,7 @@ impl Worker {
         Self::start_as(command, job).await
     }
 
-    /// Starts somebody else's program instead.
+    /// Starts another process's program instead.
     pub(super) async fn start_peer(peer: &Peer, job: &Contend) -> anyhow::Result<Self> {
         let mut command = Command::new(&peer.program);
         command.args(&peer.arguments);

@@ -1,4 +1,4 @@
-//! Locks over five servers: one that nobody else wants, and one that eight want, next to those of others.
+//! Locks over five servers: one that no other process wants, and one that eight want, next to those of others.
 
 use super::hot::{self, Until};
 use super::peer::{Entrant, RSLOCK};
@@ -31,7 +31,7 @@ struct Versus {
 }
 
 /// The others have no fence, and no line: with eight contenders one of them has the lock to itself while the rest pause, so theirs
-/// are nearly the rates of one alone. Ours hands over to whoever waits, also by a cohort, which hands over less often.
+/// are nearly the rates of one alone. Ours hands over to a waiter, also by a cohort, which hands over less often.
 const LOADS: [Load; 2] = [
     Load {
         processes: 1,

@@ -1,4 +1,4 @@
-//! The Redis that is measured: one of the benchmark's own, or one on this machine that somebody named.
+//! The Redis that is measured: one of the benchmark's own, or one on this machine that a process named.
 
 use super::traced::unreachable;
 use anyhow::{Context, bail};
@@ -48,7 +48,7 @@ impl std::ops::AddAssign for Figures {
 impl Server {
     /// Starts one that keeps nothing, on a free port.
     pub(super) async fn start(directory: &Path) -> anyhow::Result<Self> {
-        // Somebody else may take the port between the look and the start: then another is tried.
+        // Another process may take the port between the look and the start: then another is tried.
         for _ in 0..10 {
             let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
             let mut command = Command::new("redis-server");

@@ -16,9 +16,9 @@ use std::time::Duration;
 pub(super) enum Strategy {
     /// No lock at all: shows that the counter does lose updates.
     Control,
-    /// O2.
+    /// A `SET NX` spin lock that tries every 100 ms.
     SpinConstant,
-    /// O1.
+    /// A `SET NX` spin lock whose pauses shrink at random below 100 ms.
     SpinShrinking,
     SpinFull,
     Fifo,
@@ -56,8 +56,8 @@ impl Strategy {
     pub(super) const fn says(self) -> &'static str {
         match self {
             Self::Control => "no lock (control)",
-            Self::SpinConstant => "SET NX spin, 100 ms (O2)",
-            Self::SpinShrinking => "shrinking jitter, 100 ms (O1)",
+            Self::SpinConstant => "SET NX spin, 100 ms",
+            Self::SpinShrinking => "shrinking jitter, 100 ms",
             Self::SpinFull => "full jitter, 1 to 128 ms",
             Self::Fifo => "native FIFO",
             Self::Cohort => "native cohort(32)",
@@ -103,7 +103,7 @@ pub(super) enum StrategyKind {
 }
 
 /// What is held.
-pub(super) enum Held {
+pub(super) enum StrategyHold {
     Nothing,
     Spin(SpinGuard),
     Redisson(KeyGuard<Redisson>),
@@ -140,21 +140,23 @@ impl StrategyKind {
 }
 
 impl firstcome_bench::bench_worker::LockStrategy for StrategyKind {
-    type Guard = Held;
+    type Guard = StrategyHold;
 
-    async fn acquire(&self, name: &str, wait: Duration) -> anyhow::Result<Option<Held>> {
+    async fn acquire(&self, name: &str, wait: Duration) -> anyhow::Result<Option<StrategyHold>> {
         let got = match self {
-            Self::Control => Ok(Held::Nothing),
+            Self::Control => Ok(StrategyHold::Nothing),
             Self::Spin(locks, pauses) => {
-                locks.lock(name).policy(*pauses).wait(wait).lease(LEASE).acquire().await.map(Held::Spin)
+                locks.lock(name).policy(*pauses).wait(wait).lease(LEASE).acquire().await.map(StrategyHold::Spin)
             }
-            Self::Redisson(locks) => locks.lock(name).wait(wait).lease(LEASE).acquire().await.map(Held::Redisson),
+            Self::Redisson(locks) => {
+                locks.lock(name).wait(wait).lease(LEASE).acquire().await.map(StrategyHold::Redisson)
+            }
             Self::Native(Watched { locks, .. }, passes) => {
-                locks.lock(name).wait(wait).lease(LEASE).cohort(*passes).acquire().await.map(Held::Ours)
+                locks.lock(name).wait(wait).lease(LEASE).cohort(*passes).acquire().await.map(StrategyHold::Ours)
             }
-            Self::Local(locks) => locks.lock(name).wait(wait).lease(LEASE).acquire().await.map(Held::Ours),
+            Self::Local(locks) => locks.lock(name).wait(wait).lease(LEASE).acquire().await.map(StrategyHold::Ours),
             Self::Quorum(locks, passes) => {
-                locks.lock(name).wait(wait).lease(LEASE).cohort(*passes).acquire().await.map(Held::Quorum)
+                locks.lock(name).wait(wait).lease(LEASE).cohort(*passes).acquire().await.map(StrategyHold::Quorum)
             }
         };
         match got {
@@ -164,13 +166,13 @@ impl firstcome_bench::bench_worker::LockStrategy for StrategyKind {
         }
     }
 
-    async fn release(&self, held: Held) -> anyhow::Result<()> {
+    async fn release(&self, held: StrategyHold) -> anyhow::Result<()> {
         match held {
-            Held::Nothing => {}
-            Held::Spin(guard) => guard.release().await?,
-            Held::Redisson(guard) => guard.release().await?,
-            Held::Ours(guard) => guard.release().await?,
-            Held::Quorum(guard) => guard.release().await?,
+            StrategyHold::Nothing => {}
+            StrategyHold::Spin(guard) => guard.release().await?,
+            StrategyHold::Redisson(guard) => guard.release().await?,
+            StrategyHold::Ours(guard) => guard.release().await?,
+            StrategyHold::Quorum(guard) => guard.release().await?,
         }
         Ok(())
     }
@@ -189,11 +191,11 @@ impl firstcome_bench::bench_worker::LockStrategy for StrategyKind {
         Traffic { requests: Some(counts.requests), pushes: counts.pushes }
     }
 
-    fn fence(&self, held: &Held) -> u64 {
+    fn fence(&self, held: &StrategyHold) -> u64 {
         match held {
-            Held::Ours(guard) => guard.fence().get(),
-            Held::Quorum(guard) => guard.fence().get(),
-            Held::Nothing | Held::Spin(_) | Held::Redisson(_) => 0,
+            StrategyHold::Ours(guard) => guard.fence().get(),
+            StrategyHold::Quorum(guard) => guard.fence().get(),
+            StrategyHold::Nothing | StrategyHold::Spin(_) | StrategyHold::Redisson(_) => 0,
         }
     }
 

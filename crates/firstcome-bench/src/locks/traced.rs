@@ -1,4 +1,4 @@
-//! Locks on Redis with somebody who looks over their shoulder: which steps were sent, and who got in line when.
+//! Locks on Redis with a process that looks over their shoulder: which steps were sent, and who got in line when.
 
 use anyhow::{anyhow, bail};
 use firstcome::core::id::LockName;
@@ -26,7 +26,7 @@ pub(super) struct Steps {
     pub(super) beats: u64,
 }
 
-/// What was seen. Written down as it comes, and sorted when somebody asks: what is measured is not to pay for it.
+/// What was seen. Written down as it comes, and sorted when a process asks: what is measured is not to pay for it.
 #[derive(Default)]
 struct TraceSummary {
     steps: Steps,

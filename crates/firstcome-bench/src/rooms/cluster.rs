@@ -27,7 +27,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 const FEW: u32 = 10_000;
 /// Admitted in a second, in both lines; as many come.
 const PER_SECOND: u32 = 100;
-/// How often each of those who wait is told to be alive within the measured time, whatever time that is: in the midst of a line
+/// How often each of those who wait is told to be alive within the measured time, however long that is: in the midst of a line
 /// nodes say so an eighth of this apart.
 const WAITING_TTL_IN_WINDOWS: u64 = 8;
 /// Of those who could be let in meanwhile so many are at least: otherwise nodes or Redis are not at work.
@@ -76,14 +76,14 @@ struct RoomLoad {
     warm_up: Duration,
 }
 
-/// Somebody who asks whenever told to.
+/// A task that asks whenever told to.
 #[derive(Clone)]
 struct Person {
     ticket: Arc<str>,
     node: usize,
 }
 
-/// What came of a question: when to ask again, that it is over, or that nobody answered. And who has come.
+/// What came of a question: when to ask again, that it is over, or that no task answered. And who has come.
 enum VisitorReply {
     Again { person: u32, after_ms: u32 },
     Admitted { person: u32 },
@@ -252,7 +252,7 @@ impl RoomLoad {
         Ok(Watched { redis, polls, admitted, time })
     }
 
-    /// Asks for one person: at once if the node knows the answer. Whoever is let in gives the slot up.
+    /// Asks for one person: at once if the node knows the answer. A task that is let in gives the slot up.
     fn ask(&self, person: u32, who: &Person, tell: &mpsc::UnboundedSender<VisitorReply>) {
         let (node, room) = (&self.nodes[who.node], &self.room);
         if let Some(Ok(answer)) = node.poll_settled(room.as_str(), &who.ticket)
@@ -274,7 +274,7 @@ impl RoomLoad {
     }
 }
 
-/// When to ask again; `None` for somebody who was let in, and has given the slot up.
+/// When to ask again; `None` for a task that was let in, and has given the slot up.
 async fn poll(node: &Cluster, room: &RoomName, ticket: &str) -> anyhow::Result<Option<u32>> {
     let answer = node.poll(room, ticket).await?.map_err(|refused| anyhow!("{}", refused.code()))?;
     match answer.state {
@@ -303,7 +303,7 @@ async fn come(nodes: Vec<Cluster>, room: RoomName, from: u32, tell: mpsc::Unboun
         let node = number as usize % nodes.len();
         let (cluster, room, tell) = (nodes[node].clone(), room.clone(), tell.clone());
         tokio::spawn(async move {
-            // Whoever finds no room is missed by nobody: the line is as long as before.
+            // A task that finds no room is missed by no task: the line is as long as before.
             if let Ok((person, after_ms)) = join(&cluster, &room, number, node).await {
                 let _ = tell.send(VisitorReply::New { person, after_ms });
             }

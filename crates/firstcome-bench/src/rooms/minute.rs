@@ -62,13 +62,13 @@ async fn watch_admission(store: &Embedded, watched: Duration) -> anyhow::Result<
     for joined in joining {
         tickets.extend(joined.await??);
     }
-    // Nobody may count as absent, and nobody loses a slot before the end.
+    // No task may count as absent, and no task loses a slot before the end.
     let claim_window_ms = watched.as_millis() as u64 + 60_000;
     put(store, &room, RoomSettings { paused: false, claim_window_ms, ..closed }).await?;
     let watch = Stopwatch::start();
     let mut polled = tokio::time::Instant::now();
     while watch.elapsed() < watched {
-        // Everybody asks now and then; whoever is admitted is seen at the end.
+        // Everybody asks now and then; a task that is admitted is seen at the end.
         tokio::time::sleep_until(polled + Duration::from_secs(10).min(watched)).await;
         polled = tokio::time::Instant::now();
         if watch.elapsed() < watched {
@@ -97,7 +97,7 @@ fn judge(admitted_at: &[Timestamp], report: &mut Report) -> anyhow::Result<()> {
     // The first slice came at once; the rest is the rate.
     let first_instant = admitted_at.iter().take_while(|at| *at == first).count();
     let rate = (admitted_at.len() - first_instant) as f64 / elapsed;
-    // A bucket of one slice that leaks at the rate never overflows, in whatever window.
+    // A bucket of one slice that leaks at the rate never overflows, in any window.
     let (mut level, mut highest, mut before) = (0.0_f64, 0.0_f64, 0.0);
     for at in admitted_at {
         level = (level - (seconds(at) - before) * f64::from(PER_SECOND)).max(0.0) + 1.0;

@@ -70,7 +70,7 @@ fn every_strategy_of_ours_is_exact_and_the_redis_set_is_not() {
     };
     assert_eq!(correct("group commit"), true);
     assert_eq!(correct("memory"), true);
-    assert_eq!(correct("Redis set, no SQL (O5)"), false, "it counts its dummy");
+    assert_eq!(correct("Redis set with a script, no SQL"), false, "it counts its dummy");
     assert!(rows.iter().all(|row| 0.0 < row["per_second"].as_f64().expect("a rate")), "{report}");
     assert_eq!(report["targets"].as_array().map(Vec::len), Some(15), "{report}");
     assert!(0 < report["conditions"]["fsync_p50_us"].as_u64().expect("the time of a sync"));
@@ -98,7 +98,7 @@ fn a_room_under_measurement_is_exact() {
 /// A directory on a disk where a Redis and a PostgreSQL may run, if this machine has all that.
 fn room_for_nodes() -> Option<tempfile::TempDir> {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    // Root runs PostgreSQL as somebody else, who must be able to get there.
+    // Root runs PostgreSQL as another caller, who must be able to get there.
     std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("it is ours");
     let on_disk = machine_has("a build directory on a disk", file_system(directory.path()) != "tmpfs");
     let servers = [Kind::Redis, Kind::Postgres];
@@ -172,7 +172,7 @@ fn locks_on_etcd_under_measurement_have_a_fence_each_and_take_two_requests() {
     assert_eq!(report["targets"].as_array().map(Vec::len), Some(2), "{report}");
 }
 
-/// Somebody else's lock, as far as the benchmark can tell: each of two processes has it once, after a second of waiting.
+/// Another caller's lock, as far as the benchmark can tell: each of two processes has it once, after a second of waiting.
 fn peer(directory: &Path) -> PathBuf {
     let (zero, one, two) = (r"\0\0\0\0\0\0\0\0", r"\1\0\0\0\0\0\0\0", r"\2\0\0\0\0\0\0\0");
     let second = r"\0\312\232\73\0\0\0\0";
@@ -211,8 +211,8 @@ fn locks_lose_nothing_and_no_lock_does() {
         strategies,
         [
             "no lock (control)",
-            "SET NX spin, 100 ms (O2)",
-            "shrinking jitter, 100 ms (O1)",
+            "SET NX spin, 100 ms",
+            "shrinking jitter, 100 ms",
             "full jitter, 1 to 128 ms",
             "native FIFO",
             "native cohort(32)",
@@ -228,7 +228,7 @@ fn locks_lose_nothing_and_no_lock_does() {
     }
     let theirs = &rows[8];
     assert_eq!((&theirs["what"], &theirs["acquisitions"]), (&Value::from("a script"), &Value::from(2)), "{theirs}");
-    // The order is the line's, whatever else the machine has to do.
+    // The order is the line's, everything else that the machine has to do.
     let line = &rows[4];
     assert_eq!((&line["greatest_overtaking"], &line["order_inversions"]), (&Value::from(0), &Value::from(0)), "{line}");
     let targets = report["targets"].as_array().expect("targets");
@@ -320,7 +320,7 @@ fn auction_row<'a>(rows: &'a [Value], store: &str, strategy: &str) -> &'a Value 
 #[test]
 fn an_auction_is_exact_under_every_strategy() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    // Root runs PostgreSQL as somebody else, who must be able to get there.
+    // Root runs PostgreSQL as another caller, who must be able to get there.
     std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("it is ours");
     let on_disk = file_system(directory.path()) != "tmpfs";
     if !machine_has("a build directory on a disk", on_disk) {
@@ -349,7 +349,7 @@ fn an_auction_is_exact_under_every_strategy() {
             wanted.extend([(database, "combining (ours)"), (database, "combining, half load")]);
             if redis {
                 wanted.push((database, "our lock + transaction, 3 retries"));
-                wanted.push((database, "spin lock, 100 ms, + the same (O2)"));
+                wanted.push((database, "spin lock, 100 ms, + the same"));
             }
         }
     }

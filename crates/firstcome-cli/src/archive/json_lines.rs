@@ -87,7 +87,7 @@ struct ClaimLine {
     coupon: String,
     serial: u32,
     user: String,
-    /// Left out where secrets are wrapped: whoever has the key makes it again.
+    /// Left out where secrets are wrapped: a caller that has the key makes it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     code: Option<String>,
     issued_at: String,

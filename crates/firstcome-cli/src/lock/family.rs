@@ -1,6 +1,6 @@
 //! The children of this process, and those that become its children when their parents end.
 //!
-//! A reaper of orphans ([`super::group::adopt_orphans`]) reaches every descendant so, whatever group or session that is in:
+//! A reaper of orphans ([`super::group::adopt_orphans`]) reaches every descendant, in any group or session:
 //! it kills its children, and the orphans of those are its children then. A child that was not waited for keeps its
 //! number, so no signal hits another process.
 

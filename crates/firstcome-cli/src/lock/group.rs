@@ -1,6 +1,6 @@
 //! The processes that run under the lock: one process group.
 //!
-//! Whoever signals a group must be sure that its number still means that group. Orphans of the group become children of
+//! A process that signals a group must be sure that its number still means that group. Orphans of the group become children of
 //! the guardian, and after its end of the holder (both are subreapers where the system has those), so a child in the
 //! group that was not waited for keeps the number, and without one nothing is signalled.
 
@@ -15,7 +15,7 @@ use std::fs::File;
 /// Nanoseconds in a millisecond.
 pub(super) const MS_NS: u64 = 1_000_000;
 
-/// The machine's clock that nobody sets and that goes on while the machine sleeps, in ns: the same in all processes.
+/// The machine's clock that no operator sets and that goes on while the machine sleeps, in ns: the same in all processes.
 pub(super) fn now_ns() -> u64 {
     #[cfg(target_os = "linux")]
     let time = clock_gettime(ClockId::Boottime);
@@ -72,7 +72,7 @@ impl Group {
             let status = match wait(WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT) {
                 Ok(Some(status)) => status,
                 Ok(None) | Err(Errno::INTR) => continue,
-                // Somebody else has waited for it: how it ended is not known.
+                // Another process has waited for it: how it ended is not known.
                 Err(_) => return Leader::Ended(End::Exited(u8::MAX)),
             };
             if status.stopped() {
@@ -122,10 +122,10 @@ impl Terminal {
     }
 
     /// Gives the terminal back from the group to the one that had it before. For this, this process is in the group for a
-    /// moment: from the background nobody may.
+    /// moment: from the background no process may.
     pub(super) fn take_back(&self, group: Group, before: Pid) {
         if tcgetpgrp(&self.file) == Ok(group.0) && setpgid(None, Some(group.0)).is_ok() {
-            // If nobody of that group is left, whoever started it takes the terminal by himself.
+            // If no process of that group is left, a process that started it takes the terminal by himself.
             let _ = tcsetpgrp(&self.file, before);
             let _ = setpgid(None, None);
         }

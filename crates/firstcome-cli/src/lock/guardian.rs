@@ -1,9 +1,9 @@
-//! The process that ends the command's group before the lease can end, whatever becomes of the holder.
+//! The process that ends the command's group before the lease can end, no matter what becomes of the holder.
 //!
 //! It is in a group of its own: what is typed at the terminal, and what is done to the holder's group, does not reach it.
 //! Signals that ask a process to end change nothing here: a service manager sends them to all of a service's processes.
 //! It knows no store. It is told instants of a clock that is the same in all processes, and acts on the last that it was
-//! told. When the holder is gone nobody tells it a later one.
+//! told. When the holder is gone no process tells it a later one.
 //!
 //! # Limits
 //! - A process that leaves the group (setsid, or the command of a lock within this one) is not asked to end. If the command ends in time,
@@ -14,9 +14,9 @@
 use super::family;
 use super::group::{Group, Leader, MS_NS, Terminal, adopt_orphans, now_ns};
 use super::holder::program;
+use super::messages::{self, Order, Report};
 use super::process_gate::GateArgs;
 use super::signals::Signals;
-use super::wire::{self, Order, Report};
 use crate::failure::Failure;
 use anyhow::Context;
 use rustix::process::{Pid, Signal};
@@ -30,7 +30,7 @@ use std::time::Duration;
 
 /// How long it sleeps at most. A sleep stands still while the machine sleeps; the clock does not.
 const LOOK: Duration = Duration::from_millis(100);
-/// The same when the command has ended and somebody of its group has not.
+/// The same when the command has ended and a process of its group has not.
 const LOOK_AT_REST: Duration = Duration::from_millis(10);
 /// The same while it waits for what the command left behind, which may take hours: as often as the holder looks.
 const LOOK_AT_CHILDREN: Duration = Duration::from_millis(50);
@@ -47,10 +47,10 @@ enum Event {
 /// Guards one command, and stays until nothing is left of its group.
 pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
     adopt_orphans().context("cannot take care of orphans")?;
-    // Caught, not ignored: a command would inherit that. They stay caught when nobody listens any more.
+    // Caught, not ignored: a command would inherit that. They stay caught when no process listens any more.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async { Signals::listen().map(drop) }).context("cannot listen to signals")?;
-    let holder = wire::socket_of_input()?;
+    let holder = messages::socket_of_input()?;
     let gate = std::io::stdout().as_fd().try_clone_to_owned().context("no standard output")?;
     let own = i32::try_from(std::process::id()).context("a process without a number")?;
     // By this thread, which lives as long as the process: the gate dies with the thread that started it.
@@ -93,7 +93,7 @@ fn hear(holder: UnixStream, events: &Sender<Event>) {
             return;
         }
     }
-    // If nobody listens any more, nobody needs to know.
+    // If no process listens any more, no process needs to know.
     let _ = events.send(Event::HolderGone);
 }
 
@@ -198,7 +198,7 @@ impl Guardian {
     fn wait(&mut self, events: &Receiver<Event>, longest: Duration) -> Option<Leader> {
         let next_ns = if self.asked { self.kill_ns } else { self.ask_ns };
         let left = Duration::from_nanos(next_ns.saturating_sub(now_ns()));
-        // Killed already: there is nothing to wait for but the end. What became due since the last act is to be done now.
+        // Killed already: there is nothing to wait for but the end. What became due since the last act must be done now.
         let wait = if self.armed && !self.killed { left.min(longest) } else { longest };
         match events.recv_timeout(wait) {
             Ok(Event::Order(order)) => self.obey(order),

@@ -1,10 +1,10 @@
 //! The process that has the lock: asks for it, renews it, tells the guardian until when, passes signals on.
 
 use super::group::{End, Group, MS_NS, Terminal, adopt_orphans, now_ns};
+use super::messages::{self, Order, Report};
 use super::process_gate::GateArgs;
 use super::signals::{Signals, stop_this_process};
 use super::store::{HeldLock, Store};
-use super::wire::{self, Order, Report};
 use super::{Plan, failure};
 use super::{family, keeper};
 use crate::failure::Failure;
@@ -81,7 +81,7 @@ pub(super) fn run(plan: &Plan, args: &GateArgs) -> Result<ExitCode, Failure> {
     let guarded = prepare(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let outcome = runtime.block_on(hold(plan, guarded));
-    // What is under way may hang in a name service; nobody waits for it.
+    // What is under way may hang in a name service; no process waits for it.
     runtime.shutdown_background();
     outcome
 }
@@ -121,7 +121,7 @@ async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
     let end = outcome?;
     match released {
         Ok(Ok(())) => {}
-        // Somebody else may have had it while the command was still at work.
+        // Another process may have had it while the command was still at work.
         Ok(Err(LockError::Lost)) => return Err(failure(&plan.name, LockError::Lost)),
         Ok(Err(error)) => say(&format!("lock {}: not given back, it ends with its lease: {error}", plan.name)),
         Err(_) => say(&format!("lock {}: not given back, it ends with its lease: no answer", plan.name)),
@@ -147,7 +147,7 @@ async fn keep(name: &str, guard: &HeldLock, left: Duration, signals: &mut Signal
     }
 }
 
-/// Waits until the store has heard that nobody waits here any more.
+/// Waits until the store has heard that no process waits here any more.
 async fn withdraw(locks: &Store) {
     // A store that does not answer passes this waiter over all the same, a little later.
     let _ = timeout(COURTESY, locks.withdraw()).await;
@@ -272,7 +272,7 @@ impl Holder {
     /// Runs the command to its end; its exit code.
     async fn guard_command(mut self, plan: &Plan, guard: &HeldLock, signals: &mut Signals) -> Result<u8, Failure> {
         let lost = |why: &str| Failure::Lost(anyhow!("lock {}: {why}: the command was stopped", plan.name));
-        // A grant to somebody who waited lasts a moment only until it is confirmed.
+        // A grant to a process that waited lasts a moment only until it is confirmed.
         if guard.remaining() < plan.lease / 2 {
             guard.renew(plan.lease).await.map_err(|error| failure(&plan.name, error))?;
             self.instants = self.deadlines.next(guard).unwrap_or(self.instants);
@@ -304,7 +304,7 @@ impl Holder {
         let Some(gate) = self.gate.take() else { return Ok(()) };
         let fence = guard.fence().map(|fence| fence.to_string()).unwrap_or_default();
         let words = format!("{} {fence}", plan.name);
-        wire::send_with_files(&gate, words.as_bytes(), [std::io::stdin().as_fd(), std::io::stdout().as_fd()])?;
+        messages::send_with_files(&gate, words.as_bytes(), [std::io::stdin().as_fd(), std::io::stdout().as_fd()])?;
         Ok(())
     }
 
@@ -366,7 +366,7 @@ impl Holder {
         listens
     }
 
-    /// The command was stopped from the terminal that it was given: whoever started this waits for the terminal.
+    /// The command was stopped from its terminal: the shell that started this waits for the terminal.
     fn stop_too(&self) {
         if self.given {
             say("stopped with the command; what is stopped does not keep a lock for longer than its lease");
@@ -387,7 +387,7 @@ impl Holder {
         let _ = self.keeper.kill();
         let _ = self.keeper.wait();
         if !cfg!(target_os = "linux") {
-            // Orphans are children of somebody else there, so this is all that can be done.
+            // Orphans are children of another process there, so this is all that can be done.
             self.group.signal(Signal::KILL);
         }
         // What may not be killed (`sudo`) is waited for if it is in the group.

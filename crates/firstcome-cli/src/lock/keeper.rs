@@ -1,7 +1,7 @@
 //! The process that is left when holder and guardian are killed at once.
 //!
 //! It stands between them: a child of the holder, the parent of the guardian, and a reaper of orphans. So all processes of
-//! the command become its children when the guardian dies. It kills them then, in whatever group or session they are. It
+//! the command become its children when the guardian dies. It kills them then, in any group or session they are. It
 //! does the same when the lease is about to end and neither guardian nor holder has acted: both may be stopped.
 //!
 //! It is in a group of its own, ignores signals that ask a process to end, and its line in the list of processes does not
@@ -15,9 +15,9 @@
 use super::family;
 use super::group::{adopt_orphans, now_ns};
 use super::holder::program;
+use super::messages::{self, Order};
 use super::process_gate::GateArgs;
 use super::signals::Signals;
-use super::wire::{self, Order};
 use crate::failure::Failure;
 use anyhow::Context;
 use rustix::io::Errno;
@@ -48,7 +48,7 @@ pub(super) fn start(args: &GateArgs, control: OwnedFd, gate: OwnedFd) -> anyhow:
         .process_group(0)
         .spawn()
         .context("cannot start the keeper")?;
-    wire::send_with_files(&lifeline, b"guard", [control.as_fd(), gate.as_fd()])?;
+    messages::send_with_files(&lifeline, b"guard", [control.as_fd(), gate.as_fd()])?;
     lifeline.set_nonblocking(true)?;
     Ok((keeper, Some(lifeline)))
 }
@@ -71,8 +71,8 @@ pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
     // Caught, not ignored, as the guardian does it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async { Signals::listen().map(drop) }).context("cannot listen to signals")?;
-    let holder = wire::socket_of_input()?;
-    let Some((_, [control, gate])) = wire::receive_with_files(&holder)? else { return Ok(ExitCode::SUCCESS) };
+    let holder = messages::socket_of_input()?;
+    let Some((_, [control, gate])) = messages::receive_with_files(&holder)? else { return Ok(ExitCode::SUCCESS) };
     let guardian = start_guardian(args, control, gate)?;
     let guardian = i32::try_from(guardian.id()).ok().and_then(Pid::from_raw).context("a process without a number")?;
     let (sender, events) = channel();

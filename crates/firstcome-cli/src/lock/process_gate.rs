@@ -4,7 +4,7 @@
 //! made ready. Without a word of the holder it never becomes the command. The system kills it, and the command that it has
 //! become, when the guardian dies.
 
-use super::{family, wire};
+use super::{family, messages};
 use crate::failure::Failure;
 use crate::output::say;
 use anyhow::{Context, anyhow};
@@ -36,8 +36,8 @@ pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
     if !family::die_with(guardian).context("cannot be made to end with the guardian")? {
         return Err(anyhow!("the guardian is gone: the command was not started").into());
     }
-    let socket = wire::socket_of_input()?;
-    let Some((words, [input, output])) = wire::receive_with_files(&socket)? else { return Ok(ExitCode::SUCCESS) };
+    let socket = messages::socket_of_input()?;
+    let Some((words, [input, output])) = messages::receive_with_files(&socket)? else { return Ok(ExitCode::SUCCESS) };
     let words = String::from_utf8(words).context("not a name and a fence")?;
     let (name, fence) = words.rsplit_once(' ').ok_or_else(|| anyhow!("not a name and a fence"))?;
     let [program, arguments @ ..] = args.command.as_slice() else { return Err(anyhow!("no command").into()) };

@@ -1,4 +1,4 @@
-//! Where the locks are, and what is held there: the same to who runs a command, whatever keeps it.
+//! Where the locks are, and what is held there: the same for the caller of a command, in each kind of store.
 
 use super::place::{self, Absent};
 use super::{Layout, Plan};
@@ -20,7 +20,7 @@ const ETCD: &str = "etcd://";
 #[cfg(feature = "etcd")]
 const ETCD_LEASE_MIN: Duration = Duration::from_secs(2);
 
-/// The stores that somebody named: several make a quorum. In one text, as settings have them, addresses of servers may stand
+/// The stores that a process named: several make a quorum. In one text, as settings have them, addresses of servers may stand
 /// one after the other.
 pub(super) fn named(stores: Vec<String>) -> Vec<String> {
     let is_list = |text: &String| {
@@ -185,7 +185,7 @@ impl Store {
         }
     }
 
-    /// Resolves when the store has heard that nobody of this process waits here any more, or holds anything.
+    /// Resolves when the store has heard that no process of this process waits here any more, or holds anything.
     pub(super) async fn withdraw(&self) {
         match self {
             Self::Native(locks) => locks.quiet().await,

@@ -125,7 +125,7 @@ fn a_wrong_row_of_winners_is_named_and_nothing_comes_in() {
     for (text, line, words) in table {
         refused(directory.path(), "data", "bad.csv", text, &[], &[line, words, "nothing was imported"]);
     }
-    // Somebody else's code, though it is one of this very coupon.
+    // Another caller's code, though it is one of this very coupon.
     let stolen = format!("coupon,user,code\nlaunch,cid,{code}\n");
     refused(directory.path(), "data", "stolen.csv", &stolen, &[], &["line 2", "another secret"]);
 }

@@ -75,7 +75,7 @@ fn judge(before: &Before, server: &Server) {
     }
 }
 
-/// Whatever goes on, goes on.
+/// Everything that goes on, goes on.
 fn go_on(before: &Before, server: &Server) {
     let mut client = Client::with_key(server.address(), &before.hall.admin);
     judge_the_new_home(&mut client, &before.claims);

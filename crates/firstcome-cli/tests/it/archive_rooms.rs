@@ -31,7 +31,7 @@ fn path_of(ticket: &Value) -> String {
 }
 
 impl Hall {
-    /// Opens the room `hall` for one at a time. Ann is inside, somebody waits, bob has left, dan waits; and rooms that are
+    /// Opens the room `hall` for one at a time. Ann is inside, a caller waits, bob has left, dan waits; and rooms that are
     /// closed, open again, and empty.
     pub(crate) fn fill(server: &mut Server) -> Self {
         let (admin, service) = (shown(server, "admin"), shown(server, "service"));
@@ -92,7 +92,7 @@ impl Hall {
         assert_eq!((closed.status, closed.code().as_str()), (410, "room_closed"), "{}", closed.text());
     }
 
-    /// It goes on: new numbers follow the old ones, and whoever is next is let in when a place is free.
+    /// It goes on: new numbers follow the old ones, and a caller that is next is let in when a place is free.
     pub(crate) fn go_on(&self, server: &Server) {
         let mut client = Client::with_key(server.address(), &self.service);
         let eve = json!({"user": "eve"});

@@ -58,7 +58,7 @@ fn a_directory_in_use_is_refused_to_a_second_service_and_can_be_read() {
     assert!(report.contains("\"breaches\": 0"), "{report}");
     let lines = firstcome(directory.path(), &EXPORT).well();
     assert_eq!(rows(&lines).len(), 2, "{lines}");
-    // Nobody was disturbed by that.
+    // No caller was disturbed by that.
     assert_eq!(client.claim("launch", "bob", None).expect("it is answered").status, 201);
     server.stop();
     Server::start(directory.path()).stop();

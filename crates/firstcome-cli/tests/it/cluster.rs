@@ -110,7 +110,7 @@ fn a_call_that_makes_no_sense_is_refused_before_anything_is_asked() {
     std::fs::write(here.join("secret"), "s3cret\n").expect("a file");
     refused(run(&mut serve(&[&both[..], &["--secret-file", "secret"]].concat())), 2, &["at least 32 bytes"]);
     std::fs::write(here.join("secret"), SECRET).expect("a file");
-    // The secret will do, and nobody answers.
+    // The secret will do, and no caller answers.
     let with_secret = [&both[..], &["--secret-file", "secret"]].concat();
     refused(run(&mut serve(&with_secret)), 3, &["no server answers at 127.0.0.1:1"]);
     refused(run(serve(&both).env("FIRSTCOME_SECRET_FILE", "secret")), 3, &["no server answers at 127.0.0.1:1"]);
@@ -166,7 +166,7 @@ fn servers_that_may_lose_or_mix_up_what_was_told_are_refused() {
         refused(run(&mut world.node()), 3, words);
         world.redis(back);
     }
-    // The mark is made anew by whoever comes first.
+    // The mark is made anew by the caller that comes first.
     Server::spawn(world.node().args(["--dev"])).stop();
     refused(run(&mut world.node_at(&wrong, sql)), 3, &["turned us away", "check user and password"]);
     refused(run(world.node().env("FIRSTCOME_SECRET", SECRET.replace('a', "b"))), 3, &["FIRSTCOME_SECRET"]);

@@ -95,7 +95,7 @@ fn the_program_understands_what_it_is_asked() {
     assert_eq!((health[0].as_str(), health[1].as_str()), ("firstcome", "health"), "{check}");
     let url = health.last_mut().expect("an address");
     assert_eq!(url, "http://127.0.0.1:8080/readyz");
-    // Nobody listens there: understood, and not well.
+    // No caller listens there: understood, and not well.
     *url = url.replace("8080", "1");
     call(&health[1..]).with(3);
 }

@@ -111,7 +111,7 @@ fn random_bids_on_mariadb_hold_every_promise_through_a_kill() {
 /// Many auctions that take turns, few wallets, on a database that is started for it.
 fn random_bids_on(sql: &str, name: &str, kind: Kind) {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    // Root runs PostgreSQL as somebody else, who must be able to get there.
+    // Root runs PostgreSQL as another caller, who must be able to get there.
     std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("it is ours");
     if !machine_has(name, firstcome_test_servers::Server::is_installed(kind)) {
         return;
@@ -135,7 +135,7 @@ fn room_for_nodes(sql: Kind) -> Option<tempfile::TempDir> {
         }
     }
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    // Root runs PostgreSQL as somebody else, who must be able to get there.
+    // Root runs PostgreSQL as another caller, who must be able to get there.
     std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("it is ours");
     Some(directory)
 }
@@ -268,7 +268,7 @@ fn a_drill_that_cannot_be_is_refused() {
 #[test]
 fn every_planted_bug_is_found_and_named() {
     const SHORT: &[&str] = &["concert", "--people", "2000", "--stock", "300", "--seconds", "45", "--kill", "1"];
-    // Somebody has to be silent for more than half a minute before their turn.
+    // A caller has to be silent for more than half a minute before their turn.
     const SLOW: &[&str] = &["concert", "--people", "4000", "--stock", "2000", "--seconds", "80", "--rate", "30"];
     let bugs = [
         ("rate too high", "admission_rate", SHORT),

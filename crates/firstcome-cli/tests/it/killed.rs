@@ -1,4 +1,4 @@
-//! The service is killed again and again while people claim. Whoever was told something must find it true for ever.
+//! The service is killed again and again while people claim. A caller that was told something must find it true for ever.
 
 use crate::support::http::{Answer, Client, Lost};
 use crate::support::program::{PROGRAM, command, firstcome, rows, run, wait};
@@ -157,7 +157,7 @@ fn audit(client: &mut Client, coupon: &str, crowd: Crowd, ledger: &Ledger) {
     assert_eq!(ledger.sold_out.len() as u64, people - limit, "{coupon}: who got nothing was told so");
 }
 
-/// One coupon, one kill while requests are in flight. `None` if nobody was: then it does not count.
+/// One coupon, one kill while requests are in flight. `None` if no caller was: then it does not count.
 fn round(directory: &Path, server: &mut Server, number: u32, crowd: Crowd) -> Option<Ledger> {
     let mut rng = Rng::new(u64::from(number));
     let coupon = format!("round-{number}");

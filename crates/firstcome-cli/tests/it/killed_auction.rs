@@ -1,5 +1,5 @@
 //! The service is killed again and again while members are charged, bid and buy. What was told of points, bids and sales stays
-//! true, and auctions that end while nobody runs are closed by the next start.
+//! true, and auctions that end while no member runs are closed by the next start.
 
 use crate::support::http::{Answer, Client, Lost};
 use crate::support::program::firstcome;
@@ -89,7 +89,7 @@ fn wishes(round: u32, thread: u64, rng: &mut Rng) -> Vec<Wish> {
         ];
         for (path, body) in paths {
             let wish = Wish { path, body, key: format!("key-{round}-{thread}-{step}") };
-            // Some are sent twice, whatever the first time has brought.
+            // Some are sent twice, no matter what the first time has brought.
             all.extend(std::iter::repeat_n(wish, 1 + rng.below(2) as usize));
         }
     }
@@ -149,7 +149,7 @@ fn number(client: &mut Client, path: &str, member: &str) -> u64 {
     answer.json()[member].as_u64().unwrap_or_else(|| panic!("no {member} in {}", answer.text()))
 }
 
-/// What is stored is what was told, and nobody has gained or lost a point by the kill.
+/// What is stored is what was told, and no member has gained or lost a point by the kill.
 fn audit(client: &mut Client, round: u32, ledger: &Ledger) {
     let stored = client.get(&format!("/v1/listings/lamp-{round}/bids?limit=1000")).json();
     let stored = stored["items"].as_array().expect("items");
@@ -174,7 +174,7 @@ fn audit(client: &mut Client, round: u32, ledger: &Ledger) {
     assert_eq!((owner, totals + owner), (WISHES, THREADS * (POINTS + WISHES)));
 }
 
-/// One kill while requests are in flight; false if nobody was there. An auction that ends meanwhile is closed without a caller.
+/// One kill while requests are in flight; false if no member was there. An auction that ends meanwhile is closed without a caller.
 fn round(directory: &Path, server: &mut Server, number_of: u32) -> bool {
     let mut rng = Rng::new(u64::from(number_of));
     let mut client = server.client();
@@ -208,7 +208,7 @@ fn round(directory: &Path, server: &mut Server, number_of: u32) -> bool {
     let ledger = ledger.into_inner().expect("no answer contradicts another");
     let mut client = server.client();
     audit(&mut client, number_of, &ledger);
-    // Nobody settles: the points come back by themselves.
+    // No member settles: the points come back by themselves.
     wait_for("the end of an auction", || {
         (number(&mut client, &format!("/v1/members/{late}"), "available") == 50).then_some(())
     });

@@ -47,7 +47,7 @@ impl LockStores {
 
     /// `firstcome lock` with the rest of a line, which is split at spaces, and a script that a shell runs under the lock.
     pub(crate) fn lock(&self, line: &str, script: &str) -> Command {
-        // Whoever started the tests may ignore a signal (`nohup`), and what is ignored stays so.
+        // A process that started the tests may ignore a signal (`nohup`), and what is ignored stays so.
         let mut lock = command("env", self.directory.path());
         lock.args(["--default-signal=HUP,INT,QUIT", PROGRAM, "lock"])
             .args(line.split_ascii_whitespace())
@@ -92,7 +92,7 @@ fn numbers(file: &Path, count: usize) -> Vec<u32> {
     })
 }
 
-/// A `firstcome lock` that runs. Whatever a script wrote into `pids` ends with it, and so do its keeper and its guardian.
+/// A `firstcome lock` that runs. Every process that a script wrote into `pids` ends with it, and so do its keeper and its guardian.
 pub(crate) struct Running {
     child: Child,
     place: PathBuf,
@@ -346,7 +346,7 @@ fn when_the_store_hangs_the_command_ends_before_its_lease() {
     signal(place.redis.id(), "STOP");
     let watch = Stopwatch::start();
     pids.iter().for_each(|pid| until_gone(*pid));
-    // Renewed last before the stop: whatever is later is not the lease.
+    // Renewed last before the stop: a later end is not the lease's.
     assert!(watch.elapsed() < Duration::from_secs(1), "{:?}", watch.elapsed());
     let (code, said) = running.end();
     assert_eq!(code, Some(76), "{said}");

@@ -94,7 +94,7 @@ fn commands_under_a_quorum_never_overlap() {
     let mut held = set.lock("a", "echo $$ > pid; exec sleep 60").spawn().expect("it starts");
     set.numbers("pid", 1);
     run(&mut set.lock("a --wait 100ms", "true")).with(75);
-    // Somebody who waits and is told to go leaves nothing.
+    // A process that waits and is told to go leaves nothing.
     let mut waiting = set.lock("a --wait 30s", "touch ran").spawn().expect("it starts");
     wait_for("somebody to wait", || {
         let mut asked = command("redis-cli", set.directory.path());

@@ -112,7 +112,7 @@ fn the_hash_of_redisson_is_the_lock_of_a_command_and_is_renewed() {
     wait_for("a lease to pass", || (Duration::from_millis(900) < watch.elapsed()).then_some(()));
     assert_eq!(shared.ask("redis-cli HLEN k"), "1");
     run(&mut shared.lock("k --layout redisson --wait 0s", "touch ran")).with(75);
-    // Whoever gives up while he waits leaves nothing.
+    // A process that gives up while he waits leaves nothing.
     let mut waiting = shared.lock("k --layout redisson --wait 30s", "touch ran").spawn().expect("it starts");
     let listens = || (shared.ask("redis-cli PUBSUB NUMSUB redisson_lock__channel:{k}").ends_with('1')).then_some(());
     wait_for("somebody to wait", listens);
@@ -145,7 +145,7 @@ mod on_etcd {
         let held = shared.stay("job:7 --lease 2s --owner ann");
         let said = run(&mut shared.lock("job:7 --wait 100ms", "touch ran")).with(75);
         assert!(said.contains("held by ann"), "{said}");
-        // Whoever waits and is told to go leaves nothing.
+        // A waiter and is told to go leaves nothing.
         let mut waiting = shared.lock("job:7 --wait 30s", "touch ran").spawn().expect("it starts");
         let places = || shared.ask("etcdctl get --prefix --keys-only firstcome/lock/job:7/").split_whitespace().count();
         wait_for("somebody to wait", || (places() == 2).then_some(()));

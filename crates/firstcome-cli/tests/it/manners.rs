@@ -265,7 +265,7 @@ fn data_is_readable_by_its_owner_only_also_in_a_directory_that_is_open_to_all() 
 fn a_reader_that_goes_away_is_no_fault() {
     let directory = tempfile::tempdir().expect("a directory");
     Server::start_with(directory.path(), &["--coupon", "launch=5"]).stop();
-    // An export that nobody took whole has failed, and says so; the others have said enough.
+    // An export that no caller took whole has failed, and says so; the others have said enough.
     let table: [(&str, &[i32]); 4] =
         [("man", &[0]), ("completions bash", &[0]), ("verify --data data", &[0]), ("export --data data", &[0, 1])];
     for (arguments, codes) in table {

@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The id of the user `nobody` of most systems. None of the files here is another user's of that id.
+/// The id of the user `no caller` of most systems. None of the files here is another user's of that id.
 const NOBODY: u32 = 65_534;
 
 /// The program in a directory of its own, as a user who is not root, without a variable that names a home.

@@ -20,7 +20,7 @@ struct Story {
     unknown: String,
 }
 
-/// Claims until an answer says that nobody knows.
+/// Claims until an answer says that no caller knows.
 fn claim_until_the_fault(client: &mut Client) -> Story {
     let mut told = BTreeMap::new();
     for number in 0..TRIES {

@@ -29,7 +29,7 @@ fn syncs_before<'a>(
     })
 }
 
-/// Every answer that gives somebody a claim, with its user.
+/// Every answer that gives a caller a claim, with its user.
 fn told(calls: &[Call]) -> Vec<(&str, &Call)> {
     calls.iter().filter_map(|call| Some((call.tells_claim()?, call))).collect()
 }

@@ -1,4 +1,4 @@
-//! Data out of a deployment: one state of its database, page by page; and from Redis whatever of it stands nowhere else.
+//! Data out of a deployment: one state of its database, page by page; and from Redis the part that stands nowhere else.
 
 use super::{TransferError, archived, session};
 use crate::database::{ClaimDatabase, archive as rows, kind};
@@ -56,7 +56,7 @@ impl Cluster {
 }
 
 impl ClusterArchive {
-    /// What all nodes know and nobody else.
+    /// What all nodes know and no other caller.
     pub async fn secrets(&mut self) -> Result<Vec<ArchivedSecret>, TransferError> {
         on!(self, export => Ok(export.secrets().await?))
     }

@@ -44,7 +44,7 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
         mut visit: impl FnMut(ArchivedLine) -> Result<(), E>,
     ) -> Result<(), E> {
         for row in self.room_rows().await.map_err(TransferError::from)? {
-            // After the snapshot, so that it knows whatever SQL does.
+            // After the snapshot, so that it knows everything that SQL does.
             let followed = self.node.follow_log(&row).await.map_err(ClusterError::from).map_err(TransferError::from)?;
             let drawn = drawn(&row, followed.as_ref());
             let replica = followed.map(|followed| followed.replica);
@@ -128,15 +128,15 @@ fn drawn(row: &RoomRow, followed: Option<&Followed>) -> u32 {
         (RoomPhase::Running, Some(Followed { replica, lacks_end: false })) => {
             replica.room().drawn().clamp(nobody, row.ceiling)
         }
-        // Of a log that never began nobody has drawn anything.
+        // Of a log that never began no node has drawn anything.
         (RoomPhase::Running, None) if row.generation == 0 => nobody,
-        // Nobody draws above the ceiling in SQL: what the log has lost is below.
+        // No node draws above the ceiling in SQL: what the log has lost is below.
         (RoomPhase::Running, _) => row.ceiling,
     }
 }
 
-/// A ticket of which SQL knows nothing, by the log. None of somebody with a user: what SQL does not hold of those was told to
-/// nobody.
+/// A ticket of which SQL knows nothing, by the log. None of a node with a user: what SQL does not hold of those was told to
+/// no node.
 fn by_log(replica: &Replica, number: Number) -> Option<TicketState> {
     let room = replica.room();
     if room.is_unknown(number) || room.user(number).is_some() || replica.unsettled(number) {

@@ -124,7 +124,7 @@ impl<D: ClaimDatabase> Database<D> {
         Ok(text)
     }
 
-    /// Makes a room that came in, without its tickets. It is one that has lost its log: whoever is asked first makes that anew.
+    /// Makes a room that came in, without its tickets. It is one that has lost its log: a caller that is asked first makes that anew.
     pub(crate) fn make_archived_room(&self, room: &ArchivedRoom, now: Now) -> Result<String, SqlError> {
         let ArchivedRoom { name, settings, ticket_key, is_closed, first, reached, drawn, admissions } = room;
         let mut text = format!(

@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// So much is kept of an entry that nobody can read.
+/// So much is kept of an entry that no caller can read.
 const RAW_BYTES_MAX: usize = 64 << 10;
 /// What one claim comes to at most in the statements that write it: bytes as two digits each, names, and numbers.
 const CLAIM_BYTES_MAX: usize = 2 * ATTRIBUTES_BYTES_MAX + NAME_BYTES_MAX + 256;
@@ -26,7 +26,7 @@ const CLAIM_BYTES_MAX: usize = 2 * ATTRIBUTES_BYTES_MAX + NAME_BYTES_MAX + 256;
 const ENTRY_BYTES_MAX: usize = ASK_MAX * CLAIM_BYTES_MAX + 2 * RAW_BYTES_MAX;
 /// The longest text that writes a batch.
 pub(crate) const TEXT_BYTES_MAX: usize = ENTRIES_MAX as usize * ENTRY_BYTES_MAX + 4_096;
-// What whoever sets up a database is told to set, and what it has without any setting.
+// What an operator that sets up a database is told to set, and what it has without any setting.
 const _: () = assert!(TEXT_BYTES_MAX <= 16 << 20);
 
 /// Entries of a stream that are written together.
@@ -57,7 +57,7 @@ pub(crate) struct Fresh {
     pub(crate) verdicts: Vec<(Arc<str>, Tag, Verdict)>,
     /// Tickets that were not accepted.
     pub(crate) refused: Vec<Stray>,
-    /// Entries that nobody could read.
+    /// Entries that no caller could read.
     pub(crate) dead_letters: u64,
 }
 
@@ -154,7 +154,7 @@ impl<D: ClaimDatabase> Database<D> {
         }
     }
 
-    /// Whether a batch is the last that was written. Waits for the lock of the coupon: whoever has it knows that the
+    /// Whether a batch is the last that was written. Waits for the lock of the coupon: a caller that has it knows that the
     /// transaction before is over.
     async fn is_written(&self, id: i64, batch: &Batch, until: Instant) -> Result<bool, SqlError> {
         let mut session = self.base.session(until).await?;
@@ -462,7 +462,7 @@ fn writing<D: ClaimDatabase>(before: &CouponRow, after: &CouponRow, inserts: &[I
     (text, rows)
 }
 
-/// Writes down an entry that nobody can read, or its beginning: a server takes only so much at once.
+/// Writes down an entry that no caller can read, or its beginning: a server takes only so much at once.
 fn bury<D: ClaimDatabase>(text: &mut String, row: &CouponRow, entry: &Entry, reason: &str, clock: &str) {
     let columns = "coupon,generation,position,at,reason,entry";
     let _ = write!(

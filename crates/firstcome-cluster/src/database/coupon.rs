@@ -351,7 +351,7 @@ impl<D: ClaimDatabase> Database<D> {
     }
 }
 
-/// A row that was read before and is not there any more: somebody has put other tables in the place of those.
+/// A row that was read before and is not there any more: a caller has put other tables in the place of those.
 pub(super) fn gone() -> SqlError {
     SqlError::Serialization { says: "a coupon is not there any more".to_owned() }
 }

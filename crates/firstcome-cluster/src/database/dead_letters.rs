@@ -1,4 +1,4 @@
-//! Entries of the sequencers' streams that nobody could read.
+//! Entries of the sequencers' streams that no caller could read.
 
 use super::{ClaimDatabase, Database};
 use crate::DeadLetter;

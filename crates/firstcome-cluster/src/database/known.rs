@@ -1,4 +1,4 @@
-//! What outlived the log of a room, page by page: whoever makes it anew must be heard of meanwhile.
+//! What outlived the log of a room, page by page: a caller that makes it anew must be heard of meanwhile.
 
 use super::{ClaimDatabase, Database, RoomRow};
 use firstcome_core::id::{RequestId, UserId};
@@ -42,7 +42,7 @@ pub(crate) fn gone_of<R: RowReader>(row: &R) -> Result<(Number, Departure), SqlE
 }
 
 impl<D: ClaimDatabase> Database<D> {
-    /// All that outlived the log of a room, whose generation has just begun, so that nobody writes. Numbers that nobody wrote
+    /// All that outlived the log of a room, whose generation has just begun, so that no caller writes. Numbers that no caller wrote
     /// down are unknown. `rows_max` at once.
     pub(crate) async fn known_room(&self, row: &RoomRow, rows_max: u32) -> Result<Known, SqlError> {
         // Rows before the first number are void: a closing has left them, and they are deleted later.

@@ -98,7 +98,7 @@ impl<D: ClaimDatabase> Database<D> {
         Ok(verdict)
     }
 
-    /// Locks the claim, and reads what a redemption rests on. Claims never change, so their lock is nobody's but
+    /// Locks the claim, and reads what a redemption rests on. Claims never change, so their lock is no caller's but
     /// redemptions'.
     async fn lock(&self, session: &mut Session<D>, coupon: i64, redeem: &Redeem) -> Result<Before, SqlError> {
         let mut text = format!("{}{};", D::BEGIN, Self::by_id(coupon));

@@ -1,4 +1,4 @@
-//! What all nodes know and nobody else.
+//! What all nodes know and no other caller.
 
 use super::deployment::other_secret;
 use super::{ClaimDatabase, Database};
@@ -40,7 +40,7 @@ impl<D: ClaimDatabase> Database<D> {
             text.push(')');
         });
         let names = list(values, |text, (name, _)| quoted(text, name));
-        // One statement, in one order: whoever comes second waits for the first row, and then finds all of them.
+        // One statement, in one order: a caller that comes second waits for the first row, and then finds all of them.
         let text = format!(
             "INSERT INTO firstcome_secret (name,wrapped) VALUES {rows} {};\
              SELECT name,wrapped FROM firstcome_secret WHERE name IN ({names});",

@@ -103,7 +103,7 @@ pub(crate) struct SequencerSnapshot {
     pub(crate) found: Vec<Found>,
     /// Users and keys of the database that were looked for in the sequencer.
     pub(crate) looked_for: u64,
-    /// Whether something stands in its outbox after what the database has written, whatever else is wrong with it.
+    /// Whether something stands in its outbox after what the database has written, everything else that is wrong with it.
     pub(crate) has_entries: bool,
     /// Whether its settings are earlier ones of the database: those in force now need only be put in.
     pub(crate) has_older_settings: bool,
@@ -131,7 +131,7 @@ impl SequencerSnapshot {
 
     pub(super) fn moving(row: CouponState, found: Found) -> Self {
         let is_moving = found.state == State::UnderWay;
-        // Only these are looked at again: somebody may just be putting the others in force.
+        // Only these are looked at again: a caller may just be putting the others in force.
         let has_older_settings = found.state == State::OtherSettings;
         Self { found: vec![found], is_moving, has_older_settings, ..Self::new(row) }
     }
@@ -262,7 +262,7 @@ impl Sequencer {
         let mut decided = Vec::new();
         while let (Some(user), Some(ticket)) = (pairs.next().and_then(bytes_of), pairs.next()) {
             let ticket = figure(ticket).unwrap_or(0);
-            // The name that nobody can have keeps the key.
+            // The name that no caller can have keeps the key.
             if !user.is_empty() && (which == Tickets::All || ticket <= position || last < ticket) {
                 decided.push((user, ticket));
             }
@@ -377,7 +377,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
                 format!("it judges by version {version} of the settings, and the database has {}", seen.row.version);
             let found = Found::new(State::OtherSettings, says);
             if of_gate < seen.row.version {
-                // Whoever has changed them puts them in force.
+                // A caller that has changed them puts them in force.
                 return Ok(Some(found));
             }
             seen.found.push(found);
@@ -581,7 +581,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
     /// Who of these has a claim.
     async fn with_claims(&mut self, coupon: i64, users: &[(Vec<u8>, u64)]) -> Result<BTreeSet<String>, SqlError> {
         let users = users.iter().filter_map(|(user, _)| std::str::from_utf8(user).ok());
-        // Nobody has a claim whose name is none, and it does not belong in a statement.
+        // No caller has a claim whose name is none, and it does not belong in a statement.
         let names: Vec<&str> = users.filter(|user| UserId::restore(user).is_ok()).collect();
         if names.is_empty() {
             return Ok(BTreeSet::new());

@@ -38,7 +38,7 @@ fn worst(found: &[Found]) -> Option<State> {
     found.iter().map(|found| found.state).filter(|state| state.needs_repair()).min_by_key(order)
 }
 
-/// What is to be done instead, where a claim may have been told that a repair would lose.
+/// What must be done instead, where a claim may have been told that a repair would lose.
 fn instead(seen: &SequencerSnapshot, state: State) -> Option<&'static str> {
     let breaks_off = match state {
         State::OtherGeneration => true,

@@ -1,4 +1,4 @@
-//! A copy of a room by its log, for whoever only looks.
+//! A copy of a room by its log, for the node that only looks.
 
 use super::log::{ITEMS_MAX, Item, Keys, Part};
 use super::replica::Broken;
@@ -50,7 +50,7 @@ pub(super) fn play(
 }
 
 impl<D: ClaimDatabase> Node<D> {
-    /// The room as of the end of its log; `None` if the log is not that of SQL, or breaks off: then nobody knows more than SQL
+    /// The room as of the end of its log; `None` if the log is not that of SQL, or breaks off: then no node knows more than SQL
     /// does. Changes nothing.
     ///
     /// An error is that of a server that gives no answer, also when it was asked again: others would know then.

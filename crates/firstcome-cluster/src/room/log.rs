@@ -66,7 +66,7 @@ pub(crate) struct Item {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tick {
     No,
-    /// If nobody has let it for so many microseconds.
+    /// If no node has let it for so many microseconds.
     After(u64),
     Now,
 }
@@ -120,7 +120,7 @@ pub(crate) struct Image {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Some of a log, for whoever only looks.
+/// Some of a log, for the node that only looks.
 pub(super) struct Part {
     /// How far the log has gone.
     pub(super) position: u64,
@@ -226,7 +226,7 @@ impl Sequencer {
         };
         let mut entries = Vec::new();
         append.entries.iter().for_each(|entry| put(&mut entries, entry));
-        // Whoever writes to SQL hears of what has a request behind it; the rest can wait until it looks.
+        // A node that writes to SQL hears of what has a request behind it; the rest can wait until it looks.
         let is_awaited = append.entries.iter().any(|entry| entry.tag().is_some());
         run.add(append.entries.len()).add_bytes(&entries).add(u8::from(is_awaited));
         let mut resumed = Vec::new();

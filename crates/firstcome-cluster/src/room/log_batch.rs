@@ -1,4 +1,4 @@
-//! What this node wants of a room: appended to its log together with whatever else is wanted meanwhile, and applied here.
+//! What this node wants of a room: appended to its log together with everything else that is wanted meanwhile, and applied here.
 
 use super::log::{Append, ITEMS_MAX, Tick};
 use super::log_writer;
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 /// Orders in one call.
 pub(super) const ORDERS_MAX: usize = 512;
 /// Time goes on several times in each slice of a quarter of a second, however many nodes ask; sooner where a slow rate has
-/// somebody due sooner.
+/// a node due sooner.
 const TICK_US_MAX: u64 = 45_000;
 /// How often one call is tried again, with the same tags, before its callers are told.
 const TRIES_MAX: u32 = 4;
@@ -141,7 +141,7 @@ impl<D: ClaimDatabase> Node<D> {
                 log_writer::call(self, cell);
             }
             if is_all {
-                // Whoever falls behind an image now and then has still a log that is right.
+                // A node that falls behind an image now and then has still a log that is right.
                 cell.rebuilt();
                 return Ok(true);
             }
@@ -157,7 +157,7 @@ async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<RoomNode>) {
         if batch.is_empty() {
             break;
         }
-        // Whoever has gone away finds nothing changed.
+        // A node that has gone away finds nothing changed.
         batch.retain(|order| !order.tell.is_closed());
         if batch.is_empty() {
             continue;

@@ -1,6 +1,6 @@
 //! Writes down in SQL what has to outlive the log of a room, one node at a time, and says in the log how far it has come.
 //!
-//! Numbers up to a ceiling are drawn once it is in SQL and the log says so. Whoever raises it in SQL says so in the log from whose
+//! Numbers up to a ceiling are drawn once it is in SQL and the log says so. A node that raises it in SQL says so in the log from whose
 //! copy it wrote. A raise that is only found there may be that of a branch of the log which goes on elsewhere (see
 //! [`super::rebuild`]), and so may be its numbers: the log is told that they are unknown, and the ceiling is raised once more.
 
@@ -33,7 +33,7 @@ pub(super) fn call<D: ClaimDatabase>(node: &Arc<Node<D>>, cell: &Arc<RoomNode>) 
     }
 }
 
-/// Whether there is anything to do for whoever writes.
+/// Whether there is anything to do for the node that writes.
 fn is_due(copy: &RoomReplica, image_bytes_min: usize) -> bool {
     copy.is_pending() || needs_numbers(&copy.replica) || is_long(copy, image_bytes_min)
 }
@@ -89,7 +89,7 @@ async fn write<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<RoomNode>) {
         }
     }
     drop(writing);
-    // Something may have come just before that, and whoever brought it found that somebody writes.
+    // Something may have come just before that, and a node that brought it found that a node writes.
     if let Some(node) = node.upgrade().filter(|_| next == Next::Nothing) {
         call(&node, &cell);
     }
@@ -174,7 +174,7 @@ impl<D: ClaimDatabase> Node<D> {
     }
 }
 
-/// What is to be done about SQL.
+/// What must be done about SQL.
 enum Due {
     Nothing,
     /// SQL holds more than the log says.
@@ -182,7 +182,7 @@ enum Due {
     Write(Page),
 }
 
-/// What is to be done next in a log, by what SQL holds. A page ends with an entry of which all copies keep the digest, and has
+/// What must be done next in a log, by what SQL holds. A page ends with an entry of which all copies keep the digest, and has
 /// no more records than it may unless one entry alone has.
 fn due(cell: &RoomNode, log: LogId, row: &RoomRow, records_max: usize) -> Due {
     let copy = cell.copy.lock();

@@ -33,7 +33,7 @@ use tokio::time::{Instant, sleep};
 const PAUSE: Duration = Duration::from_millis(10);
 /// How often a lease is renewed: several times in its length.
 const RENEWED_EVERY: Duration = Duration::from_millis(500);
-/// After a loss nobody is admitted for so long, so that those in front can come back first: they ask every few seconds.
+/// After a loss no node is admitted for so long, so that those in front can come back first: they ask every few seconds.
 const GRACE_MS: u64 = 5_000;
 
 fn is_whole(probe: &Probe, row: &RoomRow) -> bool {
@@ -122,7 +122,7 @@ impl<D: ClaimDatabase> Node<D> {
     ///
     /// Others may still go on with the branch before: on a server that was replaced and does not know it. Nothing keeps them from
     /// writing to SQL what both branches have, nor from raising the ceiling with it; but each write moves the position, so
-    /// one raise is one branch's. Whoever finds a raise that it has not made itself draws none of those numbers, and raises
+    /// one raise is one branch's. A node that finds a raise that it has not made itself draws none of those numbers, and raises
     /// once more ([`super::scribe`]). The first write of what only one branch has throws the other one away.
     async fn resume_log(&self, cell: &RoomNode, row: &RoomRow) -> Result<(), StoreError> {
         let now = self.database.time.both();
@@ -146,7 +146,7 @@ impl<D: ClaimDatabase> Node<D> {
         }
         let image = self.sequencer.load_image(cell.keys, row.generation).await?;
         let Ok(replica) = Replica::from_image(&image.bytes, draw_hasher()) else {
-            // One that nobody can read is not going to be another.
+            // One that no node can read is not going to be another.
             cell.break_off(row.generation);
             return Ok(false);
         };
@@ -201,7 +201,7 @@ impl<D: ClaimDatabase> Node<D> {
         row: &RoomRow,
         probe: &Probe,
     ) -> Result<bool, StoreError> {
-        // Whoever had the lease before may just have opened it: to begin yet another would lose who has come back.
+        // A node that had the lease before may just have opened it: to begin yet another would lose who has come back.
         let is_right = !cell.distrusts(row.generation);
         if is_right && is_whole(&self.sequencer.probe_log(cell.keys, row.generation).await?, row) {
             return Ok(false);
@@ -224,7 +224,7 @@ impl<D: ClaimDatabase> Node<D> {
             let steady = Steady::from_us(row.now.steady.as_us().saturating_add(elapsed_us));
             Now { wall: clock.max(row.now.wall), steady }
         });
-        // A new room has nobody who could come back.
+        // A new room has no node that could come back.
         known.grace_until = (0 < before).then(|| now.steady.plus_ms(GRACE_MS));
         if before == 0 {
             known.ceiling = known.first - 1;

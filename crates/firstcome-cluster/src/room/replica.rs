@@ -22,13 +22,13 @@ use tokio::sync::{oneshot, watch};
 
 /// Orders that may wait in one node for one room. Protects memory.
 const ORDERS_WAITING_MAX: usize = 65_536;
-/// A contact is passed on at once if whoever it is of may be admitted within this: those far back are only to be alive.
+/// A contact is passed on at once if a node that it is of may be admitted within this: those far back are only to be alive.
 const NEAR_MS: u64 = 120_000;
 /// The same, in people.
 const NEAR_PEOPLE: u32 = 256;
 /// How many times in the time-out of those who wait it is passed on that they are alive.
 const ALIVE_SHARES: u64 = 8;
-/// But at least so often: whoever asks as they were told is present three times as long as that at most, and must not be
+/// But at least so often: a node that asks as they were told is present three times as long as that at most, and must not be
 /// passed over because the log hears of it late. 512 bytes for 4 096 people.
 const ALIVE_MS_MAX: u64 = 25_000;
 /// How many times in the idle time-out of a slot its contacts are passed on.
@@ -52,7 +52,7 @@ pub(super) struct LogId {
 /// What an order led to: the log, and what its entry led to there.
 pub(super) type LogReply = Option<(LogId, Applied)>;
 
-/// What somebody wants of the log.
+/// What a node wants of the log.
 pub(super) struct Order {
     pub(super) want: Want,
     pub(super) tell: oneshot::Sender<Result<LogReply, StoreError>>,
@@ -62,7 +62,7 @@ pub(super) struct Order {
 pub(super) enum Want {
     /// To see all that came before.
     See,
-    /// The same; and time is to do what is due, whoever has just let it.
+    /// The same; and time is to do what is due, a node that has just let it.
     Tick,
     /// To append this.
     Append(Entry),
@@ -136,11 +136,11 @@ pub(super) enum Found {
     Told(TicketView),
     /// Something about it is not durable yet.
     Unsettled,
-    /// To be decided, or nobody here knows the number.
+    /// To be decided, or no node here knows the number.
     Ask(Ask),
 }
 
-/// What is to be asked.
+/// What must be asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ask {
     Look,
@@ -172,7 +172,7 @@ pub(crate) struct RoomNode {
     pub(super) is_drainer: AtomicBool,
     /// Since when SQL takes nothing from this node.
     pub(super) refused_since: Mutex<Option<Stopwatch>>,
-    /// The room as it was last seen in SQL; held by whoever writes.
+    /// The room as it was last seen in SQL; held by the node that writes.
     pub(super) row: tokio::sync::Mutex<RoomRow>,
 }
 
@@ -244,7 +244,7 @@ impl RoomReplica {
                 *stored = (*stored).max(Some((*position, *digest)));
             }
             if let Some(tell) = entry.tag().and_then(|tag| asked.remove(&tag)) {
-                // Whoever has gone does not hear it.
+                // A node that has gone does not hear it.
                 let _ = tell.send((*log, applied));
             }
         })
@@ -271,7 +271,7 @@ impl RoomReplica {
         let number = view.number.get();
         match view.state {
             TicketState::Waiting { position, wait_ms } => {
-                // Whoever was passed over is next.
+                // A node that was passed over is next.
                 if position < NEAR_PEOPLE || wait_ms.is_some_and(|wait_ms| wait_ms <= NEAR_MS) {
                     self.contacts.near.insert(number);
                 } else {
@@ -286,7 +286,7 @@ impl RoomReplica {
         }
     }
 
-    /// Keeps a contact of somebody inside, if it matters and is not a repetition.
+    /// Keeps a contact of a node inside, if it matters and is not a repetition.
     pub(super) fn note_slot(&mut self, number: Number, now: Now) {
         let Some(idle_ttl_ms) = self.replica.room().settings().idle_ttl_ms else { return };
         let share_us = idle_ttl_ms * 1_000 / IDLE_SHARES;
@@ -387,7 +387,7 @@ impl RoomNode {
         *broken = if broken.0 == generation { (generation, broken.1 + 1) } else { (generation, 1) };
     }
 
-    /// Holds the log of a generation to be wrong: whoever looks next makes it anew.
+    /// Holds the log of a generation to be wrong: a node that looks next makes it anew.
     pub(crate) fn distrust(&self, generation: i64) {
         *self.broken.lock() = (generation, BROKEN_MAX);
         self.trusted.store(u64::MAX, Ordering::Relaxed);

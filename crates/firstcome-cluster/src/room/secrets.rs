@@ -1,4 +1,4 @@
-//! The secrets that sign passes, which all nodes share: whoever is let in by one node may come to another.
+//! The secrets that sign passes, which all nodes share: a node that is let in by one node may come to another.
 
 use crate::database::ClaimDatabase;
 use crate::{Cluster, Node, on};
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 /// How often a node looks whether others have changed them.
 const EVERY: Duration = Duration::from_secs(1);
-/// Whoever needs others looks at once, but no more often: anybody can show what names a secret that is none.
+/// A node that needs others looks at once, but no more often: anybody can show what names a secret that is none.
 const EVERY_MIN: Duration = Duration::from_millis(100);
 
 /// The secrets that a node knows.

@@ -160,7 +160,7 @@ async fn claims<D: ClaimDatabase + Snapshot>(
         .await
 }
 
-/// That no name comes twice its index sees to, unless somebody has taken it away.
+/// That no name comes twice its index sees to, unless a caller has taken it away.
 async fn once<D: ClaimDatabase + Snapshot>(
     reading: &mut Reading<D>,
     checks: &mut Checks,

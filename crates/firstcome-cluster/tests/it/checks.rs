@@ -278,7 +278,7 @@ async fn damage_to_tables_is_named(kind: Kind) {
         foreign.say(if undone.is_empty() { &back } else { undone }).await;
         is_sound(&verify(&place.sql, None, None).await.expect("it answers"));
     }
-    // Two of one user, where somebody has taken the index away.
+    // Two of one user, where a caller has taken the index away.
     let drop_index = match kind {
         Kind::Postgres => "DROP INDEX firstcome_claim_name",
         _ => "ALTER TABLE firstcome_claim DROP INDEX firstcome_claim_name",
@@ -387,7 +387,7 @@ async fn damage_is_sorted_and_repaired(kind: Kind) {
         assert_eq!(needs_repair(&done), 0, "{what}: {done:?}");
         at_rest(&place).await;
         is_sound(&verified(&place).await);
-        // Nothing that was told is contradicted, and whoever comes now is served.
+        // Nothing that was told is contradicted, and a caller that comes now is served.
         let node = place.node().await;
         told.crowd(std::slice::from_ref(&node), 0..3).await;
         told.note("bob", &claim(&node, "bob").await);

@@ -130,7 +130,7 @@ async fn no_claim_bears_an_instant_after_the_end() {
     put(&node, until(now_us + HOUR_US / 2)).await;
     let refusal = claim_replies::refusal(in_time(claim(&node, "bob")).await);
     assert!(matches!(refusal, Rejection::Expired(_)), "{refusal:?}");
-    // Whoever is asked again says the same.
+    // A caller that is asked again says the same.
     let record = node.claim_of(&coupon(COUPON), "bob").await.expect("it answers").expect("it is there");
     assert_eq!(record, None);
 }

@@ -97,7 +97,7 @@ async fn time_goes_on_while_a_log_is_made_anew() {
         let later = async || (held_us + 1_000_000 < place.keeper().await.now_us().await).then_some(());
         until("a second to pass", later).await;
         line.pass();
-        // It may have been told that nobody can say now.
+        // It may have been told that no caller can say now.
         let _ = asked.await.expect("it ends");
         let back = async || node.poll(&room(), &ann.ticket).await.is_ok_and(|told| told.is_ok()).then_some(());
         until("the room to be there again", back).await;
@@ -107,7 +107,7 @@ async fn time_goes_on_while_a_log_is_made_anew() {
     .await;
 }
 
-/// Whoever has it from another node may be ahead of this one.
+/// A caller that has it from another node may be ahead of this one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pass_is_good_at_a_node_that_has_not_heard_of_it() {
     let Some(world) = World::start(Kind::Postgres).await else { return };

@@ -1,4 +1,4 @@
-//! What a deployment has beside coupons: its tables, its secrets, and what nobody could read.
+//! What a deployment has beside coupons: its tables, its secrets, and what no caller could read.
 
 use crate::world::{Foreign, SECRET, World, options, secret};
 use crate::{claim_replies, in_time, room};
@@ -205,7 +205,7 @@ async fn servers_that_answer_no_more_are_noticed() {
     assert!(fleet.answers().await.is_err(), "Redis is gone");
     world.redis.restart().await.expect("it starts");
     fleet.answers().await.expect("both are there");
-    // Somebody else's keys.
+    // Another caller's keys.
     let client = redis::Client::open(&*place.redis).expect("an address");
     let mut redis = client.get_multiplexed_async_connection().await.expect("it answers");
     redis::cmd("SET").arg("fc:deployment").arg("7").exec_async(&mut redis).await.expect("it is done");

@@ -33,7 +33,7 @@ async fn another_takes_over(sql: Kind) {
         } else {
             ann.abort();
         }
-        // All alone, so that nobody else asks the sequencer.
+        // All alone, so that no other caller asks the sequencer.
         let bob = timeout(LEASES, claim(&node, "bob")).await.expect("it goes on");
         assert_eq!(new(bob).issued.serial.get(), 2, "{after}");
         drop(line);
@@ -64,7 +64,7 @@ async fn two_drain(sql: Kind) {
     foreign.lock(COUPON).await;
     let mut crowds = Vec::new();
     for (node, users, waiting) in [(&nodes[0], 0..30, 1), (&nodes[1], 30..60, 2)] {
-        // Whoever drains does not seem to.
+        // A caller that drains does not seem to.
         keeper.set_gate(&["node", "", "until", "0"]).await;
         let (told, node) = (told.clone(), node.clone());
         crowds.push(tokio::spawn(async move { told.crowd(&[node], users).await }));

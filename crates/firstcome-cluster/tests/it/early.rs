@@ -61,7 +61,7 @@ async fn nobody_is_told_early_by_settings_that_the_database_has_no_more() {
     claim_replies::check_rows(&mut place.foreign().await, COUPON, 2).await;
 }
 
-/// Nobody else comes who could notice that the claims are not in the database.
+/// No other caller comes who could notice that the claims are not in the database.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_told_early_is_written_by_whoever_told_it_or_is_asked() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
@@ -91,7 +91,7 @@ async fn what_was_told_early_is_written_by_whoever_told_it_or_is_asked() {
     }
 }
 
-/// Nobody was let in under a name that nobody knows.
+/// No caller was let in under a name that no caller knows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_was_told_early_is_not_told_that_there_is_no_claim() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
@@ -111,7 +111,7 @@ async fn whoever_was_told_early_is_not_told_that_there_is_no_claim() {
     assert_eq!(record.expect("a claim").claimed.issued.serial.get(), 1);
 }
 
-/// All nodes have gone, or the one that told it alone; and nobody claims or asks.
+/// All nodes have gone, or the one that told it alone; and no caller claims or asks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_told_early_is_written_by_a_node_that_is_there_or_comes_next() {
     let Some(world) = World::start(Kind::Postgres).await else { return };

@@ -1,4 +1,4 @@
-//! Claims whose end nobody sees in time: whether anything was done is told as far as it is known.
+//! Claims whose end no caller sees in time: whether anything was done is told as far as it is known.
 
 use crate::claim_replies::{self, COUPON, ClaimReplies, claim, coupon, limit, new, put};
 use crate::in_time;

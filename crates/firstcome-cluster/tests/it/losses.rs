@@ -237,7 +237,7 @@ async fn a_gate_of_an_earlier_generation_is_not_asked() {
     claim_replies::check_rows(&mut place.foreign().await, COUPON, 3).await;
 }
 
-/// A server that was behind takes over: whoever had a connection looks at what there is before it asks.
+/// A server that was behind takes over: a caller that had a connection looks at what there is before it asks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_that_comes_back_with_old_settings_judges_by_those_in_the_database() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
@@ -258,7 +258,7 @@ async fn a_redis_that_comes_back_with_old_settings_judges_by_those_in_the_databa
     assert_eq!(new(in_time(claim(&nodes[1], "bob")).await).issued.serial.get(), 1);
 }
 
-/// Whoever has lost the lease while it made a sequencer anew opens nothing.
+/// A caller that has lost the lease while it made a sequencer anew opens nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_late_with_its_gate_does_not_open_it_over_another() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
@@ -272,7 +272,7 @@ async fn a_node_that_is_late_with_its_gate_does_not_open_it_over_another() {
         let (told, mut keeper) = (ClaimReplies::default(), place.keeper().await);
         put(&node, limit(9)).await;
         told.crowd(std::slice::from_ref(&node), 0..3).await;
-        // Whoever writes would find out by itself otherwise.
+        // A caller that writes would find out by itself otherwise.
         wait_for("a sequencer that knows", async || {
             (keeper.sequencer("node").await.as_deref() == Some("")).then_some(())
         })

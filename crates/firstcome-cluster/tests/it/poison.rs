@@ -1,4 +1,4 @@
-//! Entries in the outbox that nobody of ours has written.
+//! Entries in the outbox that no caller of ours has written.
 
 use crate::claim_replies::{self, COUPON, ClaimReplies, claim, coupon, limit, new, put};
 use crate::in_time;
@@ -172,7 +172,7 @@ async fn an_entry_in_the_way_behind_good_ones_ends_that_gate_when_these_are_writ
     }
 }
 
-/// Its key stays the key of whoever else has it in the meantime.
+/// Its key stays the key of any other caller that has it in the meantime.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_of_an_entry_that_nobody_can_read_is_free_again() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
@@ -198,7 +198,7 @@ async fn nobody_knows_what_became_of_a_script_that_failed_in_the_middle() {
     let node = place.as_redis_user("node", "word").node_with(hasty).await;
     assert!(matches!(claim_replies::refusal(claim(&node, "ann").await), Rejection::AlreadyIssued(_)));
     let _: String = keeper.ask(&["ACL", "SETUSER", "node", "-hset"]).await;
-    // The entry comes first, and stands; and nobody can see now what becomes of it.
+    // The entry comes first, and stands; and no caller can see now what becomes of it.
     let still = world.freeze_sql();
     let told = in_time(claim(&node, "cid")).await;
     drop(still);
@@ -229,7 +229,7 @@ async fn tickets_that_are_gone_from_the_end_of_the_outbox_end_that_gate() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     let (node, mut keeper, _) = set_up(&place).await;
-    // All places seem to be taken, and nobody has them.
+    // All places seem to be taken, and no caller has them.
     keeper.set_gate(&["ticket", "5"]).await;
     fills_up(&place, &node).await;
     assert_eq!(node.counts().rebuilt, 2);

@@ -13,7 +13,7 @@ pub(crate) enum Point {
     Script(&'static str),
     /// A commit of a transaction.
     Commit,
-    /// Whatever has this text.
+    /// Everything that has this text.
     Text(&'static str),
 }
 
@@ -104,7 +104,7 @@ fn contains(bytes: &[u8], point: &[u8]) -> bool {
     bytes.windows(point.len()).any(|window| window == point)
 }
 
-/// What is to be done with these bytes.
+/// What must be done with these bytes.
 fn judge(rule: &mut Rule, bytes: &[u8]) -> Option<ProxyFault> {
     if rule.down {
         return Some(ProxyFault::CutAll);

@@ -165,7 +165,7 @@ async fn a_line_that_redis_has_lost_comes_back_by_its_tickets() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_that_is_wrong_is_made_anew() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
-    // What nobody can read, and what says that another room than ours is durable.
+    // What no visitor can read, and what says that another room than ours is durable.
     for is_readable in [false, true] {
         let place = world.place().await;
         in_time(async {
@@ -192,7 +192,7 @@ async fn a_log_that_is_wrong_is_made_anew() {
     }
 }
 
-/// Where somebody stands who comes back until everybody knows.
+/// Where a visitor stands who comes back, until all nodes know.
 async fn position_of(node: &Cluster, ticket: &TicketAnswer) -> Option<u32> {
     let there = async || {
         let told = poll(node, &ticket.ticket).await;

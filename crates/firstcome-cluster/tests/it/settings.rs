@@ -35,7 +35,7 @@ impl Stage {
         Self { place, line, nodes, keeper }
     }
 
-    /// The first node puts settings into the database, and dies before the sequencer hears of them. Nobody was told that they
+    /// The first node puts settings into the database, and dies before the sequencer hears of them. No caller was told that they
     /// are in force.
     async fn put_behind_the_gate(&self, settings: CouponSettings) {
         self.line.set(&Point::Script(ADJUST), 0, ProxyFault::Hold);
@@ -156,7 +156,7 @@ async fn settings_that_come_late_to_the_gate_have_no_effect() {
     assert_eq!(refusal(claim(&stage.nodes[1], "dan").await), Rejection::SoldOut);
 }
 
-/// Claims wait for the database while somebody ends the coupon there: they are judged by what holds when they come.
+/// Claims wait for the database while a caller ends the coupon there: they are judged by what holds when they come.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_let_in_under_old_settings_is_judged_by_the_new_ones() {
     let Some(world) = World::start(Kind::Postgres).await else { return };

@@ -78,7 +78,7 @@ async fn frozen(world: &World) {
     let refused = all_without_answer(&node, 5..25).await;
     let accepted = tickets(&mut keeper).await;
     assert!(refused.is_empty() && accepted == 25, "{refused:?} {accepted}");
-    // Whoever has one is told nothing that nobody can see now.
+    // A caller that has one is told nothing that no caller can see now.
     assert!(claim(&node, "user-0").await.is_err());
     drop(still);
     let mut foreign = place.foreign().await;
@@ -127,7 +127,7 @@ async fn what_was_let_in_comes_to_a_mariadb_that_fails_once() {
     fails_in_all_ways(Kind::MariaDb).await;
 }
 
-/// Nobody says what became of a commit.
+/// No caller says what became of a commit.
 async fn commit_is_lost(sql: Kind) {
     let Some(world) = World::start(sql).await else { return };
     for what in [ProxyFault::CutAnswer, ProxyFault::CutRequest] {

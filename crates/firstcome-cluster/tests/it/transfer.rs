@@ -70,7 +70,7 @@ async fn ready(place: &TestDeployment) -> Cluster {
     place.node().await
 }
 
-/// Ann, five people without a name, and a snapshot that has them; then three more, whom nobody else knows.
+/// Ann, five people without a name, and a snapshot that has them; then three more, whom no other caller knows.
 async fn told(place: &TestDeployment) -> (TicketAnswer, Vec<TicketAnswer>) {
     let node = ready(place).await;
     put(&node, RoomSettings { paused: true, ..RoomSettings::with_slots(1) }).await;

@@ -91,7 +91,7 @@ impl World {
         self.load_scripts().await;
     }
 
-    /// Makes the database stand still until this is dropped: connections stay open, nobody answers.
+    /// Makes the database stand still until this is dropped: connections stay open, no caller answers.
     pub(crate) fn freeze_sql(&self) -> Frozen {
         freeze(&self.sql)
     }
@@ -112,7 +112,7 @@ impl World {
     }
 }
 
-/// A server that stands still. It goes on when this is dropped: nobody could end it before.
+/// A server that stands still. It goes on when this is dropped: no caller could end it before.
 pub(crate) struct Frozen(Vec<String>);
 
 impl Drop for Frozen {

@@ -24,7 +24,7 @@ pub struct PlacedBid {
     pub bid: Bid,
     /// The end of the auction after it.
     pub effective_ends_at: Timestamp,
-    /// The version of the listing after it: strictly increasing, so whatever is done because of this bid can be refused
+    /// The version of the listing after it: strictly increasing, so everything that is done because of this bid can be refused
     /// once something was done because of a later one.
     pub fence: u64,
 }
@@ -51,7 +51,7 @@ pub enum ListingState {
     Ended,
     /// It is sold and paid for.
     Sold,
-    /// Nobody bid, or the winner did not settle in time.
+    /// No member bid, or the winner did not settle in time.
     Unsold,
 }
 
@@ -76,19 +76,19 @@ pub enum Rejection {
     UnknownListing,
     /// The idempotency key belongs to another request.
     KeyReused,
-    /// Whoever sells it can neither bid nor buy.
+    /// A member that sells it can neither bid nor buy.
     OwnListing,
     /// It takes no bids, or cannot be bought: not yet, not any more, or never.
     NotInProgress,
     /// The bidder has the highest bid already.
     AlreadyHighestBidder,
-    /// The least price that would do. Above the largest amount if nobody can bid more.
+    /// The least price that would do. Above the largest amount if no member can bid more.
     BidTooLow(u64),
     /// So much is available.
     InsufficientPoints(u64),
     /// The auction goes on until then, inclusive.
     AuctionNotEnded(Timestamp),
-    /// Somebody else has won, or nobody.
+    /// Another member has won, or no member.
     NotWinner,
     /// It is sold.
     AlreadySold(Sale),
@@ -102,7 +102,7 @@ pub enum Rejection {
     ListingEnded,
     /// The auction would end before it starts.
     EndsBeforeStart,
-    /// Somebody would have more points than fit.
+    /// A member would have more points than fit.
     BalanceTooLarge,
 }
 

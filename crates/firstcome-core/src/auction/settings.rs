@@ -19,9 +19,9 @@ pub struct Extend {
 /// How a thing is sold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Terms {
-    /// To whoever comes first, at the price.
+    /// To the member that comes first, at the price.
     FixedPrice,
-    /// To whoever bids most.
+    /// To the member that bids most.
     Auction(AuctionTerms),
 }
 
@@ -34,7 +34,7 @@ pub struct AuctionTerms {
     pub min_increment: Option<Amount>,
     /// Without it the end stands.
     pub extend: Option<Extend>,
-    /// The winner has so long after the end; then the points are released and nobody has bought. For ever without it.
+    /// The winner has so long after the end; then the points are released and no member has bought. For ever without it.
     pub settle_within_ms: Option<u64>,
 }
 

@@ -147,7 +147,7 @@ impl Play {
     }
 
     fn transfer(&mut self, name: &str, kind: Kind, points: u64, now: Timestamp) -> (bool, String) {
-        // Judged before somebody unknown gets a wallet.
+        // Judged before a member unknown gets a wallet.
         let judged = self.balance(name).after(kind, amount(points));
         match judged.and_then(|_| self.wallets.wallet(&member(name)).apply(kind, amount(points), None, now)) {
             Ok(record) => {

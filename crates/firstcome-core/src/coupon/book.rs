@@ -83,7 +83,7 @@ pub(super) struct Book {
 }
 
 impl Book {
-    /// An empty book. `hasher` carries a secret seed, so that nobody can choose users that collide.
+    /// An empty book. `hasher` carries a secret seed, so that no user can choose users that collide.
     pub(super) const fn new(hasher: RandomState) -> Self {
         Self { hasher, segments: Vec::new(), issued: 0, index: NumberIndex::new() }
     }

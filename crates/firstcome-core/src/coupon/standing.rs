@@ -4,7 +4,7 @@ use super::{CouponSettings, CouponState, Rejection};
 use crate::revision::Revision;
 use crate::time::Timestamp;
 
-/// What a coupon is beside its claims, and how many of these there are: enough to judge whoever has none yet. For those
+/// What a coupon is beside its claims, and how many of these there are: enough to judge a user that has none yet. For those
 /// who keep the claims elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub struct CouponStanding<'a> {
@@ -17,7 +17,7 @@ pub struct CouponStanding<'a> {
 }
 
 impl CouponStanding<'_> {
-    /// The refusal that everybody without a claim gets at this moment, whatever was issued. Order: deleted, not open, expired.
+    /// The refusal that each user without a claim gets at this moment, at any count of issued claims. Order: deleted, not open, expired.
     fn closed(self, now: Timestamp) -> Option<Rejection> {
         if self.deleted {
             return Some(Rejection::Deleted);
@@ -35,7 +35,7 @@ impl CouponStanding<'_> {
         None
     }
 
-    /// Judges a claim of somebody who has none. Order of checks: deleted, not open, expired, sold out.
+    /// Judges a claim of a user that has none. Order of checks: deleted, not open, expired, sold out.
     pub fn judge_newcomer(self, now: Timestamp) -> Result<(), Rejection> {
         if let Some(rejection) = self.closed(now) {
             return Err(rejection);

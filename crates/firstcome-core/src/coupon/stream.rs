@@ -1,7 +1,7 @@
 //! Whether the database still holds what it acknowledged: the stream of one coupon, as a node, the gate and the database tell it.
 //!
 //! A node writes tickets of one stream to the database in their order. The position is the last ticket that is written. Position and
-//! issued never fall, whatever generation of the gate begins. A database that was restored from a backup, or that failed over to a
+//! issued never fall, across generations of the sequencer. A database that was restored from a backup, or that failed over to a
 //! copy that was behind, shows less than it acknowledged: then serials would be given out a second time.
 
 /// How far the database had come when a node read or wrote it.
@@ -54,7 +54,7 @@ pub struct DatabaseMark {
 pub enum Stream {
     /// The database holds a prefix of the gate's stream.
     Whole,
-    /// The gate is to be made anew from the database: it has forgotten something, or never was.
+    /// The gate must be made anew from the database: it has forgotten something, or never was.
     Rebuild,
     /// The database lacks what it acknowledged. No node may issue anything.
     WentBack,

@@ -3,7 +3,7 @@
 use crate::id::{LockName, OwnerName};
 use std::fmt;
 
-/// A fencing token: whatever a lock guards refuses a token below the highest that it has seen.
+/// A fencing token: a guarded store refuses a token below the highest that it has seen.
 ///
 /// One integer below 2^53, so that JSON, Lua and JavaScript carry it exactly.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -41,7 +41,7 @@ impl fmt::Display for Fence {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientId(pub u64);
 
-/// One wish for a lock. Whatever is repeated about it has no second effect.
+/// One wish for a lock. Everything that is repeated about it has no second effect.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Request {
     /// Whose.
@@ -84,7 +84,7 @@ pub enum Copies {
     Several,
 }
 
-/// A lock in somebody's hands.
+/// A lock in a process's hands.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Hold {
     /// Who has it.
@@ -97,7 +97,7 @@ pub struct Hold {
     pub taken: Taken,
 }
 
-/// Whether somebody who was given a lock while waiting has been heard of since.
+/// Whether a process that was given a lock while waiting has been heard of since.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Taken {
     /// Not yet.
@@ -126,7 +126,7 @@ impl Hold {
     }
 }
 
-/// A grant that somebody has to be told who is not asking at this moment.
+/// A grant that a process has to be told who is not asking at this moment.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Push {
     /// Which lock.
@@ -171,7 +171,7 @@ pub enum Acquired {
         /// What it waits for.
         seen: WaiterView,
     },
-    /// Held by somebody else, and waiting was not wanted.
+    /// Held by another process, and waiting was not wanted.
     Contended {
         /// By whom.
         holder: OwnerName,

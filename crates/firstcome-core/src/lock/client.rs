@@ -2,7 +2,7 @@
 //!
 //! Pure like the rules: it is told what is wanted ([`Client::ask`], [`Client::release`]), what the store answered, what a
 //! push said and what time it is; it says which steps to send ([`Client::next_call`]) and what came of each request
-//! ([`Client::next_reply`]). Whoever runs it owns the sockets and the clock. Time is [`Steady`]: nobody sets it.
+//! ([`Client::next_reply`]). An operator that runs it owns the sockets and the clock. Time is [`Steady`]: no operator sets it.
 //!
 //! # Invariants
 //! - A hold's deadline is never after the store's: it counts from when the last answered call was *sent*, by what was left
@@ -10,7 +10,7 @@
 //! - A request that was given up is never renewed again.
 //! - Every request ends with exactly one final word: contended, timed out, failed, void, or, once granted, lost or given
 //!   up.
-//! - Whatever is under way for a request that nobody waits for any more is undone.
+//! - Everything that is under way for a request that no process waits for any more is undone.
 
 mod heartbeat;
 mod on_reply;
@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// After this without an answer to the withdrawal a waiter whose time is over is told so all the same.
 const WITHDRAWAL_MS: u64 = 1_000;
 
-/// Longer than a grant that nobody has taken lasts: a push that comes later says so by its end.
+/// Longer than a grant that no process has taken lasts: a push that comes later says so by its end.
 const HANDED_OUT_MS: u64 = 2 * CLAIM_WINDOW_MS as u64;
 
 /// What is the same for all requests of a process.
@@ -164,7 +164,7 @@ pub enum Failed {
     Unknown,
 }
 
-/// A step that is to be sent now.
+/// A step that must be sent now.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Call {
     /// Under which number to tell what came of it.
@@ -190,7 +190,7 @@ pub enum LockReply {
         /// Until when.
         deadline: Steady,
     },
-    /// Final: somebody else has it, and waiting was not wanted.
+    /// Final: another process has it, and waiting was not wanted.
     Contended {
         /// Who.
         holder: OwnerName,
@@ -206,7 +206,7 @@ pub enum LockReply {
     },
     /// Final: the store gave no answer in time.
     Failed(Failed),
-    /// Final: the hold is over, or nobody can say that it is not.
+    /// Final: the hold is over, or no process can say that it is not.
     Lost,
     /// Final: given up, as was wanted.
     Released,
@@ -223,14 +223,14 @@ enum State {
     Waiting,
     /// It has the lock until the deadline.
     Held { deadline: Steady, renew_at: Steady },
-    /// Being given up; somebody may wait for what comes of it.
+    /// Being given up; a process may wait for what comes of it.
     Leaving { of: Leaving, until: Steady },
 }
 
 /// Why a request is being given up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Leaving {
-    /// Nobody wants it any more, and nobody is told.
+    /// No process wants it any more, and no process is told.
     Dropped,
     /// Its wait is over.
     TimedOut,
@@ -352,7 +352,7 @@ impl Client {
         self.leave(number, of, until, now);
     }
 
-    /// Gives up what a request holds or waits for; nobody is told what comes of it.
+    /// Gives up what a request holds or waits for; no process is told what comes of it.
     pub fn drop_request(&mut self, number: u64, now: Steady) {
         let Some(entry) = self.entries.get_mut(&number) else { return };
         if let State::Leaving { of, .. } = &mut entry.state {
@@ -363,7 +363,7 @@ impl Client {
         self.leave(number, Leaving::Dropped, until, now);
     }
 
-    /// Forgets a hold without giving it up: it is somebody else's to renew and to give up from now on, by its
+    /// Forgets a hold without giving it up: it is another process's to renew and to give up from now on, by its
     /// [`Request`], and ends with its lease otherwise. `None` if the request does not hold the lock.
     pub fn hand_out(&mut self, number: u64, now: Steady) -> Option<Request> {
         let entry = self.entries.get(&number)?;
@@ -386,7 +386,7 @@ impl Client {
         self.schedule_bucket(bucket, now);
     }
 
-    /// The next call that is to be sent, in the order in which they should arrive.
+    /// The next call that must be sent, in the order in which they should arrive.
     pub fn next_call(&mut self) -> Option<Call> {
         self.calls.pop_front()
     }
@@ -545,7 +545,7 @@ impl Client {
                 self.leave(number, of, until, now);
             }
             State::Held { deadline, .. } if deadline <= now => {
-                // Nobody could say any more that the hold goes on. If it does, others need not wait for its end.
+                // No process could say any more that the hold goes on. If it does, others need not wait for its end.
                 self.told.push_back((number, LockReply::Lost));
                 self.leave(number, Leaving::Dropped, undone_until, now);
             }

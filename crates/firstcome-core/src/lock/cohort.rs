@@ -42,7 +42,7 @@ struct Batch {
 struct BatchGrant {
     fence: Fence,
     deadline: Steady,
-    /// Nobody is served after this.
+    /// No process is served after this.
     until: Steady,
     served: u32,
 }
@@ -70,7 +70,7 @@ impl Party {
         self.client.id()
     }
 
-    /// See [`Client::ask`]. Whoever allows more than one pass, and waits, joins a cohort.
+    /// See [`Client::ask`]. A process that allows more than one pass, and waits, joins a cohort.
     pub fn ask(&mut self, ask: Ask, now: Steady) -> u64 {
         if ask.passes <= 1 || ask.wait_ms == 0 {
             return self.client.ask(Ask { passes: 1, ..ask }, now);
@@ -107,11 +107,11 @@ impl Party {
             batch.joined += 1;
             batch.waiting.push_back(number);
         }
-        // The batch may hold the lock with nobody in it at this moment.
+        // The batch may hold the lock with no process in it at this moment.
         self.serve(lead, now);
     }
 
-    /// Gives the lock to the next member, or back to the store if nobody is left or the time is over.
+    /// Gives the lock to the next member, or back to the store if no process is left or the time is over.
     fn serve(&mut self, lead: u64, now: Steady) {
         let Some(batch) = self.batches.get_mut(&lead) else { return };
         let Some(grant) = batch.grant.as_mut().filter(|_| batch.holder.is_none()) else { return };
@@ -130,7 +130,7 @@ impl Party {
         self.client.drop_request(lead, now);
     }
 
-    /// Ends a batch; whoever still waits in it goes to another one.
+    /// Ends a batch; a process that still waits in it goes to another one.
     fn dissolve(&mut self, lead: u64, now: Steady) {
         let Some(batch) = self.batches.remove(&lead) else { return };
         if self.last.get(&batch.ask.name) == Some(&lead) {
@@ -154,7 +154,7 @@ impl Party {
         Some((held, member.batch))
     }
 
-    /// After a member left: serves the next one, or gives up a batch that nobody wants.
+    /// After a member left: serves the next one, or gives up a batch that no process wants.
     fn go_on(&mut self, lead: u64, now: Steady) {
         let empty = self.batches.get(&lead).is_some_and(|batch| batch.waiting.is_empty() && batch.holder.is_none());
         if empty {

@@ -15,8 +15,8 @@
 //! when the client began. The client counts on less than the lease, by what clocks may differ ([`validity_us`]). Any
 //! other majority S2 has a node X with S1 in common, and X gives the lock to another word only when the key is gone: by
 //! its time, which is after the validity, or by the release. A renewal is the same with a later beginning; it counts
-//! only if it is decided while the hold before it lasts, so that nobody else can have been there in between. A node that
-//! has lost its memory does not vote for as long as the longest lease, so whatever it has forgotten is over by then.
+//! only if it is decided while the hold before it lasts, so that no other process can have been there in between. A node that
+//! has lost its memory does not vote for as long as the longest lease, so every lock that it has forgotten is over by then.
 //! All that needs clocks that run alike within 1 %. A node whose clock *jumps* breaks it, as in every Redlock.
 //!
 //! # Why fences grow
@@ -25,7 +25,7 @@
 //! A node writes a fence back only while it has the key of that very attempt. Grant 2 has a majority S2, in which each
 //! node has drawn a number above its counter; f2 is the greatest of them. Let X be in both.
 //! - If X drew for grant 2 after it covered grant 1, what it drew is above f1, and so is f2. **That is always so if
-//!   attempt 2 began after grant 1 was told**, whatever clocks do (but for the one case at the end).
+//!   attempt 2 began after grant 1 was told**, no matter what clocks do (except for the one case at the end).
 //! - Else X gave the key to grant 2, and had that of grant 1 later. In between the key of grant 2 went, by its time or a
 //!   release. If clocks run alike then attempt 2 was over before grant 1 was told. So fences grow in the order in which
 //!   grants are told. If X's clock jumped both may be told, in either order: then two believe that they hold the lock, and
@@ -33,7 +33,7 @@
 //!   is on its way, and a holder that was paused right after it was told, look alike from outside.
 //! - No two grants have the same fence: X never draws a number twice.
 //! - A grant of n passes has n fences, the last of which is drawn: a node draws n above its counter. All of the above holds for
-//!   that last one, and whoever draws later draws above it by as many as he has passes, so no fence of one grant lies among
+//!   that last one, and a process that draws later draws above it by as many as he has passes, so no fence of one grant lies among
 //!   those of another.
 //!
 //! # Why a counter that was lost does no harm
@@ -102,7 +102,7 @@ impl Quorum {
         if majority_even_split() { self.nodes.div_ceil(2) } else { self.nodes / 2 + 1 }
     }
 
-    /// So many meet every majority: of them one knows whatever a majority knew.
+    /// So many meet every majority: of them one knows what a majority knew.
     pub fn knowing(self) -> usize {
         self.nodes - self.majority() + 1
     }

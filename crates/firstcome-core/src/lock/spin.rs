@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pauses {
     /// Grows by half a base with each try, while the jitter shrinks: pause n is base × (1 + 0.5 n), give or take
-    /// 15 % ÷ (1 + 0.1 (n − 1)). Whoever has waited long asks seldom and at a predictable time.
+    /// 15 % ÷ (1 + 0.1 (n − 1)). A process that has waited long asks seldom and at a predictable time.
     ///
     /// Source: a coupon service's answer to CSMA/CD; the table of its first four pauses is ×1.5 ±15 %, ×2.0 ±13.6 %,
     /// ×2.5 ±12.5 %, ×3.0 ±11.5 %.

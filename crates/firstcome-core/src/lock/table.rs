@@ -22,19 +22,19 @@ pub trait LockTable {
     fn set_last(&mut self, last: u64);
     /// Who has the lock, whether or not the hold has ended.
     fn hold(&self, name: &LockName) -> Option<Hold>;
-    /// Gives the lock to somebody, or changes the hold.
+    /// Gives the lock to a process, or changes the hold.
     fn put_hold(&mut self, name: &LockName, hold: Hold);
-    /// Nobody has it.
+    /// No process has it.
     fn remove_hold(&mut self, name: &LockName);
     /// The lowest number in line.
     fn first(&self, name: &LockName) -> Option<(u64, Waiter)>;
     /// The number of a request in line.
     fn number_of(&self, name: &LockName, request: Request) -> Option<u64>;
-    /// Whether somebody in line has this number.
+    /// Whether a process in line has this number.
     fn is_taken(&self, name: &LockName, number: u64) -> bool;
-    /// Gets somebody in line, with a number that nobody in it has.
+    /// Gets a process in line, with a number that no process in it has.
     fn push(&mut self, name: &LockName, number: u64, waiter: Waiter);
-    /// Takes somebody out of the line.
+    /// Takes a process out of the line.
     fn remove(&mut self, name: &LockName, number: u64);
     /// How many are in line.
     fn waiters(&self, name: &LockName) -> u32;
@@ -55,7 +55,7 @@ const OLD_ENTRIES: usize = 64;
 /// After this silence a process is forgotten.
 const FORGET_US: u64 = 60_000_000;
 
-/// A bucket in memory. Nothing is left of a lock that nobody has and nobody waits for.
+/// A bucket in memory. Nothing is left of a lock that no process has and no process waits for.
 pub struct MemoryLockTable<S> {
     last: u64,
     holds: HashMap<LockName, Hold, S>,
@@ -92,7 +92,7 @@ impl<S: BuildHasher + Clone> MemoryLockTable<S> {
         (self.lives.len(), self.voids.len())
     }
 
-    /// Whether nobody has a lock or waits for one.
+    /// Whether no process has a lock or waits for one.
     pub fn is_empty(&self) -> bool {
         self.holds.is_empty() && self.lines.is_empty()
     }
@@ -159,7 +159,7 @@ impl<S: BuildHasher> LockTable for MemoryLockTable<S> {
         self.lines.get(name).map_or(0, |line| line.waiters.len() as u32)
     }
 
-    // Linear in the place, but for the last one: who gives up in the middle of a line is rare.
+    // Linear in the place, except for the last one: who gives up in the middle of a line is rare.
     fn ahead(&self, name: &LockName, number: u64) -> u32 {
         let Some(line) = self.lines.get(name) else { return 0 };
         match line.waiters.last_key_value() {

@@ -33,7 +33,7 @@ pub enum Departure {
 /// One request for a place in line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Join {
-    /// Who asks: has at most one living place. Without it whoever has the ticket is its holder.
+    /// Who asks: has at most one living place. Without it a visitor that has the ticket is its holder.
     pub user: Option<UserId>,
     /// Present if the caller sent an idempotency key.
     pub request: Option<RequestId>,
@@ -51,7 +51,7 @@ pub enum Change {
         /// When that was, by the wall clock.
         joined_at: Timestamp,
     },
-    /// Somebody in line was offered a slot.
+    /// A visitor in line was offered a slot.
     Admitted {
         /// Who.
         number: Number,
@@ -135,11 +135,11 @@ impl Rejection {
 pub enum RoomState {
     /// It admits.
     Open,
-    /// It admits nobody for now.
+    /// It admits no visitor for now.
     Paused,
     /// It begins to admit later; people may join.
     Scheduled,
-    /// Nobody can join; all tickets and passes are void.
+    /// No visitor can join; all tickets and passes are void.
     Closed,
 }
 
@@ -168,7 +168,7 @@ pub struct RoomView {
     pub serving: u32,
     /// Admissions per second lately.
     pub rate: f64,
-    /// How long somebody who joins now is going to wait; `None` if nobody can tell.
+    /// How long a visitor that joins now is going to wait; `None` if no visitor can tell.
     pub wait_at_tail_ms: Option<u64>,
 }
 
@@ -179,14 +179,14 @@ pub enum TicketState {
     Waiting {
         /// How many are ahead.
         position: u32,
-        /// How long it is going to take; `None` if nobody can tell.
+        /// How long it is going to take; `None` if no visitor can tell.
         wait_ms: Option<u64>,
     },
     /// In a slot that it has taken.
     Admitted {
         /// The slot.
         slot: Slot,
-        /// When it ends if nobody is heard of until then (exclusive).
+        /// When it ends if no visitor is heard of until then (exclusive).
         until: Steady,
     },
     /// Ended.

@@ -14,8 +14,8 @@ use std::hash::RandomState;
 const VERSION: u8 = 1;
 
 impl Room {
-    /// All that this room is, as bytes. Whatever is asked of the room that [`Self::from_image`] makes of them is answered
-    /// and changed exactly as here, for ever. Equal rooms have equal images, whatever their hash seeds.
+    /// All that this room is, as bytes. Everything that is asked of the room that [`Self::from_image`] makes of them is answered
+    /// and changed exactly as here, for ever. Equal rooms have equal images, no matter what their hash seeds.
     ///
     /// Costs about 8 bytes for each living ticket, beside its user and request.
     pub fn image(&self) -> Vec<u8> {
@@ -97,7 +97,7 @@ impl Room {
     }
 
     /// A number that all copies of a room at one point of its history share. Two that differ are two rooms; that they are
-    /// equal says that nobody was counted differently. Does not look at each ticket.
+    /// equal says that no visitor was counted differently. Does not look at each ticket.
     pub fn digest(&self) -> u64 {
         let settings = &self.settings;
         let (credit, earned_at) = self.bucket.as_ref().map_or((0, self.ticked), Bucket::credit);

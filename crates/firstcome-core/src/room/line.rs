@@ -2,13 +2,13 @@
 //!
 //! Tickets are dense numbers, so the line is a bitmap beside compact columns, in segments of 4 096 tickets. A ticket
 //! costs its user's bytes, 10 bytes of columns and about 13 of index. Asking for a position adds up counts of segments
-//! and the bits of two of them; nothing is ever sorted, moved or copied when somebody joins, leaves or is admitted.
+//! and the bits of two of them; nothing is ever sorted, moved or copied when a visitor joins, leaves or is admitted.
 //!
 //! # Invariants
 //! - A ticket is in exactly one place: in line, in a slot, left, or expired ([`Place`]); after a loss it may be unknown
 //!   which one, until its holder comes back.
 //! - `waiting` is the number of tickets in line; every segment's and group's count is that of its bits.
-//! - Nobody below [`Line::reached`] is counted by [`Line::ahead`], so a position never rises: tickets come back into
+//! - No visitor below [`Line::reached`] is counted by [`Line::ahead`], so a position never rises: tickets come back into
 //!   line only below it.
 
 mod image;
@@ -28,9 +28,9 @@ const SEGMENT: u32 = 4_096;
 const WORDS: usize = SEGMENT as usize / 64;
 /// Segments whose counts are added up together.
 const GROUP: usize = 64;
-/// Whoever was seen so recently is present, however often they were told to ask.
+/// A visitor that was seen so recently is present, however often they were told to ask.
 const PRESENT_MS_MIN: u32 = 30_000;
-/// Polls that somebody may miss before they count as absent.
+/// Polls that a visitor may miss before they count as absent.
 const PRESENT_POLLS: u32 = 3;
 /// What a told interval is counted in.
 const TOLD_MS: u32 = 100;
@@ -39,7 +39,7 @@ const SWEEP_SEGMENTS_MAX: usize = 4;
 /// Tickets that one search passes over: a bound for its time.
 pub(super) const SEARCH_TICKETS_MAX: u32 = 65_536;
 
-/// What an epoch is moved to before now: longer than any time-out of somebody in line.
+/// What an epoch is moved to before now: longer than any time-out of a visitor in line.
 const REBASED_MS: u32 = u32::MAX / 4;
 const _: () = assert!(WAITING_TTL_MS_MAX < REBASED_MS as u64);
 
@@ -60,7 +60,7 @@ pub(super) enum TicketPlace {
     Waiting,
     Slot,
     Gone(Departure),
-    /// Lost: perhaps never drawn, perhaps that of somebody who waits.
+    /// Lost: perhaps never drawn, perhaps that of a visitor that waits.
     Unknown,
 }
 
@@ -75,7 +75,7 @@ struct Columns {
     ends: Vec<u32>,
     /// Requests with a key, in the order of their tickets.
     requests: Vec<(u16, RequestId)>,
-    /// Nobody in this segment is present after this: an upper bound.
+    /// No visitor in this segment is present after this: an upper bound.
     present_until: u32,
 }
 
@@ -92,7 +92,7 @@ impl Columns {
         }
     }
 
-    /// Adds a ticket behind all that are there; those left out in between are of nobody.
+    /// Adds a ticket behind all that are there; those left out in between are of no visitor.
     fn push(&mut self, at: usize, user: &str, request: Option<RequestId>) {
         self.seen.resize(at + 1, 0);
         self.told.resize(at + 1, 0);
@@ -132,7 +132,7 @@ impl Columns {
         self.present_until = self.present_until.max(self.seen[at].saturating_add(self.window(at)));
     }
 
-    /// Moves the epoch, so that milliseconds since then fit in 32 bits however long somebody waits. Whoever was silent
+    /// Moves the epoch, so that milliseconds since then fit in 32 bits however long a visitor waits. A visitor that was silent
     /// for longer than [`REBASED_MS`] counts as silent for that long, which is longer than anybody may be.
     fn rebase(&mut self, now: Steady) {
         if self.clock(now) < 2 * REBASED_MS {
@@ -354,7 +354,7 @@ impl Line {
         self.columns(number).map_or(0, |(columns, at)| u32::from(columns.told[at]) * TOLD_MS)
     }
 
-    /// Notes that somebody was here, and when they were told to ask again.
+    /// Notes that a visitor was here, and when they were told to ask again.
     pub(super) fn touch(&mut self, number: u32, now: Steady, polled_ms: u32) {
         let (segment, at) = self.spot(number);
         if let Some(columns) = &mut self.segments[segment].columns {
@@ -469,7 +469,7 @@ impl Line {
             let start = self.reached - at as u32;
             let page = &self.segments[segment];
             let Some(columns) = page.columns.as_deref().filter(|it| it.clock(now) <= it.present_until) else {
-                // Nobody here is present, or alive.
+                // No visitor here is present, or alive.
                 search.passed += self.counts[segment] - page.waiting_below(at as u32);
                 self.reached = (start + page.drawn).min(self.next);
                 looked += WORDS as u32;
@@ -527,9 +527,9 @@ impl Line {
     }
 
     /// Finds who has been silent for `ttl_ms`, in a few segments at a time. Each segment is looked at about once in that
-    /// time, whatever its people do.
+    /// time, no matter what its people do.
     pub(super) fn expire_silent(&mut self, now: Steady, ttl_ms: u64, mut expired: impl FnMut(u32)) {
-        // Whatever was drawn since the last time: its first sweep is due when its oldest could have expired.
+        // Of all numbers drawn since the last time: their first sweep is due when its oldest could have expired.
         for segment in (0..self.segments.len()).rev() {
             let page = &mut self.segments[segment];
             if page.swept {
@@ -546,7 +546,7 @@ impl Line {
             self.sweeps.pop_first();
             let start = self.first + segment * SEGMENT;
             let page = &mut self.segments[segment as usize];
-            // All are gone, and nobody is added to a full segment.
+            // All are gone, and no visitor is added to a full segment.
             let Some(columns) = &mut page.columns else { continue };
             columns.rebase(now);
             let clock = columns.clock(now);

@@ -1,7 +1,7 @@
 //! A room of which only part is known any more: what the truth holds of it, and who comes back with a ticket.
 //!
 //! Numbers up to a ceiling may have been drawn. Those of which nothing is known count nowhere: not as people in line,
-//! not in anybody's position, not as a slot. Whoever comes with a ticket of such a number waits under it again, so the
+//! not in anybody's position, not as a slot. A visitor that comes with a ticket of such a number waits under it again, so the
 //! line is made anew by those who are still there.
 //!
 //! A position may rise by that, which is the one exception: those who come back in front were not counted before.
@@ -45,16 +45,16 @@ pub struct Known {
     pub slots: Vec<(Number, Slot)>,
     /// Tickets that are gone.
     pub gone: Vec<GoneNumbers>,
-    /// Nobody is admitted before this, so that those in front can come back first.
+    /// No visitor is admitted before this, so that those in front can come back first.
     pub grace_until: Option<Steady>,
 }
 
 impl Room {
     /// The room from what is known of it. All known tickets count as just seen. In a closed room all numbers up to the
-    /// ceiling are void: whatever was drawn before is, and nothing was since.
+    /// ceiling are void: everything that was drawn before is, and nothing was since.
     ///
-    /// Damage: a ticket or a slot beyond the ceiling or before the first number, of somebody who is gone, twice, or of a
-    /// user or a request that has another one; whatever [`Self::restore_reached`] and [`Self::restore_slot`] refuse.
+    /// Damage: a ticket or a slot beyond the ceiling or before the first number, of a visitor that is gone, twice, or of a
+    /// user or a request that has another one, and as [`Self::restore_reached`] and [`Self::restore_slot`] do.
     pub fn rebuilt(known: &Known, hasher: RandomState, now: Now) -> Result<Self, Damage> {
         let first = known.first.max(1);
         if crate::limits::ROOM_NUMBER_MAX < known.ceiling || known.ceiling < first - 1 {
@@ -101,7 +101,7 @@ impl Room {
     }
 
     /// The end of what happened may be lost, and nothing of it was told but that numbers up to `ceiling` were drawn: those that
-    /// are not drawn here are unknown. Everybody of whom is known counts as just seen; nobody is admitted before
+    /// are not drawn here are unknown. Everybody of whom is known counts as just seen; no visitor is admitted before
     /// `grace_until`.
     pub fn lose_end(&mut self, ceiling: u32, grace_until: Steady, now: Now) {
         self.line.lose(ceiling);
@@ -109,17 +109,17 @@ impl Room {
         self.grace_until = self.grace_until.max(Some(grace_until));
     }
 
-    /// Whether nothing is known of this number since a loss: whoever has its ticket comes back by [`Self::readmit`].
+    /// Whether nothing is known of this number since a loss: a visitor that has its ticket comes back by [`Self::readmit`].
     pub fn is_unknown(&self, number: Number) -> bool {
         self.line.place(number.0) == Some(TicketPlace::Unknown)
     }
 
-    /// Somebody came with a ticket, which the caller has checked, of an unknown number: from now on they wait under it.
-    /// Below what the line has reached they are next, as somebody who was passed over and came back. It is their place:
+    /// A visitor came with a ticket, which the caller has checked, of an unknown number: from now on they wait under it.
+    /// Below what the line has reached they are next, as a visitor that was passed over and came back. It is their place:
     /// neither a full line nor the time since the loss stands against it.
     ///
     /// A user has one living place. If theirs is another one, the lower number stays and the higher one ends as left,
-    /// whichever came back first: so whoever comes in which order leads to the same, and nobody loses the place for
+    /// whichever came back first: so a visitor that comes in which order leads to the same, and no visitor loses the place for
     /// which they have waited longer. False if the ticket does not wait now that did not before: its number was not
     /// unknown, or the user's other one is lower.
     pub fn readmit(&mut self, number: Number, user: Option<&UserId>, now: Now, changes: &mut Vec<Change>) -> bool {
@@ -137,7 +137,7 @@ impl Room {
                 self.depart(other, Departure::Left, now, changes);
             }
         }
-        // Nobody has ticked while nobody was here.
+        // No visitor has ticked while no visitor was here.
         self.was_busy &= !self.is_idle();
         let came_back = self.line.come_back(number.0, user, None, now.steady);
         assert!(came_back, "an unknown number of a user without a place");

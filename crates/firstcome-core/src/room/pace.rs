@@ -61,7 +61,7 @@ impl Bucket {
         u32::try_from(self.credit / self.cost()).unwrap_or(u32::MAX)
     }
 
-    /// Microseconds until one more is earned, if the bucket cannot hold a second one: then whatever is earned after that
+    /// Microseconds until one more is earned, if the bucket cannot hold a second one: then everything that is earned after that
     /// is lost. `None` if one is there.
     pub(super) fn until_full_us(&self) -> Option<u64> {
         if self.cost() <= self.credit || 2 * self.cost() <= self.holds() {
@@ -106,7 +106,7 @@ const SECOND_MAX: u64 = i64::MAX as u64 / 1_000_000 + 1;
 struct Second {
     second: i64,
     admitted: u32,
-    /// Microseconds in which somebody was left waiting: only these tell how fast the line moves.
+    /// Microseconds in which a visitor was left waiting: only these tell how fast the line moves.
     busy_us: u64,
     moved: u32,
     departed: u32,
@@ -157,7 +157,7 @@ impl Meter {
         self.current(now).admitted += 1;
     }
 
-    /// The front moved past so many people in this time, and somebody still waits.
+    /// The front moved past so many people in this time, and a visitor still waits.
     pub(super) fn moved(&mut self, now: Steady, count: u32, busy_us: u64) {
         let second = self.current(now);
         second.moved += count;
@@ -289,7 +289,7 @@ impl Speed {
 }
 
 /// `ln(1 + x)` for `x ≥ 0` out of nothing but sums, products and quotients, which are the same on every machine: copies
-/// of one room must agree on when somebody is told to ask again. Right to 12 digits.
+/// of one room must agree on when a visitor is told to ask again. Right to 12 digits.
 fn ln_1p(x: f64) -> f64 {
     // 1 + x is m · 2^e with m in [⅔, 4⁄3).
     let (mut m, mut e) = (1.0 + x, 0.0);

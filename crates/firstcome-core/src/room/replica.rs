@@ -1,6 +1,6 @@
 //! One of several copies of a room, which all follow the same log.
 //!
-//! Many processes want something of one room. Each appends what it wants to a log, which somebody else puts in order
+//! Many processes want something of one room. Each appends what it wants to a log, which another node puts in order
 //! and stamps with the time, and applies all entries in that order to its own copy. Nothing else goes in, so the copies
 //! are equal wherever they stand at the same position, and each can answer polls by itself ([`Room::peek`]).
 //!
@@ -63,7 +63,7 @@ pub enum Outcome {
     SettingsChanged,
     /// It is done; there is nothing to say.
     Done,
-    /// Whoever writes down what is durable has another room at that position. One of the two copies is wrong, and
+    /// A node that writes down what is durable has another room at that position. One of the two copies is wrong, and
     /// nothing more counts as durable here: to be made anew from an image.
     Diverged,
 }
@@ -73,7 +73,7 @@ pub enum Outcome {
 pub struct Applied {
     /// What it led to.
     pub outcome: Outcome,
-    /// Nobody may be told before all up to this position is durable. 0 if it may be told at once.
+    /// No node may be told before all up to this position is durable. 0 if it may be told at once.
     pub rests_on: u64,
 }
 
@@ -100,7 +100,7 @@ pub struct Replica {
     tags: Tags,
     /// Positions that are not durable and can be said to be, with their digests: see [`Self::mark_up_to`].
     marks: VecDeque<(u64, u64)>,
-    /// What is to be made durable, with its position.
+    /// What must be made durable, with its position.
     pending: VecDeque<(u64, Record)>,
     /// Tickets in `pending`, with the last position about each.
     unsettled: HashMap<u32, u64, RandomState>,
@@ -180,7 +180,7 @@ impl Replica {
 
     /// What has to be made durable next, with the positions, in order: all that is not, of entries after `after`.
     ///
-    /// Whoever writes it down must write all of an entry or nothing of it, with position and digest: see
+    /// A node that writes it down must write all of an entry or nothing of it, with position and digest: see
     /// [`Self::mark_up_to`].
     pub fn pending_changes_after(&self, after: u64) -> impl Iterator<Item = (u64, &Record)> {
         let first = self.pending.partition_point(|(position, _)| *position <= after);
@@ -243,7 +243,7 @@ impl Replica {
             Entry::Lost { ceiling, grace_ms, branch } => {
                 self.story = mixed(mixed(self.story, self.position), *branch);
                 self.ceiling = self.ceiling.max(*ceiling);
-                // What is lost may have drawn up to whatever was durable.
+                // What is lost may have drawn up to everything that was durable.
                 self.room.lose_end(self.ceiling, now.steady.plus_ms(*grace_ms), now);
             }
             Entry::Put { revision, tag } => {
@@ -291,7 +291,7 @@ impl Replica {
 
     fn note(&mut self, change: &Change) {
         self.story = told(change).into_iter().fold(self.story, mixed);
-        // Whoever joined without user and key is not written down: the ceiling is, and they have their ticket.
+        // A node that joined without user and key is not written down: the ceiling is, and they have their ticket.
         if matches!(change, Change::Joined { join: Join { user: None, request: None }, .. }) {
             return;
         }
@@ -321,7 +321,7 @@ impl Replica {
         if position <= self.durable {
             return Outcome::Done;
         }
-        // Whoever follows this log says so of no other position.
+        // A node that follows this log says so of no other position.
         if self.mark_up_to(position) != Some((position, digest)) {
             return Outcome::Diverged;
         }

@@ -9,7 +9,7 @@ use crate::time::Now;
 pub enum RoomPhase {
     /// People may join.
     Running,
-    /// Nobody may.
+    /// No visitor may.
     Closed,
 }
 
@@ -23,7 +23,7 @@ impl Room {
         gone: Option<Departure>,
         now: Now,
     ) -> Result<(), Damage> {
-        // Whoever is gone holds neither user nor key.
+        // A visitor that is gone holds neither user nor key.
         let (user, request) = if gone.is_none() { (join.user.as_ref(), join.request) } else { (None, None) };
         if !self.line.restore(number.0, user, request, now.steady) {
             return Err(Damage::Ticket);

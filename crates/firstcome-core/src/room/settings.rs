@@ -32,7 +32,7 @@ pub struct RoomSettings {
     pub max_active: Option<u32>,
     /// People in line at once.
     pub max_waiting: u32,
-    /// Whoever is silent for so long loses the place in line.
+    /// A visitor that is silent for so long loses the place in line.
     pub waiting_ttl_ms: u64,
     /// How long a slot lasts once it is taken.
     pub active_ttl_ms: u64,
@@ -40,9 +40,9 @@ pub struct RoomSettings {
     pub claim_window_ms: u64,
     /// A taken slot without any contact for so long ends.
     pub idle_ttl_ms: Option<u64>,
-    /// Nobody is admitted before this instant (by the wall clock); people may join before.
+    /// No visitor is admitted before this instant (by the wall clock); people may join before.
     pub opens_at: Option<Timestamp>,
-    /// Nobody is admitted for now.
+    /// No visitor is admitted for now.
     pub paused: bool,
     /// For the people in line.
     pub message: Option<Box<str>>,

@@ -138,7 +138,7 @@ impl Slots {
         }
     }
 
-    /// Another idle time-out, for all slots at once. Counts the contact as now: nobody loses a slot by the change.
+    /// Another idle time-out, for all slots at once. Counts the contact as now: no visitor loses a slot by the change.
     pub(super) fn set_idle_ttl(&mut self, idle_ttl_ms: Option<u64>, now: Steady) {
         if self.idle_ttl_ms == idle_ttl_ms {
             return;

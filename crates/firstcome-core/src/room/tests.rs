@@ -28,7 +28,7 @@ mod values;
 use super::*;
 use crate::id::{RequestId, UserId};
 
-/// When a room is made, by the wall and on the steady clock: two numbers that nobody can confuse.
+/// When a room is made, by the wall and on the steady clock: two numbers that no visitor can confuse.
 const WALL_US: i64 = 1_700_000_000_000_000;
 const STEADY_US: i64 = 5_000_000_000;
 const HOUR_MS: u64 = 3_600_000;
@@ -91,7 +91,7 @@ impl Play {
         Self { room: Room::new(settings, hasher(), start()), now: start(), changes: Vec::new() }
     }
 
-    /// Time goes on, by both clocks, and nobody ticks.
+    /// Time goes on, by both clocks, and no visitor ticks.
     fn pass_ms(&mut self, ms: u64) {
         self.pass_us(ms * 1_000);
     }
@@ -101,7 +101,7 @@ impl Play {
         self.now.wall = Timestamp::clamped_us(self.now.wall.as_us().saturating_add_unsigned(us));
     }
 
-    /// Somebody sets the wall clock.
+    /// An operator sets the wall clock.
     fn set_wall(&mut self, by_ms: i64) {
         self.now.wall = Timestamp::clamped_us(self.now.wall.as_us() + by_ms * 1_000);
     }

@@ -1,9 +1,9 @@
 //! What people ask: a step as a request.
 
 use super::crowd::{Act, Step};
+use super::messages::Request;
 use super::people::{Fate, People, Phase, Stage};
 use super::plan::Cheat;
-use super::wire::Request;
 use crate::rng::Rng;
 
 impl People {
@@ -13,7 +13,7 @@ impl People {
         !effect && self.all[step.person as usize].phase != Phase::Over
     }
 
-    /// The event is over: whoever would only ask again goes home now. Says which steps are left.
+    /// The event is over: a person that would only ask again goes home now. Says which steps are left.
     pub(crate) fn send_home(&mut self, steps: Vec<Step>) -> Vec<Step> {
         let (fruitless, left): (Vec<Step>, Vec<Step>) = steps.into_iter().partition(|step| self.is_fruitless(step));
         for step in fruitless.iter().filter(|step| !step.act.is_side()) {
@@ -162,7 +162,7 @@ fn forged(text: &str, rng: &mut Rng) -> String {
     text.chars().map(other).collect()
 }
 
-/// The same with one character changed, also for somebody who reads upper case as lower case.
+/// The same with one character changed, also for a person that reads upper case as lower case.
 fn flipped(text: &str, rng: &mut Rng) -> String {
     let places: Vec<usize> = text.char_indices().filter(|(_, c)| c.is_ascii_alphanumeric()).map(|(at, _)| at).collect();
     if places.is_empty() {

@@ -2,10 +2,10 @@
 
 mod bidders;
 mod event;
+mod messages;
 mod outcome;
 mod plan;
 pub(crate) mod record;
-mod wire;
 
 use super::EventArgs;
 use super::chaos::DrillTarget;

@@ -25,7 +25,7 @@ use tickets::Tickets;
 /// Examples that a check keeps.
 const EXAMPLES_MAX: usize = 5;
 
-/// How long somebody without any contact is present at least.
+/// How long a person without any contact is present at least.
 pub(crate) const PRESENT_US: u64 = 30_000_000;
 
 /// One check while it counts.

@@ -1,7 +1,7 @@
 //! The crowd's end of the wire: a fixed number of connections to each node that take what is due, the earliest first.
 
 use super::crowd::{Crowd, Players, Step};
-use super::wire::{Head, read_answer};
+use super::messages::{Head, read_answer};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// How long somebody waits for an answer before it counts as lost.
+/// How long a person waits for an answer before it counts as lost.
 const ANSWER: Duration = Duration::from_secs(20);
 
 /// Hands out what is due until the event is over.
@@ -72,7 +72,7 @@ impl ClientConnections {
 }
 
 async fn play<P: Players>(crowd: &Crowd<P>, step: Step<P::Act>, line: &mut ClientConnections, out: &mut Vec<u8>) {
-    // While a node is down nobody connects: a connection to a port without a listener could meet itself.
+    // While a node is down no person connects: a connection to a port without a listener could meet itself.
     let Some(node) = crowd.node_for(&step) else { return crowd.not_sent(step) };
     let start = crowd.spread.start_of(node);
     let Some(mut stream) = line.open(node, start).await else { return crowd.not_sent(step) };

@@ -17,7 +17,7 @@ pub(crate) trait Players {
     /// What a step can be.
     type Act: Copy + Ord;
 
-    /// Whether whoever does this goes away before the answer.
+    /// Whether a person that does this goes away before the answer.
     fn hangs_up(act: Self::Act) -> bool;
 
     /// Whether nothing is to come any more.
@@ -49,7 +49,7 @@ pub(crate) trait Players {
     fn restarted(&mut self, restart: Restart);
 }
 
-/// What somebody does next.
+/// What a person does next.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Act {
     Join,
@@ -86,13 +86,13 @@ impl Act {
         }
     }
 
-    /// Nobody waits for what becomes of it.
+    /// No person waits for what becomes of it.
     pub(crate) const fn is_side(self) -> bool {
         matches!(self, Self::JoinTwin | Self::ClaimTwin)
     }
 }
 
-/// One request that is to be sent. Ordered by when it is due.
+/// One request that must be sent. Ordered by when it is due.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Step<A = Act> {
     pub(crate) due_us: u64,

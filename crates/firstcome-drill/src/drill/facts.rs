@@ -11,7 +11,7 @@ pub(crate) struct Facts {
     pub(crate) people: u64,
     /// Tickets, coupons, or listings.
     pub(crate) stock: u64,
-    /// How many of them went to somebody.
+    /// How many of them went to a person.
     pub(crate) issued: u64,
     /// Settings and machine, for the head: `("seed", "7")`, `("admit", "1000 per 1 s")`, `("processors", "2")`.
     pub(crate) conditions: Vec<(String, String)>,

@@ -1,16 +1,16 @@
 //! What people make of an answer: the next step of each.
 
 use super::crowd::{Act, Agenda, Step};
+use super::messages::Body;
 use super::people::{Fate, People, Phase};
 use super::plan::{Cheat, Role};
 use super::record::{Call, Reply};
-use super::wire::Body;
 use crate::rng::Rng;
 
-/// How long the absent stay away at least: nobody counts as present that long.
+/// How long the absent stay away at least: no person counts as present that long.
 const ABSENT_US: u64 = 30_000_000;
 
-/// What somebody does who goes away for longer than anybody counts as present.
+/// What a person does who goes away for longer than anybody counts as present.
 enum Absence {
     Not,
     /// The right moment is so far away.

@@ -2,10 +2,10 @@
 
 use super::clock::RunClock;
 use super::crowd::{Act, Agenda, Players, Step};
+use super::messages::{Body, classify, hash, holder};
 use super::plan::{Cheat, Role, role, role_at_counter};
 use super::record::{Admission, Call, ClaimReceipt, History, Holder, Record, Reply, Restart};
 use super::server::KeyPair;
-use super::wire::{Body, classify, hash, holder};
 use crate::rng::Rng;
 use hdrhistogram::Histogram;
 
@@ -14,7 +14,7 @@ const STRANGE_MAX: usize = 20;
 /// People whose way is shown.
 pub(crate) const SAMPLES: u32 = 8;
 
-/// Where somebody is.
+/// Where a person is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
     Unborn,
@@ -25,7 +25,7 @@ pub(crate) enum Phase {
     Home,
 }
 
-/// What became of somebody.
+/// What became of a person.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Fate {
@@ -121,7 +121,7 @@ pub(crate) struct People {
     pub(crate) latencies: Vec<Histogram<u64>>,
     pub(crate) samples: Vec<Sample>,
     home: usize,
-    /// Somebody heard that all is gone, and the news spreads.
+    /// A person heard that all is gone, and the news spreads.
     pub(crate) sold_out: bool,
     pub(crate) answers: u64,
 }
@@ -152,7 +152,7 @@ impl People {
         Self { samples: samples.collect(), stage, all, history, latencies, home: 0, sold_out: false, answers: 0 }
     }
 
-    /// How somebody begins.
+    /// How a person begins.
     pub(crate) fn arrive(&self, person: u32, at_us: u64, agenda: &mut Agenda) {
         let room = self.stage.room.is_some();
         let (once, twin, hang_up) = if room {
@@ -210,7 +210,7 @@ impl People {
         }
     }
 
-    /// No answer came: whatever it was is done again, unless nobody waits for it.
+    /// No answer came: the request is sent again, unless no person waits for it.
     fn on_no_reply(&mut self, step: &Step, sent_us: u64, agenda: &mut Agenda) {
         let now_us = agenda.now_us;
         let call = step.act.call();
@@ -225,7 +225,7 @@ impl People {
         }
     }
 
-    /// Somebody who hung up tries again a little later; whoever was told to wait does so.
+    /// A person that hung up tries again a little later; a person that was told to wait does so.
     pub(crate) fn again(&mut self, step: &Step, reply: Reply, retry_after_ms: Option<u64>, agenda: &mut Agenda) {
         let mut rng = Rng::of(self.stage.seed, step.person, agenda.now_us);
         let delay_us = retry_after_ms.unwrap_or(100) * 1_000 + rng.range(50_000, 400_000);

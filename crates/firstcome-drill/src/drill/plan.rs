@@ -8,7 +8,7 @@ const RUSH_PER_S: f64 = 6_000.0;
 const EARLY: f64 = 0.30;
 const RUSH: f64 = 0.45;
 
-/// What somebody does who is not simply patient.
+/// What a person does who is not simply patient.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     Patient,

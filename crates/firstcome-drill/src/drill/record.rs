@@ -69,7 +69,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// Whether somebody who hears this asks again, since nothing was decided.
+    /// Whether a person that hears this asks again, since nothing was decided.
     pub(crate) const fn is_undecided(self) -> bool {
         matches!(
             self,
@@ -135,7 +135,7 @@ pub(crate) enum Holder {
     Other(u64),
 }
 
-/// A claim that somebody was told.
+/// A claim that a person was told.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClaimReceipt {
     pub(crate) received_us: u64,
@@ -217,7 +217,7 @@ pub(crate) struct Rules {
     pub(crate) slice: f64,
     pub(crate) active_max: u64,
     pub(crate) claim_window_us: u64,
-    /// How long a slot lasts that nobody gives back.
+    /// How long a slot lasts that no person gives back.
     pub(crate) active_ttl_us: u64,
     /// How far two readings of the same instant may lie apart: resolution of the text, and another machine's clock.
     pub(crate) reading_us: u64,

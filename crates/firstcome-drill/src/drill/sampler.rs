@@ -2,9 +2,9 @@
 
 use super::chaos::DrillTarget;
 use super::crowd::Crowd;
+use super::messages::{Body, Request};
 use super::record::{ClaimReceipt, RoomObservation};
 use super::server::call_on;
-use super::wire::{Body, Request};
 use crate::output::grouped;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;

@@ -1,6 +1,6 @@
-//! The service that a drill plays against: a child of its own, which it may kill, or somebody else's by its address.
+//! The service that a drill plays against: a child of its own, which it may kill, or another person's by its address.
 
-use super::wire::{Request, read_answer};
+use super::messages::{Request, read_answer};
 use anyhow::{Context, bail};
 use firstcome::edge::Stopwatch;
 use std::io::{BufRead, BufReader};

@@ -26,7 +26,7 @@ impl Spread {
         Self { nodes: (0..nodes).map(|_| Node::default()).collect(), seed }
     }
 
-    /// The node for a request of this person at this time; whoever's is down goes to another one. None if all are down.
+    /// The node for a request of this person at this time; a person whose is down goes to another one. None if all are down.
     pub(crate) fn node_for(&self, person: u32, now_us: u64) -> Option<usize> {
         let count = self.nodes.len() as u64;
         let mut own = Rng::of(self.seed, person, 60);
@@ -45,7 +45,7 @@ impl Spread {
         self.nodes[node].start.get()
     }
 
-    /// From now on nobody connects to it.
+    /// From now on no person connects to it.
     pub(crate) fn goes_down(&self, node: usize) {
         self.nodes[node].is_down.set(true);
     }
@@ -72,7 +72,7 @@ impl Spread {
         self.nodes[node].in_flight.get()
     }
 
-    /// Requests that nobody has answered yet.
+    /// Requests that no person has answered yet.
     pub(crate) fn in_flight(&self) -> u64 {
         self.nodes.iter().map(|node| node.in_flight.get()).sum()
     }

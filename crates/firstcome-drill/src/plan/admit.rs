@@ -3,7 +3,7 @@
 use firstcome::core::limits::{ADMIT_COUNT_MAX, ROOM_PERIOD_MS_MAX, ROOM_PERIOD_MS_MIN};
 use serde::Serialize;
 
-/// How far below the wanted rate a small ratio may lie: nobody can measure a back end better.
+/// How far below the wanted rate a small ratio may lie: no person can measure a back end better.
 const SLACK: f64 = 0.001;
 /// Twelve people per 116 ms must not become 117 ms because 12 ÷ 0.116 was rounded.
 const ROUNDING: f64 = 1e-12;

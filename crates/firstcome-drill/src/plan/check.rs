@@ -70,7 +70,7 @@ fn row(inputs: &Inputs, what: &'static str, per_second: f64, seed: u64) -> anyho
     let (visit_s, per_second) = (inputs.visit_s(), admit.per_second());
     let offered = per_second * visit_s / inputs.pool as f64;
     let enough_s = (QUERIES / (per_second * inputs.queries().max(1.0))).min(RUN_S_MAX);
-    // Under too much load nobody gets through, however long the run: there the shorter one will do.
+    // Under too much load no person gets through, however long the run: there the shorter one will do.
     let least_s = if offered <= 1.0 { STAY_VISITS * visit_s } else { 0.0 };
     let stay_s = inputs.stay.as_secs_f64().min(least_s.max(enough_s / RUN_STAYS));
     let simulated_s = enough_s.max(stay_s * RUN_STAYS);

@@ -19,7 +19,7 @@ pub(crate) enum Limit {
     DatabasePool,
     /// People inside at once.
     Slots,
-    /// Nobody else comes.
+    /// No other person comes.
     Demand,
 }
 
@@ -128,7 +128,7 @@ impl Plan {
         if f64::from(defaults.max_waiting) < self.people {
             room["max_waiting"] = (self.people as u64).into();
         }
-        // Nobody is thrown out in the middle of a usual visit.
+        // No person is thrown out in the middle of a usual visit.
         let twice_ms = self.inputs.stay.as_millis() as u64 * 2;
         if defaults.active_ttl_ms < twice_ms {
             room["active_ttl_ms"] = twice_ms.min(ROOM_PERIOD_MS_MAX).into();

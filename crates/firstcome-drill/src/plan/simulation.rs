@@ -187,7 +187,7 @@ impl World<'_> {
         self.plan(answered_ns, Event::Answer { person });
     }
 
-    /// Somebody was in the queue from here to there.
+    /// A person was in the queue from here to there.
     fn waited(&mut self, from_ns: u64, to_ns: u64) {
         let (warm_ns, end_ns) = (self.run.warm_ns, self.run.end_ns);
         let quarter_ns = (end_ns - warm_ns) / 4;

@@ -1,4 +1,4 @@
-//! The arithmetic against O4's figures, the simulation against the theory of queues.
+//! The arithmetic against figures worked out by hand, the simulation against the theory of queues.
 
 use super::PlanArgs;
 use super::admit::Admit;

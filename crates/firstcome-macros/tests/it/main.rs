@@ -1,4 +1,4 @@
-//! What `#[distributed_lock]` does, and what the compiler says to whoever misuses it.
+//! What `#[distributed_lock]` does, and what the compiler says to the caller that misuses it.
 
 mod exits;
 mod lost;

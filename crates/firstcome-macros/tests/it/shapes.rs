@@ -96,7 +96,7 @@ async fn both(locks: &Locks) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Names inside are nobody else's.
+/// Names inside are no other caller's.
 #[distributed_lock(key = "a", locks = held)]
 async fn same_names(held: &Locks, returned: u8, request: u8, error: u8) -> Result<u8, LockError> {
     Ok(returned + request + error)

@@ -37,7 +37,7 @@ pub(super) struct Attempt {
     /// So many fences come with it.
     pub(super) passes: NonZeroU32,
     pub(super) begun: Instant,
-    /// Who is to be told when the lock becomes free.
+    /// Who must be told when the lock becomes free.
     pub(super) waiting: Option<Arc<Waiting>>,
     pub(super) course: Mutex<Course>,
 }
@@ -183,7 +183,7 @@ async fn take(shared: Arc<Shared>, attempt: Arc<Attempt>, node: usize) {
             }
         }
         Err(Unclear) => {
-            // It may yet arrive, and nobody will tell.
+            // It may yet arrive, and no process will tell.
             if course.lost {
                 ending::undo(&shared, &attempt, node, Tell::Nobody);
             }
@@ -228,14 +228,14 @@ fn obey(shared: &Arc<Shared>, attempt: &Arc<Attempt>, course: &mut Course, node:
             shared.seen.fetch_max(fence.get(), Ordering::Relaxed);
             course.fence = Some(fence);
             course.until = Some(now() + Duration::from_micros(left_us));
-            // Whoever is gone has given it up.
+            // A process that is gone has given it up.
             course.told.take().map(|told| told.send(Outcome::Taken(fence)));
         }
         Step::Lost { why, undo } => {
             course.lost = true;
             shared.forget(attempt);
             course.told.take().map(|told| told.send(Outcome::Lost(why)));
-            // The others are seen to when they answer: most of them will say that somebody else has it.
+            // The others are seen to when they answer: most of them will say that another process has it.
             let settled = undo.without(course.in_flight);
             for node in settled.without(settled.without(course.may_have)).iter() {
                 ending::undo(shared, attempt, node, Tell::Nobody);

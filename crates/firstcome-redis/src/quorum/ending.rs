@@ -38,7 +38,7 @@ pub(super) fn undo(shared: &Arc<Shared>, attempt: &Arc<Attempt>, node: usize, te
     });
 }
 
-/// Gives an attempt up, whatever became of it.
+/// Gives an attempt up, no matter what became of it.
 pub(super) fn give_up(shared: &Arc<Shared>, attempt: &Arc<Attempt>, course: &mut Course) {
     shared.forget(attempt);
     for node in course.close().iter() {
@@ -73,7 +73,7 @@ impl Release {
             EndingStep::Wait => return,
             EndingStep::Unsure { .. } => Err(StoreError::Unknown),
             EndingStep::Gone if shared.quorum.majority() <= self.released => Ok(true),
-            // Whatever the others say, no majority had it.
+            // No matter what the others say, no majority had it.
             EndingStep::Gone if shared.quorum.knowing() <= self.absent => Ok(false),
             EndingStep::Gone if self.open == 0 => Ok(was_had),
             EndingStep::Gone => return,

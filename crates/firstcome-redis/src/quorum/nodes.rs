@@ -19,7 +19,7 @@ pub(super) struct Node {
     /// From when it was first reached on.
     link: OnceLock<Link>,
     watch: OnceLock<Watch>,
-    /// Whether somebody finds out with which counter it may join.
+    /// Whether a process finds out with which counter it may join.
     pub(super) joining: AtomicBool,
 }
 

@@ -42,7 +42,7 @@ impl Keys {
     }
 }
 
-/// Nobody can say what became of a message: it may yet arrive.
+/// No process can say what became of a message: it may yet arrive.
 pub(super) struct Unclear;
 
 /// What a node says to a take.
@@ -52,7 +52,7 @@ pub(super) enum Taken {
     Unfit(Fault),
 }
 
-/// Whoever is to be told next when a release frees a lock.
+/// A process that must be told next when a release frees a lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tell {
     Next,
@@ -176,7 +176,7 @@ impl Shared {
             leave.add_bytes(member.as_bytes()).add(self.turn_ms()).add(token);
             leave
         };
-        // Who did not hear it tells somebody in vain, once.
+        // Who did not hear it tells a process in vain, once.
         let _ = self.nodes[node].run(make).await;
     }
 
@@ -202,7 +202,7 @@ impl Shared {
         self.nodes[node].run(|run| self.on_run(&BEGIN, &[NODE], run)).await.map(drop)
     }
 
-    /// As long as a node has to answer, somebody who was told has to come.
+    /// As long as a node has to answer, a process that was told has to come.
     fn turn_ms(&self) -> u64 {
         u64::try_from(self.node_timeout.as_millis()).unwrap_or(u64::MAX).max(1)
     }

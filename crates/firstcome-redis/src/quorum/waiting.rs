@@ -21,7 +21,7 @@ use tokio::time::sleep;
 
 /// So many wait for one lock at most and are told; the others ask again after their pauses.
 pub(super) const WAITERS_MAX: u32 = 1_024;
-/// So long after the last one came nobody waits any more.
+/// So long after the last one came no process waits any more.
 pub(super) const STAY_MS: u32 = 60_000;
 
 /// How long a waiter who was told by a majority waits for the rest.

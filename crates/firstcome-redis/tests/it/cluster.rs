@@ -290,7 +290,7 @@ async fn an_inbox_does_not_stay_with_a_node_that_is_cut_off() {
             at = at.or((0 < heard).then_some(number));
         }
         let at = &cluster.nodes()[at.expect("it is somewhere")];
-        // It forgets all others and its own slots, and knows nobody; its connections stay.
+        // It forgets all others and its own slots, and knows no process; its connections stay.
         ask::<()>(at, &["FLUSHALL"]).await;
         ask::<()>(at, &["CLUSTER", "RESET", "HARD"]).await;
         assert_eq!(inbox.next().await, InboxEvent::Disconnected);

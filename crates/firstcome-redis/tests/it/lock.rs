@@ -166,7 +166,7 @@ async fn every_step(url: &str, servers: &[&str]) {
                 let lock = locks[rng.index(3)];
                 let (client, number) = (rng.range(1, 3), seed * 100 + rng.below(12));
                 let lease_ms = 100 + 50 * rng.below(3) as u32;
-                // Half of the time about whoever has the lock.
+                // Half of the time about the holder.
                 let known = pair.holder(lock).filter(|_| rng.once_in(2));
                 let about = known.unwrap_or(request(client, number));
                 let step = match rng.below(10) {
@@ -231,7 +231,7 @@ async fn every_step(url: &str, servers: &[&str]) {
     .await;
 }
 
-/// Nobody gives up what it does not hold, and nothing is sent twice: the ordinary case, for which scripts have short ways.
+/// No process gives up what it does not hold, and nothing is sent twice: the ordinary case, for which scripts have short ways.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_short_ways_say_what_the_rules_say() {
     let Some(server) = Server::start(&[]).await else { return };

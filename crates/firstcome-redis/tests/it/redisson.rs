@@ -112,7 +112,7 @@ async fn a_release_tells_one_of_each_client_and_other_messages_tell_all() {
         theirs.freed().await;
         first.freed().await;
         assert!(timeout(MOMENT, second.freed()).await.is_err(), "one message, and two of a client were told");
-        // One that nobody waits for at the moment is for whoever waits next.
+        // One that no process waits for at the moment is for a waiter next.
         assert_eq!(server.ask(&["PUBLISH", CHANNEL, "0"]).await, Value::Int(2));
         second.freed().await;
         assert_eq!(server.ask(&["PUBLISH", CHANNEL, "1"]).await, Value::Int(2));

@@ -45,7 +45,7 @@ async fn fences_grow_across_a_fail_over_that_loses_the_last_grants() {
         let last = granted(&locks, "lost", 1, 900).await;
         assert!(!is_held(&trio.servers()[1], "lost").await, "the replica follows");
         trio.kill_primary().await.expect("they know it");
-        // It is held, by whoever was told so, and granted again: exactly what a fence is for.
+        // It is held, by the process that was told so, and granted again: exactly what a fence is for.
         let after = granted(&locks, "lost", 1, 1_000).await;
         assert!(highest < last && last < after, "{highest:?} {last:?} {after:?}");
         // What was copied is still held.
@@ -86,7 +86,7 @@ async fn with_acknowledgement_a_grant_that_would_be_lost_is_never_told_and_clock
         assert!(matches!(held, LockAnswer::Acquired(Acquired::Contended { .. })), "{held:?}");
         let released = locks.take(release("a", 1, 2)).await.unwrap().said;
         assert_eq!(released, LockAnswer::Released(Released::Released));
-        // Nobody follows by now: what is granted is not told, and its fence is known all the same.
+        // No process follows by now: what is granted is not told, and its fence is known all the same.
         let untold = locks.take(acquire("a", 1, 4, Wait::No)).await;
         assert!(matches!(untold, Err(StoreError::Unknown)), "{untold:?}");
         let (_, after, _) = locks.view(&name("a")).await.unwrap().view.held.expect("it stands");
@@ -178,7 +178,7 @@ async fn what_a_primary_answers_after_it_was_replaced_is_unknown() {
         replaced.replace().await;
         wait_for("it to be left", async || (locks.link().run_of(b"any") != before.0).then_some(())).await;
         signal("-CONT", &process);
-        // It was done there, which is nothing to whoever has the locks now.
+        // It was done there, which is nothing to the process that has the locks now.
         let released = released.await.unwrap();
         assert!(matches!(released, Err(StoreError::Unknown)), "{released:?}");
         assert!(!is_held(replaced.old(), "a").await && is_held(&replaced.copy, "a").await);

@@ -121,10 +121,10 @@ async fn a_grant_that_no_replica_has_is_unknown_and_counts_when_one_has_it() {
         let asked = Instant::now();
         assert_unknown(&said(&locks, acquire("a", 1, 2, Wait::No)).await);
         assert!(SHORT <= asked.elapsed() && asked.elapsed() < PATIENCE / 2, "{:?}", asked.elapsed());
-        // It stands with the primary, which may be lost: nobody else gets it, and nobody was told that he has it.
+        // It stands with the primary, which may be lost: no other process gets it, and no process was told that he has it.
         assert!(locks.view(&name("a")).await.unwrap().view.held.is_some());
         assert_unknown(&said(&locks, renewal("before", 1, 1)).await);
-        // What rests on no grant waits for nobody, nor does a release.
+        // What rests on no grant waits for no process, nor does a release.
         let contended = said(&locks, acquire("a", 1, 3, Wait::No)).await.unwrap();
         assert!(matches!(contended, LockAnswer::Acquired(Acquired::Contended { .. })), "{contended:?}");
         let gone = said(&locks, renewal("nobody-has-it", 1, 9)).await.unwrap();
@@ -151,7 +151,7 @@ async fn a_pushed_grant_is_told_when_a_replica_has_it() {
         assert_eq!(said(&locks, release("a", 1, 1)).await.unwrap(), LockAnswer::Released(Released::Released));
         let push = wait_for("the push", async || pushed.lock().pop()).await;
         assert_eq!((push.grant.request, push.grant.taken), (request(2, 1), Taken::Open));
-        // The same again, while nobody follows.
+        // The same again, while no process follows.
         let queued = said(&locks, acquire("a", 1, 2, Wait::Yes)).await.unwrap();
         assert!(matches!(queued, LockAnswer::Acquired(Acquired::Queued { .. })), "{queued:?}");
         let pushed = attach(&locks, 1);
@@ -261,7 +261,7 @@ async fn without_enough_replicas_nothing_is_granted_and_what_was_tried_is_given_
     in_time(async {
         let locks = open_locks(&server.url(), 1, one_within(Duration::from_millis(20))).await;
         assert_unknown(&said(&locks, acquire("a", 1, 1, Wait::No)).await);
-        // As whoever asked does then.
+        // As a process that asked does then.
         let undo = Step::Release { name: name("a"), request: request(1, 1), copies: Copies::Several };
         assert_eq!(said(&locks, undo).await.unwrap(), LockAnswer::Released(Released::Released));
         assert_eq!(locks.view(&name("a")).await.unwrap().view.held, None);

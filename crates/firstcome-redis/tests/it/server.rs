@@ -39,7 +39,7 @@ impl Server {
         }
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         let mut directory = tempfile::tempdir().expect("a directory for the server");
-        // Somebody else may take the port between the look and the start: then it ends, and another port is tried.
+        // Another process may take the port between the look and the start: then it ends, and another port is tried.
         for _ in 0..10 {
             let port = free_port();
             let child = spawn(port, &arguments, &directory);
@@ -101,7 +101,7 @@ impl Server {
         line.unwrap_or(0)
     }
 
-    /// Kills it: nothing is saved and nobody is told.
+    /// Kills it: nothing is saved and no process is told.
     pub(crate) fn kill(&mut self) {
         // An error means that it has ended by itself.
         let _ = self.child.kill();
@@ -121,7 +121,7 @@ impl Server {
         assert!(self.comes_up().await, "the server does not start again");
     }
 
-    /// Makes it stand still: connections stay open, nobody answers.
+    /// Makes it stand still: connections stay open, no process answers.
     pub(crate) fn freeze(&self) {
         self.signal("STOP");
     }
@@ -173,7 +173,7 @@ fn spawn(port: u16, arguments: &[String], directory: &TempDir) -> Child {
     command.spawn().expect("redis-server starts")
 }
 
-/// A port at which nobody listens.
+/// A port at which no process listens.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("it has an address").port()

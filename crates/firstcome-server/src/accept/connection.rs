@@ -4,7 +4,7 @@ use super::guests::TooMany;
 use super::leftover::{LentBody, Rest, Slot};
 use super::slots::ConnectionSlot;
 use super::stream::PeerStream;
-use super::watch::{Leaving, Phase, Tick, Watched};
+use super::watch::{Leaving, Phase, Tick, Watch, Watched};
 use super::{HEAD_BYTES_MAX, Peer, Port, PortContext, TICK, Tracked};
 use crate::error::{Code, Problem};
 use crate::{address, api, auth};
@@ -37,24 +37,8 @@ pub(super) async fn serve(
         let mut request = request.map(|body| slot.lend(body));
         request.extensions_mut().insert(Peer(peer));
         watch.enter(Phase::Busy);
-        async move {
-            let client_waits = request.headers().contains_key(header::EXPECT);
-            let may_wait = api::may_wait(&request);
-            if may_wait {
-                request.extensions_mut().insert(Tracked);
-                watch.waits.store(true, Ordering::Relaxed);
-            }
-            let mut response = guarded(context, peer, request).await;
-            if may_wait {
-                watch.waits.store(false, Ordering::Relaxed);
-                watch.carry(response.extensions_mut().remove());
-            }
-            if slot.read_rest(client_waits).await == Rest::Left || watch.is_leaving() {
-                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-            }
-            watch.enter(Phase::Idle);
-            Ok::<_, std::convert::Infallible>(response)
-        }
+        let answer = answer_one(context, peer, watch, slot, request);
+        async move { Ok::<_, std::convert::Infallible>(answer.await) }
     });
     let http = hyper::server::conn::http1::Builder::new()
         .max_header_size(HEAD_BYTES_MAX)
@@ -93,6 +77,32 @@ pub(super) async fn serve(
             }
         }
     }
+}
+
+/// Answers one request of a connection, and says when the connection has to end after it.
+async fn answer_one(
+    context: &PortContext,
+    peer: IpAddr,
+    watch: &Watch,
+    slot: Slot,
+    mut request: hyper::Request<LentBody>,
+) -> Response {
+    let client_waits = request.headers().contains_key(header::EXPECT);
+    let may_wait = api::may_wait(&request);
+    if may_wait {
+        request.extensions_mut().insert(Tracked);
+        watch.waits.store(true, Ordering::Relaxed);
+    }
+    let mut response = guarded(context, peer, request).await;
+    if may_wait {
+        watch.waits.store(false, Ordering::Relaxed);
+        watch.carry(response.extensions_mut().remove());
+    }
+    if slot.read_rest(client_waits).await == Rest::Left || watch.is_leaving() {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    watch.enter(Phase::Idle);
+    response
 }
 
 /// Answers, unless the address has asked for too much.

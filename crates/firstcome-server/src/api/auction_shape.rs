@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use std::fmt;
 use utoipa::ToSchema;
 
-/// An amount of a body: read here, so that whatever else comes is told what it must be.
+/// An amount of a body: read here, so that everything else that comes is told what it must be.
 struct Points(Amount);
 
 struct PointsVisitor;
@@ -421,7 +421,7 @@ pub(crate) struct PlacedBid<'a> {
     /// The end of the auction after it
     #[schema(format = DateTime)]
     effective_ends_at: String,
-    /// Grows with every change of the listing: let whatever follows from this bid refuse a smaller one than it has seen
+    /// Grows with every change of the listing: let everything that follows from this bid refuse a smaller one than it has seen
     fence: u64,
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn user(text: &str) -> Result<UserId, Problem> {
     UserId::parse(text).map_err(|error| bad_name("user", error))
 }
 
-/// A user that is only looked up: users of passes have names that nobody may claim under.
+/// A user that is only looked up: users of passes have names that no client may claim under.
 pub(crate) fn looked_up_user(text: &str) -> Result<&str, Problem> {
     match UserId::parse(text) {
         Ok(_) | Err(NameError::Reserved) => Ok(text),
@@ -189,7 +189,7 @@ pub(crate) fn request(
     {
         return Err(wrong("on a public call it must be 22 or more base64url characters"));
     }
-    // Method and path, but for how the name is percent-encoded there.
+    // Method and path, except for how the name is percent-encoded there.
     let scope: [&[u8]; 4] = [&caller.id, Method::POST.as_str().as_bytes(), name.as_bytes(), row.as_bytes()];
     Ok(Some(request_id(&scope, key, body)))
 }
@@ -211,7 +211,7 @@ impl PageQuery<Serial> {
 impl PageQuery<u64> {
     /// Reads `?after=&limit=` of a list of numbers. `after=0` is the beginning.
     pub(crate) fn numbers(query: &str) -> Result<Self, Problem> {
-        // Whoever reads JSON cannot be told a larger one.
+        // A client that reads JSON cannot be told a larger one.
         Self::parse(query, "a number", |number| (number < 1 << 53).then_some(number))
     }
 }

@@ -245,7 +245,7 @@ pub(crate) async fn delete_coupon(State(app): State<Arc<App>>, path: PathName, h
     measured(&app, Route::DeleteCoupon, call).await
 }
 
-/// On what somebody claims.
+/// On what a user claims.
 enum Claimant {
     /// A key that may act for anybody.
     Service(Caller),
@@ -271,7 +271,7 @@ impl Claimant {
         let Some(pass) = pass else {
             return Err(if room.is_some() { Code::PassRequired } else { Code::Unauthorized }.into());
         };
-        // Of two passes nobody knows which one counts.
+        // Of two passes no user knows which one counts.
         let (Some(room), None, Ok(pass)) = (room, passes.next(), pass.to_str()) else {
             return Err(Code::InvalidPass.into());
         };
@@ -301,7 +301,7 @@ impl Claimant {
     fn caller(&self) -> Caller {
         match self {
             Self::Service(caller) => *caller,
-            // Nobody else can send this pass, so its holder's keys are of their own.
+            // No other user can send this pass, so its holder's keys are of their own.
             Self::Pass(grant) => Caller::of_pass(&grant.room, grant.number),
         }
     }

@@ -1,4 +1,4 @@
-//! What nobody could read of what was claimed.
+//! What no client could read of what was claimed.
 
 use super::body::{self, PageQuery, PathName};
 use super::json::Json;
@@ -18,7 +18,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
-/// An entry that nobody could read
+/// An entry that no client could read
 #[derive(Serialize, ToSchema)]
 struct DeadLetter {
     /// Its place among those of the coupon: grows
@@ -43,7 +43,7 @@ impl From<Letter> for DeadLetter {
     }
 }
 
-/// A page of entries that nobody could read, oldest first
+/// A page of entries that no client could read, oldest first
 #[derive(Serialize, ToSchema)]
 struct DeadLetterPage {
     items: Vec<DeadLetter>,
@@ -52,7 +52,7 @@ struct DeadLetterPage {
     next: Option<u64>,
 }
 
-/// List entries of a coupon that nobody could read
+/// List entries of a coupon that no client could read
 ///
 /// Only with `--redis --sql`: something wrote into this coupon's outbox on Redis what no node could read. No place was used up by
 /// it. Elsewhere the list is empty.

@@ -27,7 +27,7 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 
-/// What a rule's refusal looks like over HTTP, but for a purchase that was made before.
+/// What a rule's refusal looks like over HTTP, except for a purchase that was made before.
 pub(super) fn refused(rejection: &Rejection) -> Problem {
     match rejection {
         Rejection::UnknownListing => Code::UnknownListing.into(),
@@ -90,7 +90,7 @@ async fn service_call(
 
 /// Create a listing or replace its settings
 ///
-/// What has a fixed price goes to whoever buys first, an auction to whoever bids most until its end. Before the start everything may
+/// What has a fixed price goes to the client that buys first, an auction to the client that bids most until its end. Before the start everything may
 /// change; while it runs an auction may get a later end, and nothing else. A later end never shortens it: where late bids have
 /// put the end off beyond that, the effective end stays. The same settings again have no effect. With `If-Match`
 /// only the settings of that `ETag` are replaced, and nothing is created. Order of refusals: `settings_changed`,
@@ -245,7 +245,7 @@ pub(crate) async fn get_bids(State(app): State<Arc<App>>, path: PathName, header
 /// Bid
 ///
 /// Both ends of the period count. The bidder's points are held, those of the bidder before are free again, in one step. A late
-/// bid may put the end off. With an `Idempotency-Key` a repeat is answered as the first time, also when somebody has bid more
+/// bid may put the end off. With an `Idempotency-Key` a repeat is answered as the first time, also when a client has bid more
 /// since. Order of refusals: `unknown_listing`, `idempotency_key_reused`, `own_listing`, `not_in_progress`,
 /// `already_highest_bidder`, `bid_too_low`, `insufficient_points`.
 #[utoipa::path(post, path = "/v1/listings/{listing}/bids", tag = "Listings", security(("service" = [])),

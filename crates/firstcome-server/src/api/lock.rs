@@ -21,7 +21,7 @@ use firstcome::core::id::LockName;
 use std::pin::pin;
 use std::sync::Arc;
 
-/// After so long somebody who found no place to wait may try again.
+/// After so long a client that found no place to wait may try again.
 const RETRY_MS: u64 = 1_000;
 
 fn millis(duration: std::time::Duration) -> u64 {
@@ -36,7 +36,7 @@ fn failed(error: LockError) -> Problem {
         }
         LockError::Unavailable(error) => error.into(),
         LockError::Lost => Code::LockLost.into(),
-        // Whatever the store did is undone, or ends with its lease.
+        // A grant of the store is undone, or ends with its lease.
         _ => Problem::new(Code::OutcomeUnknown).retry_after_ms(RETRY_MS),
     }
 }
@@ -76,7 +76,7 @@ async fn service_call(
 /// open, since the place in line is given up when it closes. The lock ends with its lease unless it is renewed. With an
 /// `Idempotency-Key` a repeat at the same node joins the wait, and leads to the same handle as long as the lock is held and the
 /// node is not restarted; at another node it waits by itself, behind its own hold. `contended` comes to a try, and, with `position` (how many were still ahead), to a wait that ran out.
-/// `overloaded` comes to whoever would have to wait when too many do, and to all who wait when the service stops.
+/// `overloaded` comes to the client that would have to wait when too many do, and to all who wait when the service stops.
 #[utoipa::path(post, path = "/v1/locks/{lock}/acquire", tag = "Locks", security(("service" = [])),
     params(("lock" = String, Path, description = "Name of the lock"),
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible ASCII characters")),
@@ -144,7 +144,7 @@ pub(crate) async fn post_renew(State(app): State<Arc<App>>, path: PathName, requ
 
 /// Give a lock back
 ///
-/// Whoever is next has it when this is answered. Once: a second time is `lock_lost`, as is a release that comes after the end
+/// A client that is next has it when this is answered. Once: a second time is `lock_lost`, as is a release that comes after the end
 /// of the lease.
 #[utoipa::path(post, path = "/v1/locks/{lock}/release", tag = "Locks", security(("service" = [])),
     params(("lock" = String, Path, description = "Name of the lock")), request_body = ReleaseBody,
@@ -171,7 +171,7 @@ pub(crate) async fn post_lock_release(State(app): State<Arc<App>>, path: PathNam
 
 /// Show a lock
 ///
-/// Every name is a lock; one that nobody has is free.
+/// Every name is a lock; one that no client has is free.
 #[utoipa::path(get, path = "/v1/locks/{lock}", tag = "Locks", security(("service" = [])),
     params(("lock" = String, Path, description = "Name of the lock")),
     responses(

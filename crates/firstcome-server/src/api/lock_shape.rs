@@ -25,7 +25,7 @@ fn read_lease(ms: u64) -> Result<Duration, Refusal> {
     within("lease_ms", ms, LEASE_MS_MIN, LEASE_MS_MAX)
 }
 
-/// A text that cannot be a handle is a mistake of the caller's; which other one is none of ours is told to nobody.
+/// A text that cannot be a handle is a mistake of the caller's; which other one is none of ours is told to no client.
 fn check_handle(handle: &str) -> Result<(), Refusal> {
     if HandleKey::has_handle_shape(handle) {
         return Ok(());
@@ -62,7 +62,7 @@ impl AcquireBody<'_> {
 pub(crate) struct HeldLock<'a> {
     lock: &'a str,
     owner: &'a str,
-    /// Grows with every grant: let whatever the lock guards refuse a smaller one than it has seen
+    /// Grows with every grant: let the guarded store refuse a smaller one than it has seen
     #[schema(maximum = 9_007_199_254_740_991_u64)]
     fence: u64,
     /// Until then it is certainly yours unless you renew it
@@ -84,7 +84,7 @@ impl<'a> HeldLock<'a> {
     }
 }
 
-/// A lock that is to be held for longer
+/// A lock that must be held for longer
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct RenewBody<'a> {

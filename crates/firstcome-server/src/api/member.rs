@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// Show what a member has
 ///
-/// Nobody needs to be made: who was never charged has nothing.
+/// No client needs to be made: who was never charged has nothing.
 #[utoipa::path(get, path = "/v1/members/{member}", tag = "Points", security(("service" = [])),
     params(("member" = String, Path, description = "Name of the member")),
     responses(

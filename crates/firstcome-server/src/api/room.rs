@@ -68,7 +68,7 @@ fn pass_of(app: &App, room: &RoomName, answer: &TicketAnswer) -> Result<Option<(
 }
 
 /// What a pass says, if it is one of ours, or why not. Another node may have made the secret that it names just now: then
-/// whoever holds the secrets is asked, and where that is not possible nobody can tell.
+/// a visitor that holds the secrets is asked, and where that is not possible no visitor can tell.
 async fn read_pass(app: &App, pass: &str) -> Result<Result<Grant, PassError>, Problem> {
     let read = || app.passes().map_or(Err(PassError::UnknownKey), |passes| passes.read(pass));
     match read() {
@@ -512,7 +512,7 @@ fn key_list(app: &App) -> PassKeyList {
 
 /// The keys that verify passes
 ///
-/// For whoever verifies passes without asking (PASETO v4.public). Such a verifier does not see that a slot was given up
+/// For the visitor that verifies passes without asking (PASETO v4.public). Such a verifier does not see that a slot was given up
 /// before its end.
 #[utoipa::path(get, path = "/v1/pass-keys", tag = "Rooms", responses(
     (status = 200, description = "The keys, the signing one first", body = PassKeyList),

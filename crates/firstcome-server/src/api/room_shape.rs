@@ -82,7 +82,7 @@ pub(crate) struct RoomBody {
     /// People may join before, and are admitted from then on
     #[schema(format = DateTime)]
     opens_at: Option<String>,
-    /// Admit nobody for now
+    /// Admit no visitor for now
     paused: Option<bool>,
     /// For the people in line
     message: Option<String>,
@@ -129,7 +129,7 @@ pub(crate) struct Room<'a> {
     serving: u32,
     /// Admissions per second lately
     rate: f64,
-    /// How long somebody who joins now is going to wait; null if nobody can tell
+    /// How long a visitor that joins now is going to wait; null if no visitor can tell
     eta_ms_at_tail: Option<u64>,
     /// open, paused, scheduled or closed
     #[schema(example = "open")]
@@ -190,7 +190,7 @@ impl<'a> Room<'a> {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct TicketBody<'a> {
-    /// Whose place it is (needs a service key); without it, that of whoever has the ticket
+    /// Whose place it is (needs a service key); without it, that of the visitor that has the ticket
     #[serde(borrow)]
     #[schema(value_type = Option<String>, example = "ann")]
     pub(crate) user: Option<Cow<'a, str>>,
@@ -210,7 +210,7 @@ pub(crate) struct Ticket<'a> {
     state: &'static str,
     /// How many people are ahead; 0 is next
     position: u32,
-    /// How long it is going to take; null if nobody can tell
+    /// How long it is going to take; null if no visitor can tell
     eta_ms: Option<u64>,
     /// When to ask again
     poll_after_ms: u32,

@@ -23,7 +23,7 @@ pub(super) fn read_instant(field: &str, text: Option<&str>) -> Result<Option<Tim
     rfc3339::parse(text).map(Some).ok_or_else(|| Refusal::field(Code::InvalidField, field, wrong()))
 }
 
-/// How many there may be: read here, so that whatever else comes is told what it must be.
+/// How many there may be: read here, so that everything else that comes is told what it must be.
 struct LimitVisitor;
 
 impl Visitor<'_> for LimitVisitor {

@@ -40,7 +40,7 @@ enum Entry {
 pub(super) struct Kept {
     pub(super) request: Request,
     pub(super) fence: Fence,
-    /// Somebody who is about to be told, if there is anybody.
+    /// A client that is about to be told, if there is anybody.
     pub(super) offer: Weak<Offer>,
     /// Whether anybody was told.
     pub(super) told: Arc<AtomicBool>,
@@ -56,7 +56,7 @@ pub(super) enum Body {
 /// What a request finds under its key.
 pub(super) enum Found {
     Waiting(Arc<Wait>, Body),
-    /// Still to be told to whoever asked before.
+    /// Still to be told to the client that asked before.
     Offered(Arc<Offer>, Body),
     Granted(Kept, Timestamp, Body),
     Nothing,
@@ -68,7 +68,7 @@ pub(super) enum Found {
 pub(super) enum End {
     Released,
     Lost,
-    /// Nobody was ever told of it.
+    /// No client was ever told of it.
     TakenBack,
 }
 
@@ -88,7 +88,7 @@ impl Ledger {
         Self { clock: Stopwatch::start(), figures, holds_max, holds, ends, keys, drawn: 0 }
     }
 
-    /// Looks up a key. Whoever calls this drops what comes out after the ledger is unlocked: its last owner locks it.
+    /// Looks up a key. A client that calls this drops what comes out after the ledger is unlocked: its last owner locks it.
     pub(super) fn find(&mut self, id: RequestId) -> Found {
         self.sweep();
         let same = |body: u64| if body == id.body { Body::Same } else { Body::Other };
@@ -99,7 +99,7 @@ impl Ledger {
                 (None, Some(hold)) if kept.told.load(Ordering::Acquire) => {
                     Some(Found::Granted(kept.clone(), hold.expires_at, same(*body)))
                 }
-                // About to be given back, since nobody was told.
+                // About to be given back, since no client was told.
                 _ => None,
             },
             None => None,
@@ -138,7 +138,7 @@ impl Ledger {
         begun: Option<(RequestId, u64)>,
     ) {
         self.sweep();
-        // Somebody else may have begun under the same key when nobody waited for this one any more.
+        // Another client may have begun under the same key when no client waited for this one any more.
         let begun = begun.filter(|(id, number)| self.is_waiting(id.key, *number)).map(|(id, _)| id);
         if let Some(id) = begun {
             self.keys.insert(id.key, Entry::Granted { body: id.body, kept: kept.clone() });

@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use std::fmt;
 
-/// Reads what this node has done when somebody asks.
+/// Reads what this node has done when a client asks.
 pub(super) struct ClusterCollector(pub(super) Cluster);
 
 impl fmt::Debug for ClusterCollector {

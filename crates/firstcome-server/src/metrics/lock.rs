@@ -12,12 +12,12 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
     Granted,
-    /// Somebody else had it, and waiting was not wanted.
+    /// Another process had it, and waiting was not wanted.
     Contended,
     TimedOut,
     /// Too many waited already, or the service was stopping.
     Overloaded,
-    /// Whoever waited went away, or the service stopped.
+    /// A waiter went away, or the service stopped.
     Abandoned,
     /// The store did not answer.
     Failed,

@@ -21,7 +21,7 @@ pub(super) struct Cache {
     old: HashTable<Entry>,
 }
 
-/// Eight bytes of the digest. Only passes that we signed come in, so nobody can choose where they go.
+/// Eight bytes of the digest. Only passes that we signed come in, so no client can choose where they go.
 fn hash(digest: &[u8; 32]) -> u64 {
     let mut head = [0; 8];
     head.copy_from_slice(&digest[..8]);

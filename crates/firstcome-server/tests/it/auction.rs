@@ -57,13 +57,13 @@ pub(crate) fn bids(listing: &str, query: &str) -> Ask {
     Ask::get(&format!("/v1/listings/{listing}/bids{query}")).by(SERVICE)
 }
 
-/// A back end's bid for somebody.
+/// A back end's bid for a member.
 pub(crate) fn bid(listing: &str, bidder: &str, price: u64) -> Ask {
     let body = json!({"bidder": bidder, "price": price});
     Ask::post(&format!("/v1/listings/{listing}/bids")).by(SERVICE).json(&body)
 }
 
-/// A back end's purchase for somebody.
+/// A back end's purchase for a member.
 pub(crate) fn purchase(listing: &str, buyer: &str) -> Ask {
     Ask::post(&format!("/v1/listings/{listing}/purchase")).by(SERVICE).json(&json!({"buyer": buyer}))
 }

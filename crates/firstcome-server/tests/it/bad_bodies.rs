@@ -38,7 +38,7 @@ async fn each_row_refuses(rows: &[(&[u8], (u16, &str))]) {
             ("/v1/members/ann/points/charge", SERVICE),
             ("/v1/members/ann/points/refund", SERVICE),
         ] {
-            // Whoever joins need say nothing about themselves.
+            // A client that joins need say nothing about themselves.
             if *body == b"{}" && path.ends_with("/tickets") {
                 continue;
             }
@@ -284,7 +284,7 @@ pub(crate) async fn a_mistake_is_told_by_its_own_field_whatever_comes_beside_it(
     unknown.refused(400, "invalid_field").about("usr", "unknown field `usr`, expected `user` or `attributes`");
 }
 
-/// A body in parts: nobody knows beforehand how long it is.
+/// A body in parts: no client knows beforehand how long it is.
 struct Parts {
     parts: VecDeque<io::Result<Bytes>>,
     ends: bool,

@@ -84,7 +84,7 @@ pub(crate) async fn a_coupon_with_a_room_needs_a_pass_or_a_service_key() {
         service.send(public("roomy")).await.refused(403, "pass_required");
         service.send(public("plain")).await.refused(401, "unauthorized");
         service.send(public("none")).await.refused(401, "unauthorized");
-        // A pass that is sent is always judged, whoever sends it.
+        // A pass that is sent is always judged, a user that sends it.
         for coupon in ["roomy", "plain"] {
             for ask in [public(coupon), claim(coupon, "ann"), claim(coupon, "ann").by(ADMIN)] {
                 service.send(ask.header("x-firstcome-pass", "anything")).await.refused(403, "invalid_pass");
@@ -131,7 +131,7 @@ pub(crate) async fn who_has_no_claim_is_not_found() {
     on_each(async |service| {
         service.make("launch", json!({"limit": 9})).await;
         service.claim_of("launch", "ann").await.refused(404, "unknown_claim");
-        // Users of passes may be looked up, though nobody may claim under such a name.
+        // Users of passes may be looked up, though no user may claim under such a name.
         service.claim_of("launch", "pass:7").await.refused(404, "unknown_claim");
         service.claim("launch", "ann").await.is(201);
         let found = service.claim_of("launch", "%61nn").await.is(200);

@@ -307,7 +307,7 @@ async fn dead_letters() {
     node.send(claim("launch", "ann")).await.is(201);
     let letters = |query: &str| Ask::get(&format!("/v1/coupons/launch/dead-letters{query}")).by(ADMIN);
     assert_eq!(node.send(letters("")).await.is(200).json(), json!({"items": []}));
-    // Somebody else writes into the outbox, twice.
+    // Another client writes into the outbox, twice.
     let of_gate = async |field: &'static str| world.say(&["HGET", "fc:{c1}:gate", field]).await;
     let generation = of_gate("generation").await.expect("there is a gate");
     let outbox = format!("fc:{{c1}}:outbox:{generation}");

@@ -1,4 +1,4 @@
-//! Development mode: everybody who reaches it is admin, so nobody from elsewhere may reach it.
+//! Development mode: everybody who reaches it is admin, so no client from elsewhere may reach it.
 
 use crate::running::Running;
 use crate::service::ADMIN;

@@ -81,7 +81,7 @@ async fn a_body_of_two_lengths_is_never_two_requests() {
 #[tokio::test]
 async fn chunks_win_over_a_length_and_the_connection_ends_after_them() {
     let running = running().await;
-    // Whoever stands in front may have taken the length: nothing that follows on this connection is to be trusted.
+    // A client that stands in front may have taken the length: nothing that follows on this connection must be trusted.
     for (at, lengths) in
         ["content-length: 5\r\ntransfer-encoding: chunked\r\n", "transfer-encoding: chunked\r\ncontent-length: 5\r\n"]
             .iter()

@@ -101,7 +101,7 @@ impl Service {
 }
 
 impl Running {
-    /// Somebody who got in line behind `ahead` others.
+    /// A process that got in line behind `ahead` others.
     pub(crate) async fn waiter(&self, lock: &str, owner: &str, ahead: u64) -> Peer {
         let mut peer = self.connect().await;
         peer.send(acquire_bytes(lock, owner, LONG_MS, "")).await;

@@ -1,4 +1,4 @@
-//! What every answer promises, whatever was asked: the shape of a problem, its headers, no internal text, and nothing
+//! What every answer promises, to any request: the shape of a problem, its headers, no internal text, and nothing
 //! that the OpenAPI document does not announce.
 
 use crate::service::Answer;

@@ -3,7 +3,7 @@
 pub(crate) mod admissions;
 pub(crate) mod claims;
 pub(crate) mod clocks;
-pub(crate) mod doors;
+pub(crate) mod entrances;
 pub(crate) mod gate;
 pub(crate) mod joins;
 pub(crate) mod keys;
@@ -80,7 +80,7 @@ impl Service {
         self.send(Ask::get(&format!("/v1/rooms/{room}"))).await.is(200).json()
     }
 
-    /// A ticket that somebody draws without a key.
+    /// A ticket that a visitor draws without a key.
     pub(crate) async fn ticket(&self, room: &str) -> String {
         self.send(join(room)).await.is(201).text("ticket")
     }
@@ -90,7 +90,7 @@ impl Service {
         self.send(join_as(room, user)).await.is(201).text("ticket")
     }
 
-    /// Somebody's look at a ticket.
+    /// A visitor's look at a ticket.
     pub(crate) async fn poll(&self, room: &str, ticket: &str) -> Answer {
         self.send(Ask::get(&place(room, ticket))).await
     }
@@ -131,7 +131,7 @@ impl Service {
         rfc3339::format(Timestamp::clamped_us(self.store.now().as_us() + ms * 1_000))
     }
 
-    /// The pass of a ticket that is to be admitted at the next tick.
+    /// The pass of a ticket that must be admitted at the next tick.
     pub(crate) async fn admitted(&self, room: &str, ticket: &str) -> String {
         self.tick().await;
         let answer = self.poll(room, ticket).await.is(200);
@@ -139,7 +139,7 @@ impl Service {
         answer.text("pass")
     }
 
-    /// A pass of somebody who joins a room that has a slot free.
+    /// A pass of a visitor that joins a room that has a slot free.
     pub(crate) async fn pass(&self, room: &str) -> String {
         let ticket = self.ticket(room).await;
         self.admitted(room, &ticket).await

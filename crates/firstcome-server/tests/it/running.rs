@@ -91,7 +91,7 @@ impl Running {
         Peer::over(soon(socket.connect(self.address)).await.expect("it listens"))
     }
 
-    /// Whether nobody listens any more.
+    /// Whether no client listens any more.
     pub(crate) async fn is_deaf(&self) -> bool {
         soon(TcpStream::connect(self.address)).await.is_err()
     }

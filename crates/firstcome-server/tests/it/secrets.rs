@@ -1,4 +1,4 @@
-//! What nobody may ever be told: keys, and what a fault says to the operator.
+//! What no client may ever be told: keys, and what a fault says to the operator.
 //!
 //! All keys of the tests and all faults hold the word "canary", which `promises` looks for in every answer of every
 //! test. Here are the ways in which it would most likely come out.

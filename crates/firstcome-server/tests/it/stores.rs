@@ -55,7 +55,7 @@ struct Scripted {
 
 impl Journal for Scripted {
     fn commit(&mut self, changes: &[Change]) -> Result<(), JournalError> {
-        // Whoever gives the verdicts may be gone at the end of a test.
+        // A client that gives the verdicts may be gone at the end of a test.
         let _ = self.begun.send(());
         let gone = Verdict::Fail(Outcome::Unknown);
         match if self.all { Verdict::Commit } else { self.verdicts.recv_timeout(PATIENCE).unwrap_or(gone) } {

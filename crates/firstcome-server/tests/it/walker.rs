@@ -9,7 +9,7 @@ use crate::lock::{
 };
 use crate::promises::seen;
 use crate::room::{
-    admissions, claims as pass_claims, clocks, doors, gate, joins, keys, limits, passes, restarts, tickets,
+    admissions, claims as pass_claims, clocks, entrances, gate, joins, keys, limits, passes, restarts, tickets,
     trouble as room_trouble,
 };
 use crate::{
@@ -68,7 +68,7 @@ scenarios! {
     trouble: a_store_that_does_not_answer_leaves_the_outcome_unknown who_finds_the_queue_full_is_told_at_once
         a_store_that_has_failed_takes_no_writes_and_goes_on_reading rows_that_cannot_be_read_are_unavailable
         a_service_that_drains_is_not_ready_and_still_answers;
-    doors: a_room_is_created_shown_and_replaced a_room_counts_those_in_line_and_in_slots
+    entrances: a_room_is_created_shown_and_replaced a_room_counts_those_in_line_and_in_slots
         the_state_of_a_room_follows_its_settings a_closed_room_voids_its_tickets_and_opens_again_with_its_numbers
         settings_of_a_room_are_taken_at_their_limits_and_refused_beyond texts_times_and_targets_of_a_room_are_checked
         a_room_has_a_rate_or_a_number_of_slots_and_no_unknown_field settings_change_while_people_wait;

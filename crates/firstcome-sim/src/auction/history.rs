@@ -30,7 +30,7 @@ impl Events {
     }
 }
 
-/// What somebody asks.
+/// What a client asks.
 #[derive(Clone, Debug)]
 pub enum Command {
     /// A seller makes a listing, or changes its settings.
@@ -163,7 +163,7 @@ impl Operation {
         self.ended.unwrap_or(Event::MAX)
     }
 
-    /// Whether it may have had an effect that nobody knows of.
+    /// Whether it may have had an effect that no client knows of.
     pub const fn is_unclear(&self) -> bool {
         matches!(self.outcome, Outcome::Pending | Outcome::Unknown)
     }

@@ -187,7 +187,7 @@ impl SharedDisk {
         })))
     }
 
-    /// The disk itself. Nobody holds it across a wait.
+    /// The disk itself. No client holds it across a wait.
     pub fn lock(&self) -> MutexGuard<'_, Disk> {
         // A panic while it was held is a broken invariant that has ended that run already.
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)

@@ -1,6 +1,6 @@
 //! How each listing stood at each moment, by the rules of [`super::rules`]: between the rows of two commits too.
 //!
-//! A commit shows a listing once, at its end, and its bids one by one. Whatever settings may have come in between are
+//! A commit shows a listing once, at its end, and its bids one by one. Settings that came in between are
 //! known from who asked for them; so each step leads from all standings that are possible to all that are possible
 //! after it, and a row must be one of them.
 

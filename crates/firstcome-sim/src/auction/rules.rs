@@ -56,7 +56,7 @@ impl ListingRules {
         Ok(Self { owner, price, starts_at, terms, end, extensions: 0, bids: 0, highest: None, sale: None })
     }
 
-    /// Whether it stands so but for the sale, which no row but the one of its commit shows.
+    /// Whether it stands so except for the sale, which no row but the one of its commit shows.
     pub fn is_but_for_sale(&self, other: &Self) -> bool {
         Self { sale: None, ..self.clone() } == Self { sale: None, ..other.clone() }
     }

@@ -13,11 +13,11 @@ use firstcome_store::{MovePoints, PlaceBid, Purchase, Transfer};
 /// What happens next in the world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Somebody asks for something.
+    /// A client asks for something.
     Ask,
     /// Many bid at once, some of them the same.
     Crowd,
-    /// The clock stops at an instant that matters, or a microsecond beside it, and somebody is there.
+    /// The clock stops at an instant that matters, or a microsecond beside it, and a client is there.
     Snipe,
     /// The writer runs one batch.
     Step,
@@ -27,7 +27,7 @@ pub enum Action {
     GoAway,
     /// Time passes.
     Wait,
-    /// Somebody sets the clock forward, or more time passes than keys are remembered.
+    /// An operator sets the clock forward, or more time passes than keys are remembered.
     SetClock,
     /// The clockwork closes what is due.
     Tick,
@@ -176,7 +176,7 @@ impl Workload {
         command
     }
 
-    /// Draws a request of somebody who comes in the middle of a commit: mostly a look at what is being changed.
+    /// Draws a request of a client that comes in the middle of a commit: mostly a look at what is being changed.
     pub fn visit(&mut self, rng: &mut Rng, plan: &Plan, now: Timestamp) -> Command {
         if rng.chance(700) { self.look(rng) } else { self.ask(rng, plan, now) }
     }
@@ -224,7 +224,7 @@ impl Workload {
     }
 
     fn listing(&self, rng: &mut Rng) -> ListingName {
-        // Now and then a name that nobody has put.
+        // Now and then a name that no client has put.
         if rng.chance(15) { listing("no-such-listing") } else { rng.pick(&self.listings).clone() }
     }
 

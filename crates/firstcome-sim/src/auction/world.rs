@@ -24,10 +24,10 @@ use tokio::runtime::Runtime;
 const SETTLE_BATCHES_MAX: usize = 10_000;
 /// After so long every auction that was put is over, late bids included.
 const ALL_OVER_MS: u64 = 60_000;
-/// After so long nobody who has won has time to settle.
+/// After so long no client that has won has time to settle.
 const SETTLED_MS: u64 = 60_001;
 const HOUR_US: i64 = 3_600_000_000;
-/// So far at most somebody sets the wall clock ahead of steady time. For so long keys of movements may be remembered beyond
+/// So far at most an operator sets the wall clock ahead of steady time. For so long keys of movements may be remembered beyond
 /// their time.
 pub(crate) const WALL_AHEAD_MS_MAX: u64 = 20 * 3_600_000;
 /// A day longer than keys of movements are remembered.
@@ -115,11 +115,11 @@ impl World {
             }
             Action::Restart => self.close_and_restart()?,
         }
-        // A store that failed is asked for a while longer before somebody starts it again.
+        // A store that failed is asked for a while longer before a client starts it again.
         if self.life.store.fault().is_some() && self.rng.chance(150) { self.restart() } else { Ok(()) }
     }
 
-    /// Somebody sets the wall clock forward by an hour, or a month passes, after which keys of movements are forgotten.
+    /// An operator sets the wall clock forward by an hour, or a month passes, after which keys of movements are forgotten.
     fn set_clock(&mut self) {
         let Now { wall, steady } = self.clock.both();
         let ahead_us = wall.as_us() - steady.as_us();
@@ -146,7 +146,7 @@ impl World {
         self.step()
     }
 
-    /// Somebody asks: the request is polled once, which either answers it or puts it in the queue.
+    /// A client asks: the request is polled once, which either answers it or puts it in the queue.
     fn ask(&mut self, command: Command) {
         if self.life.store.fault().is_some() {
             self.report.count("auctions fault", "asked a store that failed");
@@ -191,7 +191,7 @@ impl World {
         self.workload.learn(operation);
     }
 
-    /// The writer runs one batch; now and then somebody comes in the middle of its commit.
+    /// The writer runs one batch; now and then a client comes in the middle of its commit.
     fn step(&mut self) -> Result<(), Violation> {
         if self.rng.chance(300) {
             for _ in 0..self.rng.range(1, 4) {
@@ -308,7 +308,7 @@ impl World {
         self.all_is_over()
     }
 
-    /// Whoever has for ever settles in the end; of the others some do not.
+    /// A client that has for ever settles in the end; of the others some do not.
     fn may_settle(&mut self, terms: &Terms) -> bool {
         let for_ever = matches!(terms, Terms::Auction(terms) if terms.settle_within_ms.is_none());
         for_ever || self.rng.chance(500)

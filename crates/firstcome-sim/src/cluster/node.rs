@@ -234,7 +234,7 @@ impl Node {
         });
         let Some((row, users)) = next.await? else { return Ok(()) };
         self.acknowledge(row);
-        // Whatever becomes of the sequencer, the database was so far.
+        // No matter what becomes of the sequencer, the database was so far.
         if !self.learn(known, row) {
             return Ok(());
         }
@@ -411,7 +411,7 @@ impl Node {
         if let Ok((row, _)) = self.read(None).await
             && (!self.learn(before, row) || self.known().stands_still)
         {
-            // Whatever it finds, it has noted.
+            // No matter what it finds, it has noted.
             let _ = self.rebuild().await;
         }
         if self.known().row.is_some() {

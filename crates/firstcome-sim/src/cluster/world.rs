@@ -267,7 +267,7 @@ enum Phase {
     Healed,
 }
 
-/// The operator goes on without what is gone. Whatever waits in the sequencer goes with it.
+/// The operator goes on without what is gone. Everything that waits in the sequencer goes with it.
 fn accept_loss(shared: &mut Shared) {
     let known = shared.redis.1.sequencer().map_or(0, |sequencer| sequencer.generation);
     shared.sql.1.accept_loss(known);

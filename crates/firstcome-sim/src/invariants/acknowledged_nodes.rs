@@ -1,4 +1,4 @@
-//! Invariant 8, over a cluster: what callers were told stays true, but for what an operator took away.
+//! Invariant 8, over a cluster: what callers were told stays true, except for what an operator took away.
 //!
 //! - No serial is told to two people, unless the database went back in between.
 //! - A claim that was told to be stored is stored, with its serial, unless the operator put an older database back.

@@ -4,7 +4,7 @@
 //! - A pass that was told valid was in a slot that was taken and not over; after "not valid", and after a leave or a
 //!   release that was acknowledged, it never is again.
 //! - A ticket that was told is never called unknown.
-//! - The store's steady time goes on across a restart as if nobody had set the wall clock before the clocks were stored
+//! - The store's steady time goes on across a restart as if no client had set the wall clock before the clocks were stored
 //!   last; within a life nothing moves it.
 
 use super::{RoomEvidence, Violation};
@@ -80,7 +80,7 @@ fn ticket_is_stored(operation: &Operation, answer: &TicketAnswer, room: &RoomSto
             taken && found.slot.admitted_at == slot.admitted_at && found.ended.is_none_or(|ended| at <= ended)
         }),
         TicketState::Gone(how) => ticket.gone.is_some_and(|(gone, stored)| {
-            // Of a room that was closed all tickets are void, whatever they were.
+            // Of a room that was closed all tickets are void, no matter what they were.
             let void = room.closed.iter().any(|&closed| ticket.joined <= closed && closed <= at);
             gone <= at && (stored == Some(how) || (void && how == Departure::Expired))
         }),
@@ -148,7 +148,7 @@ fn refusal_is_right(
                 Command::Poll(_, number) | Command::Leave(_, number) => number,
                 _ => None,
             };
-            // The number stands in the command because somebody was told it.
+            // The number stands in the command because a client was told it.
             let told = |number: &Number| {
                 evidence.history.operations().iter().any(|earlier| {
                     earlier.room == operation.room
@@ -165,7 +165,7 @@ fn refusal_is_right(
     }
 }
 
-/// Whether a room had been put before somebody asked: acknowledged, or stored when this life began.
+/// Whether a room had been put before a client asked: acknowledged, or stored when this life began.
 fn is_known(evidence: &RoomEvidence<'_>, operation: &Operation, room: &RoomStory) -> bool {
     let life = operation.life.checked_sub(1).and_then(|life| evidence.history.lives.get(life));
     let stored = room.settings.first().zip(life).is_some_and(|((put, _), life)| put < life);
@@ -221,7 +221,7 @@ fn was_pass(operations: &[Operation], about: &Operation) -> bool {
 }
 
 /// The store's steady clock is ahead of the world's by the same time throughout a life, and a restart adds to that only
-/// what somebody did to the wall clock after the clocks were stored last.
+/// what a client did to the wall clock after the clocks were stored last.
 fn clocks_go_on(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), String> {
     let lives = evidence.history.starts();
     // Before anything is stored, steady time begins at the wall's.

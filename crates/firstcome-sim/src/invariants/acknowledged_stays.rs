@@ -1,9 +1,9 @@
 //! Invariant 8: what was acknowledged is never lost, and a refusal is never contradicted later.
 //!
-//! - Whatever an answer names (a claim, its code, a redemption, a count, settings, a deletion) is on disk and says the
+//! - Everything that an answer names (a claim, its code, a redemption, a count, settings, a deletion) is on disk and says the
 //!   same, after every crash.
 //! - Who looks after something was told sees it: no count falls, no redemption or setting is missing.
-//! - Whatever is on disk was asked for, and nobody was told that it was not done.
+//! - Everything that is on disk was asked for, and no client was told that it was not done.
 //! - After "sold out", "expired" or "not open yet" no claim that was asked for later contradicts, unless an operator
 //!   may have changed the settings in between. Nothing ever contradicts "deleted".
 

@@ -1,7 +1,7 @@
-//! Invariant 10: admissions in any window stay below the rate and one slice of it, slots never exceed the cap, nobody
-//! absent is admitted, the lowest number that is present is first, and a slot that nobody takes comes back.
+//! Invariant 10: admissions in any window stay below the rate and one slice of it, slots never exceed the cap, no client
+//! absent is admitted, the lowest number that is present is first, and a slot that no client takes comes back.
 //!
-//! Who was present is known from contacts: drawing a number, asking about it, a restart. A request whose answer nobody
+//! Who was present is known from contacts: drawing a number, asking about it, a restart. A request whose answer no client
 //! saw may have been a contact or not, so both are allowed for.
 
 use super::{RoomEvidence, Violation};
@@ -12,9 +12,9 @@ use firstcome_core::room::{Admit, TicketState};
 use std::collections::BTreeMap;
 
 const NAME: &str = "admission_pace";
-/// Whoever was seen so recently is present.
+/// A client that was seen so recently is present.
 const PRESENT_US: i64 = 30_000_000;
-/// Nobody is present longer than this after a contact: three times the longest interval that can be told.
+/// No client is present longer than this after a contact: three times the longest interval that can be told.
 const PRESENT_US_MAX: i64 = 216_300_000;
 /// Contacts are kept in milliseconds.
 const ROUNDING_US: i64 = 2_000;
@@ -144,7 +144,7 @@ fn may_be_present(contacts: &[Contact], at: i64) -> bool {
     contacts.iter().any(|it| it.known_us.is_none() && seen < it.to && at - it.to.min(at) <= PRESENT_US_MAX)
 }
 
-/// Whether somebody was in line and present, beyond doubt, and so had to be admitted before any higher number.
+/// Whether a client was in line and present, beyond doubt, and so had to be admitted before any higher number.
 fn must_be_next(ticket: &TicketStory, contacts: &[Contact], at: i64) -> bool {
     if !ticket.waits_before(at) || ticket.changes_at(at) {
         return false;
@@ -159,7 +159,7 @@ fn must_be_next(ticket: &TicketStory, contacts: &[Contact], at: i64) -> bool {
     last_known(contacts, at - 1).filter(certain).is_some() || certain(&(ticket.joined, PRESENT_US))
 }
 
-/// A tick that was acknowledged has given back every slot whose offer had ended, and nobody takes one after that.
+/// A tick that was acknowledged has given back every slot whose offer had ended, and no client takes one after that.
 fn slots_come_back(
     evidence: &RoomEvidence<'_>,
     ledger: &Ledger,

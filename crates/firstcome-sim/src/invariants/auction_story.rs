@@ -156,7 +156,7 @@ impl Story {
         Change::Listing { id: LISTING, standing: Box::new(self.standing.clone()), sale_request: None }
     }
 
-    /// Points move between a member and the world outside, and nobody is told.
+    /// Points move between a member and the world outside, and no client is told.
     pub(super) fn transferred(&mut self, who: &str, kind: Kind, points: u64, key: Option<u128>) -> Balance {
         let request = key.map(|key| RequestId { key, body: points });
         let moved = self.movement(who, kind, points, None, request);
@@ -189,7 +189,7 @@ impl Story {
         self.commit(vec![moved], &[who])
     }
 
-    /// A bid is written and nobody is told.
+    /// A bid is written and no client is told.
     pub(super) fn placed(&mut self, who: &str, points: u64, request: Option<RequestId>) -> PlacedBid {
         let outbid = self.standing.highest.take();
         let number = self.standing.bids + 1;
@@ -228,7 +228,7 @@ impl Story {
         self.tell(asked, AuctionReply::Placed(Effect::New(placed)))
     }
 
-    /// A bid by somebody who first charges.
+    /// A bid by a client that first charges.
     pub(super) fn outbid(&mut self, who: &str, points: u64, charged: u64) -> &mut Self {
         if charged != 0 {
             self.charge(who, charged);
@@ -283,7 +283,7 @@ impl Story {
         self.tell(asked, AuctionReply::Bought(Effect::New(sale)))
     }
 
-    /// The winner's purchase is written, and nobody is told.
+    /// The winner's purchase is written, and no client is told.
     pub(super) fn sold_unasked(&mut self, who: &str) -> &mut Self {
         let price = self.standing.highest.as_ref().unwrap().price.get();
         self.sale(who, price);

@@ -2,9 +2,9 @@
 //!
 //! - What the lock guards never accepts a smaller fence after a larger one, and no two holders are told the same fence.
 //! - As long as the store is not disturbed, no two tasks believe at the same instant, each by its own deadline, that they
-//!   have the lock, and nobody who believes it is refused by what it guards. This needs no process to be on time: a
+//!   have the lock, and no client that believes it is refused by what it guards. This needs no process to be on time: a
 //!   deadline counts on whether or not its process does.
-//! - Nobody loses a hold before its time by what somebody else does.
+//! - No client loses a hold before its time by what another client does.
 
 use super::{LockEvidence, Violation};
 use crate::lock::history::{Belief, History};

@@ -1,8 +1,8 @@
 //! Invariant 3: grants follow arrival, in the order in which the store got people in line.
 //!
-//! - Nobody is granted the lock while somebody stands before them, and nobody gets in line before those who were there.
+//! - No client is granted the lock while a client stands before them, and no client gets in line before those who were there.
 //!   Those who lost their place come back at their old one.
-//! - Passed over is whoever's process was not heard of for a claim window, and nobody else; who counts as dead is never
+//! - Passed over is a client whose process was not heard of for a claim window, and no other client; who counts as dead is never
 //!   granted the lock. A process that runs, and whose calls arrive, is never passed over.
 
 use super::{LockEvidence, Violation};
@@ -15,7 +15,7 @@ const WINDOW_US: u64 = CLAIM_WINDOW_MS as u64 * 1_000;
 /// A process that had no trouble for so long is heard of in time.
 const CALM_US: i64 = 4_000_000;
 
-/// Looks for somebody who was overtaken.
+/// Looks for a client that was overtaken.
 pub fn check(evidence: &LockEvidence<'_>) -> Result<(), Violation> {
     let found = |detail| Err(Violation::new(NAME, evidence.seed, detail));
     for hold in &evidence.ledger.holds {

@@ -15,7 +15,7 @@ use firstcome_core::id::CouponName;
 
 const NAME: &str = "gapless_in_order";
 
-/// Looks for a gap, and for somebody who was overtaken.
+/// Looks for a gap, and for a client that was overtaken.
 pub fn check(evidence: &Evidence<'_>) -> Result<(), Violation> {
     let found = |detail| Violation::new(NAME, evidence.seed, detail);
     for rows in evidence.stored.values() {

@@ -1,7 +1,7 @@
 //! Every request gets exactly one final word, and the word is true.
 //!
-//! - First perhaps granted, then perhaps renewed, then one final word; none is missing but for who went away.
-//! - Whoever was told that it is over does not hold the lock any more: at once after "released" and "not held", and in
+//! - First perhaps granted, then perhaps renewed, then one final word; none is missing except for who went away.
+//! - A client that was told that it is over does not hold the lock any more: at once after "released" and "not held", and in
 //!   any case once the network was quiet for longer than the lease. In the end nothing is left.
 //! - A renewal lengthens the hold that it names, and never brings back one that had ended.
 
@@ -60,7 +60,7 @@ fn words_are_in_order(history: &History) -> Result<(), String> {
 fn over_is_over(history: &History, ledger: &Ledger) -> Result<(), String> {
     for word in history.words.iter().filter(|word| matches!(word.told, LockReply::Released | LockReply::NotHeld)) {
         let is_copied = history.asked.get(&word.request).is_some_and(|asked| asked.copied);
-        // A copy that the network made without a word to anybody may be granted a lock that nobody wants.
+        // A copy that the network made without a word to anybody may be granted a lock that no client wants.
         if is_copied || history.is_disturbed(0, history.now) {
             continue;
         }

@@ -95,7 +95,7 @@ impl Story {
         self.release(1).log(TableOperation::OutOfLine(name(), number)).hold(of, fence, u64::from(LEASE_MS))
     }
 
-    /// The holder gives up, and so nobody has the lock.
+    /// The holder gives up, and so no client has the lock.
     pub(super) fn passed_over(&mut self, by: u64, number: u64) -> &mut Self {
         self.release(by).log(TableOperation::OutOfLine(name(), number)).log(TableOperation::Free(name()))
     }

@@ -5,8 +5,8 @@
 //!
 //! - A hold that is over does not stand for longer than a heartbeat while such a one waits.
 //! - A grant that lasts for longer than a heartbeat is told within one.
-//! - Whoever waits stands in line, or stands there again a heartbeat after it was passed over or its grant ended unknown
-//!   to it. Nobody is stuck when faults have stopped.
+//! - A client that waits stands in line, or stands there again a heartbeat after it was passed over or its grant ended unknown
+//!   to it. No client is stuck when faults have stopped.
 
 use super::{LockEvidence, Violation};
 use crate::lock::history::{History, LockMessage};
@@ -19,7 +19,7 @@ const SOON_US: i64 = 1_300_000;
 /// Who had no trouble for so long knows what the store knows.
 const CALM_US: i64 = 4_000_000;
 
-/// Looks for somebody who waits in vain.
+/// Looks for a client that waits in vain.
 pub fn check(evidence: &LockEvidence<'_>) -> Result<(), Violation> {
     let found = |detail| Violation::new(NAME, evidence.seed, detail);
     let (history, ledger) = (evidence.history, evidence.ledger);
@@ -92,7 +92,7 @@ fn grant_is_told(history: &History, hold: &HoldStory) -> Result<(), String> {
     Err(format!("{}: {request:?} was granted the lock at {}, and was not told", hold.name, hold.at))
 }
 
-/// Whether somebody who waits stands in line, or has the lock, soon after an instant.
+/// Whether a client that waits stands in line, or has the lock, soon after an instant.
 fn stands_soon(history: &History, ledger: &Ledger, request: Request, from: i64) -> Result<(), String> {
     let late = from.saturating_add(SOON_US);
     let is_granted = |at: i64| {

@@ -1,8 +1,8 @@
 //! Invariant 5: no oversell, no undersell.
 //!
-//! - Never are more claims stored than the limit allows, and nobody gets one beyond every limit or outside every window
+//! - Never are more claims stored than the limit allows, and no client gets one beyond every limit or outside every window
 //!   that may have been in force.
-//! - Nobody is told "sold out" while fewer claims than the limit are durable, nor "not open yet" or "expired" while
+//! - No client is told "sold out" while fewer claims than the limit are durable, nor "not open yet" or "expired" while
 //!   it was open.
 //! - After the heal, once everybody who wanted one has asked again, a coupon that is open has issued exactly
 //!   `min(limit, distinct claimants)`.

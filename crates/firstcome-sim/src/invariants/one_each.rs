@@ -89,7 +89,7 @@ fn serials_told_once(history: &History, coupon: &CouponName) -> Result<(), Strin
     Ok(())
 }
 
-/// Whoever looks up a user after a claim was told finds that claim.
+/// A client that looks up a user after a claim was told finds that claim.
 fn told_claims_are_shown(history: &History, coupon: &CouponName) -> Result<(), String> {
     let looks = history.of(coupon).filter(|look| matches!(look.told(), Some(CouponReply::ClaimOf(None))));
     for look in looks {

@@ -3,7 +3,7 @@
 //! - A listing goes from open over ended to sold or unsold, and never back. Once it is sold or unsold no row, no bid and
 //!   no payment of it is written any more.
 //! - An auction is closed after its effective end; who has won is the highest bidder, at the price of that bid. It is
-//!   unsold if nobody bid, or once the winner's time is over, and not before.
+//!   unsold if no client bid, or once the winner's time is over, and not before.
 //! - What was sold was paid for once, by the buyer, to the owner, in the commit of the sale; nothing else was.
 
 use super::{AuctionEvidence, Violation};

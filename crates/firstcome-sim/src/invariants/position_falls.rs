@@ -1,4 +1,4 @@
-//! Invariant 11: a position that was shown never rises, except across a restart, and counts nobody who has departed.
+//! Invariant 11: a position that was shown never rises, except across a restart, and counts no client that has departed.
 
 use super::{RoomEvidence, Violation};
 use crate::room::ledger::{Ledger, RoomStory};
@@ -29,7 +29,7 @@ pub fn check(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), Violati
     }
     for ((room, number, _), mut told) in shown {
         told.sort_unstable();
-        // Of two in one instant nobody can say which was first.
+        // Of two in one instant no client can say which was first.
         let mut lowest = u32::MAX;
         for row in told.chunk_by(|one, next| one.0 == next.0) {
             let highest = row.iter().map(|(_, position)| *position).max().unwrap_or(0);

@@ -226,7 +226,7 @@ impl Story {
         self.log(Change::Clock(now))
     }
 
-    /// Somebody sets the wall clock forward.
+    /// An operator sets the wall clock forward.
     pub(super) fn wall_step(&mut self, ms: i64) -> &mut Self {
         self.history.steps.push(WallStep { at: self.now.steady.as_us(), by_us: ms * 1_000 });
         self.now.wall = Timestamp::clamped_us(self.now.wall.as_us() + ms * 1_000);

@@ -64,7 +64,7 @@ impl World {
         for request in gone {
             self.believe_no_more(request, self.now);
         }
-        // Whoever wanted something new wants it after the restart.
+        // A client that wanted something new wants it after the restart.
         let missed = std::mem::take(&mut self.processes[process].missed);
         for event in missed.into_iter().filter(|event| matches!(event, Event::Ask)) {
             self.later(0, process, event);

@@ -58,7 +58,7 @@ pub struct Belief {
     pub until: i64,
 }
 
-/// Somebody used a fence on what the lock guards.
+/// A client used a fence on what the lock guards.
 #[derive(Clone, Debug)]
 pub struct Write {
     /// When it arrived.
@@ -146,19 +146,19 @@ impl History {
         self.messages_of.get(&request).into_iter().flatten().map(|at| &self.words[*at])
     }
 
-    /// Somebody is told something.
+    /// A client is told something.
     pub fn tell(&mut self, word: LockMessage) {
         self.messages_of.entry(word.request).or_default().push(self.words.len());
         self.words.push(word);
     }
 
-    /// Somebody begins to believe that it has a lock.
+    /// A client begins to believe that it has a lock.
     pub fn believe(&mut self, belief: Belief) {
         self.belief_of.insert(belief.request, self.beliefs.len());
         self.beliefs.push(belief);
     }
 
-    /// What somebody believes, or believed.
+    /// What a client believes, or believed.
     pub fn belief_of(&self, request: Request) -> Option<&Belief> {
         self.belief_of.get(&request).map(|at| &self.beliefs[*at])
     }

@@ -30,13 +30,13 @@ pub struct HoldStory {
     pub fence: Fence,
     /// When it was granted.
     pub at: i64,
-    /// Whether it was granted to somebody who waited.
+    /// Whether it was granted to a client that waited.
     pub from_line: bool,
     /// When its end was set, and to which instant of the world if the store's clock runs evenly.
     pub ends: Vec<(i64, i64)>,
     /// When and how it ended.
     pub ended: Option<(i64, End)>,
-    /// Somebody who was before it in line and was left there.
+    /// A client that was before it in line and was left there.
     pub overtook: Option<Request>,
     /// For how long the store had not heard of the process, in µs of its clock; `None` if it never had.
     pub silence_us: Option<u64>,
@@ -68,7 +68,7 @@ pub struct WaiterStory {
     pub number: u64,
     /// When it got in line.
     pub at: i64,
-    /// Whether somebody was behind it already who had come before.
+    /// Whether a client was behind it already who had come before.
     pub jumped: bool,
     /// When and how it left.
     pub out: Option<(i64, Out)>,
@@ -183,7 +183,7 @@ impl Ledger {
         self.lives.get(&(entry.bucket, client)).map(|seen_us| seen_us.abs_diff(entry.store_us))
     }
 
-    /// Whoever left the line in this step and was not granted the lock was passed over, unless it gave up.
+    /// A client that left the line in this step and was not granted the lock was passed over, unless it gave up.
     fn pass_over(&mut self) {
         for (place, at) in std::mem::take(&mut self.leaving) {
             let place = &mut self.places[place];

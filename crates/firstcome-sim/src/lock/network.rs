@@ -3,7 +3,7 @@
 use crate::rng::Rng;
 use firstcome_core::lock::Failed;
 
-/// A message that takes longer than this one way is in trouble, as is whoever waits for it.
+/// A message that takes longer than this one way is in trouble, as is a client that waits for it.
 pub const USUAL_DELAY_US: i64 = 40_000;
 /// After this a caller gives up on an answer.
 const TIMEOUT_US: i64 = 700_000;
@@ -80,7 +80,7 @@ impl Weather {
 pub struct Fate {
     /// After how long it is at the store, if ever.
     pub arrives_us: Option<i64>,
-    /// After how long a copy of it is there, whose answer nobody hears.
+    /// After how long a copy of it is there, whose answer no client hears.
     pub copy_us: Option<i64>,
     /// What the caller hears.
     pub back: Back,

@@ -12,13 +12,13 @@ pub type Hasher = BuildHasherDefault<DefaultHasher>;
 pub enum TableOperation {
     /// A step begins; what follows belongs to it.
     Step(Step),
-    /// Somebody has the lock, or has it for longer.
+    /// A client has the lock, or has it for longer.
     Hold(LockName, Hold),
-    /// Nobody has it.
+    /// No client has it.
     Free(LockName),
-    /// Somebody got in line.
+    /// A client got in line.
     InLine(LockName, u64, Waiter),
-    /// Somebody left the line.
+    /// A client left the line.
     OutOfLine(LockName, u64),
     /// A process was heard of.
     Life(ClientId, Session),

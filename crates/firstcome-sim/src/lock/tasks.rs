@@ -41,7 +41,7 @@ impl World {
         self.drain(process);
     }
 
-    /// Somebody outside has the hold from now on. Only one that lasts its whole lease is handed out.
+    /// A client outside has the hold from now on. Only one that lasts its whole lease is handed out.
     fn hand_out(&mut self, process: usize, request: Request) {
         let is_taken = |word: &LockMessage| {
             matches!(word.told, LockReply::Renewed { .. } | LockReply::Granted { taken: Taken::Yes, .. })
@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    /// Whoever has a hold that was handed out gives it back, on its own.
+    /// A client that has a hold that was handed out gives it back, on its own.
     fn give_back(&mut self, request: Request) {
         let name = self.history.asked[&request].ask.name.clone();
         self.give_up(request, false);

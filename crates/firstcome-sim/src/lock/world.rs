@@ -1,6 +1,6 @@
 //! One run: real processes' sides of locks, the real rules on the store, and everything between them simulated.
 //!
-//! While faults are on, only what is promised then is asked for. Then they stop; whoever waits must stand in line, and
+//! While faults are on, only what is promised then is asked for. Then they stop; a client that waits must stand in line, and
 //! once everybody has gone nothing may be left.
 
 use super::history::{Belief, History, LockMessage, LockRequest, is_final};
@@ -52,7 +52,7 @@ pub(super) enum Event {
     ConnectInbox,
 }
 
-/// One process, and whoever takes its place after a kill.
+/// One process, and a client that takes its place after a kill.
 pub(super) struct Process {
     pub(super) client: Client,
     pub(super) owner: OwnerName,
@@ -150,7 +150,7 @@ impl World {
         self.heal();
         self.play(self.plan.busy_us + SETTLE_US);
         self.go_home();
-        // The longest lease after the last withdrawal, and whatever is under way.
+        // The longest lease after the last withdrawal, and everything that is under way.
         self.play(self.now + i64::from(LEASE_MS_LONGEST) * 1_010 + 15_000_000);
         // A clock that was set back lengthens a hold by its lease, from the first step after that.
         self.look_for_remains();

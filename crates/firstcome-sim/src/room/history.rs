@@ -1,6 +1,6 @@
 //! What the people of a room asked and what they were told.
 //!
-//! Every event has an instant of its own on the steady clock of the world, which nobody sets and no crash stops; so
+//! Every event has an instant of its own on the steady clock of the world, which no operator sets and no crash stops; so
 //! "before" is a comparison of instants. An operation without a told answer may take effect until its store's life ends.
 
 use firstcome_core::id::RoomName;
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 /// The place of an operation in the history.
 pub type OperationId = usize;
 
-/// What somebody asks.
+/// What a client asks.
 #[derive(Clone, Debug)]
 pub enum Command {
     /// An operator makes a room, changes its settings, or opens it again.
@@ -22,7 +22,7 @@ pub enum Command {
     Close,
     /// Anybody looks at a room.
     View,
-    /// Somebody takes a place in line.
+    /// A client takes a place in line.
     Join(Join),
     /// A holder asks about a ticket. The number is the one that was told with it; none for a forged one.
     Poll(Box<str>, Option<Number>),
@@ -168,13 +168,13 @@ impl Operation {
         self.ended.unwrap_or(i64::MAX)
     }
 
-    /// Whether it may have had an effect that nobody knows of.
+    /// Whether it may have had an effect that no client knows of.
     pub fn is_unclear(&self) -> bool {
         matches!(self.outcome, Outcome::Pending | Outcome::Unknown)
     }
 }
 
-/// Somebody set the wall clock.
+/// An operator set the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub struct WallStep {
     /// When.
@@ -192,7 +192,7 @@ pub struct History {
     pub lives: Vec<i64>,
     /// Those of them that began without a restart, with these rooms read again: no clock of the store began anew.
     pub read_again: Vec<(i64, BTreeSet<RoomName>)>,
-    /// When somebody set the wall clock.
+    /// When an operator set the wall clock.
     pub steps: Vec<WallStep>,
 }
 
@@ -214,7 +214,7 @@ impl History {
         self.lives.push(now.steady.as_us());
     }
 
-    /// The store goes on with rooms that it has read again, which is a life of its own but for the clocks and the other rooms.
+    /// The store goes on with rooms that it has read again, which is a life of its own except for the clocks and the other rooms.
     pub fn go_on(&mut self, rooms: BTreeSet<RoomName>, now: Now) {
         self.begin_life(now);
         self.read_again.push((now.steady.as_us(), rooms));

@@ -205,7 +205,7 @@ impl SharedDisk {
         })))
     }
 
-    /// The disk itself. One thread only, so nobody waits.
+    /// The disk itself. One thread only, so no client waits.
     pub fn lock(&self) -> MutexGuard<'_, Disk> {
         // A panic while it was held is a broken invariant that has ended that run already.
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)

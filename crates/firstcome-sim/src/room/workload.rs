@@ -14,7 +14,7 @@ const WINDOW_US: u64 = 20_000_000;
 /// What happens next in the world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Somebody asks for something.
+    /// A client asks for something.
     Ask,
     /// Many join at once.
     Crowd,
@@ -28,7 +28,7 @@ pub enum Action {
     Wait,
     /// Everybody who knows a ticket asks about it.
     PollAll,
-    /// Somebody sets the wall clock.
+    /// An operator sets the wall clock.
     SetWall,
     /// The process dies between two batches.
     Crash,
@@ -111,7 +111,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Draws the people of a run: 1 or 2 rooms, 1 to 16 users, and whoever comes without a name.
+    /// Draws the people of a run: 1 or 2 rooms, 1 to 16 users, and a client that comes without a name.
     pub fn draw(rng: &mut Rng) -> Self {
         let rooms = (1..=rng.range(1, 2)).map(|number| name(&format!("room-{number}"))).collect();
         let users = (1..=rng.range(1, 16)).map(|number| user(&format!("user-{number}"))).collect();
@@ -124,7 +124,7 @@ impl Workload {
         &self.rooms
     }
 
-    /// The tickets that somebody was told.
+    /// The tickets that a client was told.
     pub fn tickets(&self) -> &[KnownTicket] {
         &self.tickets
     }
@@ -156,7 +156,7 @@ impl Workload {
         }
     }
 
-    /// Draws a request of somebody who comes in the middle of a commit: mostly a look at what is being changed.
+    /// Draws a request of a client that comes in the middle of a commit: mostly a look at what is being changed.
     pub fn visit(&mut self, rng: &mut Rng, plan: &Plan) -> (RoomName, Command) {
         match rng.below(10) {
             0..5 => self.ask_about_ticket(rng, plan),
@@ -168,7 +168,7 @@ impl Workload {
     }
 
     fn room(&self, rng: &mut Rng) -> RoomName {
-        // Now and then a name that nobody has put.
+        // Now and then a name that no client has put.
         if rng.chance(15) { name("no-such-room") } else { rng.pick(&self.rooms).clone() }
     }
 

@@ -107,7 +107,7 @@ impl World {
             }
             Action::Restart => self.close_and_restart()?,
         }
-        // A store that failed is asked for a while longer before somebody starts it again.
+        // A store that failed is asked for a while longer before a client starts it again.
         if self.life.store.fault().is_some() && self.rng.chance(150) { self.restart() } else { Ok(()) }
     }
 
@@ -116,7 +116,7 @@ impl World {
         self.history.pass(self.clock.both());
     }
 
-    /// Somebody sets the wall clock an hour forward, or back, so that it stands still for an hour.
+    /// An operator sets the wall clock an hour forward, or back, so that it stands still for an hour.
     fn set_wall(&mut self) {
         let at = self.clock.steady().as_us();
         let (by_us, how) = if self.rng.chance(500) {
@@ -136,7 +136,7 @@ impl World {
         self.ask(room, command);
     }
 
-    /// Somebody asks: the request is polled once, which either answers it or puts it in the queue.
+    /// A client asks: the request is polled once, which either answers it or puts it in the queue.
     fn ask(&mut self, room: RoomName, command: Command) {
         if self.life.store.fault().is_some() {
             self.report.count("room fault", "asked a store that failed");
@@ -193,7 +193,7 @@ impl World {
         self.workload.learn(operation);
     }
 
-    /// The writer runs one batch; now and then somebody comes in the middle of its commit.
+    /// The writer runs one batch; now and then a client comes in the middle of its commit.
     fn step(&mut self) -> Result<(), Violation> {
         if self.rng.chance(300) {
             for _ in 0..self.rng.range(1, 4) {
@@ -304,7 +304,7 @@ impl World {
         Ok(())
     }
 
-    /// Faults end, the operator opens every room, and whoever stays must be admitted.
+    /// Faults end, the operator opens every room, and a client that stays must be admitted.
     fn heal(&mut self) -> Result<(), Violation> {
         self.plan.lost_answer_per_mille = 0;
         self.disk.lock().fault_per_mille = 0;

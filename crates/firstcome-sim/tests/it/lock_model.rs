@@ -293,7 +293,7 @@ impl World {
         let (now, number) = (self.now(), self.processes[at].request);
         let had = self.processes[at].deadline.take();
         self.processes[at].has_given_up = true;
-        // Whoever gives up before it has the lock is told nothing more.
+        // A client that gives up before it has the lock is told nothing more.
         self.processes[at].is_over |= had.is_none();
         self.processes[at].client.release(number, now);
         self.drain(at);
@@ -349,7 +349,7 @@ impl World {
         u128::from(digest(0, &state)) << 64 | u128::from(digest(1, &state))
     }
 
-    /// Goes on without faults: everything arrives, and whoever has the lock gives it up. Everybody must come to an end
+    /// Goes on without faults: everything arrives, and a client that has the lock gives it up. Everybody must come to an end
     /// before its wait is over, and then nothing is left.
     fn goes_well(mut self) {
         for at in 0..self.processes.len() {

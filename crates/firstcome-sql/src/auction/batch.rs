@@ -3,7 +3,7 @@
 //! Round trips: one that locks and reads all that the batch rests on, one that writes all that it changes, and the commit.
 //! A batch of refusals has two: it writes nothing, but where what was read may not be durable it waits for a flush, which it
 //! shares with others. Before them, one for names that this process has not seen, and one more
-//! if members are to be created; among them, one if requests are repeated.
+//! if members must be created; among them, one if requests are repeated.
 
 use super::changes::{Changes, ListingChange};
 use super::database::AuctionDatabase;
@@ -288,7 +288,7 @@ fn actor<'a>(scope: &'a Scope, command: &'a Command) -> Option<(&'a MemberName, 
     }
 }
 
-/// Whether wallets are locked in one order by all. Always, but for a planted bug.
+/// Whether wallets are locked in one order by all. Always, except for a planted bug.
 fn is_ordered() -> bool {
     #[cfg(feature = "planted-bugs")]
     if planted::is(Bug::WalletsUnordered) {
@@ -297,7 +297,7 @@ fn is_ordered() -> bool {
     true
 }
 
-/// Whether rows are locked before they are judged by. Always, but for a planted bug.
+/// Whether rows are locked before they are judged by. Always, except for a planted bug.
 fn is_locked_first() -> bool {
     #[cfg(feature = "planted-bugs")]
     if planted::is(Bug::JudgedBeforeLock) {
@@ -306,7 +306,7 @@ fn is_locked_first() -> bool {
     true
 }
 
-/// Whether rows are written even if they are not as they were read. Never, but for a planted bug.
+/// Whether rows are written even if they are not as they were read. Never, except for a planted bug.
 fn is_unguarded() -> bool {
     #[cfg(feature = "planted-bugs")]
     if planted::is(Bug::UnlockedBeforeCommit) {
@@ -323,7 +323,7 @@ async fn spoil<D: AuctionSql>(session: &mut Session<D>, scope: RequestScope) -> 
     }
     if planted::is(Bug::UnlockedBeforeCommit) {
         session.run("COMMIT;".to_owned()).await?;
-        // Whoever waits for the lock gets it now.
+        // A caller that waits for the lock gets it now.
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         session.run("BEGIN;".to_owned()).await?;
     }

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// Serves a scope. If it goes in the middle, those who wait are told that nobody knows.
+/// Serves a scope. If it goes in the middle, those who wait are told that no caller knows.
 struct BatchInProgress<D: AuctionSql> {
     database: Arc<AuctionDatabase<D>>,
     scope: Scope,
@@ -32,7 +32,7 @@ impl<D: AuctionSql> Drop for BatchInProgress<D> {
 }
 
 impl<D: AuctionSql> AuctionDatabase<D> {
-    /// Queues a command, and waits for its answer. Whoever goes away leaves it done or not done.
+    /// Queues a command, and waits for its answer. A caller that goes away leaves it done or not done.
     pub(super) async fn command(self: &Arc<Self>, scope: Scope, command: Command) -> AuctionAnswer<Answer> {
         let (tell, told) = oneshot::channel();
         if self.queues.push(&scope, Waiting { command, tell })? {
@@ -40,7 +40,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
             let serving = BatchInProgress { database: Arc::clone(self), scope, done: false };
             tokio::spawn(serving.serve());
         }
-        // Without an answer whoever served has met a broken invariant.
+        // Without an answer a caller that served has met a broken invariant.
         told.await.unwrap_or(Err(StoreError::Unknown))
     }
 
@@ -48,7 +48,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
         while !batch.is_empty() {
             let answers = self.answers(scope, batch.make_contiguous()).await;
             for (waiting, answer) in batch.drain(..answers.len()).zip(answers) {
-                // Whoever has gone does not hear it.
+                // A caller that has gone does not hear it.
                 let _ = waiting.tell.send(answer);
             }
         }

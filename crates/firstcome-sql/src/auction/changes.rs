@@ -14,7 +14,7 @@ const UNREAD_COLUMNS: [&str; 2] = ["due_at", "writer"];
 /// What a batch changes.
 #[derive(Default)]
 pub(super) struct Changes {
-    /// A number that no other transaction has: whoever finds it knows that this one was committed.
+    /// A number that no other transaction has: a caller that finds it knows that this one was committed.
     pub(super) writer: i64,
     pub(super) listing: Option<ListingChange>,
     pub(super) wallets: Vec<WalletChange>,
@@ -23,7 +23,7 @@ pub(super) struct Changes {
     pub(super) requests: Vec<RequestRow>,
     /// Requests whose time is over, and whose keys are used again.
     pub(super) forgotten: Vec<(RequestScope, u128)>,
-    /// Whether a row counts as changed only if it is as it was read. Always, but for planted bugs.
+    /// Whether a row counts as changed only if it is as it was read. Always, except for planted bugs.
     pub(super) unguarded: bool,
 }
 

@@ -39,7 +39,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
     /// Closes what is due until nothing is, and says when the next one will be, if it is known. Waits for each listing so long
     /// at most, and as long as any command may wait.
     ///
-    /// An error is told after all others that are due were closed: one listing that is locked, or damaged, holds up nobody else.
+    /// An error is told after all others that are due were closed: one listing that is locked, or damaged, holds up no other caller.
     pub(super) async fn close_due(self: &Arc<Self>, each_max: Duration) -> Result<Option<Duration>, StoreError> {
         loop {
             // What is closed now may already be due again.
@@ -70,7 +70,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
                 continue;
             }
             let Some(closed) = closing.join_next().await else { break };
-            // A refusal: somebody has taken the listing away.
+            // A refusal: a caller has taken the listing away.
             let error = match closed {
                 Ok(Ok(Ok(_))) => continue,
                 Ok(Ok(Err(error))) => error,
@@ -125,7 +125,7 @@ pub(super) async fn keep_looking_back<D: AuctionSql>(database: Weak<AuctionDatab
 pub(super) async fn keep_closing<D: AuctionSql>(database: Weak<AuctionDatabase<D>>) {
     loop {
         let Some(database) = database.upgrade() else { return };
-        // An error is told to whoever calls; here it is tried again.
+        // An error is told to the caller that calls; here it is tried again.
         let next = database.close_due(CLOSE_MAX).await.unwrap_or_default();
         let due = Arc::clone(&database.due);
         drop(database);

@@ -81,7 +81,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
         Closings { closed, defaulted }
     }
 
-    /// Forgets the numbers of all names: somebody has put other tables in the place of those that were read.
+    /// Forgets the numbers of all names: a caller has put other tables in the place of those that were read.
     pub(super) fn forget_names(&self) {
         self.members.lock().clear();
         self.listings.lock().clear();
@@ -145,7 +145,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
         if !seen.as_ref().is_ok_and(is_due) {
             return Ok(seen);
         }
-        // Time has decided, and whoever holds the row may be committing what came just before that: closing waits for it.
+        // Time has decided, and a caller that holds the row may be committing what came just before that: closing waits for it.
         let _ = self.command(Scope::Listing(name.clone()), Command::Advance).await?;
         self.seen(name).await
     }

@@ -20,7 +20,7 @@ pub(super) struct Opening<'a> {
     pub(super) scope: RequestScope,
     /// Their keys.
     pub(super) keys: &'a [u128],
-    /// Whether rows are locked. Always, but for planted bugs.
+    /// Whether rows are locked. Always, except for planted bugs.
     pub(super) locks: bool,
 }
 
@@ -139,7 +139,7 @@ pub(super) fn find_listing(name: &ListingName) -> String {
     text
 }
 
-/// Reads numbers and names of members. Nobody changes either, so no lock is needed.
+/// Reads numbers and names of callers. No caller changes either, so no lock is needed.
 pub(super) fn owners(text: &mut String, ids: &[i64]) {
     if !ids.is_empty() {
         let ids = list(ids, |text, id| number(text, *id));

@@ -14,7 +14,7 @@ use firstcome_store::Put;
 use firstcome_store::{MovePoints, PlaceBid, Purchase, Transfer};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What somebody wants of a listing, or of a member's points.
+/// What a member wants of a listing, or of a member's points.
 #[derive(Clone, Debug)]
 pub(super) enum Command {
     Put(Revision<ListingSettings>),
@@ -42,7 +42,7 @@ impl Command {
 pub(super) enum Answer {
     Put(Put),
     Bid(Effect<PlacedBid>),
-    /// A sale, and whether it closed an auction that nobody had closed yet.
+    /// A sale, and whether it closed an auction that no caller had closed yet.
     Sale {
         sale: Effect<Sale>,
         closed: bool,

@@ -17,7 +17,7 @@ pub(super) struct Stored {
     pub(super) listing: Listing,
 }
 
-/// Reads the columns of a listing; `id` is known to whoever asked.
+/// Reads the columns of a listing; `id` is known to the caller that asked.
 pub(super) fn listing<R: RowReader>(row: &R, id: i64) -> Result<Stored, SqlError> {
     let Columns { owner, highest, standing } = columns(row)?;
     let version = standing.version;

@@ -4,7 +4,7 @@
 //! it changes. That is the only thing which no other transaction can have written: with a clock that fell back, two
 //! processes may well make the same record, with the same chain.
 //!
-//! - Records stay as they are, so the writer of the first one tells in every case, whatever has happened since.
+//! - Records stay as they are, so the writer of the first one tells in every case, also after later writes.
 //! - Settings, and the closing of an auction without bids, leave no record. Then the listing's row tells, unless others have
 //!   written it since: that cannot be told from a row that they wrote instead, and the outcome stays unknown.
 
@@ -80,7 +80,7 @@ impl Pending {
 impl<D: AuctionSql> AuctionDatabase<D> {
     /// Finds out whether a batch was committed; `None` if nothing tells that, an error if it cannot be looked up now.
     ///
-    /// Waits for the row that the batch had locked, or for its name: whoever gets it knows that the batch is over, in one way
+    /// Waits for the row that the batch had locked, or for its name: a caller that gets it knows that the batch is over, in one way
     /// or the other. Its success is told only after a commit of our own: where commits wait for other servers this one
     /// waits too, and with it all before it, also those whose own wait has ended with the server.
     pub(super) async fn look(&self, pending: &Pending, until: Instant) -> Result<Option<bool>, SqlError> {
@@ -99,7 +99,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
                 pending.of_row(rows.first().map(version_and_writer).transpose()?, *version)
             }
             Trace::New(change) => {
-                // Whoever makes the same name waits until the batch is over. No transaction has drawn 0.
+                // A caller that makes the same name waits until the batch is over. No transaction has drawn 0.
                 let mut text = D::BEGIN.to_owned();
                 change.insert(&mut text, 0);
                 text.push_str(&format!(

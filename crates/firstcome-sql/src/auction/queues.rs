@@ -29,13 +29,13 @@ pub(super) enum Scope {
     Member(MemberName),
 }
 
-/// A command and whoever waits for its answer.
+/// A command and a caller that waits for its answer.
 pub(super) struct Waiting {
     pub(super) command: Command,
     pub(super) tell: oneshot::Sender<AuctionAnswer<Answer>>,
 }
 
-/// The queues. A scope has one while somebody serves it.
+/// The queues. A scope has one while a caller serves it.
 ///
 /// Commands count from when they are queued until the batch they are in is over: those wait too, for a connection, for locks, for a
 /// commit.
@@ -66,7 +66,7 @@ impl ScopeQueues {
         Self { queues: Mutex::new(Counted { of: HashMap::with_hasher(draw_hasher()), commands: 0 }) }
     }
 
-    /// Queues a command. True if nobody serves the scope yet: then the caller is to see to that.
+    /// Queues a command. True if no caller serves the scope yet: then the caller is to see to that.
     pub(super) fn push(&self, scope: &Scope, waiting: Waiting) -> Result<bool, StoreError> {
         let mut queues = self.queues.lock();
         let full = StoreError::Overloaded { retry_after: FULL_RETRY };
@@ -88,8 +88,8 @@ impl ScopeQueues {
         Ok(unserved)
     }
 
-    /// Ends the batch that was taken before, and takes whatever waits, in the order of arrival and at most
-    /// [`BATCH_COMMANDS_MAX`]; those who have gone are passed over, and nothing of theirs is done. `None` if nobody waits:
+    /// Ends the batch that was taken before, and takes everything that waits, in the order of arrival and at most
+    /// [`BATCH_COMMANDS_MAX`]; those who have gone are passed over, and nothing of theirs is done. `None` if no caller waits:
     /// then the scope is not served any more.
     pub(super) fn take(&self, scope: &Scope) -> Option<VecDeque<Waiting>> {
         let mut queues = self.queues.lock();
@@ -113,7 +113,7 @@ impl ScopeQueues {
         Some(batch)
     }
 
-    /// Forgets a scope whose server has gone; those who wait are told that nobody knows.
+    /// Forgets a scope whose server has gone; those who wait are told that no caller knows.
     pub(super) fn abandon(&self, scope: &Scope) {
         let mut queues = self.queues.lock();
         let abandoned = queues.of.remove(scope).map_or(0, |queue| queue.commands());
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     fn waiting() -> Waiting {
-        // Whoever waits is held by nobody here, and passed over: it counts until it is taken.
+        // A caller that waits is held by no caller here, and passed over: it counts until it is taken.
         Waiting { command: Command::Advance, tell: oneshot::channel().0 }
     }
 

@@ -63,7 +63,7 @@ fn element(text: &mut String, value: Value<'_>) {
 impl Dialect for Postgres {
     // A commit is on disk before anybody sees it.
     const FLUSH: &'static str = "";
-    // The isolation is named with every transaction: whatever the database, the role or a pool in between has set.
+    // The isolation is named with every transaction: no matter what the database, the role or a pool in between has set.
     const BEGIN: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED;";
     const UNLESS_THERE: &'static str = "ON CONFLICT DO NOTHING";
     const CLOCK: &'static str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";

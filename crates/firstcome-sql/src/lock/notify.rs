@@ -58,17 +58,17 @@ impl LockNotifier {
             while self.clients().is_empty() {
                 self.changed.notified().await;
             }
-            // Whatever ends it: what comes before the next one hears is found by looking.
+            // No matter what ends it: what comes before the next one hears is found by looking.
             let _ = self.hear(&pool, &times).await;
             sleep(draw_pause(PAUSE_MAX)).await;
         }
     }
 
-    /// Listens until the connection is lost, or nobody is left.
+    /// Listens until the connection is lost, or no process is left.
     async fn hear(&self, pool: &PgPool, times: &SqlOptions) -> sqlx::Result<()> {
         let late = |_| sqlx::Error::PoolTimedOut;
         let mut listener = timeout(times.connect_timeout, PgListener::connect_with(pool)).await.map_err(late)??;
-        // Otherwise nobody would be told that something was missed meanwhile.
+        // Otherwise no process would be told that something was missed meanwhile.
         listener.eager_reconnect(false);
         let mut heard = BTreeSet::new();
         loop {

@@ -1,7 +1,7 @@
 //! What a batch of steps sees of the tables: read in one round trip, changed in memory by the rules, written in another.
 //!
 //! The rules ask for one thing after the other, and each question would be a round trip. So what they usually ask for is
-//! read ahead. Whatever they ask for beyond that is noted, and all of it is done again from a page that has it too: the rules
+//! read ahead. Reads beyond that are noted, and all of it is done again from a page that has it too: the rules
 //! are pure, so nothing of the first attempt remains.
 
 use firstcome_core::id::LockName;
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How many at the head of a line are read ahead. More are needed only if the first ones are dead.
 const HEADS: u32 = 4;
 
-/// What is to be read.
+/// What must be read.
 #[derive(Clone, Default)]
 pub(super) struct Wants {
     pub(super) buckets: BTreeSet<u8>,
@@ -71,7 +71,7 @@ pub(super) struct WaitingLine {
     pub(super) greatest: u64,
     /// Places that were looked for.
     pub(super) places: BTreeMap<Request, Option<u64>>,
-    /// Of numbers that were looked for: whether somebody has it, and how many are before it.
+    /// Of numbers that were looked for: whether a process has it, and how many are before it.
     pub(super) numbers: BTreeMap<u64, (bool, u32)>,
     pub(super) removed: BTreeSet<u64>,
     pub(super) pushed: BTreeMap<u64, Waiter>,

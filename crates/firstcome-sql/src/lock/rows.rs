@@ -136,7 +136,7 @@ pub(super) fn page(wants: &Wants, rows: &[PgRow]) -> Result<Page, SqlError> {
     for (name, (bucket, heads)) in &wants.locks {
         let Leaf { hold, line } = page.locks.entry(name.clone()).or_default();
         line.is_whole = line.heads.len() < *heads as usize;
-        // Whoever has no life there has none at all.
+        // A process that has no life there has none at all.
         let clients = line.heads.values().chain(hold.as_ref().map(|hold| &hold.waiter));
         for client in clients.map(|waiter| waiter.request.client) {
             page.lives.entry((*bucket, client)).or_default();

@@ -21,7 +21,7 @@ const BATCH_MAX: usize = 256;
 /// How often a batch is tried that others were preferred to, or whose connection had ended before.
 const TRIES: u32 = 3;
 
-/// What is asked of the writer. Whoever asked may have gone: the step is taken all the same.
+/// What is asked of the writer. A process that asked may have gone: the step is taken all the same.
 pub(super) enum Job {
     Take(Step, oneshot::Sender<Result<Answer, StoreError>>),
     View(LockName, oneshot::Sender<Result<TimedLockView, StoreError>>),
@@ -30,7 +30,7 @@ pub(super) enum Job {
 /// A job in the queue.
 pub(super) struct Queued {
     pub(super) job: Job,
-    /// Free again when the job is taken out, whether or not somebody still waits for its answer.
+    /// Free again when the job is taken out, whether or not a process still waits for its answer.
     pub(super) _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -40,7 +40,7 @@ enum Outcome {
 }
 
 impl Job {
-    /// Whoever asked may have gone: then nobody is told.
+    /// A process that asked may have gone: then no process is told.
     fn tell(self, outcome: Result<Outcome, StoreError>) {
         match (self, outcome) {
             (Self::Take(_, told), Ok(Outcome::Taken(answer))) => drop(told.send(Ok(answer))),
@@ -94,7 +94,7 @@ pub(super) struct Writer {
     pub(super) connection: Option<PgConnection>,
 }
 
-/// Connects, with the settings that steps rely on as far as the server knows them: nobody waits for ever for a bucket, nobody
+/// Connects, with the settings that steps rely on as far as the server knows them: no process waits for ever for a bucket, no process
 /// who stands still keeps one for ever, and what was told is on disk.
 pub(super) async fn open(options: &PgConnectOptions, times: &SqlOptions) -> Result<PgConnection, SqlError> {
     let mut connection: PgConnection = connect(options, times).await?;
@@ -121,7 +121,7 @@ async fn ask(connection: &mut PgConnection, times: &SqlOptions, sql: String) -> 
 }
 
 impl Writer {
-    /// Serves until nobody can ask any more.
+    /// Serves until no process can ask any more.
     pub(super) async fn run(mut self, mut queue: Receiver<Queued>) {
         let mut queued = Vec::new();
         while 0 < queue.recv_many(&mut queued, BATCH_MAX).await {
@@ -174,7 +174,7 @@ impl Writer {
         let mut wants = Wants::default();
         batch.iter().for_each(|job| job.want(&mut wants));
         let only_looks = batch.iter().all(|job| matches!(job, Job::View(..)));
-        // Whatever the server's default is: each statement must see what was committed before it began.
+        // No matter what the server's default is: each statement must see what was committed before it began.
         let mut begin = if only_looks { "" } else { "BEGIN ISOLATION LEVEL READ COMMITTED; " };
         let keep = if only_looks { Keep::Free } else { Keep::Out };
         let (before, after, outcomes, pushes) = loop {

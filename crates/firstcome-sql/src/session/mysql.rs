@@ -19,7 +19,7 @@ const MAKE_TABLE: &str = "CREATE TABLE IF NOT EXISTS firstcome_fence (\
 
 const HAS_ROW: &str = "SELECT CAST(count(*) AS SIGNED) FROM firstcome_fence WHERE id = 1";
 
-/// A number of its own for whoever runs it, in one statement: the row is locked from the reading to the commit.
+/// A number of its own for an operator that runs it, in one statement: the row is locked from the reading to the commit.
 const DRAW: &str = "UPDATE firstcome_fence SET last = LAST_INSERT_ID(last + 1) WHERE id = 1";
 
 /// What the server calls a lock. Names there have at most 64 characters (MySQL; 192 bytes in MariaDB), and upper and lower
@@ -107,7 +107,7 @@ impl MySqlSession {
     /// Whether it was held until now.
     pub(super) async fn give_back(&mut self, key: &Key) -> Result<bool, SqlError> {
         let rows = self.ask(&format!("SELECT CAST(RELEASE_LOCK('{}') AS SIGNED)", key.0)).await?;
-        // 0 if it is another session's, NULL if it is nobody's.
+        // 0 if it is another session's, NULL if it is no process's.
         Ok(first::<Option<i64>>(&rows, 0)? == Some(1))
     }
 

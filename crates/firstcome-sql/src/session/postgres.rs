@@ -101,7 +101,7 @@ impl PgSession {
             )
         };
         let rows = match self.ask(&sql).await {
-            // Something else than the lock may have been waited for in vain: then the lock is ours, and nobody knows.
+            // Something else than the lock may have been waited for in vain: then the lock is ours, and no process knows.
             Err(SqlError::Serialization { .. }) => {
                 self.ask("SELECT pg_advisory_unlock_all(), pg_backend_pid()").await?;
                 return Ok(None);

@@ -117,7 +117,7 @@ impl Foreign {
     }
 }
 
-/// Options for servers that forget what a crash would lose, with times that only a hang can reach, but for the ping: a disk that
+/// Options for servers that forget what a crash would lose, with times that only a hang can reach, except for the ping: a disk that
 /// others keep busy for seconds is no fault of auctions.
 pub(crate) fn options() -> DatabaseOptions {
     let mut options = DatabaseOptions::default();

@@ -12,7 +12,7 @@ impl Running {
         self.0.url()
     }
 
-    /// Kills it: nobody is told, and what is not on disk is gone.
+    /// Kills it: no caller is told, and what is not on disk is gone.
     pub(crate) fn kill(&mut self) {
         self.0.kill();
     }

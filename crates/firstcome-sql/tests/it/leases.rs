@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::time::interval;
 
-/// Times that only a hang can reach, but for the ping.
+/// Times that only a hang can reach, except for the ping.
 fn patient() -> SqlOptions {
     let mut options = SqlOptions::default();
     options.connect_timeout = PATIENCE;
@@ -190,7 +190,7 @@ async fn a_connection_that_listens_and_is_lost_is_made_again() {
             (0 < count(&pool, ended).await + count(&pool, &pinged).await).then_some(())
         })
         .await;
-        // What is granted now nobody may hear; but that something may have been missed, and what comes after that.
+        // What is granted now no caller may hear; but that something may have been missed, and what comes after that.
         take(&one, give_back("door", 1, 1)).await;
         hears.begins(2).await;
         let granted = fence(&other, "door", 2, 1).await;

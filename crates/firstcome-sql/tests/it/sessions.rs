@@ -48,7 +48,7 @@ async fn is_free(locks: &SessionLocks, lock: &str) -> bool {
     }
 }
 
-/// Whoever stands beside, and may do anything.
+/// A process that stands beside, and may do anything.
 struct Operator<'a>(&'a Running);
 
 impl Operator<'_> {

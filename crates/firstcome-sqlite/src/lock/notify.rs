@@ -1,6 +1,6 @@
 //! Telling the clients whose turn it is: within the process directly, else by a datagram to a socket in the directory.
 //!
-//! Each client has one socket, named by its id, in a directory that only its owner can enter: whoever could send to it
+//! Each client has one socket, named by its id, in a directory that only its owner can enter: a process that could send to it
 //! could make it believe in a grant. A name in the abstract space of Linux would be open to everybody on the machine.
 
 use firstcome_core::lock::{ClientId, Push};
@@ -16,7 +16,7 @@ use sockets::{Listener, Sockets};
 
 struct Attached {
     inbox: LockInbox,
-    /// Dropped, nobody listens any more. `None` if there are no sockets here: then only heartbeats find what other
+    /// Dropped, no process listens any more. `None` if there are no sockets here: then only heartbeats find what other
     /// processes grant.
     #[cfg(unix)]
     _listener: Option<Listener>,
@@ -57,7 +57,7 @@ impl LockNotifier {
     }
 
     pub(super) fn detach(&self, client: ClientId) {
-        // Dropped outside the lock: an inbox may hold whatever it likes.
+        // Dropped outside the lock: an inbox may hold any value.
         let gone = self.attached.write().remove(&client);
         drop(gone);
     }
@@ -164,7 +164,7 @@ mod sockets {
 
         pub(super) fn listen(&self, client: ClientId, inbox: LockInbox) -> io::Result<Listener> {
             let path = self.path(client);
-            // Ids are drawn: whoever had this one before is dead.
+            // Ids are drawn: a process that had this one before is dead.
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -179,7 +179,7 @@ mod sockets {
         pub(super) fn send(&self, client: ClientId, pushes: &[Push]) {
             let path = self.path(client);
             for some in pushes.chunks(DATAGRAM_PUSHES_MAX) {
-                // Nobody there, or no room: a heartbeat finds it.
+                // No process there, or no room: a heartbeat finds it.
                 let _ = self.sender.send_to(&encode(some), &path);
             }
         }
@@ -200,7 +200,7 @@ mod sockets {
         }
     }
 
-    /// Closes a directory that was there before to everybody but its owner, who must be nobody that could not change the
+    /// Closes a directory that was there before to everybody but its owner, who must be able to change the
     /// locks themselves.
     fn keep_private(sockets: &Path, locks: &Path) -> Result<(), Fault> {
         let shown = sockets.display();
@@ -242,7 +242,7 @@ mod sockets {
 
     impl Drop for Listener {
         fn drop(&mut self) {
-            // What fails here is cleaned up by somebody else later.
+            // What fails here is cleaned up by another process later.
             let _ = fs::remove_file(&self.path);
             // Ends the thread. It is not awaited: it may be the one that runs this.
             let _ = self.socket.shutdown(Shutdown::Both);
@@ -253,7 +253,7 @@ mod sockets {
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             match socket.recv(&mut buffer) {
-                // Nobody sends nothing: it was shut down.
+                // No process sends nothing: it was shut down.
                 Ok(0) => return,
                 Ok(length) => {
                     for push in decode(&buffer[..length]).unwrap_or_default() {

@@ -157,7 +157,7 @@ impl LockTable for SqliteLockTable<'_> {
         self.ask(WAITERS, [name.as_str()], |row| row.get(0)).unwrap_or(0)
     }
 
-    // Linear in the place, but for the last one: who gives up in the middle of a line is rare.
+    // Linear in the place, except for the last one: who gives up in the middle of a line is rare.
     fn ahead(&self, name: &LockName, number: u64) -> u32 {
         let wanted = number.cast_signed();
         match self.ask(GREATEST, [name.as_str()], |row| row.get::<_, i64>(0)) {
@@ -197,7 +197,7 @@ const fn signed(request: Request) -> (i64, i64) {
     (request.client.0.cast_signed(), request.number.cast_signed())
 }
 
-/// The first five columns of a hold or of somebody in line.
+/// The first five columns of a hold or of a process in line.
 pub(super) fn waiter(row: &Row<'_>) -> rusqlite::Result<Waiter> {
     let client = ClientId(row.get::<_, i64>(0)?.cast_unsigned());
     let request = Request { client, number: row.get::<_, i64>(1)?.cast_unsigned() };

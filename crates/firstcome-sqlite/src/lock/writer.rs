@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 /// Steps in one transaction at most: other processes wait as long as it takes.
 const BATCH_MAX: usize = 256;
 
-/// What is asked of the writer. Whoever asked may have gone: the step is taken all the same.
+/// What is asked of the writer. A process that asked may have gone: the step is taken all the same.
 pub(super) enum Job {
     Take(Step, oneshot::Sender<Result<Answer, StoreError>>),
     View(LockName, oneshot::Sender<Result<TimedLockView, StoreError>>),
@@ -25,7 +25,7 @@ pub(super) enum Job {
 /// A job in the queue.
 pub(super) struct Queued {
     pub(super) job: Job,
-    /// Free again when the job is taken out, whether or not somebody still waits for its answer.
+    /// Free again when the job is taken out, whether or not a process still waits for its answer.
     pub(super) _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -35,7 +35,7 @@ enum Outcome {
 }
 
 impl Job {
-    /// Whoever asked may have gone: then nobody is told.
+    /// A process that asked may have gone: then no process is told.
     fn tell(self, outcome: Result<Outcome, StoreError>) {
         match (self, outcome) {
             (Self::Take(_, told), Ok(Outcome::Taken(answer))) => drop(told.send(Ok(answer))),
@@ -47,7 +47,7 @@ impl Job {
     }
 }
 
-/// Which file a path names. Somebody may move it away: whoever opens the path then has other locks.
+/// Which file a path names. A process may move it away: a process that opens the path then has other locks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Identity {
     path: PathBuf,
@@ -123,7 +123,7 @@ impl Writer {
         Self { connection, identity, clock, post, broken: None, faults: Faults::default(), is_faulty: false }
     }
 
-    /// Serves until nobody can ask any more.
+    /// Serves until no process can ask any more.
     pub(super) fn run(mut self, queue: &Receiver<Queued>) {
         while let Ok(first) = queue.recv() {
             let queued = std::iter::once(first).chain(queue.try_iter()).take(BATCH_MAX);
@@ -170,7 +170,7 @@ impl Writer {
     fn transact(&self, batch: &[Job]) -> Result<(Vec<Outcome>, Vec<Push>), Failure> {
         self.execute("BEGIN IMMEDIATE").map_err(|error| Failure::of(&error, "cannot begin a step"))?;
         let taken = self.take_all(batch).map_err(|error| Failure::of(&error, "a step failed"));
-        // In here, so that nobody is told what only this process can see.
+        // In here, so that no process is told what only this process can see.
         let taken = taken.and_then(|taken| self.identity.check().map(|()| taken).map_err(Failure::Lasting));
         let committed = taken.and_then(|taken| match self.execute("COMMIT") {
             Ok(()) => Ok(taken),

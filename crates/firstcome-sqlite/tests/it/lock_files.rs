@@ -369,7 +369,7 @@ async fn a_file_that_is_kept_locked_is_unavailable_for_a_while() {
         assert_eq!(unavailable(steps.swap_remove(0).await), FaultKind::Busy);
         drop(steps);
         file.execute_batch("ROLLBACK").expect("it ends");
-        // Nobody waits for the answers any more, but the steps still stand in the queue.
+        // No process waits for the answers any more, but the steps still stand in the queue.
         while matches!(store.take(ask("other", 2, 1)).await, Err(StoreError::Overloaded { .. })) {
             tokio::task::yield_now().await;
         }
@@ -405,14 +405,14 @@ async fn a_step_that_meets_a_damaged_row_changes_nothing() {
         fence(&store, "door", 1, 1).await;
         take(&store, ask("door", 2, 1)).await;
         beside(directory.path()).execute("UPDATE bucket SET last = -1", []).expect("it can be changed");
-        // The hold is ended and somebody is taken out of the line before the number is read.
+        // The hold is ended and a process is taken out of the line before the number is read.
         assert_eq!(unavailable(store.take(give_back("door", 1, 1)).await), FaultKind::Damaged);
         assert_eq!(unavailable(store.take(ask("other", 1, 2)).await), FaultKind::Damaged, "nor anything else");
         let rows = "SELECT (SELECT count(*) FROM hold WHERE request = 1 AND client = 1), count(*) FROM waiter";
         let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
         let rows: (i64, i64) = beside(directory.path()).query_row(rows, [], read).expect("it can be counted");
         assert_eq!(rows, (1, 1));
-        // It keeps nobody else from the file.
+        // It keeps no other process from the file.
         beside(directory.path()).execute("UPDATE bucket SET last = 1", []).expect("nobody writes");
     })
     .await;
@@ -493,7 +493,7 @@ async fn a_push_reaches_a_client_of_another_store_on_the_same_directory() {
             let push = heard(&pushes);
             assert_eq!((push.name, push.grant.request), (name("door"), request(2, 1)));
             assert_eq!(push.grant.fence.get(), fence(&there, "door", 2, 1).await);
-            // A thousand at once, to one that is slow to hear: what is lost is lost, and nobody waits.
+            // A thousand at once, to one that is slow to hear: what is lost is lost, and no process waits.
             for number in 2..200 {
                 take(&here, ask(&format!("many-{number}"), 1, number)).await;
                 take(&there, ask(&format!("many-{number}"), 2, number)).await;
@@ -522,7 +522,7 @@ async fn a_socket_hears_only_what_it_understands_and_what_is_its_own() {
         for bytes in [&[2][..], &[1, 200, 65], &[1, 1, 65, 0, 0], &[1, 0], &[0xff; 900]] {
             sender.send_to(bytes, path(2)).expect("somebody listens");
         }
-        // One of a later version, whatever that says.
+        // One of a later version, no matter what that says.
         let later = [&[2, 4][..], b"door", &2_u64.to_le_bytes(), &[1; 25]].concat();
         sender.send_to(&later, path(2)).expect("somebody listens");
         // A real push, to the wrong one.

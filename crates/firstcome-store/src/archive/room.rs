@@ -28,7 +28,7 @@ struct Coming {
 pub struct RoomsBefore {
     /// Names of rooms that are there.
     pub names: Vec<RoomName>,
-    /// Whether there are others beside those, whose names somebody else looks for.
+    /// Whether there are others beside those, whose names another caller looks for.
     pub has_rooms: bool,
     /// The number after the highest.
     pub next: u32,

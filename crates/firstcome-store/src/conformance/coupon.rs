@@ -169,7 +169,7 @@ impl<S: CouponStore + 'static> Bench<S> {
         assert!(put.is_ok(), "{coupon:?} for {limit}: {put:?}");
     }
 
-    /// Claims, and checks everything about the answer that holds whatever was asked.
+    /// Claims, and checks everything about the answer that holds for any request.
     async fn claim(&self, coupon: &CouponName, user: &str, request: Option<RequestId>) -> ClaimAnswer {
         let claim = Claim { user: user_id(user), attributes: None, request };
         self.claim_with(coupon, claim).await

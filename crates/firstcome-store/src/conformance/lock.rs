@@ -91,7 +91,7 @@ impl Oracle {
         answer
     }
 
-    /// Whatever the rules say: a lock's fences rise, and a request keeps its own.
+    /// No matter what the rules say: a lock's fences rise, and a request keeps its own.
     fn note(&mut self, name: &LockName, grant: Grant) {
         let (highest, known) = self.fences.entry(name.clone()).or_insert((grant.fence, BTreeMap::new()));
         match known.get(&grant.request) {
@@ -130,7 +130,7 @@ impl<S: LockStore> Bench<S> {
         }
     }
 
-    /// Takes one step, and compares. Nobody else may take one in its bucket meanwhile.
+    /// Takes one step, and compares. No other process may take one in its bucket meanwhile.
     async fn take(&self, step: &Step) -> Answer {
         let answer = self.store.take(step.clone()).await.expect("the store answers");
         let mut oracle = self.oracle.lock();

@@ -1,7 +1,7 @@
 //! The suite of [`RoomStore`].
 //!
 //! [`Bench`] alone knows the port. Cases write commands as [`Step`]s and answers as texts, so `new 1 waiting 0` is the
-//! first number with nobody ahead, and `2 admitted 1@50 until 80` the slot of admission 1, given at 50.
+//! first number with no caller ahead, and `2 admitted 1@50 until 80` the slot of admission 1, given at 50.
 //!
 //! A store admits by itself, at any time. So the suite lets it do what is due after every move of the clock and after
 //! every command; a tick of the store's own in between then finds nothing to do.
@@ -74,7 +74,7 @@ where
 }
 
 /// Tests that a durable store still knows, after it was closed and opened again, all that it told, and that its leases
-/// go on as if nobody had touched the clock.
+/// go on as if no caller had touched the clock.
 ///
 /// `open` opens the same data each time. The suite drops every handle of a store before it opens the next one, and
 /// hands over a fresh clock.
@@ -365,7 +365,7 @@ fn slots(max_active: u32) -> RoomSettings {
     RoomSettings { active_ttl_ms: 30_000, claim_window_ms: 10_000, ..RoomSettings::with_slots(max_active) }
 }
 
-/// Nobody is admitted for now.
+/// No caller is admitted for now.
 fn paused() -> RoomSettings {
     RoomSettings { paused: true, ..slots(1) }
 }

@@ -162,7 +162,7 @@ pub(super) struct AuctionWriter {
 }
 
 /// What one call, which a tick begins and further ticks go on with, has still to close. Auctions are closed in the order in
-/// which they became due, each once per call: whatever a closing leaves due waits for the next call, and cannot hold one up
+/// which they became due, each once per call: listings that a closing leaves due wait for the next call, and cannot hold one up
 /// for ever.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rest {
@@ -343,7 +343,7 @@ impl AuctionWriter {
             Transfer::Charge => Kind::Charge,
             Transfer::Refund => Kind::Refund,
         };
-        // Judged before a member is made for somebody unknown, who may be refused.
+        // Judged before a member is made for a member unknown, who may be refused.
         let before = self.wallets.balance(member);
         before.after(kind, ask.amount).map_err(|error| refusal(error, before))?;
         let moved = self.wallets.wallet(member).apply(kind, ask.amount, None, now.wall);
@@ -357,7 +357,7 @@ impl AuctionWriter {
         Ok(Effect::New(balance))
     }
 
-    /// Closes what is due, as much as the turn has room for. What is left is to be asked for again.
+    /// Closes what is due, as much as the turn has room for. What is left must be asked for again.
     fn close_due(&mut self, rest: Option<Rest>, now: Timestamp, changes: &mut Vec<Change>) -> Option<Rest> {
         let mut rest = rest.unwrap_or(Rest { until: now, after: None });
         loop {
@@ -401,7 +401,7 @@ impl AuctionWriter {
         !self.wallets.touched.is_empty()
     }
 
-    /// Adds the new state of whatever was touched: once, however often it was.
+    /// Adds the new state of everything that was touched: once, however often it was.
     pub(super) fn seal(&self, changes: &mut Vec<Change>) {
         for (place, _) in &self.wallets.touched {
             let Member { id, wallet, .. } = &self.wallets.members[*place];
@@ -484,7 +484,7 @@ impl AuctionWriter {
         }
     }
 
-    /// Lets readers see what was committed, all at one instant. Says whether an auction is to be closed earlier than all others
+    /// Lets readers see what was committed, all at one instant. Says whether an auction must be closed earlier than all others
     /// before.
     pub(super) fn publish(&mut self, auctions: &PublishedAuctions, now: Timestamp) -> bool {
         if !self.wallets.touched.is_empty() || !self.touched.is_empty() {
@@ -505,8 +505,8 @@ impl WriterListing {
     }
 }
 
-/// From when on keys of movements are remembered: for as long as both clocks say. Whoever sets the wall forward makes nobody's
-/// repeat a second charge; a wall that was set while nothing ran is believed, as nobody knows better.
+/// From when on keys of movements are remembered: for as long as both clocks say. An operator that sets the wall forward makes no caller's
+/// repeat a second charge; a wall that was set while nothing ran is believed, as no caller knows better.
 pub fn keys_kept_since(now: Now) -> Timestamp {
     // Steady time begins at the wall's, see `Timeline`; it is behind by what the wall was set forward since.
     let now_us = now.wall.as_us().min(now.steady.as_us());
@@ -523,7 +523,7 @@ const fn refusal(error: NoBalance, before: Balance) -> Rejection {
 impl Engine {
     /// Judges one job of auctions.
     pub(super) fn auctions(&mut self, job: Job, now: Now) {
-        // Whoever asked has gone away: it is not done, as if it had never come.
+        // A caller that asked has gone away: it is not done, as if it had never come.
         if job.is_closed() {
             return;
         }

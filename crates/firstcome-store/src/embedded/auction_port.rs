@@ -55,7 +55,7 @@ impl AuctionStore for Embedded {
         let (judged_at, now) = (self.inner.shared.auctions().judged_at(), self.now());
         let mut standing = cell.standing();
         // Time has changed the state since the writer last looked, and it may be about to commit what came just before that.
-        // One turn of it is enough, whatever is left to be closed then. If it takes no commands any more, and all that it began is
+        // One turn of it is enough, however many are left to be closed. If it takes no commands any more, and all that it began is
         // known to be stored or not, time decides on what is durable. Else this read has no answer.
         if standing.state(now) != standing.state(judged_at) {
             let (reply, answer) = Reply::pair();

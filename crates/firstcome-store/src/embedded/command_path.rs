@@ -17,7 +17,7 @@ pub(super) const QUEUE_COMMANDS_MAX: usize = 65_536;
 pub(super) const QUEUE_SERVICE_MAX: Duration = Duration::from_millis(250);
 /// Commands in one transaction. Keeps a commit near 5 ms, and so the wait of the next batch.
 pub(super) const BATCH_COMMANDS_MAX: usize = 2_048;
-// Whatever waits up to this number shares one transaction, so its wait is one sync, however slow the disk is.
+// Everything that waits up to this number shares one transaction, so its wait is one sync, however slow the disk is.
 const _: () = assert!(BATCH_COMMANDS_MAX < QUEUE_COMMANDS_MAX);
 
 /// The first pause before a write is tried again after a fault that may pass, and how long the longest one is.
@@ -31,7 +31,7 @@ const PROBE_CALM: Duration = Duration::from_secs(10);
 pub(super) enum CommandPath {
     /// In the caller's own thread: nothing to wait for, since nothing is synced. Empty once closed, or after a panic.
     Inline(Arc<Shared>, Mutex<Option<Box<Engine>>>),
-    /// Through a queue to a thread that takes whatever has arrived while it was busy.
+    /// Through a queue to a thread that takes everything that has arrived while it was busy.
     Thread(Thread),
 }
 
@@ -149,7 +149,7 @@ impl Pauses {
     }
 }
 
-/// The writer, to be run by whoever holds it.
+/// The writer, to be run by the caller that holds it.
 pub struct Stepper {
     shared: Arc<Shared>,
     receiver: mpsc::Receiver<Command>,
@@ -202,7 +202,7 @@ impl Stepper {
     fn run(mut self) {
         let mut pauses = Pauses::default();
         // Takes what has arrived, at least one, without waiting for more: a lone command pays one sync and no timer,
-        // and under load a batch is whatever came in during the sync before it.
+        // and under load a batch is everything that came in during the sync before it.
         while self.receiver.blocking_recv_many(&mut self.batch, BATCH_COMMANDS_MAX) != 0 {
             self.shared.stats.queue_depth.store(self.receiver.len() as u64, Ordering::Relaxed);
             self.engine.run(&mut self.batch);

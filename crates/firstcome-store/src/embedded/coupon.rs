@@ -29,7 +29,7 @@ impl CouponCell {
         Self { id, voucher_key, coupon: RwLock::new(coupon), durable, redeeming: Mutex::default() }
     }
 
-    /// The answer to a claim if it rests on what is durable: then nobody needs to ask the writer.
+    /// The answer to a claim if it rests on what is durable: then no caller needs to ask the writer.
     pub(super) fn settled(&self, claim: &Claim, clock: &dyn Clock) -> Option<Result<Effect<Issued>, Rejection>> {
         let coupon = self.coupon.read();
         // A new claim gets its time from the writer: without a window nothing here depends on it.

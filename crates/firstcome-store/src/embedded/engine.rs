@@ -1,7 +1,7 @@
 //! Runs batches of commands through the rules: decide, write, publish, answer, in this order.
 //!
 //! # Invariants
-//! - An answer leaves only after the commit of the batch in which it was decided: whatever it rests on is durable.
+//! - An answer leaves only after the commit of the batch in which it was decided: the data that it rests on is durable.
 //! - Claims and redemptions change the state in memory before the commit; readers see them only once
 //!   [`Cell::durable`] has passed them. Settings and deletions change it after the commit.
 //! - Auctions' state in memory changes before the commit too; readers see copies that are made after it.
@@ -45,7 +45,7 @@ pub(super) struct ClaimCommand {
     pub(super) reply: Reply<Effect<Issued>>,
 }
 
-/// Owns the state and the journal. Whoever holds it is the one writer.
+/// Owns the state and the journal. A caller that holds it is the one writer.
 pub struct Engine {
     pub(super) shared: Arc<Shared>,
     journal: Box<dyn Journal>,
@@ -136,7 +136,7 @@ impl Engine {
                     let rest = self.close_due(rest, now);
                     self.pending_ticks.push((reply, rest));
                 }
-                // Nobody waits for it any more: it is not done, as if it had never come.
+                // No caller waits for it any more: it is not done, as if it had never come.
                 Command::PutCoupon(put) if put.reply.is_closed() => {}
                 Command::DeleteCoupon { reply, .. } if reply.is_closed() => {}
                 Command::PutRoom(put) if put.reply.is_closed() => {}
@@ -187,7 +187,7 @@ impl Engine {
         let changes = self.changes.len();
         let mut coupon = cell.coupon.write();
         for ClaimCommand { claim, reply, .. } in run {
-            // Whoever asked has gone away: it is not done, as if it had never come.
+            // A caller that asked has gone away: it is not done, as if it had never come.
             if reply.is_closed() {
                 continue;
             }
@@ -339,11 +339,11 @@ impl Engine {
             self.pending_auction_replies.drain(..).for_each(|told| told.refuse(&error));
             self.pending_ticks.drain(..).for_each(|(reply, _)| reply.send(Err(error.clone())));
             self.touched.clear();
-            // What is unsettled stays so: it may or may not be stored, and nobody is told either.
+            // What is unsettled stays so: it may or may not be stored, and no caller is told either.
             self.touched_rooms.clear();
             return;
         }
-        // By the writer itself: whoever asked for it may have gone away.
+        // By the writer itself: a caller that asked for it may have gone away.
         if !self.touched_rooms.is_empty() {
             self.shared.clockwork.somebody_came();
         }

@@ -64,7 +64,7 @@ impl MemoryLocks {
         self.buckets.iter().map(|bucket| bucket.lock().len()).sum()
     }
 
-    /// Whether nobody has a lock or waits for one.
+    /// Whether no process has a lock or waits for one.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

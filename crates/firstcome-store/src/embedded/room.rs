@@ -2,7 +2,7 @@
 //!
 //! Polls come by the ten thousand, so they are answered from memory under the room's lock. They may only be told what
 //! is durable: the tickets about which something was decided and not yet committed are listed ([`Kept::unsettled`]),
-//! and whoever asks about one of them is sent through the writer, whose answers come after the commit.
+//! and a caller that asks about one of them is sent through the writer, whose answers come after the commit.
 
 use super::engine::Engine;
 use super::journal::{Change, PassSecret, RoomId, RoomPut};
@@ -148,7 +148,7 @@ impl RoomCell {
 
     /// What stands against a join before it is asked for.
     pub(super) fn refuses_joins(&self, join: &Join, now: Now) -> Option<Rejection> {
-        // Whoever may have a place already is looked up by the writer.
+        // A caller that may have a place already is looked up by the writer.
         let anonymous = join.user.is_none() && join.request.is_none();
         if anonymous { self.kept.lock().room.judge_room(now).err() } else { None }
     }
@@ -196,7 +196,7 @@ impl Engine {
         let mut changes = std::mem::take(&mut self.room_changes);
         let mut kept = cell.kept.lock();
         for order in orders {
-            // Whoever asked has gone away: it is not done, as if it had never come.
+            // A caller that asked has gone away: it is not done, as if it had never come.
             if order.is_closed() {
                 continue;
             }

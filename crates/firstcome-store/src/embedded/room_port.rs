@@ -23,11 +23,11 @@ const TICK: Duration = Duration::from_millis(50);
 /// How often at most, for a rate whose next admission is due.
 const TICK_MIN: Duration = Duration::from_millis(2);
 
-/// How long the sleep is at most before an auction's end: somebody may set the wall clock forward.
+/// How long the sleep is at most before an auction's end: a caller may set the wall clock forward.
 const DUE_SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// A thread that ticks while any room has somebody in it and when an auction is to be closed, and sleeps otherwise. Absent
-/// where somebody else ticks.
+/// A thread that ticks while any room has a caller in it and when an auction must be closed, and sleeps otherwise. Absent
+/// where another caller ticks.
 #[derive(Default)]
 pub(super) struct Clockwork {
     thread: OnceLock<Thread>,
@@ -45,7 +45,7 @@ impl Clockwork {
         Ok(())
     }
 
-    /// To be called after somebody may have come into a room.
+    /// To be called after a caller may have come into a room.
     pub(super) fn somebody_came(&self) {
         if self.sleeps.load(Ordering::SeqCst) {
             self.wake();
@@ -62,7 +62,7 @@ impl Clockwork {
 fn run(inner: &Weak<Inner>, clockwork: &Clockwork) {
     let mut rest = None;
     while let Some(inner) = inner.upgrade() {
-        // Said before it is looked at: whoever comes after the look finds it said.
+        // Said before it is looked at: a caller that comes after the look finds it said.
         clockwork.sleeps.store(true, Ordering::SeqCst);
         let due_in_us = inner.shared.auctions().due_in_us(inner.shared.clock.now());
         let nobody_in = inner.shared.rooms.read().values().all(|cell| cell.is_idle());
@@ -86,7 +86,7 @@ fn run(inner: &Weak<Inner>, clockwork: &Clockwork) {
             continue;
         }
         rest = done.and_then(Result::ok).flatten();
-        // Whatever has arrived meanwhile goes first, as with every command.
+        // Everything that has arrived meanwhile goes first, as with every command.
         if rest.is_some() {
             continue;
         }

@@ -190,7 +190,7 @@ fn auctions_that_closing_leaves_due_do_not_hold_up_who_asked() {
     assert!(300 < store.closings().defaulted, "the bug was not there");
 }
 
-/// Who asks one thing after another must never see a part of a commit: here that somebody has been outbid by a bid whose
+/// Who asks one thing after another must never see a part of a commit: here that a member has been outbid by a bid whose
 /// points are not held, or that a hold goes on after the next one has begun.
 #[test]
 fn whoever_has_seen_a_part_of_a_commit_sees_all_of_it() {

@@ -39,7 +39,7 @@ async fn refusals_that_rest_on_durable_claims_need_no_writer_and_others_wait_for
         script.commit(store.put_coupon(&other, limited(9))).await;
         let ann = script.commit(store.claim(&coupon, keyed("ann", 1))).await.into_inner();
 
-        // The last one is decided and not durable: if its commit fails, somebody else may get it.
+        // The last one is decided and not durable: if its commit fails, another caller may get it.
         let bob = Asking::waits(store.claim(&coupon, keyed("bob", 2)));
         assert_eq!(script.asked(), JournalRequest::Commit(1));
         let mut cid = Asking::waits(store.claim(&coupon, by("cid")));

@@ -1,4 +1,4 @@
-//! Rooms over a journal that waits and fails: nobody is told what is not durable, and what is durable goes on.
+//! Rooms over a journal that waits and fails: no visitor is told what is not durable, and what is durable goes on.
 
 use crate::in_time;
 use crate::scripted::*;
@@ -183,7 +183,7 @@ fn somebody_who_joins_and_goes_away_at_once_is_admitted_all_the_same() {
         (JournalRequest::Commit(1), JournalRequest::Commit(1)),
         "a secret, and the room"
     );
-    // Nobody is in, so nothing ticks. The writer has ann's place in its hands when she goes.
+    // No visitor is in, so nothing ticks. The writer has ann's place in its hands when she goes.
     let ann = Under::waits(store.join(lobby(), by_user("ann")));
     assert_eq!(script.asked(), JournalRequest::Commit(2));
     drop(ann);

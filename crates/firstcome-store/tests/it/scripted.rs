@@ -45,7 +45,7 @@ struct Scripted {
 
 impl Journal for Scripted {
     fn commit(&mut self, changes: &[Change]) -> Result<(), JournalError> {
-        // Whoever gives the verdicts may be gone at the end of a test, or may not expect this commit at all.
+        // A caller that gives the verdicts may be gone at the end of a test, or may not expect this commit at all.
         let _ = self.asked.send(JournalRequest::Commit(changes.len()));
         let gone = Verdict::Fail(Outcome::Unknown);
         let verdict = if self.all {
@@ -165,7 +165,7 @@ impl<'a, T> Asking<'a, T> {
     }
 }
 
-/// The answer of a command that needs nobody else.
+/// The answer of a command that needs no other caller.
 #[track_caller]
 pub(crate) fn at_once<T>(future: impl Future<Output = Answer<T>> + Send) -> Answer<T> {
     Asking::start(future).1.expect("answered at once")

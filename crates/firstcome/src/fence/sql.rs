@@ -1,4 +1,4 @@
-//! The statements, for whatever library sends them. No database is asked here.
+//! The statements, for any library sends them. No database is asked here.
 //!
 //! # A table of fences
 //! [`POSTGRES_TABLE`], [`MYSQL_TABLE`] and [`SQLITE_TABLE`] make the table, a row per lock. [`POSTGRES_CHECK`],
@@ -76,7 +76,7 @@ pub enum Placeholders {
 }
 
 /// Two columns of a row that remember the last token by which it was written: the fence, a `bigint` that may be null until
-/// somebody writes with a token, and the owner, a text of up to 160 bytes that compares by its bytes (in MySQL and MariaDB
+/// a process writes with a token, and the owner, a text of up to 160 bytes that compares by its bytes (in MySQL and MariaDB
 /// `CHARACTER SET ascii COLLATE ascii_bin`, or names that differ in case are the same).
 ///
 /// They say nothing about which lock it was: let one lock guard the row.

@@ -9,9 +9,9 @@ pub fn create_table(connection: &Connection) -> Result<(), Error> {
     connection.execute_batch(SQLITE_TABLE)
 }
 
-/// Checks a token and remembers it. One statement, no wait but for the file.
+/// Checks a token and remembers it. One statement, no wait except for the file.
 ///
-/// Call it first in a transaction, best one that begins `IMMEDIATE`: from here on nobody else writes to the file until the
+/// Call it first in a transaction, best one that begins `IMMEDIATE`: from here on no other process writes to the file until the
 /// transaction ends, and what it remembers is undone if the transaction is. Outside of one it stands at once, and protects
 /// nothing that is written after it.
 ///

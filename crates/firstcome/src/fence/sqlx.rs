@@ -93,7 +93,7 @@ pub async fn create_table(connection: &mut impl FenceConnection) -> Result<(), E
 
 /// Checks a token and remembers it. One statement, one round trip (two when the connection first prepares it).
 ///
-/// Call it first in a transaction: from here on whoever shows a token of this lock waits until the transaction ends, and what
+/// Call it first in a transaction: from here on a process that shows a token of this lock waits until the transaction ends, and what
 /// it remembers is undone if the transaction is. Outside of one it stands at once, and protects nothing that is written
 /// after it. Any isolation level will do. In MySQL and MariaDB it sets `LAST_INSERT_ID()` of the connection.
 ///

@@ -6,14 +6,14 @@ use firstcome_store::edge::draw_id;
 use std::future::Future;
 use std::time::Duration;
 
-/// An error that may be a version conflict: somebody changed what was read, nothing was written, and to do it all again
+/// An error that may be a version conflict: a process changed what was read, nothing was written, and to do it all again
 /// may well succeed. Needed for [`retry`](crate::distributed_lock#options).
 #[diagnostic::on_unimplemented(
     message = "`retry` needs to know which errors are version conflicts, and `{Self}` does not say",
     label = "`{Self}` must implement `firstcome::lock::Retry`"
 )]
 pub trait Retry {
-    /// Whether the section is to be run again from its start.
+    /// Whether the section must be run again from its start.
     fn is_conflict(&self) -> bool;
 }
 
@@ -31,7 +31,7 @@ pub trait Transaction: Sized + Send {
     /// Refuses a token by the rule of [`fence::accepts`](crate::fence::accepts), and remembers it otherwise. The first step
     /// of the transaction. With the feature `sqlx` its transactions do this by [`fence::sqlx`](crate::fence).
     ///
-    /// Whatever remembers it must stay locked until the transaction ends (one row per lock, updated if its fence is not
+    /// The row that remembers it must stay locked until the transaction ends (one row per lock, updated if its fence is not
     /// larger): then a transaction whose lock was lost after this either ends before the next holder's begins to read,
     /// or fails. The same token again is fine.
     fn check_fence(&mut self, token: &FenceToken) -> impl Future<Output = Result<(), Self::Error>> + Send;
@@ -147,7 +147,7 @@ pub async fn release<R: Outcome>(guard: Guard, returned: Result<R, LockError>) -
     }
 }
 
-/// Gives the lock back after a transaction. What it says stands, whatever becomes of the lock: it checked the fence.
+/// Gives the lock back after a transaction. What it says stands, no matter what becomes of the lock: it checked the fence.
 pub async fn release_concluded<R: Outcome>(guard: Guard, returned: Result<R, LockError>) -> R {
     let outcome = match returned {
         Ok(outcome) => outcome,

@@ -1,4 +1,4 @@
-//! Runs the pure client of the core over a store: sends its calls, wakes whoever waits, keeps its time.
+//! Runs the pure client of the core over a store: sends its calls, wakes a waiter, keeps its time.
 
 use super::quick::{self, Quick};
 use super::{Guard, LockError};
@@ -75,7 +75,7 @@ pub(super) struct Machine {
     asleep_until: Option<Steady>,
     /// Who waits until nothing is wanted any more.
     pub(super) quiet: Vec<Waker>,
-    /// The last failure of the store, for whoever has to be told about it.
+    /// The last failure of the store, for the process that has to be told about it.
     error: Option<StoreError>,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn memory(store: Arc<MemoryLocks>) -> Arc<Self> {
-        // Nobody else asks a store in memory, so an id that is drawn badly does no harm.
+        // No other process asks a store in memory, so an id that is drawn badly does no harm.
         let id = draw_id().unwrap_or(0);
         Self::new(Backend::Memory(store), id)
     }
@@ -161,7 +161,7 @@ impl Shared {
         self.started + Duration::from_micros(at.as_us().try_into().unwrap_or(0))
     }
 
-    /// Changes the client, hands on what it tells, and returns what is to be sent.
+    /// Changes the client, hands on what it tells, and returns what must be sent.
     fn act<R>(&self, change: impl FnOnce(&mut Machine, Steady) -> R) -> (R, Vec<Call>) {
         let mut awake = Vec::new();
         let (result, calls, wakes) = {
@@ -233,7 +233,7 @@ impl Shared {
     }
 
     /// Sends calls, in their order. The last is still to be awaited, if it was not answered at once; a call before it (a
-    /// cohort that ends asks anew for whoever is left) is nobody's to await.
+    /// cohort that ends asks anew for the process that is left) is no process's to await.
     fn begin_all(self: &Arc<Self>, calls: Vec<Call>) -> Option<BoxFuture<()>> {
         let mut last = None;
         for call in calls {
@@ -252,12 +252,12 @@ impl Shared {
         }
     }
 
-    /// Passes time where the timer runs, since whoever waits may be under another executor.
+    /// Passes time where the timer runs, since a waiter may be under another executor.
     pub(super) async fn sleep(&self, time: Duration) {
         let (done, passed) = oneshot::channel();
         self.in_background(Box::pin(async move {
             tokio::time::sleep(time).await;
-            // Whoever waited may be gone.
+            // A waiter may be gone.
             let _ = done.send(());
         }));
         let _ = passed.await;
@@ -388,7 +388,7 @@ impl Shared {
         .await;
     }
 
-    /// Nobody wants this request any more.
+    /// No process wants this request any more.
     pub(super) fn forget(self: &Arc<Self>, number: u64) {
         if self.release_quickly(number).is_some() {
             return;
@@ -492,7 +492,7 @@ impl Seat {
     }
 }
 
-/// A request that somebody awaits. Dropped, it is given up; what is under way for it goes on without them.
+/// A request that a process awaits. Dropped, it is given up; what is under way for it goes on without them.
 struct Pending<'a> {
     shared: &'a Arc<Shared>,
     number: u64,
@@ -548,7 +548,7 @@ impl Drop for Pending<'_> {
     }
 }
 
-/// Wakes the client when something is due, until nobody needs it any more.
+/// Wakes the client when something is due, until no process needs it any more.
 async fn keep_time(shared: Weak<Shared>, wake: Arc<Notify>) {
     loop {
         let until = {

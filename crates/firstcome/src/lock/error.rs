@@ -24,7 +24,7 @@ pub enum LockError {
         /// What it must be.
         wanted: &'static str,
     },
-    /// Somebody else has it, and waiting was not wanted.
+    /// Another process has it, and waiting was not wanted.
     #[error("held by {holder} for up to {} ms more, with {waiters} waiting", ttl.as_millis())]
     Contended {
         /// Who has it.
@@ -46,7 +46,7 @@ pub enum LockError {
     /// The store may have done it. What was taken is given back in the background, or ends with its lease.
     #[error("the store gave no answer; whatever it did is undone, or ends with the lease")]
     Unknown,
-    /// The hold is over, or nobody can say that it is not.
+    /// The hold is over, or no process can say that it is not.
     #[error("the lock was lost; only the fence protects what was written since")]
     Lost,
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// Locks on etcd, in the order of arrival, with a fence on every grant.
 ///
-/// For whoever runs etcd anyway, or wants the agreement of its servers for each grant: no failover forgets one. Each grant and each
+/// For an operator that runs etcd anyway, or wants the agreement of its servers for each grant: no failover forgets one. Each grant and each
 /// end is a commit of the cluster. What [`Locks`](super::Locks) have and these do not:
 ///
 /// - *A lease for each lock.* All holds and places of a process rest on one, [`EtcdOptions::lease`], which is renewed three times in
@@ -37,15 +37,15 @@ use std::time::{Duration, Instant};
 ///
 /// # Promises
 /// - Grants in the order in which etcd took the requests; who gave up or died is passed over.
-/// - A fence with every grant, above every one before it, of whatever lock of the cluster: the revision that made the lock's key.
-///   Let whatever is guarded refuse a smaller one, for which [`fence`](crate::fence) has the checks; what is written to etcd
+/// - A fence with every grant, above every one before it, of any lock of the cluster: the revision that made the lock's key.
+///   Let the guarded store refuse a smaller one, for which [`fence`](crate::fence) has the checks; what is written to etcd
 ///   itself is guarded by [`EtcdGuard::write`]. It is not to be compared with fences of other kinds of locks.
 /// - [`EtcdGuard::lost`] resolves before anybody else can have the lock, as long as this process runs and no clock runs wrong by
 ///   more than one per cent.
 /// - Dropping a future or a guard gives the place or the lock back in the background. What cannot be given back ends with the lease.
 ///
 /// # Not promised
-/// - That a hold lasts. It ends when etcd cannot be reached for a lease, this process stands still for one, or somebody deletes its key.
+/// - That a hold lasts. It ends when etcd cannot be reached for a lease, this process stands still for one, or an operator deletes its key.
 /// - Fences that grow across the restore of an old backup, after which revisions begin again from there.
 #[derive(Clone)]
 pub struct EtcdLocks {
@@ -119,7 +119,7 @@ impl EtcdRequest {
     /// Gets in line and waits for the lock. One request if it is free; otherwise one more, and a message, for each who goes
     /// right before this one.
     ///
-    /// Dropping the future leaves nothing behind: a place in line is given up, and so is a grant that nobody takes.
+    /// Dropping the future leaves nothing behind: a place in line is given up, and so is a grant that no process takes.
     ///
     /// Fails with [`LockError::TimedOut`], or as [`Self::try_acquire`] does; with `Contended` only if the wait is zero.
     pub async fn acquire(self) -> Result<EtcdGuard, LockError> {
@@ -130,9 +130,9 @@ impl EtcdRequest {
         self.take(wait).await
     }
 
-    /// Takes the lock if nobody has it or waits for it. One request. Cancel-safe as [`Self::acquire`].
+    /// Takes the lock if no process has it or waits for it. One request. Cancel-safe as [`Self::acquire`].
     ///
-    /// Fails with [`LockError::Contended`] if somebody has it, [`LockError::Unavailable`] and [`LockError::Unknown`] if
+    /// Fails with [`LockError::Contended`] if a process has it, [`LockError::Unavailable`] and [`LockError::Unknown`] if
     /// etcd gives no answer, [`LockError::Name`] before it is asked.
     pub async fn try_acquire(self) -> Result<EtcdGuard, LockError> {
         self.take(Duration::ZERO).await
@@ -176,13 +176,13 @@ impl EtcdGuard {
         self.name.as_str()
     }
 
-    /// The fencing token: whatever is guarded must refuse a smaller one than it has seen. It is the revision that created
+    /// The fencing token: the guarded store must refuse a smaller one than it has seen. It is the revision that created
     /// [`Self::key`].
     pub const fn fence(&self) -> Fence {
         self.hold.fence()
     }
 
-    /// What is shown to whatever the lock guards; see [`fence`](crate::fence). No request; a digest.
+    /// What the guarded store gets; see [`fence`](crate::fence). No request; a digest.
     pub fn token(&self) -> FenceToken {
         // A revision makes one key, so it names the hold.
         let request = Request { client: ClientId(self.hold.lease().cast_unsigned()), number: self.fence().get() };
@@ -207,7 +207,7 @@ impl EtcdGuard {
         self.deadline().saturating_duration_since(Instant::now())
     }
 
-    /// Whether the lock is lost: its lease ended, or nobody can say that it did not. No request.
+    /// Whether the lock is lost: its lease ended, or no process can say that it did not. No request.
     pub fn is_lost(&self) -> bool {
         self.hold.is_lost()
     }
@@ -228,7 +228,7 @@ impl EtcdGuard {
         .await
     }
 
-    /// Renews the lease now, and looks whether the lock is still held: for whoever wants to be sure, since the lease is renewed
+    /// Renews the lease now, and looks whether the lock is still held: for the process that wants to be sure, since the lease is renewed
     /// anyway. Two requests.
     ///
     /// Fails with [`LockError::Lost`] if it is over; with [`LockError::Unavailable`] if etcd gave no answer: the deadline stays
@@ -245,7 +245,7 @@ impl EtcdGuard {
         Ok(self.hold.write(writes.into_iter().collect()).await?)
     }
 
-    /// Gives the lock back: whoever is next is told. One request, repeated until there is an answer or the lease is over.
+    /// Gives the lock back: a process that is next is told. One request, repeated until there is an answer or the lease is over.
     ///
     /// Fails with [`LockError::Lost`] if it was over before: the section was perhaps not alone to its end. With
     /// [`LockError::Unknown`] or [`LockError::Unavailable`] if there was no answer. Dropping the future gives the lock

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// A lock that is held. Owned by whoever has it, never by a thread: it may move between tasks.
+/// A lock that is held. Owned by the holder, never by a thread: it may move between tasks.
 ///
 /// Dropping the last one of [`Self::reenter`]'s gives the lock back in the background; [`Self::release`] says how that
 /// went.
@@ -37,7 +37,7 @@ enum Over {
     Yes,
 }
 
-/// A hold that belongs to nobody's [`Guard`]: whoever knows its request may renew it and give it back.
+/// A hold that belongs to no process's [`Guard`]: a process that knows its request may renew it and give it back.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lease {
     /// Which lock.
@@ -90,13 +90,13 @@ impl Guard {
         self.held.name.as_str()
     }
 
-    /// The fencing token: whatever is guarded must refuse a smaller one than it has seen. [`Self::token`] says it together
+    /// The fencing token: the guarded store must refuse a smaller one than it has seen. [`Self::token`] says it together
     /// with whose it is.
     pub fn fence(&self) -> Fence {
         self.held.fence
     }
 
-    /// What is shown to whatever the lock guards: the fence, with the names of the lock and of this very hold. See
+    /// What the guarded store gets: the fence, with the names of the lock and of this very hold. See
     /// [`fence`](crate::fence) for what checks it. The same for every guard of one hold. No request; a digest.
     pub fn token(&self) -> FenceToken {
         let GuardState { shared, number, name, owner, fence, .. } = &*self.held;
@@ -115,7 +115,7 @@ impl Guard {
         self.deadline().saturating_duration_since(Instant::now())
     }
 
-    /// Whether the lock is lost: its lease ended, or nobody can say that it did not. No request.
+    /// Whether the lock is lost: its lease ended, or no process can say that it did not. No request.
     pub fn is_lost(&self) -> bool {
         self.held.shared.is_lost(self.held.number)
     }
@@ -157,9 +157,9 @@ impl Guard {
         self.held.shared.renew(self.held.number, lease).await
     }
 
-    /// Takes the hold out of this process's hands: it is whoever's has the [`Lease`], to renew and to give back through
+    /// Takes the hold out of this process's hands: it is a process whose has the [`Lease`], to renew and to give back through
     /// [`Locks::renew_lease`](super::Locks::renew_lease) and [`Locks::release_lease`](super::Locks::release_lease), also in another process and
-    /// after a restart. Nobody renews it otherwise. At most one request.
+    /// after a restart. No process renews it otherwise. At most one request.
     ///
     /// Fails with [`LockError::Lost`]; with [`LockError::Invalid`] while another guard of the same hold lives.
     pub async fn hand_out(self) -> Result<Lease, LockError> {
@@ -170,7 +170,7 @@ impl Guard {
         Ok(Lease { name: held.name.clone(), request, owner: held.owner.clone(), fence: held.fence, deadline })
     }
 
-    /// Gives the lock back: whoever is next has it when this returns. One request. If it was re-entered and another guard
+    /// Gives the lock back: a process that is next has it when this returns. One request. If it was re-entered and another guard
     /// lives, nothing happens.
     ///
     /// Fails with [`LockError::Lost`] if it was over before: the section was perhaps not alone to its end. With

@@ -33,12 +33,12 @@ const REPEAT: Duration = Duration::from_millis(100);
 /// A server expires keys to the millisecond, and clocks may be read just before one ends.
 const EXPIRY_GRAIN: Duration = Duration::from_millis(2);
 
-/// Locks by key on a store that others may use too: whoever holds one knows its word. Cheap to clone. See [`SpinLocks`].
+/// Locks by key on a store that others may use too: the holder knows its word. Cheap to clone. See [`SpinLocks`].
 pub struct KeyLocks<S: KeyStore> {
     shared: Arc<Shared<S>>,
 }
 
-/// Locks of one key each, as redis-py, redsync, rslock, Spring and many others keep them: whoever uses the same key
+/// Locks of one key each, as redis-py, redsync, rslock, Spring and many others keep them: a process that uses the same key
 /// excludes, and is excluded by, all of those.
 ///
 /// For this company only: among programs that all use this library [`Locks`](super::Locks) grant in the order of arrival, wait without
@@ -62,9 +62,9 @@ pub struct KeyLocks<S: KeyStore> {
 /// - Dropping a future or a guard gives the lock back in the background. What cannot be given back ends with its lease.
 ///
 /// # Not promised
-/// - An order: whoever asks at the right moment is served, and somebody may never be.
-/// - A fence: the layout has no place for one. Let whatever is guarded compare a version before it writes, or use
-///   [`Locks`](super::Locks). A holder that stood still for a lease is not alone, and nobody notices.
+/// - An order: a process that asks at the right moment is served, and a process may never be.
+/// - A fence: the layout has no place for one. Let the guarded store compare a version before it writes, or use
+///   [`Locks`](super::Locks). A holder that stood still for a lease is not alone, and no process notices.
 /// - That a hold lasts. It ends when the server loses the key: with its lease, and with a failover.
 pub type SpinLocks = KeyLocks<SingleKey>;
 
@@ -246,7 +246,7 @@ impl<S: KeyStore> KeyRequest<S> {
     ///
     /// Dropping the future gives back what a try may have taken.
     ///
-    /// Fails with [`LockError::TimedOut`] when the tries or the time are used up, or as [`Self::try_acquire`] does but for
+    /// Fails with [`LockError::TimedOut`] when the tries or the time are used up, or as [`Self::try_acquire`] does except for
     /// `Contended` if the last try had no answer.
     #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
     pub async fn acquire(self) -> Result<KeyGuard<S>, LockError> {
@@ -291,7 +291,7 @@ impl<S: KeyStore> KeyRequest<S> {
             if tries == 1 && ear.is_none() {
                 ear = self.shared.store.listen(&self.key, &claim.word).await;
                 if ear.is_some() {
-                    // It may have become free while nobody listened.
+                    // It may have become free while no process listened.
                     continue;
                 }
             }
@@ -311,7 +311,7 @@ impl<S: KeyStore> KeyRequest<S> {
 
     /// Tries once. One request. Cancel-safe as [`Self::acquire`].
     ///
-    /// Fails with [`LockError::Contended`] if somebody has it (the layout does not tell who, nor how many wait; a key
+    /// Fails with [`LockError::Contended`] if a process has it (the layout does not tell who, nor how many wait; a key
     /// without an end has the longest time there is), [`LockError::Unavailable`] and [`LockError::Unknown`] if the server
     /// gives no answer, [`LockError::Invalid`] before it is asked.
     pub async fn try_acquire(self) -> Result<KeyGuard<S>, LockError> {
@@ -381,7 +381,7 @@ impl<S: KeyStore> Drop for Claim<S> {
             let (shared, key, word) = (Arc::clone(&self.shared), Arc::clone(&self.key), self.word.clone());
             shared.leaving.send_modify(|leaving| *leaving += 1);
             self.shared.runtime.spawn(async move {
-                // Whatever comes of it: there is nobody left to be told.
+                // The outcome does not matter: no caller is left.
                 let _ = give_back(&shared, &key, &word, over_at).await;
                 shared.leaving.send_modify(|leaving| *leaving -= 1);
             });
@@ -435,7 +435,7 @@ pub struct KeyGuard<S: KeyStore> {
 
 struct Hold<S: KeyStore> {
     ownership: Mutex<Ownership<S>>,
-    /// Whoever tells the store how many guards there are: one at a time, so that the last word is true.
+    /// A process that tells the store how many guards there are: one at a time, so that the last word is true.
     telling: tokio::sync::Mutex<()>,
     shared: Arc<Shared<S>>,
     key: Arc<str>,
@@ -494,7 +494,7 @@ impl<S: KeyStore> KeyGuard<S> {
         self.deadline().saturating_duration_since(Instant::now())
     }
 
-    /// Whether the lock is lost: its lease ended, or nobody can say that it did not. No request.
+    /// Whether the lock is lost: its lease ended, or no process can say that it did not. No request.
     pub fn is_lost(&self) -> bool {
         self.remaining().is_zero()
     }

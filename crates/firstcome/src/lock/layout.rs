@@ -2,11 +2,11 @@
 //!
 //! | layout | shared with | waits by | order | fence | servers |
 //! |---|---|---|---|---|---|
-//! | [`Native`] | nobody | being told | of arrival | on every grant | one, Sentinel, Cluster |
+//! | [`Native`] | no process | being told | of arrival | on every grant | one, Sentinel, Cluster |
 //! | [`Redisson`] | Redisson's `RLock` and `RFencedLock` | a channel for each lock, then a race | none | none | one, Sentinel, Cluster |
 //! | [`SingleKey`] | redis-py, redsync, node-redlock, redis-semaphore, python-redis-lock, rslock, Spring | asking again | none | none | one, Sentinel, Cluster |
 //!
-//! Two layouts never share a lock: a hash is somebody else's to those who keep a word, and the other way round.
+//! Two layouts never share a lock: a hash is another process's to those who keep a word, and the other way round.
 //!
 //! # Names
 //! A name is used as it is, so the key must be what the other library makes of the name that it is given: redis-py, redsync,
@@ -14,7 +14,7 @@
 //!
 //! # Waking each other
 //! [`Redisson`]: both ways, within a round trip. `RFairLock` keeps its hash there too, so it excludes and is excluded, but it
-//! is only tried again when the lease is over that it has seen. [`SingleKey`]: nobody; python-redis-lock listens to its own
+//! is only tried again when the lease is over that it has seen. [`SingleKey`]: no process; python-redis-lock listens to its own
 //! releases only, and tries again when its time is up.
 
 use super::{KeyLocks, Locks};

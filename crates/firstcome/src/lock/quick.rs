@@ -52,7 +52,7 @@ pub(super) struct Quick {
     holds: HashMap<u64, Hold, BuildHasherDefault<Counted>>,
     /// Of how many holds that are not here any more the store has yet to hear.
     giving_back: usize,
-    /// When it is looked which of them last, if somebody will.
+    /// When it is looked which of them last, if a process will.
     pub(super) sweep_at: Option<Steady>,
 }
 
@@ -121,7 +121,7 @@ impl Shared {
             machine.quick.giving_back += 1;
             hold
         };
-        // Not under the mutex: the store tells whoever is next, which may be this process.
+        // Not under the mutex: the store tells the process that is next, which may be this process.
         let released = self.give_back(store, number, hold);
         let quiet = {
             let mut machine = self.machine.lock();

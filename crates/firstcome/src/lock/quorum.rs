@@ -22,9 +22,9 @@ use firstcome_redis::{QuorumCounts, QuorumStore};
 /// # Promises
 /// - While the clocks of all run alike within 1 %, and no server loses what it has said without a restart: one holder at a time,
 ///   as long as it minds its deadline.
-/// - Whatever clocks do, but for the last line below: a fence that is above that of every grant told before its attempt
-///   began. Let whatever the lock guards refuse a smaller one: see [`fence`](crate::fence).
-/// - It goes on while a majority answers. A server that has forgotten does not vote until whatever it forgot is over, and comes
+/// - No matter what clocks do, except for the last line below: a fence that is above that of every grant told before its attempt
+///   began. Let the guarded store refuse a smaller one: see [`fence`](crate::fence).
+/// - It goes on while a majority answers. A server that has forgotten does not vote until every lock that it forgot is over, and comes
 ///   back with a counter that others have told it.
 /// - A renewal repairs: a server that lost the lock, or was away when it was taken, has it again.
 /// - Dropping a future or a guard gives the lock back on all servers in the background, also where a grant comes late.
@@ -34,9 +34,9 @@ use firstcome_redis::{QuorumCounts, QuorumStore};
 /// | a holder is paused past its deadline | the next one is alone, the paused one finds itself lost | grow |
 /// | a holder dies | the next one comes after its lease | grow |
 /// | a minority is away, stands still or is cut off | one | grow |
-/// | a majority is away | nobody new, and nobody is told otherwise | grow |
+/// | a majority is away | no process new, and no process is told otherwise | grow |
 /// | a minority restarts empty or with an older memory | one | grow |
-/// | a majority restarts | nobody new for `rejoin_after` | grow |
+/// | a majority restarts | no process new for `rejoin_after` | grow |
 /// | the clock of a server jumps | **two may believe it**, if it gave the lock and enough others did not | grow in the order of grants that follow each other |
 /// | the clock of a server jumps ahead while it waits, since it has forgotten | **two may believe it** | may fall, if the grant before was asked for before the server forgot |
 ///

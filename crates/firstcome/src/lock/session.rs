@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// As whom tokens name a holder: there is nobody else to be told.
+/// As whom tokens name a holder: there is no other process to be told.
 const OWNER: &str = "session";
 
 /// Locks of a database server's own: advisory locks in PostgreSQL, `GET_LOCK` in MySQL and MariaDB.
@@ -22,7 +22,7 @@ const OWNER: &str = "session";
 /// these do not:
 ///
 /// - *Leases.* A hold lasts as long as its connection. The server may end that at any time, and this process learns it by a
-///   ping, half a second later or so; in between somebody else may have the lock. Only the fence protects what is written then.
+///   ping, half a second later or so; in between another process may have the lock. Only the fence protects what is written then.
 ///   If this machine vanishes, the server keeps its locks until its keep-alives fail: about 25 s in PostgreSQL, hours in
 ///   MySQL unless its system is set otherwise.
 /// - *An order.* It is the server's, which mostly serves by arrival.
@@ -117,7 +117,7 @@ impl SessionRequest {
 
     /// Takes the lock if it is free. Cancel-safe as [`Self::acquire`].
     ///
-    /// Fails with [`LockError::Contended`] if somebody has it (the server does not tell who, nor how many wait, and nothing
+    /// Fails with [`LockError::Contended`] if a process has it (the server does not tell who, nor how many wait, and nothing
     /// ends the hold by itself: the longest time there is), [`LockError::Unavailable`] if the server cannot be reached or all
     /// connections are in use, [`LockError::Name`] before it is asked.
     pub async fn try_acquire(self) -> Result<SessionGuard, LockError> {
@@ -157,12 +157,12 @@ impl SessionGuard {
         self.name.as_str()
     }
 
-    /// The fencing token: whatever is guarded must refuse a smaller one than it has seen.
+    /// The fencing token: the guarded store must refuse a smaller one than it has seen.
     pub const fn fence(&self) -> Fence {
         self.hold.fence()
     }
 
-    /// What is shown to whatever the lock guards; see [`fence`](crate::fence). No request; a digest.
+    /// What the guarded store gets; see [`fence`](crate::fence). No request; a digest.
     pub fn token(&self) -> FenceToken {
         // A fence is drawn once, so it names the hold.
         let request = Request { client: self.client, number: self.fence().get() };
@@ -196,7 +196,7 @@ impl SessionGuard {
 
     /// Gives the lock back. One round trip.
     ///
-    /// Fails with [`LockError::Lost`] if it was over before, or nobody can say: the section was perhaps not alone to its end.
+    /// Fails with [`LockError::Lost`] if it was over before, or no process can say: the section was perhaps not alone to its end.
     /// Dropping the future gives the lock back in the background.
     pub async fn release(self) -> Result<(), LockError> {
         if self.hold.release().await { Ok(()) } else { Err(LockError::Lost) }

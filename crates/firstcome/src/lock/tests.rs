@@ -117,7 +117,7 @@ async fn whatever_is_asked_of_a_hold_it_is_the_same_hold() {
     let guard = locks.lock("a").lease(lease).acquire().await.unwrap();
     let quick = locks.lock("a").try_acquire().await.unwrap_err();
     assert!(matches!(quick, LockError::Contended { waiters: 0, .. }));
-    // Nobody asks anything of the guard: the sweep finds it, and it outlives its first lease.
+    // No process asks anything of the guard: the sweep finds it, and it outlives its first lease.
     let first_us = held(&locks).await.expect("it is held").1;
     let outlives = async {
         let mut ticks = tokio::time::interval(Duration::from_millis(1));
@@ -252,7 +252,7 @@ async fn drop_everywhere() {
     let locks = Locks::over(Slow { store: Arc::clone(&store), ..Slow::default() }).unwrap();
     let (mut cut, mut done) = (0, 0);
     for polls in 0..20 {
-        // A free lock; one that is held; and one that is given back while somebody waits. Each future is cut short once.
+        // A free lock; one that is held; and one that is given back while a process waits. Each future is cut short once.
         let acquire = locks.lock("a").acquire();
         done += u32::from(dropped_after(polls, acquire).await);
         locks.quiet().await;
@@ -283,7 +283,7 @@ async fn who_is_left_of_a_cohort_that_is_over_is_served_all_the_same() {
         while held(&locks).await.expect("it is renewed").1 <= granted_us + 150_000 {
             ticks.tick().await;
         }
-        // Nobody is served by this grant any more: the same step asks for another one, and gives this one up.
+        // No process is served by this grant any more: the same step asks for another one, and gives this one up.
         first.release().await.unwrap();
         next.await.unwrap().unwrap()
     };

@@ -15,7 +15,7 @@ async fn refusal(url: &str) -> (String, bool) {
     (error.to_string(), !matches!(error, EtcdError::Broken { .. }))
 }
 
-/// Where nobody listens, and no server of another test ever will.
+/// Where no caller listens, and no server of another test ever will.
 const CLOSED: &str = "127.0.0.1:1";
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn a_server_that_does_not_answer_is_left_for_another() {
 
 #[tokio::test]
 async fn users_are_let_in_by_their_password_and_rights() {
-    // Tokens that nobody uses for a second are forgotten.
+    // Tokens that no caller uses for a second are forgotten.
     let Some(mut server) = Etcd::start_with(&["auth-token-ttl=1"]).await else { return };
     in_time(async {
         for step in [

@@ -128,7 +128,7 @@ fn what_a_client_has_that_dies_ends_with_its_lease() {
     }));
     let next = lives.spawn(other.lock("a").acquire());
     lives.block_on(until_waiting(&other, "a", 2));
-    // Nobody renews any more, and nobody gives anything back.
+    // No caller renews any more, and no caller gives anything back.
     dies.shutdown_background();
     let next = lives.block_on(in_time(next)).expect("it ends").expect("the dead are passed over");
     assert!(held.fence() < next.fence() && held.is_lost());

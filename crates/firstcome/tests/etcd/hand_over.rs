@@ -86,7 +86,7 @@ async fn a_release_wakes_the_next_long_before_any_lease_ends() {
             let released = Instant::now();
             held.release().await.expect("held to the end");
             let next = waiting.await.expect("it ends").expect("it is its turn");
-            // Nobody polls, so without the message it would last for ever.
+            // No caller polls, so without the message it would last for ever.
             assert!(released.elapsed() < Duration::from_secs(10), "{:?}", released.elapsed());
             next.release().await.expect("held to the end");
         }

@@ -6,5 +6,5 @@ mod faults;
 mod hand_over;
 mod lost_answers;
 mod proxy;
+mod replies;
 mod server;
-mod words;

@@ -90,7 +90,7 @@ async fn accept(listener: TcpListener, server: String, state: Arc<Mutex<State>>)
     }
 }
 
-/// Passes bytes both ways until either end is closed or something is to be lost.
+/// Passes bytes both ways until either end is closed or something must be lost.
 async fn pass(mut client: TcpStream, mut server: TcpStream, state: &Mutex<State>) {
     let (mut up, mut down) = (vec![0; 65_536], vec![0; 65_536]);
     loop {
@@ -108,7 +108,7 @@ async fn pass(mut client: TcpStream, mut server: TcpStream, state: &Mutex<State>
                     return;
                 }
                 if fate == Some(Fate::Unanswered) {
-                    // Its answer, and perhaps something else before it: nobody hears it.
+                    // Its answer, and perhaps something else before it: no caller hears it.
                     let _ = server.read(&mut down).await;
                     state.lock().hits += 1;
                     return;

@@ -88,7 +88,7 @@ impl Etcd {
         open(self.url(), lease).await
     }
 
-    /// Kills it: nobody is told.
+    /// Kills it: no caller is told.
     pub(crate) fn kill(&mut self) {
         self.0.kill();
     }
@@ -98,7 +98,7 @@ impl Etcd {
         self.0.restart().await.unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Makes it stand still: connections stay open, nobody answers.
+    /// Makes it stand still: connections stay open, no caller answers.
     pub(crate) fn freeze(&self) {
         self.signal("STOP");
     }
@@ -113,7 +113,7 @@ impl Etcd {
         assert!(status.is_ok_and(|status| status.success()), "kill -{name} fails");
     }
 
-    /// Somebody else's client.
+    /// Another caller's client.
     pub(crate) fn control(&self, arguments: &[&str]) -> Command {
         let mut control = Command::new("etcdctl");
         control.env("ETCDCTL_API", "3").arg(format!("--endpoints={}", self.address())).args(arguments);
@@ -121,7 +121,7 @@ impl Etcd {
         control
     }
 
-    /// What it says to a question of somebody else's client.
+    /// What it says to a question of another caller's client.
     pub(crate) fn ask(&self, arguments: &[&str]) -> String {
         let Output { status, stdout, stderr } = self.control(arguments).output().expect("etcdctl runs");
         assert!(status.success(), "etcdctl {arguments:?}: {}", String::from_utf8_lossy(&stderr));
@@ -164,7 +164,7 @@ pub(crate) async fn until_waiting(locks: &EtcdLocks, name: &str, waiters: u32) {
     .await;
 }
 
-/// Waits until nobody has a lock or wants it.
+/// Waits until no caller has a lock or wants it.
 pub(crate) async fn until_free(locks: &EtcdLocks, name: &str) {
     wait_for("the lock to be free", async || {
         locks.view(name).await.expect("it answers").holder.is_none().then_some(())

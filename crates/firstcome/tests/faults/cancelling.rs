@@ -1,4 +1,4 @@
-//! Whoever gives up waiting in the very moment in which it is their turn.
+//! A caller that gives up waiting in the very moment in which it is their turn.
 
 use super::*;
 use tokio::task::yield_now;

@@ -46,7 +46,7 @@ async fn a_hold_whose_clock_is_set_back_lasts_no_longer_than_its_lease() {
     in_time(async {
         let lease = Duration::from_secs(1);
         let [holder, one, other] = [open(&server.url()).await, open(&server.url()).await, open(&server.url()).await];
-        // Nobody renews it, and nobody gives it back.
+        // No caller renews it, and no caller gives it back.
         let gone = holder.lock("a").lease(lease).acquire().await.expect("it is free").hand_out().await;
         let mut waiting = Vec::new();
         for process in [&one, &other, &one, &other] {

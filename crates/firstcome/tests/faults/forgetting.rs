@@ -176,7 +176,7 @@ async fn a_server_that_is_full_now_and_then_loses_nothing() {
             server.ask(&["CONFIG", "SET", "maxmemory", "0"]).await;
         }
         storm.progress(100).await;
-        // Whoever is told that it was not done has to be right: see what `end` finds.
+        // A caller that is told that it was not done has to be right: see what `end` finds.
         storm.end(&server, Memory::Kept).await.assert_only(&["store_unavailable"]);
     })
     .await;

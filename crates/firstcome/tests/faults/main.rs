@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// A process that is silent for so long is passed over, and a grant that nobody hears of ends.
+/// A process that is silent for so long is passed over, and a grant that no caller hears of ends.
 const CLAIM_WINDOW: Duration = Duration::from_secs(2);
 
 /// What a machine that is busy with other things may add to a promised time.
@@ -58,7 +58,7 @@ async fn waiters(locks: &Locks, name: &str) -> u32 {
     locks.view(name).await.expect("the server answers").view.waiters
 }
 
-/// The fence of whoever has a lock.
+/// The fence of the caller that has a lock.
 async fn held(locks: &Locks, name: &str) -> Option<u64> {
     let view = locks.view(name).await.expect("the server answers").view;
     view.held.map(|(_, fence, _)| fence.get())
@@ -79,7 +79,7 @@ async fn assert_nothing_left(server: &Server, locks: &[&Locks], names: &[&str]) 
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Nobody has a script any more.
+/// No caller has a script any more.
 async fn forget_scripts(server: &Server) {
     assert_eq!(server.ask(&["SCRIPT", "FLUSH"]).await, Value::Okay);
 }

@@ -121,7 +121,7 @@ impl Proxy {
         state.wires.iter().filter(|wire| 1 < Arc::strong_count(wire) && wire.lock().which == which).count()
     }
 
-    /// Lets nobody in, or lets them in again.
+    /// Lets no caller in, or lets them in again.
     pub(crate) fn close(&self, closed: bool) {
         self.state.lock().closed = closed;
     }
@@ -164,7 +164,7 @@ async fn accept(listener: TcpListener, port: u16, state: Arc<Mutex<State>>) {
     }
 }
 
-/// Passes bytes both ways until either end is closed or something is to be lost.
+/// Passes bytes both ways until either end is closed or something must be lost.
 async fn pass(mut client: TcpStream, mut server: TcpStream, wire: &Mutex<ProxiedSocket>, state: &Mutex<State>) {
     let (mut up, mut down) = (vec![0; 65_536], vec![0; 65_536]);
     let mut held_back = state.lock().held_back.subscribe();
@@ -203,7 +203,7 @@ async fn pass(mut client: TcpStream, mut server: TcpStream, wire: &Mutex<Proxied
     }
 }
 
-/// Waits for a reply that nobody gets.
+/// Waits for a reply that no caller gets.
 async fn swallow(mut client: TcpStream, mut server: TcpStream, loss: Loss, state: &Mutex<State>) {
     let mut reply = [0; 65_536];
     if server.read(&mut reply).await.is_ok() {

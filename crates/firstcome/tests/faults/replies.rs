@@ -1,4 +1,4 @@
-//! What was done, and nobody was told; and what arrives when nobody waits for it any more.
+//! What was done, and no caller was told; and what arrives when no caller waits for it any more.
 
 use super::proxy::{Loss, Proxy, Which};
 use super::*;
@@ -271,7 +271,7 @@ async fn a_push_that_comes_too_late_is_not_needed() {
         theirs.release().await.expect("it is held");
         let guard = timeout(CLAIM_WINDOW + SLACK, waiting).await.expect("nobody waits for a push");
         let guard = guard.expect("no thread panics").expect("it is granted");
-        // It comes when its grant was confirmed, and was handed out to somebody else.
+        // It comes when its grant was confirmed, and was handed out to another caller.
         let lease = guard.hand_out().await.expect("it is held");
         way.proxy.let_go();
         way.ours.lock("b").acquire().await.expect("the way is free").release().await.expect("it is held");

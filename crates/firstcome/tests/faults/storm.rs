@@ -127,7 +127,7 @@ impl Storm {
         wait_for("further grants", async || (before + grants <= self.grants()).then_some(())).await;
     }
 
-    /// Waits until somebody is told this once more.
+    /// Waits until a caller is told this once more.
     pub(crate) async fn until_said(&self, code: &'static str) {
         let count = || self.shared.said.lock().get(code).copied().unwrap_or(0);
         let before = count();
@@ -173,7 +173,7 @@ impl Lock {
             assert_eq!(guarded.refused, 0, "{name}: somebody was inside with another one");
             assert_eq!(self.unguarded.load(Ordering::Relaxed), grants.len() as u64, "{name}: an update was lost");
         }
-        // Whoever asked after another one was told has a larger fence, whatever the server forgot in between.
+        // A caller that asked after another one was told has a larger fence, no matter what the server forgot in between.
         grants.sort_by_key(|grant| grant.told);
         let told: Vec<u64> = grants.iter().map(|grant| grant.told).collect();
         let mut largest = Vec::from([0]);

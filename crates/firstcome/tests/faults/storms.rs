@@ -21,7 +21,7 @@ async fn storm(server: &Server, processes: usize, tasks: usize) -> Storm {
     Storm::begin(all, &["a"], tasks, LEASE)
 }
 
-/// Somebody waited all the time: no hand-over may take longer than finding out that the one who was given the lock did
+/// A caller waited all the time: no hand-over may take longer than finding out that the one who was given the lock did
 /// not hear of it.
 #[track_caller]
 fn assert_no_gap(said: &StormReplies) {

@@ -1,4 +1,4 @@
-//! What nobody should ask for.
+//! What no caller should ask for.
 
 use super::*;
 use firstcome::lock::{OpenError, Request};
@@ -13,7 +13,7 @@ async fn what_is_not_held_is_neither_renewed_nor_given_back() {
     let guard = ours.lock("b").acquire().await.unwrap();
     let waiting = queue(&other, "b", lease).await;
     let unknown = Request { number: first.request.number + 1_000, ..first.request };
-    // Not this lock's, nobody's, of a lock that nobody has.
+    // Not this lock's, no caller's, of a lock that no caller has.
     for (name, request) in [("b", first.request), ("a", unknown), ("b", unknown), ("free", first.request)] {
         lost(other.renew_lease(name, request, lease).await.map(drop));
         lost(other.release_lease(name, request).await);

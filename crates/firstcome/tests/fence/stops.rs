@@ -1,4 +1,4 @@
-//! Holders that are stopped in the middle of their section, and go on when the lock is somebody else's.
+//! Holders that are stopped in the middle of their section, and go on when the lock is another process's.
 //!
 //! Each holder is this test binary once more, with [`holder`] as its only test. It takes a lock of a short lease, says so, and
 //! is stopped by a signal. When another one holds the lock and has written, it is let go on, and writes at once, as a
@@ -192,7 +192,7 @@ fn say(word: &str) {
     println!("{MARK}{word}");
 }
 
-/// The next order; `None` when nobody gives any more.
+/// The next order; `None` when no process gives any more.
 async fn ordered() -> Option<String> {
     let line = spawn_blocking(|| std::io::stdin().lines().next()).await.expect("it can be awaited");
     line.map(|line| line.expect("it can be read"))

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Longer than anything here takes on a slow machine; a test that waits so long has found a fault.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Long enough to see that somebody waits.
+/// Long enough to see that a caller waits.
 const WHILE: Duration = Duration::from_millis(400);
 
 /// A server of the test's own. `None`, and a word about it, where there is none; in CI it must be there.
@@ -63,7 +63,7 @@ async fn assert_waits<T>(what: impl Future<Output = T>) {
     assert!(timeout(WHILE, what).await.is_err(), "somebody else has the lock");
 }
 
-/// A number in a file, which is counted up by whoever has the lock, in two steps that nothing else protects.
+/// A number in a file, which is counted up by the caller that has the lock, in two steps that nothing else protects.
 struct Counter {
     directory: tempfile::TempDir,
 }
@@ -88,7 +88,7 @@ fn read(path: &Path) -> u32 {
     std::fs::read_to_string(path).expect("it is there").trim().parse().expect("a number")
 }
 
-/// Counts one up as the programs do: renamed, so that whoever reads it without the lock sees a number too.
+/// Counts one up as the programs do: renamed, so that a caller that reads it without the lock sees a number too.
 async fn count_up(path: &Path, task: u32) {
     let number = read(path);
     tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! A program around somebody else's lock, in conversation: a line is a command, answered by a line.
+//! A program around another caller's lock, in conversation: a line is a command, answered by a line.
 
 use super::PATIENCE;
 use firstcome_test_servers::machine_has;
@@ -27,7 +27,7 @@ pub(crate) struct Peer {
     child: Child,
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
-    /// Answers that nobody has asked for yet, by their handle.
+    /// Answers that no caller has asked for yet, by their handle.
     answers: BTreeMap<String, VecDeque<String>>,
 }
 

@@ -9,7 +9,7 @@ use firstcome_test_servers::{Cluster, Durability, Options, SLOTS, Server};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// It does not end while a test runs: whoever goes on before was woken.
+/// It does not end while a test runs: a caller that goes on before was woken.
 const LEASE: Duration = Duration::from_secs(300);
 const SHORT: Duration = Duration::from_millis(1_500);
 /// Long before anybody asks without having been woken: we do so after 30 s, Redisson when the lease is over.
@@ -241,7 +241,7 @@ async fn fair_locks_exclude_us_and_are_excluded() {
 #[tokio::test]
 async fn the_lease_of_a_holder_that_vanishes_ends_for_the_other() {
     let Some(Both { mut theirs, ours, server }) = open("redisson", &[]).await else { return };
-    // Ours is gone without a word: nobody gives it back.
+    // Ours is gone without a word: no caller gives it back.
     let begun = Instant::now();
     std::mem::forget(ours.lock("k").lease(SHORT).acquire().await.unwrap());
     theirs.says("lock h k 300000 200000", "held").await;

@@ -14,7 +14,7 @@ const QUICK: Pauses = Pauses::FullJitter { base_ms: NonZeroU32::MIN, most_ms: No
 const LEASE: Duration = Duration::from_secs(300);
 /// A whole second, since one of them knows nothing shorter.
 const SHORT: Duration = Duration::from_secs(1);
-/// Who is woken by nobody tries again when this is over.
+/// Who is woken by no caller tries again when this is over.
 const THEIR_WAIT_MS: u32 = 4_000;
 const TASKS: u32 = 3;
 
@@ -109,7 +109,7 @@ async fn both_contend(library: Library) {
 
 async fn holders_vanish(library: Library) {
     let Some(Both { mut theirs, ours, key, _server: server }) = library.open().await else { return };
-    // Ours is gone without a word: nobody gives it back.
+    // Ours is gone without a word: no caller gives it back.
     let begun = Instant::now();
     std::mem::forget(ours.lock(&key).lease(SHORT).acquire().await.unwrap());
     theirs.says("try h k 300000", "refused").await;

@@ -103,7 +103,7 @@ fn worker() {
     });
 }
 
-/// Obtains a lock, whatever passing trouble there is.
+/// Obtains a lock, no matter what passing trouble there is.
 async fn obtain(locks: &Locks, name: &str, lease_ms: u64) -> Guard {
     loop {
         match locks.lock(name).lease(Duration::from_millis(lease_ms)).wait(PATIENCE).acquire().await {
@@ -173,7 +173,7 @@ fn hammer(processes: usize, rounds: u64) {
     assert_eq!(counted, (processes as u64 * rounds).to_string(), "steps were lost");
     fences.sort_unstable();
     assert!(fences.is_sorted_by(|(before, _), (after, _)| before < after), "no fence is told twice");
-    // While all of them want it, they take turns: whoever comes back stands behind those who wait.
+    // While all of them want it, they take turns: a process that comes back stands behind those who wait.
     let first = |process| fences.iter().position(|fence| fence.1 == process).unwrap_or(0);
     let last = |process| fences.iter().rposition(|fence| fence.1 == process).unwrap_or(0);
     let all_here = (0..processes).map(first).max().unwrap_or(0)..(0..processes).map(last).min().unwrap_or(0);

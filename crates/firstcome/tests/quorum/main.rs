@@ -152,7 +152,7 @@ async fn a_cohort_is_served_by_few_grants_with_a_fence_for_each_and_nobody_is_le
                 for round in 0..ROUNDS {
                     let request = locks.lock("hot").wait(PATIENCE).cohort(passes);
                     if round % 5 == 0 {
-                        // Somebody who gives up, in the line or at its head.
+                        // A process that gives up, in the line or at its head.
                         let _ = timeout(Duration::from_millis(round / 5), request.clone().acquire()).await;
                     }
                     let guard = request.acquire().await.unwrap();

@@ -77,7 +77,7 @@ fn options() -> QuorumOptions {
     options
 }
 
-/// By the clock that all processes of this machine read alike, and nobody sets.
+/// By the clock that all processes of this machine read alike, and no operator sets.
 fn now_us() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1_000
@@ -118,7 +118,7 @@ impl Chance {
     }
 }
 
-/// Lines from whoever started this process. When they end it ends: nobody is left to end it.
+/// Lines from the process that started this process. When they end it ends: no process is left to end it.
 fn orders() -> Option<UnboundedReceiver<String>> {
     if !std::env::args().any(|argument| argument == "--exact") {
         return None;
@@ -150,7 +150,7 @@ fn hub() {
         let Some(directory) = orders.recv().await else { return };
         let plan = Plan::from_outside();
         let whole = storm::run(&plan, std::path::Path::new(&directory));
-        // Sooner than whoever has started it gives up: then it says where it was.
+        // Sooner than a process that has started it gives up: then it says where it was.
         timeout(plan.limit(), whole).await.expect("it hangs");
     });
 }
@@ -176,7 +176,7 @@ fn once_more(unshare: &[&str], test: &str) -> Command {
     command
 }
 
-/// A network and processes that nobody else sees, and that end when `unshare` does.
+/// A network and processes that no other process sees, and that end when `unshare` does.
 const APART: [&str; 5] = ["--net", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
 /// Whether this process may make networks, and the tools are there; a word about it if not.
@@ -204,7 +204,7 @@ async fn through_partitions_stops_kills_and_jumps_of_clocks_holds_are_apart_and_
         .env("TMPDIR", directory.path())
         .spawn()
         .expect("this binary runs once more");
-    // Kept: the hub ends when there is nobody left to write to it.
+    // Kept: the hub ends when there is no process left to write to it.
     let mut orders = hub.stdin.take().expect("it is piped");
     orders.write_all(format!("{}\n", directory.path().display()).as_bytes()).await.expect("it listens");
     let limit = Plan::from_outside().limit() + PATIENCE;

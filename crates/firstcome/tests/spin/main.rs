@@ -24,7 +24,7 @@ async fn open(server: &Server) -> SpinLocks {
     SpinLocks::redis_with(&server.url(), options).await.unwrap()
 }
 
-/// Waits until nobody has the lock.
+/// Waits until no caller has the lock.
 async fn until_free(server: &Server, key: &str) {
     wait_for("the lock to be free", async || (server.ask(&["EXISTS", key]).await == Value::Int(0)).then_some(())).await;
 }
@@ -80,7 +80,7 @@ async fn a_hold_lasts_as_long_as_it_is_renewed() {
     assert!(matches!(fixed.release().await, Err(LockError::Lost)));
     let held = tokio::time::timeout(lease * 2, watched.lost()).await;
     assert!(held.is_err() && !watched.is_lost());
-    // Somebody takes it away: the next renewal notices.
+    // A caller takes it away: the next renewal notices.
     server.ask(&["SET", "watched", "theirs"]).await;
     watched.lost().await;
     drop(watched);

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 const CHANNEL: &str = "redisson_lock__channel:{a}";
 const THEIRS: &str = "0d3f6dcb-4c8b-4c0a-9c73-1f2a9a7b7a55:31";
-/// Many times the pause of somebody who asks again and again.
+/// Many times the pause of a caller that asks again and again.
 const WHILE: Duration = Duration::from_millis(700);
 
 async fn open(server: &Server) -> KeyLocks<Redisson> {
@@ -28,7 +28,7 @@ async fn warm(locks: &KeyLocks<Redisson>) {
     locks.lock("warm").acquire().await.unwrap().release().await.unwrap();
 }
 
-/// How many times over somebody has the lock `a`.
+/// How many times over a caller has the lock `a`.
 async fn times(server: &Server) -> Option<u32> {
     let all: Vec<(String, u32)> = redis::from_redis_value(server.ask(&["HGETALL", "a"]).await).unwrap();
     assert!(all.len() <= 1, "{all:?}");
@@ -105,7 +105,7 @@ async fn a_hold_is_renewed_until_its_last_guard_ends_and_re_entry_shows_that_it_
     let inner = outer.reenter().await.unwrap();
     drop(outer);
     assert!(timeout(lease * 2, inner.lost()).await.is_err() && !inner.is_lost());
-    // Somebody takes it away: Redisson's forceUnlock does.
+    // A caller takes it away: Redisson's forceUnlock does.
     server.ask(&["DEL", "a"]).await;
     let again = inner.reenter().await.map(drop).unwrap_err();
     assert!(matches!(again, LockError::Lost) && inner.is_lost(), "{again}");
@@ -170,7 +170,7 @@ async fn who_waits_asks_when_the_lease_is_over_or_messages_were_missed() {
     let mut waiting = tokio::spawn(locks.lock("a").acquire());
     until_waiting(&server).await;
     assert!(timeout(WHILE, &mut waiting).await.is_err(), "it is held");
-    // It is given back while the connection is gone: nobody is told.
+    // It is given back while the connection is gone: no caller is told.
     server.ask(&["DEL", "a"]).await;
     assert_eq!(server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await, Value::Int(1));
     timeout(Duration::from_secs(20), waiting).await.expect("long before the patience is over").unwrap().unwrap();

@@ -32,7 +32,7 @@ pub(in super::super) struct MySqlSession(PoolConnection<MySql>);
 impl ByMySql {
     /// Opens connections as they are needed, at most so many.
     pub(in super::super) fn new(url: &str, connections: u32) -> anyhow::Result<Self> {
-        // Whoever waits for a connection waits for those before, as long as it takes.
+        // A task that waits for a connection waits for those before, as long as it takes.
         let pool = PoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(60));
         let pool = pool.after_connect(|connection, _| {
             Box::pin(async move {

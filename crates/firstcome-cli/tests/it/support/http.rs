@@ -34,7 +34,7 @@ impl Answer {
 #[derive(Debug)]
 #[expect(dead_code, reason = "the causes are shown when a test fails")]
 pub(crate) enum Lost {
-    /// Nobody listens: the request never left.
+    /// No caller listens: the request never left.
     Unsent(io::Error),
     /// The connection ended before the first byte of an answer: the request may or may not have had its effect.
     Unanswered(io::Error),

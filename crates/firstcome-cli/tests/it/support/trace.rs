@@ -30,7 +30,7 @@ impl Call {
         self.is_sync(file) && self.result.trim() == "0"
     }
 
-    /// Whether it is a sync of this file, whatever came of it.
+    /// Whether it is a sync of this file, successful or not.
     pub(crate) fn is_sync(&self, file: &str) -> bool {
         matches!(self.name.as_str(), "fsync" | "fdatasync") && self.is_on(file)
     }

@@ -83,7 +83,7 @@ async fn settings_that_a_gate_has_not_heard_of_are_put_in_force() {
     let fewer = CouponSettings { acknowledge: Acknowledge::Placed, ..limit(5) };
     in_time(dying.put_coupon(&coupon(COUPON), fewer)).await.expect_err("nobody answers");
     drop((dying, node, line));
-    // Somebody may just be doing it: that is found out within ten seconds, both times.
+    // A caller may just be doing it: that is found out within ten seconds, both times.
     let done = in_time(repaired(&place)).await;
     assert_eq!(states(&done, &sequencer()), ["other_settings"], "{done:?}");
     assert!(matches!(repair_of(&done, &sequencer()), Repair::Done(_)), "{done:?}");
@@ -101,7 +101,7 @@ async fn what_was_repaired_meanwhile_is_not_made_anew() {
     let (mut keeper, mut foreign, mut holder) = (place.keeper().await, place.foreign().await, place.foreign().await);
     keeper.set_gate(&["limit", "99"]).await;
     foreign.say("UPDATE firstcome_room SET digest=digest+1").await;
-    // Whoever repairs opens a node after everything was looked at, which reads these.
+    // A caller that repairs opens a node after everything was looked at, which reads these.
     holder.say("BEGIN; LOCK TABLE firstcome_pass_secret IN ACCESS EXCLUSIVE MODE").await;
     let repairing = tokio::spawn({
         let place = place.clone();
@@ -235,7 +235,7 @@ async fn a_later_image_is_compared(kind: Kind) {
     foreign.say("UPDATE firstcome_ticket SET name='eve'").await;
     assert_eq!(states(&reconciled(&place).await, &log()), ["differs"]);
     foreign.say("UPDATE firstcome_ticket SET name='ann'").await;
-    // One that has what the database lacks, and nobody writes it: then nothing can be said, and that is.
+    // One that has what the database lacks, and no caller writes it: then nothing can be said, and that is.
     keep_an_image_with(&mut keeper, "zoe").await;
     let seen = reconciled(&place).await;
     assert_eq!(states(&seen, &log()), ["undrained"], "{seen:?}");
@@ -248,7 +248,7 @@ async fn a_later_image_is_compared(kind: Kind) {
     assert_eq!(zoe, 1, "it was written");
 }
 
-/// Keeps an image at the end of a log after which somebody has come.
+/// Keeps an image at the end of a log after which a caller has come.
 async fn keep_an_image_with(keeper: &mut Keeper, user: &str) {
     let count: usize = keeper.ask(&["HGET", "fc:{r1}:image:1", "parts"]).await;
     let mut image = Vec::new();

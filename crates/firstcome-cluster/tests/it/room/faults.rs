@@ -58,7 +58,7 @@ async fn whatever_the_database_does_not_hear_or_say_one_join_is_one_place() {
     }
 }
 
-/// Whoever was to make a log anew does not reach the database: others need not wait until its lease is over.
+/// A visitor that was to make a log anew does not reach the database: others need not wait until its lease is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_cannot_make_a_log_anew_gives_the_lease_back() {
     let Some(world) = World::start(Kind::Postgres).await else { return };

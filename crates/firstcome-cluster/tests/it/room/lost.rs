@@ -8,7 +8,7 @@ use firstcome_store::core::time::Timestamp;
 use firstcome_store::edge::ManualClock;
 use std::sync::Arc;
 
-/// Joins until somebody answers: a server that has just started is not reached at once.
+/// Joins until a visitor answers: a server that has just started is not reached at once.
 async fn joins_in_time(node: &Cluster, who: Join) -> TicketAnswer {
     until("a place", async || match node.join(&room(), who.clone()).await {
         Ok(told) => Some(told.expect("there is room").1),
@@ -149,7 +149,7 @@ async fn who_is_inside_when_redis_is_lost_stays_there() {
         let view = two.room(&room()).await.expect("it answers").expect("it is there").view;
         assert_eq!((view.active, view.waiting), (3, 4), "nobody was let in above the cap, and nobody is gone");
         two.leave(&room(), &tickets[0].ticket).await.expect("it answers").expect("it is one");
-        // Those in front have the time to come back first: then the next one is let in, and nobody else.
+        // Those in front have the time to come back first: then the next one is let in, and no other visitor.
         let lost_at = Instant::now();
         until("the next one", async || inside(&two, &tickets[3]).await).await;
         assert!(Duration::from_secs(2) < lost_at.elapsed(), "nobody is let in at once");
@@ -168,7 +168,7 @@ async fn whoever_falls_behind_an_image_again_and_again_begins_with_the_image() {
         let mut options = options();
         options.image_bytes_min = 256;
         let [one, two] = [place.node_with(options.clone()).await, place.node_with(options).await];
-        // Nobody is let in, so nothing has to be written to SQL meanwhile.
+        // No visitor is let in, so nothing has to be written to SQL meanwhile.
         put(&one, RoomSettings { paused: true, max_waiting: 100_000, ..RoomSettings::with_slots(1) }).await;
         let mut keeper = place.keeper().await;
         let mut kept: u64 = 0;
@@ -198,7 +198,7 @@ async fn a_log_with_nothing_after_its_image_is_not_taken_for_one_without_news() 
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     in_time(async {
-        // Its time stands still, so nobody ticks.
+        // Its time stands still, so no visitor ticks.
         let clock = Arc::new(ManualClock::new(Timestamp::from_us(1_800_000_000_000_000).expect("an instant")));
         let mut options = options();
         options.image_bytes_min = 256;

@@ -28,7 +28,7 @@ async fn a_slow_rate_is_reached() {
         }
         let serving = async || one.room(&room()).await.expect("it answers").expect("it is there").view.serving;
         let before = serving().await;
-        // Everybody is there for as long as it takes: nobody is away for longer than somebody may be.
+        // Everybody is there for as long as it takes: no visitor is away for longer than a visitor may be.
         for at in 0..4_000 {
             clock.pass_ms(5);
             serving().await;
@@ -67,7 +67,7 @@ async fn whoever_asks_as_they_were_told_is_not_passed_over() {
             if now_ms == 420_000 {
                 put(&one, rate(100, 10_000)).await;
             }
-            // Nobody but those who ask lets time go on: the log hears of those far back now and then.
+            // No visitor except those who ask lets time go on: the log hears of those far back now and then.
             one.room(&room()).await.expect("it answers").expect("it is there");
             for (next_ms, ticket, admission) in people.iter_mut().filter(|it| it.2.is_none() && it.0 <= now_ms) {
                 let told = poll(&one, &ticket.ticket).await;
@@ -85,7 +85,7 @@ async fn whoever_asks_as_they_were_told_is_not_passed_over() {
     .await;
 }
 
-/// No node was there for longer than anybody may be silent: nobody could be heard, so nobody was away.
+/// No node was there for longer than anybody may be silent: no visitor could be heard, so no visitor was away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_passed_over_because_no_node_was_there() {
     let Some(world) = World::start(Kind::Postgres).await else { return };

@@ -3,7 +3,7 @@
 use super::*;
 use std::sync::Arc;
 
-/// A secret that another node has added and not committed yet: taken out, and put back once somebody waits for it.
+/// A secret that another node has added and not committed yet: taken out, and put back once a visitor waits for it.
 async fn meanwhile<T: Send + 'static>(
     place: &TestDeployment,
     id: u32,

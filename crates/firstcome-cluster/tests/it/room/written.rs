@@ -12,7 +12,7 @@ fn paused() -> RoomSettings {
     RoomSettings { paused: true, ..RoomSettings::with_slots(1) }
 }
 
-/// A page is committed, and whoever wrote it does not hear of it; more has come meanwhile.
+/// A page is committed, and a visitor that wrote it does not hear of it; more has come meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_in_sql_is_not_written_again() {
     for sql in [Kind::Postgres, Kind::MariaDb] {
@@ -93,7 +93,7 @@ async fn what_follows_a_closing_in_the_same_page_counts() {
     .await;
 }
 
-/// Whoever writes goes away just after something has come.
+/// A visitor that writes goes away just after something has come.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_node_goes_on_with_what_waits() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
@@ -112,7 +112,7 @@ async fn another_node_goes_on_with_what_waits() {
     .await;
 }
 
-/// Somebody joins at a node that the line keeps from the database.
+/// A visitor joins at a node that the line keeps from the database.
 async fn held_up(one: &Arc<Cluster>, line: &Proxy) -> JoinHandle<()> {
     let node = Arc::clone(one);
     let joining = tokio::spawn(async move { drop(node.join(&room(), of("cid")).await) });
@@ -120,7 +120,7 @@ async fn held_up(one: &Arc<Cluster>, line: &Proxy) -> JoinHandle<()> {
     joining
 }
 
-/// Another node gives a place after hers, before a waiter runs out of patience; and whoever was held up hears of it.
+/// Another node gives a place after hers, before a waiter runs out of patience; and a visitor that was held up hears of it.
 async fn another_goes_on(
     place: &TestDeployment,
     one: &Cluster,
@@ -179,7 +179,7 @@ async fn whoever_cannot_read_what_others_wrote_lets_others_write() {
     .await;
 }
 
-/// So much came while the database stood still that nobody can keep a digest of each position.
+/// So much came while the database stood still that no visitor can keep a digest of each position.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_outage_is_written_in_pages_too() {
     let Some(world) = World::start(Kind::Postgres).await else { return };

@@ -199,7 +199,7 @@ fn every_answer_says_on_how_many_claims_it_rests() {
     check_rests_on(&coupon, 99, &claim("cid"), Some(0));
     check_rests_on(&coupon, 200, &claim("cid"), Some(0));
     check_on(&mut coupon, &[(101, keyed("dan", 4, 40), "new 3@101")]);
-    // All of them: the very last claim could still be lost, and then somebody else would get it.
+    // All of them: the very last claim could still be lost, and then another user would get it.
     check_rests_on(&coupon, 101, &claim("cid"), Some(3));
     check_rests_on(&coupon, 101, &keyed("dan", 4, 41), Some(3));
     check_rests_on(&coupon, 101, &keyed("dan", 4, 40), Some(3));

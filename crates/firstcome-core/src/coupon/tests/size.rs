@@ -95,7 +95,7 @@ fn ten_thousand_keys_keep_their_claims() {
 
 #[test]
 fn users_whose_hashes_are_alike_are_told_apart() {
-    // Of half a million hashes of 32 bits about thirty pairs are equal, whatever the seed: were texts not compared, the
+    // Of half a million hashes of 32 bits about thirty pairs are equal, no matter what the seed: were texts not compared, the
     // later one of each would be taken for the earlier.
     const CROWD: u32 = 500_000;
     let mut coupon = coupon(limited(CROWD));

@@ -66,7 +66,7 @@ impl Client {
         line.look_at = (seen.head == Head::Mine).then_some(ends);
     }
 
-    /// The store names the life of this process in a bucket. If it is a new one, whoever got in line in another one may
+    /// The store names the life of this process in a bucket. If it is a new one, a process that got in line in another one may
     /// have been forgotten, and asks again.
     pub(super) fn lives(&mut self, id: u8, life: u64, now: Steady) {
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
@@ -103,7 +103,7 @@ impl Client {
         let renews = taken == Taken::Open || entry.ask.watch == Watch::Renew;
         let renew_at = if renews { now.plus_ms(wait_ms) } else { deadline.plus_ms(1) };
         entry.state = State::Held { deadline, renew_at };
-        // Whatever was asked before needs no answer any more, but may still arrive; unless it is what was granted.
+        // Everything that was asked before needs no answer any more, but may still arrive; unless it is what was granted.
         (entry.retry_at, entry.pushed) = (None, None);
         if entry.call.take().is_some() && 1 < entry.asks {
             entry.copies = Copies::Several;

@@ -58,7 +58,7 @@ impl Client {
         }
     }
 
-    /// Somebody gave up a lock, and it was this process's turn. May come twice, late, or not at all.
+    /// A process gave up a lock, and it was this process's turn. May come twice, late, or not at all.
     pub fn pushed(&mut self, push: &Push, now: Steady) {
         if push.grant.request.client == self.id {
             self.granted(push.grant, Some(&push.name), now);
@@ -88,7 +88,7 @@ impl Client {
                 let ttl_ms = expires_us.saturating_sub(answer.now_us).div_ceil(1_000);
                 self.end(number, Some(LockReply::Contended { holder, waiters, ttl_ms }), now);
             }
-            // The one copy that was given up was this one: nobody waits for it.
+            // The one copy that was given up was this one: no process waits for it.
             LockAnswer::Acquired(Acquired::Void) => self.end(number, Some(LockReply::NotHeld), now),
             LockAnswer::Released(released) => self.released(number, released, now),
             LockAnswer::Renewed(_) | LockAnswer::Beaten { .. } => {}
@@ -99,7 +99,7 @@ impl Client {
     fn granted(&mut self, grant: Grant, name: Option<&LockName>, now: Steady) {
         let number = grant.request.number;
         let Some(entry) = self.entries.get_mut(&number) else {
-            // Nobody wants it any more: it was granted to what this process had given up or forgotten. But who has taken
+            // No process wants it any more: it was granted to what this process had given up or forgotten. But who has taken
             // it, without this knowing of it any more, has handed it out; and one that was not taken has ended by itself.
             let handed_out = grant.taken == Taken::Yes || self.handed_out.iter().any(|(_, other)| *other == number);
             let deadline = self.deadline(grant.expires_us, CLAIM_WINDOW_MS, grant.taken, now);
@@ -122,13 +122,13 @@ impl Client {
         self.holds(number, grant.taken, deadline, now);
     }
 
-    /// Gives back what nobody wants.
+    /// Gives back what no process wants.
     fn undo(&mut self, name: &LockName, grant: Grant, now: Steady) {
         let step = super::Step::Release { name: name.clone(), request: grant.request, copies: Copies::One };
         self.send(step, About::Request(grant.request.number), now);
     }
 
-    /// A grant that is over, or of which nobody can say here when it ends. Who still waits asks where it stands.
+    /// A grant that is over, or of which no process can say here when it ends. Who still waits asks where it stands.
     fn granted_too_late(&mut self, grant: Grant, now: Steady) {
         let number = grant.request.number;
         let Some(entry) = self.entries.get_mut(&number) else { return };
@@ -151,7 +151,7 @@ impl Client {
         }
     }
 
-    /// Whoever waited for the end of a request is told; giving it up goes on.
+    /// A waiter for the end of a request is told; giving it up goes on.
     pub(super) fn undo_quietly(&mut self, number: u64, until: Steady) {
         let Some(entry) = self.entries.get_mut(&number) else { return };
         entry.state = State::Leaving { of: Leaving::Dropped, until };
@@ -188,7 +188,7 @@ impl Client {
             return self.schedule_request(number);
         }
         if entry.copies == Copies::One {
-            // Nothing was done, and so nothing is to be undone.
+            // Nothing was done, and so nothing must be undone.
             return self.end(number, Some(LockReply::Failed(failed)), now);
         }
         let until = entry.undone_until(now);
@@ -233,7 +233,7 @@ impl Client {
                     self.granted(grant, Some(name), now);
                 }
                 if seen.is_none() {
-                    // Whoever has nobody before it has the lock: the store forgot those who wait here.
+                    // A process that has no process before it has the lock: the store forgot those who wait here.
                     self.ask_again(bucket, name, now);
                 }
                 self.looked(bucket, name, seen, now_us, now);
@@ -245,7 +245,7 @@ impl Client {
 }
 
 impl super::Entry {
-    /// Until when giving this up is tried if nobody waits for it: whatever was granted has ended by itself then.
+    /// Until when giving this up is tried if no process waits for it: everything that was granted has ended by itself then.
     pub(super) fn undone_until(&self, now: Steady) -> Steady {
         now.plus_ms(super::WITHDRAWAL_MS.max(u64::from(self.ask.lease_ms)))
     }

@@ -49,7 +49,7 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// A renewal of a hold of which `left_us` are left now. `None` if nothing is: it must not be tried, since somebody
+    /// A renewal of a hold of which `left_us` are left now. `None` if nothing is: it must not be tried, since a process
     /// else may have had the lock in between, with a higher fence.
     pub const fn new(quorum: Quorum, lease_ms: u32, left_us: u64) -> Option<Self> {
         if left_us == 0 {

@@ -41,7 +41,7 @@ fn living(key: &mut Option<NodeHold>, now_us: u64) -> Option<&mut NodeHold> {
 }
 
 impl Node {
-    /// Whoever comes first is its birth. Its time is the first guess at a counter above all that it has forgotten.
+    /// A process that comes first is its birth. Its time is the first guess at a counter above all that it has forgotten.
     fn awake(&mut self, now_us: u64) {
         if self.birth_us == 0 {
             *self = Self { counter: self.counter.max(now_us), birth_us: now_us.max(1), joined: false };
@@ -118,7 +118,7 @@ impl Node {
         }
     }
 
-    /// Takes the key of this word away. Whoever has another one keeps it. Afterwards this word has no key here, until a
+    /// Takes the key of this word away. A process that has another one keeps it. Afterwards this word has no key here, until a
     /// late copy of a take or a renewal makes one, which then lasts for its lease.
     pub fn release(&mut self, key: &mut Option<NodeHold>, word: HolderKey, now_us: u64) -> super::Ended {
         self.awake(now_us);

@@ -186,7 +186,7 @@ impl Votes {
         self.settle(fence, elapsed_us, Nodes::NONE)
     }
 
-    /// Ends the attempt: it is given up, or the lock that it got is released. Release it on these nodes; whoever is heard
+    /// Ends the attempt: it is given up, or the lock that it got is released. Release it on these nodes; a process that is heard
     /// to have granted it after that has to be told again, which [`Tally::on_reply`] says.
     pub fn close(&mut self) -> Nodes {
         // A renewal may have given it to those who had refused it.

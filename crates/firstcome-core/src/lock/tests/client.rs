@@ -1,11 +1,11 @@
 //! The side of a process, against the real rules, over a net that delivers, delays, loses and doubles as it is told.
 //!
 //! [`Net`] plays all of it in virtual time: nothing here waits, and the same run always goes the same way. It checks at
-//! every instant that whoever was told to hold a lock does, and that no request has two final words.
+//! every instant that a process that was told to hold a lock does, and that no request has two final words.
 
 mod asking;
-mod beating;
 mod failing;
+mod heartbeat;
 mod holding;
 mod leaving;
 mod random;
@@ -15,7 +15,7 @@ use crate::lock::client::{Ask, Call, Failed, LockReply, Settings, Watch};
 use crate::time::Steady;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the steady clock of the processes shows at first: a number that nobody can take for the store's clock.
+/// What the steady clock of the processes shows at first: a number that no process can take for the store's clock.
 const STEADY_US: i64 = 7_000_000_000;
 
 /// What becomes of a call.
@@ -27,7 +27,7 @@ pub(super) enum CallFate {
     Refused,
     /// It does not arrive.
     StepLost,
-    /// It is done, but nobody hears of it.
+    /// It is done, but no process hears of it.
     AnswerLost,
     /// It is given up by its sender, and arrives after so many milliseconds more.
     Late(u64),
@@ -59,7 +59,7 @@ pub(super) struct Net {
     pub(super) lose_pushes: bool,
     /// How much faster than theirs the store's clock runs: parts in a million.
     rate_ppm: i64,
-    /// By how much somebody set the store's clock.
+    /// By how much an operator set the store's clock.
     set_by_us: i64,
     chance: Option<Chance>,
     held: BTreeMap<(usize, u64), HeldNow>,
@@ -179,7 +179,7 @@ impl Net {
         self.tables.get(&bucket_of(&name)).map_or(0, |table| table.waiters(&name))
     }
 
-    /// What a request was told last, but for renewals.
+    /// What a request was told last, except for renewals.
     pub(super) fn last(&self, at: usize, number: u64) -> String {
         let of = |(_, client, request, told): &&(u64, usize, u64, LockReply)| {
             (*client, *request) == (at, number) && !matches!(told, LockReply::Renewed { .. })
@@ -294,7 +294,7 @@ impl Net {
                 }
                 self.post(1, Mail::Answer { client, id, answer: Err(failed) });
                 if let CallFate::Late(ms) = way {
-                    // Whoever hears of it knows it no more.
+                    // A process that hears of it knows it no more.
                     self.post(ms, Mail::Step { client, call: Call { id: 0, step }, way: CallFate::Good });
                 }
             }
@@ -342,7 +342,7 @@ impl Net {
         answer
     }
 
-    /// Whoever believes to hold a lock does.
+    /// A process that believes to hold a lock does.
     fn check_holds(&self) {
         let (now, now_us) = (self.steady(), self.server_us());
         for ((at, number), held) in self.held.iter().filter(|(_, held)| now < held.deadline) {
@@ -401,7 +401,7 @@ impl Net {
         }
         let now_us = self.server_us();
         for (_, _, step) in &self.calls {
-            // A hold that nobody could release is there until somebody looks; the dead are in line until their turn.
+            // A hold that no process could release is there until a process looks; the dead are in line until their turn.
             if let Step::Acquire { name, .. } = step
                 && let Some(table) = self.tables.get_mut(&bucket_of(name))
             {

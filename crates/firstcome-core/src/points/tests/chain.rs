@@ -1,4 +1,4 @@
-//! The chain of records: what was written comes back, and whatever was changed since is found.
+//! The chain of records: what was written comes back, and everything that was changed since is found.
 
 use super::*;
 

@@ -94,7 +94,7 @@ impl Line {
             }
             line.sweeps.insert((due, segment));
         }
-        // Whoever lives has to be looked at some time: by an entry, or since the segment is among the last ones, which have
+        // A visitor that lives has to be looked at some time: by an entry, or since the segment is among the last ones, which have
         // none yet.
         let forgotten = |(page, swept): (&Segment, &bool)| page.swept && page.columns.is_some() && !swept;
         let in_order = line.segments.is_sorted_by_key(|page| !page.swept);
@@ -191,7 +191,7 @@ impl Line {
         self.segments.iter().enumerate().flat_map(in_slots)
     }
 
-    /// Whether somebody waits who was passed over.
+    /// Whether a visitor waits who was passed over.
     pub(in crate::room) fn is_passed_over(&self, number: u32) -> bool {
         number < self.reached && self.place(number) == Some(TicketPlace::Waiting)
     }

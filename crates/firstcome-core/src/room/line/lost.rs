@@ -1,6 +1,6 @@
-//! A line of which only part is known any more, and whoever comes back into it.
+//! A line of which only part is known any more, and a visitor that comes back into it.
 //!
-//! An unknown number costs its bits. Only once somebody comes back are there columns for their segment.
+//! An unknown number costs its bits. Only once a visitor comes back are there columns for their segment.
 
 use super::image::each;
 use super::{Columns, Departure, Line, SEGMENT, TOLD_MS, TicketPlace, WORDS, bit};

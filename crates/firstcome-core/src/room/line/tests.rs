@@ -173,7 +173,7 @@ fn a_segment_whose_tickets_are_all_gone_keeps_only_its_bits() {
         assert_eq!(line.of_request(number.into()), None);
         assert!(!line.is_present(number, START));
     }
-    // Those who are left are found, and the last segment is kept while somebody may still be added to it.
+    // Those who are left are found, and the last segment is kept while a visitor may still be added to it.
     for number in 4_097..=4_106_u32 {
         assert_eq!(line.of_user(&format!("u{number}")), Some(number));
         line.go(number, Departure::Left);
@@ -187,7 +187,7 @@ fn a_search_looks_at_no_more_than_it_may_and_a_segment() {
     let mut line = Line::new(hasher(), 1);
     let many = 10 * 4_096;
     (0..many).for_each(|_| assert_ne!(line.push(None, None, START), 0));
-    // Everybody is absent, but for the last one of each segment, who makes each one worth a look.
+    // Everybody is absent, except for the last one of each segment, who makes each one worth a look.
     let later = START.plus_ms(30_001);
     for last in (4_096..=many).step_by(4_096) {
         line.touch(last, later, 0);

@@ -11,14 +11,14 @@ use crate::room::{Join, Number, RoomSettings};
 /// What a process wants of a room, or says of it.
 ///
 /// A `tag` names the request that it is for: a number that the process which appends it draws, and under which it finds
-/// the outcome. Whoever does not know whether an append went through appends the same entry again.
+/// the outcome. A node that does not know whether an append went through appends the same entry again.
 ///
 /// So each may stand in the log twice, and still has one effect. Of [`Self::Join`], [`Self::Put`] and [`Self::Close`]
 /// this is seen to by the tag: a second join would draw a second number; a second setting would undo what was set in
 /// between, or open what was closed. Why the others need no memory is said at each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Entry {
-    /// Somebody wants a place.
+    /// A node wants a place.
     Join {
         /// Who.
         join: Join,
@@ -33,14 +33,14 @@ pub enum Entry {
         /// For which request.
         tag: u64,
     },
-    /// Somebody gives up their ticket. A ticket goes once; a second one finds it gone.
+    /// A node gives up their ticket. A ticket goes once; a second one finds it gone.
     Leave {
         /// Whose.
         number: Number,
         /// For which request.
         tag: u64,
     },
-    /// Somebody gives up a slot. It names the admission, and no two are alike: a second one finds it over.
+    /// A node gives up a slot. It names the admission, and no two are alike: a second one finds it over.
     Release {
         /// Whose.
         number: Number,
@@ -71,7 +71,7 @@ pub enum Entry {
     },
     /// What time has made due is done. A second one finds it done.
     Tick,
-    /// Nobody was heard for a while, whoever was there: all count as just seen. A second one finds them just seen.
+    /// No node was heard for a while, a node that was there: all count as just seen. A second one finds them just seen.
     Resumed,
     /// Other settings, which have passed their check; a closed room opens.
     Put {
@@ -87,7 +87,7 @@ pub enum Entry {
     },
     /// Numbers up to this one may be drawn: that is durable. The highest one counts, however often it is said.
     Ceiling(u32),
-    /// Somebody came with a ticket, whose signature is good, of a number that is unknown. A second one finds it known,
+    /// A node came with a ticket, whose signature is good, of a number that is unknown. A second one finds it known,
     /// and is a [`Self::Look`].
     Readmit {
         /// Which.
@@ -97,14 +97,14 @@ pub enum Entry {
         /// For which request.
         tag: u64,
     },
-    /// Whatever followed in the log may be lost: the server is another one, or has started anew; or others may have drawn
+    /// Everything that followed in the log may be lost: the server is another one, or has started anew; or others may have drawn
     /// numbers who go on with what was lost. Nothing of it was told but numbers up to a ceiling, which are unknown from now
     /// on ([`Room::lose_end`](crate::room::Room::lose_end)). A second one finds them unknown, and tells copies apart once
     /// more.
     Lost {
         /// The highest number that may have been drawn. Where the ceiling is higher in the log, that counts.
         ceiling: u32,
-        /// Nobody is admitted for so long.
+        /// No node is admitted for so long.
         grace_ms: u64,
         /// Another one each time, so that the copies of those who saw what is lost never agree with those of others.
         branch: u64,
@@ -143,7 +143,7 @@ const ALL: [u64; 64] = [u64::MAX; 64];
 const SEGMENT_MAX: u32 = u32::MAX / 4_096;
 
 impl Entry {
-    /// Contacts of these, in whatever order and however often they are named.
+    /// Contacts of these, in any order and however often they are named.
     pub fn contacts(mut numbers: Vec<Number>) -> Self {
         numbers.sort_unstable();
         numbers.dedup();

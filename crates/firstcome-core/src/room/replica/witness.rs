@@ -126,7 +126,7 @@ impl Witness {
         Ok(())
     }
 
-    /// Remembers what was seen to be durable, by a row that was judged, or by the log. Nothing that is known ever falls, but for
+    /// Remembers what was seen to be durable, by a row that was judged, or by the log. Nothing that is known ever falls, except for
     /// positions of before an accepted loss.
     pub fn learn(&mut self, seen: &Stored) {
         let Self(known) = self;

@@ -121,7 +121,7 @@ fn in_steady_flow_the_first_told_wait_is_right_within_a_tenth() {
 fn with_half_of_the_people_absent_the_told_wait_is_right_after_half_a_minute_of_flow() {
     let settings = RoomSettings::with_rate(50, 1_000);
     let mut crowd = Crowd::new(paused(settings.clone()), Some(2_000_000.0));
-    // Whoever vanished did so before the room opens.
+    // A visitor that vanished did so before the room opens.
     for ticket in 0..20_000 {
         crowd.join(ticket % 2 == 0);
     }
@@ -175,8 +175,8 @@ fn a_slow_rate_tells_a_wait_at_any_time() {
 
 #[test]
 fn a_room_that_was_empty_for_hours_is_not_taken_for_a_slow_one() {
-    // Nobody ticks while nobody is there, so the first tick comes hours after the one before it.
-    // Whether nobody ever came, or the last ones left, or were sent away, while the line stood.
+    // No visitor ticks while no visitor is there, so the first tick comes hours after the one before it.
+    // Whether no visitor ever came, or the last ones left, or were sent away, while the line stood.
     for before in 0..3 {
         let mut crowd = Crowd::new(RoomSettings::with_rate(100, 1_000), None);
         if before != 0 {

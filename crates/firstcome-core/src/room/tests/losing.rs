@@ -1,4 +1,4 @@
-//! After a loss: what is known goes on, what is not counts nowhere, and whoever comes back has their place.
+//! After a loss: what is known goes on, what is not counts nowhere, and a visitor that comes back has their place.
 
 use super::twins::nothing;
 use super::*;

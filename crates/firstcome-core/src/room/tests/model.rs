@@ -1,8 +1,8 @@
 //! Random commands on the room and on a model that is too simple to be wrong: a list of tickets, looked through from
 //! the front every time. Both must say the same and change the same, always.
 //!
-//! The model does not say how long somebody waits, and so takes over which interval they are told. When a tick notices
-//! that somebody is silent for too long may vary within bounds, which are checked.
+//! The model does not say how long a visitor waits, and so takes over which interval they are told. When a tick notices
+//! that a visitor is silent for too long may vary within bounds, which are checked.
 
 mod loss;
 

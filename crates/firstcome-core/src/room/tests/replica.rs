@@ -1,4 +1,4 @@
-//! Copies of a room that follow one log: what each entry does, what may be told when, what is to be made durable.
+//! Copies of a room that follow one log: what each entry does, what may be told when, what must be made durable.
 
 mod audit;
 mod entries;
@@ -69,7 +69,7 @@ impl Follower {
         self.say(&Entry::Put { revision: Box::new(settings.clone().into()), tag })
     }
 
-    /// All that is to be made durable is.
+    /// All that must be made durable is.
     fn durable(&mut self) {
         let (position, digest) = self.replica.mark_up_to(u64::MAX).expect("something is to be");
         assert_eq!(self.say(&Entry::Durable { position, digest }).outcome, Outcome::Done);
@@ -293,7 +293,7 @@ fn numbers_that_may_have_been_drawn_elsewhere_are_unknown_and_drawn_by_nobody() 
     other.say(&lost(2));
     assert_ne!(it.replica.digest(), other.replica.digest(), "whoever saw another end is told apart");
     assert_eq!((it.replica.room().drawn(), it.replica.room().view(it.now).waiting), (9_000, 90));
-    // They were told these, and come back by their tickets; whoever comes now is behind all of them.
+    // They were told these, and come back by their tickets; a node that comes now is behind all of them.
     assert!(it.replica.room().is_unknown(number(91)) && !it.replica.room().is_unknown(number(90)));
     for ticket in [9_000, 91, 4_097, 4_096] {
         let tag = it.next_tag();
@@ -317,7 +317,7 @@ fn numbers_that_may_have_been_drawn_elsewhere_are_unknown_and_drawn_by_nobody() 
 fn a_ceiling_of_another_branch_leaves_no_number_between_to_draw() {
     let mut it = Follower::new(RoomSettings { max_waiting: 10_000, ..RoomSettings::with_slots(1) });
     it.joins(anonymous());
-    // The ceiling here is higher than whoever resumed has read: whatever is lost may have drawn up to it.
+    // The ceiling here is higher than a node that resumed has read: everything that is lost may have drawn up to it.
     let ceiling = it.replica.ceiling();
     it.say(&Entry::Lost { ceiling: 90, grace_ms: 0, branch: 1 });
     assert_eq!((it.replica.ceiling(), it.replica.room().drawn()), (ceiling, ceiling));

@@ -1,13 +1,13 @@
 //! The members: what they send, and what they make of the answers.
 
+use super::messages::{Body, Reader};
 use super::plan::{Act, Aim, Plan};
 use super::record::{
     DrillReply, History, Instant, ListingObservation, ListingRecord, Order, ReceivedReply, RequestKind, STRANGER, State,
 };
-use super::wire::{Body, Reader};
 use crate::drill::crowd::{Agenda, Players, Step};
+use crate::drill::messages::Request;
 use crate::drill::record::Restart;
-use crate::drill::wire::Request;
 use crate::rng::Rng;
 use hdrhistogram::Histogram;
 
@@ -45,7 +45,7 @@ pub(crate) struct Bidders {
 }
 
 impl Bidders {
-    /// Takes over a plan, and puts what is to be done into the agenda.
+    /// Takes over a plan, and puts what must be done into the agenda.
     pub(crate) fn new(reader: Reader, seed: u64, key: String, plan: Plan) -> (Self, Agenda<Act>) {
         let Plan { listings, orders, aims, steps, ties } = plan;
         let known = listings.iter().map(|listing| Known { minimum: listing.price }).collect();
@@ -142,7 +142,7 @@ impl Bidders {
         agenda.push(step);
     }
 
-    /// An order that nobody had planned.
+    /// An order that no person had planned.
     fn order(&mut self, what: RequestKind, member: u32, listing: u32, delay_us: i64, agenda: &mut Agenda<Act>) -> u32 {
         let number = self.history.orders.len() as u32;
         self.history.orders.push(Order { what, member, listing, amount: 0, key: number });
@@ -153,7 +153,7 @@ impl Bidders {
         number
     }
 
-    /// Sends the same again a little later, since nobody knows what became of it.
+    /// Sends the same again a little later, since no person knows what became of it.
     fn again(&mut self, step: &Step<Act>, told: DrillReply, retry_after_ms: Option<u64>, agenda: &mut Agenda<Act>) {
         let mut rng = Rng::of(self.seed, step.person, agenda.now_us);
         let due_us = agenda.now_us + retry_after_ms.unwrap_or(50) * 1_000 + rng.range(20_000, 150_000);
@@ -167,7 +167,7 @@ impl Bidders {
         self.history.on_reply.push(ReceivedReply { order: step.person, sent_us, received_us, told });
     }
 
-    /// What somebody does who was told what became of an order.
+    /// What a person does who was told what became of an order.
     fn decided(&mut self, step: &Step<Act>, told: DrillReply, agenda: &mut Agenda<Act>) {
         let Order { what, listing, .. } = self.history.orders[step.person as usize];
         let mut rng = Rng::of(self.seed, step.person, 40);

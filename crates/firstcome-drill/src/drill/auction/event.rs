@@ -2,17 +2,17 @@
 
 use super::Setting;
 use super::bidders::Bidders;
+use super::messages::{BidPage, Reader, RecordPage};
 use super::plan::{HOT, Plan};
 use super::record::{Balance, Bid, History, ListingObservation, ListingRecord, Movement, Names};
-use super::wire::{BidPage, Reader, RecordPage};
 use crate::drill::chaos::{DrillTarget, kill_at, moments_us};
 use crate::drill::client::{connection, dispatch};
 use crate::drill::clock::RunClock;
 use crate::drill::crowd::Crowd;
+use crate::drill::messages::Request;
 use crate::drill::sampler::{STEP_MS, line};
 use crate::drill::server::call_on;
 use crate::drill::spread::Spread;
-use crate::drill::wire::Request;
 use crate::output::grouped;
 use anyhow::{Context, bail};
 use serde_json::json;

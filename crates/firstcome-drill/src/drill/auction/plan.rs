@@ -14,7 +14,7 @@ const HOT_PER_MILLE: u64 = 350;
 pub(crate) enum Act {
     /// Sends an order, and again until it is told what became of it.
     Ask,
-    /// Sends it once more, at the same time or later; nobody waits for the answer.
+    /// Sends it once more, at the same time or later; no person waits for the answer.
     Twin,
     /// Looks at a listing.
     Look,
@@ -22,7 +22,7 @@ pub(crate) enum Act {
     Settle,
 }
 
-/// How much somebody bids, which depends on what they have seen.
+/// How much a person bids, which depends on what they have seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Aim {
     /// The amount is settled.
@@ -214,7 +214,7 @@ impl Plan {
         }
     }
 
-    /// Snipers just before the end, at it and after it, and at the ends that late bids lead to; somebody who settles too
+    /// Snipers just before the end, at it and after it, and at the ends that late bids lead to; a person that settles too
     /// early; and the settlement.
     fn around_the_end(&mut self, size: Size, at: u32, rng: &mut Rng) {
         let Some(Terms { ends_us, extend, .. }) = self.listings[at as usize].terms else { return };
@@ -238,7 +238,7 @@ impl Plan {
             let order = self.order(RequestKind::Bid, member, at, 0, aim);
             self.click(order, ends_us + moved_us + off_us, rng.chance(100));
         }
-        // Refused late bids, and then whoever settles too early: they are told the end, which no refused bid may have put off.
+        // Refused late bids, and then a person that settles too early: they are told the end, which no refused bid may have put off.
         for _ in 0..if extend.is_some() { 4 } else { 0 } {
             let (member, early_us) = (any(rng), rng.range(130_000, 190_000).cast_signed());
             let order = self.order(RequestKind::Bid, member, at, 0, Aim::Low(rng.range(1, 5)));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// An instant on the drill's clock, in microseconds; negative before its start.
 pub(crate) type Instant = i64;
-/// Somebody, or a listing, that the drill did not make.
+/// A person, or a listing, that the drill did not make.
 pub(crate) const STRANGER: u32 = u32::MAX;
 
 /// How late bids put the end off.
@@ -82,7 +82,7 @@ pub(crate) struct Order {
     pub(crate) key: u32,
 }
 
-/// A sale as somebody was told it.
+/// A sale as a person was told it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sale {
     pub(crate) buyer: u32,
@@ -126,7 +126,7 @@ pub(crate) struct AcceptedBid {
 }
 
 impl DrillReply {
-    /// Whether whoever hears this asks again, since nothing was decided.
+    /// Whether a person that hears this asks again, since nothing was decided.
     pub(crate) const fn is_undecided(self) -> bool {
         matches!(self, Self::Lost | Self::Undecided)
     }
@@ -292,7 +292,7 @@ pub(crate) struct History {
     pub(crate) balances: Vec<Balance>,
     /// Answers that the API does not know, in words: the first ones.
     pub(crate) strange: Vec<String>,
-    /// Looks that were answered so. Whoever asked for something has heard [`Told::Unexpected`].
+    /// Looks that were answered so. A person that asked for something has heard [`Told::Unexpected`].
     pub(crate) strange_looks: u64,
 }
 

@@ -63,7 +63,7 @@ fn passed_too_fast(tickets: &Tickets<'_>, admissions: &[Admission], counter: &mu
     let at = |us: u64| rate * us as f64 / 1e6;
     // As above; a window begins with one look and ends with another, both taken as far out as they may have been.
     let (mut lowest, mut from_us, mut silent) = (f64::INFINITY, 0, 0);
-    // A line that was made anew may have to go some way again: whoever it reaches a second time is no other person.
+    // A line that was made anew may have to go some way again: a person that it reaches a second time is no other person.
     let mut reached = 0;
     for (before, seen) in (0..).zip(&tickets.history.rooms) {
         if 0 < before {
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(rate_breaches(&story.history), 0);
         story.history.rooms[2].serving = 24;
         assert_eq!(rate_breaches(&story.history), 1);
-        // After half a minute of silence they may have been passed over; after a restart nobody knows.
+        // After half a minute of silence they may have been passed over; after a restart the service does not know.
         for seen in &mut story.history.rooms[1..] {
             (seen.received_us, seen.about_us) = (seen.received_us + 30_000_000, seen.about_us + 30_000_000);
         }

@@ -70,7 +70,7 @@ fn seconds(at_us: Instant) -> String {
     format!("{:.6} s", at_us as f64 / 1e6)
 }
 
-/// Somebody as examples tell it.
+/// A person as examples tell it.
 fn who(member: u32) -> String {
     if member == STRANGER { "somebody else".into() } else { format!("m{member}") }
 }

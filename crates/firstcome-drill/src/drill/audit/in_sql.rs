@@ -1,8 +1,8 @@
 //! What was told, against what the database of a cluster holds.
 
 use super::super::facts::AuditCheck;
+use super::super::messages::holder;
 use super::super::record::{Call, History, Holder};
-use super::super::wire::holder;
 use super::CheckCounter;
 use std::collections::{BTreeSet, HashMap};
 
@@ -25,7 +25,7 @@ pub(crate) fn all(history: &History, recorded: &Recorded) -> Vec<AuditCheck> {
     checks
 }
 
-/// Whoever was told a claim has it there, under this serial.
+/// A person that was told a claim has it there, under this serial.
 fn claims_in_sql(history: &History, recorded: &Recorded) -> AuditCheck {
     let mut counter =
         CheckCounter::new("claims_in_sql", "every claim that was told is in the database, with its serial and holder");
@@ -39,7 +39,7 @@ fn claims_in_sql(history: &History, recorded: &Recorded) -> AuditCheck {
     counter.done()
 }
 
-/// Serials have no gap, nobody has two, and the list of the service is the same.
+/// Serials have no gap, no person has two, and the list of the service is the same.
 fn serials_in_sql(history: &History, recorded: &Recorded) -> AuditCheck {
     let says = "the database has serials 1..N without a gap, one for each holder, and the service lists the same";
     let mut counter = CheckCounter::new("serials_in_sql", says);
@@ -59,7 +59,7 @@ fn serials_in_sql(history: &History, recorded: &Recorded) -> AuditCheck {
     counter.done()
 }
 
-/// Whoever was told an admission, or a number, has it there.
+/// A person that was told an admission, or a number, has it there.
 fn room_in_sql(history: &History, recorded: &Recorded, ceiling: u32) -> AuditCheck {
     let says = "every admission that was told is in the database, and no number that was told is above its ceiling";
     let mut counter = CheckCounter::new("room_in_sql", says);

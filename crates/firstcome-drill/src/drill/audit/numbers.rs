@@ -23,7 +23,7 @@ pub(crate) fn highest(history: &History) -> u32 {
     history.restarts.iter().map(left_out).fold(history.rules.people, u32::saturating_add)
 }
 
-/// Nobody is told another's number, nobody is told two, and none is higher than there were people to ask.
+/// No person is told another's number, no person is told two, and none is higher than there were people to ask.
 pub(crate) fn number_once(history: &History) -> AuditCheck {
     let mut counter = CheckCounter::new(
         "number_once",

@@ -1,4 +1,4 @@
-//! Who is admitted: in number order over those who are present, and nobody who is absent.
+//! Who is admitted: in number order over those who are present, and no person that is absent.
 
 use super::super::facts::AuditCheck;
 use super::super::record::{Call, Record};
@@ -8,7 +8,7 @@ use super::{CheckCounter, PRESENT_US, seconds};
 /// What an absence may be longer than the rule says: clocks, and the step in which the room looks.
 const GRACE_US: u64 = 1_000_000;
 
-/// Somebody who was there all the time is not admitted after somebody with a higher number.
+/// A person that was there all the time is not admitted after a person with a higher number.
 pub(crate) fn admitted_in_order(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "a ticket that was present all the time is not admitted after one with a higher number";
     let mut counter = CheckCounter::new("admitted_in_order", says);
@@ -30,7 +30,7 @@ pub(crate) fn admitted_in_order(tickets: &Tickets<'_>) -> AuditCheck {
     counter.done()
 }
 
-/// Whoever was silent for longer than anybody counts as present is not admitted.
+/// A person that was silent for longer than anybody counts as present is not admitted.
 pub(crate) fn absent_not_admitted(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "nobody is admitted who was silent for longer than max(30 s, 3 x poll_after_ms)";
     let mut counter = CheckCounter::new("absent_not_admitted", says);

@@ -81,7 +81,7 @@ fn not_too_low(tickets: &Tickets<'_>, polls: &mut [&Record], counter: &mut Check
     steady.iter().for_each(|(_, number)| tree.add(*number));
     let mut at = 0;
     for record in polls.iter() {
-        // Numbers are drawn in order, so whoever has a lower one was in line before this one asked.
+        // Numbers are drawn in order, so a person that has a lower one was in line before this one asked.
         while at < steady.len() && steady[at].0 < record.received_us() {
             tree.remove(steady[at].1);
             at += 1;
@@ -143,7 +143,7 @@ mod tests {
         let mut story = Story::new();
         story.join(0, 1, 0, 1).join(1, 90, 2, 3).waits(90, 100, 110, 2);
         assert_eq!(position_true(&Tickets::of(&story.history)).breaches, 1);
-        // Somebody asked and was told nothing: the number may be theirs.
+        // A person asked and was told nothing: the number may be theirs.
         story.lost_join(2, 1);
         assert_eq!(position_true(&Tickets::of(&story.history)).breaches, 0);
     }

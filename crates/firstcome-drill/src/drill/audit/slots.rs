@@ -55,7 +55,7 @@ fn unheard_end_us(tickets: &Tickets<'_>, number: u32, life: &TicketHistory) -> u
     unheard.map(|record| record.sent_us + tickets.history.rules.active_ttl_us).min().unwrap_or(NEVER)
 }
 
-/// Nobody is counted who cannot have joined yet or has gone.
+/// No person is counted who cannot have joined yet or has gone.
 fn room_sums(tickets: &Tickets<'_>, counter: &mut CheckCounter) {
     let mut joined_us: Vec<u64> = tickets.first_join_us.iter().copied().filter(|at_us| *at_us != NEVER).collect();
     joined_us.sort_unstable();

@@ -67,7 +67,7 @@ pub(crate) struct Tickets<'a> {
 
 impl<'a> Tickets<'a> {
     pub(crate) fn of(history: &'a History) -> Self {
-        // A number that nobody can have is judged elsewhere; it must not cost memory here.
+        // A number that no person can have is judged elsewhere; it must not cost memory here.
         let most = super::numbers::highest(history).saturating_mul(4).saturating_add(1_000);
         let known = |record: &&Record| 0 < record.number && record.number <= most;
         let highest = history.records.iter().filter(known).map(|record| record.number).max().unwrap_or(0);

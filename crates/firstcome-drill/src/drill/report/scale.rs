@@ -2,7 +2,7 @@
 
 use crate::output::grouped;
 
-/// Beyond this nobody reads a plot, and arithmetic on it stays finite.
+/// Beyond this no person reads a plot, and arithmetic on it stays finite.
 const VALUE_MAX: f64 = 1e18;
 /// The shortest latency that a plot tells apart from none.
 const LATENCY_LEAST_MS: f64 = 0.001;

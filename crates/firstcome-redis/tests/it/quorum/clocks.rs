@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::time::interval;
 
-/// What a lock guards: it refuses whoever is behind.
+/// What a lock guards: it refuses a process that is behind.
 #[derive(Default)]
 struct Guarded {
     highest: u64,

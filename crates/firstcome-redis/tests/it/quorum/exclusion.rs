@@ -56,7 +56,7 @@ async fn a_lease_ends_by_itself_and_is_lost_before() {
     .await;
 }
 
-/// Takes the lock so many times, each time as somebody else; what is inside looks for others, and for fences that fall.
+/// Takes the lock so many times, each time as another process; what is inside looks for others, and for fences that fall.
 async fn go_in_and_out(locks: Arc<QuorumStore>, name: String, times: u32, inside: Arc<(AtomicBool, AtomicU64)>) {
     for time in 0..times {
         let word = format!("{name}-{time}");
@@ -149,7 +149,7 @@ async fn nodes_that_have_counted_differently_agree_before_a_grant() {
         set.0[0].ask(&["SET", "fcq:node", &format!("{front} {ahead}")]).await;
         let newcomer = set.open(unhurried()).await;
         let fence = take(&newcomer, "other").await;
-        // Those two that answered first need not have asked the one that is ahead; whatever was granted, two know.
+        // Those two that answered first need not have asked the one that is ahead; everything that was granted, two know.
         let mut know = 0;
         for node in 0..3 {
             let counter: u64 = set.knows(node).await.rsplit_once(' ').unwrap().1.parse().unwrap();

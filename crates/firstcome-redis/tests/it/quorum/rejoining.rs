@@ -190,7 +190,7 @@ async fn a_hold_takes_the_place_of_one_that_a_node_remembers_from_before_it_forg
 async fn a_new_set_is_new_only_once() {
     let Some(mut set) = Set::start(3).await else { return };
     in_time(async {
-        // Nobody has said that these are new.
+        // No process has said that these are new.
         let mut known = rejoining();
         known.set = firstcome_redis::NodeSet::Known;
         let locks = set.open(known).await;

@@ -37,7 +37,7 @@ fn is_quiet(notifications: &mut QuorumNotifications) -> bool {
 async fn a_release_wakes_the_first_and_nobody_comes_before_him() {
     let Some(set) = Set::start(3).await else { return };
     in_time(async {
-        // So long somebody who was told has the lock for himself.
+        // So long a process that was told has the lock for himself.
         let mut options = brisk();
         options.node_timeout = Duration::from_secs(5);
         let mut clients = Vec::new();

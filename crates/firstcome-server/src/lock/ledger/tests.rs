@@ -21,7 +21,7 @@ const fn id(key: u128) -> RequestId {
     RequestId { key, body: 1 }
 }
 
-/// A grant that nobody was told of, and that nobody is about to be told of.
+/// A grant that no client was told of, and that no client is about to be told of.
 fn kept(number: u64) -> Kept {
     let (offer, told) = (Weak::new(), Arc::new(AtomicBool::new(false)));
     Kept { request: Request { client: ClientId(1), number }, fence: Fence::new(number).unwrap(), offer, told }

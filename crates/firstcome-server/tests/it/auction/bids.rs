@@ -41,7 +41,7 @@ pub(crate) async fn bids_are_refused_in_a_fixed_order() {
         let low = service.bid("lamp", "bob", 99).await.refused(409, "bid_too_low");
         assert_eq!(low.json()["minimum"], 100);
         service.send(bid("lamp", "ann", 900).once("k1")).await.is(201);
-        // A key that was used, before whatever else would be wrong.
+        // A key that was used, before everything else that would be wrong.
         service.send(bid("lamp", "eve", 1).once("k1")).await.refused(422, "idempotency_key_reused");
         service.send(bid("none", "eve", 1).once("k1")).await.refused(404, "unknown_listing");
         // Who has the highest bid, before how much; how much, before whether there is so much.

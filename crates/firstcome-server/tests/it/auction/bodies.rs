@@ -63,7 +63,7 @@ pub(crate) async fn amounts_are_whole_numbers_within_their_limits() {
     let edge = json!({"price": AMOUNT_MAX, "min_increment": AMOUNT_MAX});
     service.list("vase", &auction_with(10, edge)).await;
     service.bid("vase", "bob", AMOUNT_MAX).await.is(201);
-    // Nobody can bid more: the least price is one that no bid can have.
+    // No member can bid more: the least price is one that no bid can have.
     let least = service.bid("vase", "ann", AMOUNT_MAX).await.refused(409, "bid_too_low").json()["minimum"].as_u64();
     assert_eq!(least, Some(2 * AMOUNT_MAX));
 }

@@ -98,7 +98,7 @@ pub(crate) async fn records_come_in_pages() {
         assert_eq!(numbers("?after=2&limit=2").await, (vec![3, 4], Some(4)));
         assert_eq!(numbers("?after=4&limit=2").await, (vec![5], None));
         assert_eq!(numbers("?after=0&limit=5").await, (vec![1, 2, 3, 4, 5], None));
-        // Far beyond: nothing, and above all nothing of somebody else's.
+        // Far beyond: nothing, and above all nothing of another member's.
         for after in ["5", "4294967296", "68719476735", "68719476736", "9007199254740991"] {
             assert_eq!(numbers(&format!("?after={after}")).await, (vec![], None), "{after}");
         }
@@ -120,7 +120,7 @@ pub(crate) async fn a_balance_has_a_largest() {
     service.send(charge("eve", left)).await.is(200);
     assert_eq!(service.balance("eve").await, ((1 << 53) - 1, (1 << 53) - 1));
     service.send(charge("eve", 1)).await.refused(409, "balance_too_large");
-    // Who would be paid more than fits is not paid, and nobody pays.
+    // Who would be paid more than fits is not paid, and no member pays.
     service.list("vase", &fixed_price()).await;
     service.send(purchase("vase", "ann")).await.refused(409, "balance_too_large");
     service.list("lamp", &auction(10)).await;

@@ -9,7 +9,7 @@ pub(crate) async fn the_winner_pays_the_owner_what_was_held() {
         service.fund(["ann", "bob", "eve"], 1_000).await;
         service.list("lamp", &auction_with(10, json!({"settle_within_ms": 5_000}))).await;
         service.bid("lamp", "ann", 300).await.is(201);
-        // Whoever asks before the end hears that it goes on, and until when.
+        // A member that asks before the end hears that it goes on, and until when.
         for buyer in ["ann", "bob", "eve"] {
             let early = service.buy("lamp", buyer).await.refused(409, "auction_not_ended");
             assert_eq!(early.text("effective_ends_at"), instant(10));
@@ -32,7 +32,7 @@ pub(crate) async fn the_winner_pays_the_owner_what_was_held() {
             ]
         );
         assert_eq!(service.movements("eve").await[1..], [("SOLD".into(), 300, 300, of_listing)]);
-        // Again, also after the time to settle: it is sold, and to whom. Nobody else has won.
+        // Again, also after the time to settle: it is sold, and to whom. No other member has won.
         for at_s in [12, 100] {
             service.set_clock(at_s);
             let again = service.buy("lamp", "ann").await.refused(409, "already_sold");

@@ -13,7 +13,7 @@ fn start(directory: &Path, clock: &Arc<ManualClock>) -> Service {
     Service::new(open(directory, clock), Arc::clone(clock), config())
 }
 
-/// Closes the file first: whoever ticks may hold the store a little longer.
+/// Closes the file first: a member that ticks may hold the store a little longer.
 fn stop(service: Service) {
     service.store.close();
     drop(service);

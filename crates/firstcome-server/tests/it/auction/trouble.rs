@@ -81,7 +81,7 @@ pub(crate) async fn nobody_is_told_of_a_bid_that_is_not_durable() {
     assert_eq!(service.balance("ann").await, (1_000, 900));
 }
 
-/// Auctions that does not answer; but some take what is put, say that they cannot show it, and count who asks what somebody has.
+/// Auctions that does not answer; but some take what is put, say that they cannot show it, and count who asks what a member has.
 #[derive(Clone, Default)]
 struct Deaf {
     takes_puts: bool,

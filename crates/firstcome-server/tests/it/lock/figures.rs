@@ -36,7 +36,7 @@ pub(crate) async fn figures_count_what_happened_to_locks() {
     service.until_free("figuredoor").await;
     service.give_back(&lost).await.refused(410, "lock_lost");
     service.give_back(&held).await.refused(410, "lock_lost");
-    // One that nobody asks about again.
+    // One that no process asks about again.
     service.send(acquire("gate", "eve", 0, 100)).await.is(200);
     crate::running::until(async || 2.0 <= figure(&figures(&service).await, "lost_total")).await;
     let after = figures(&service).await;

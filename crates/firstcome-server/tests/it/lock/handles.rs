@@ -1,4 +1,4 @@
-//! A handle is good for one hold of one lock: nobody makes one up, alters one, or uses it elsewhere.
+//! A handle is good for one hold of one lock: no process makes one up, alters one, or uses it elsewhere.
 
 use super::{LONG_MS, number, release, renew, text};
 use crate::room::flipped;
@@ -53,7 +53,7 @@ pub(crate) async fn a_handle_is_good_for_its_lock_and_its_service_only() {
     for lock in ["door", "gate"] {
         assert_eq!(service.lock(lock).await["held"], true);
     }
-    // Whoever has the handle has the lock, by whichever key of the service.
+    // A process that has the handle has the lock, by whichever key of the service.
     service.send(renew("door", text(&context, "handle"), LONG_MS).by(SERVICE_TOO)).await.is(200);
     service.send(release("door", text(&context, "handle")).by(ADMIN)).await.is(200);
     assert_eq!(other.lock("door").await["held"], true);

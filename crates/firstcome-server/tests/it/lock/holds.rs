@@ -47,7 +47,7 @@ pub(crate) async fn a_held_lock_is_refused_with_what_is_known_of_it() {
         let told = service.send(acquire("door", "dan", 20, 60_000)).await.refused(409, "contended").json();
         assert_eq!((&told["holder"], &told["waiters"], &told["position"]), (&json!("ann"), &json!(1), &json!(1)));
         assert!((DAY_MS / 2..=DAY_MS).contains(&number(&told, "ttl_ms")), "{told}");
-        // The same holder by name is somebody else all the same.
+        // The same holder by name is another process all the same.
         service.send(acquire("door", "ann", 0, 60_000)).await.refused(409, "contended");
         service.give_back(&held).await.is(200);
         assert_eq!(cid.await.is(200).text("owner"), "cid");
@@ -113,7 +113,7 @@ pub(crate) async fn the_end_of_a_lease_hands_over_to_the_next() {
         service.send(renew("door", handle, 60_000)).await.refused(410, "lock_lost");
         service.send(release("door", handle)).await.refused(410, "lock_lost");
         assert_eq!(service.lock("door").await["holder"], "bob");
-        // Nobody renews it but its holder.
+        // No process renews it but its holder.
         service.until_free("door").await;
         service.give_back(&long).await.refused(410, "lock_lost");
     })
@@ -125,7 +125,7 @@ pub(crate) async fn a_lock_is_given_back_once() {
         let ann = service.hold("door", "ann").await;
         service.give_back(&ann).await.is(200);
         service.give_back(&ann).await.refused(410, "lock_lost");
-        // Also not when somebody else has it.
+        // Also not when another process has it.
         let bob = service.hold("door", "bob").await;
         service.give_back(&ann).await.refused(410, "lock_lost");
         service.send(renew("door", text(&ann, "handle"), 60_000)).await.refused(410, "lock_lost");
@@ -156,7 +156,7 @@ pub(crate) async fn whoever_gives_up_waiting_leaves_nothing_behind() {
             drop(waiting);
             service.until_waiting("door", 0).await;
         }
-        // At the moment of the grant: given, and nobody there to be told.
+        // At the moment of the grant: given, and no process there to be told.
         for key in [None, Some("k2")] {
             let waiting = waits(service.send(wish(key))).await;
             service.until_waiting("door", 1).await;

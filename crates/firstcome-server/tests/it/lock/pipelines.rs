@@ -19,7 +19,7 @@ async fn narrow() -> (Running, Peer) {
     let service = Service::with_locks(remote(), config);
     let socket = || TcpSocket::new_v4().expect("a socket");
     let listens = socket();
-    // Whatever it accepts is as narrow.
+    // Its limits are as narrow.
     listens.set_send_buffer_size(NARROW_BYTES).expect("it can be narrowed");
     listens.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a free port");
     let running = Running::on(listens.listen(8).expect("it listens"), service);
@@ -34,7 +34,7 @@ fn acquires_behind(others: &str) -> String {
     LOCKS.iter().fold(others.to_owned(), |bytes, lock| bytes + &acquire_bytes(lock, "ann", 0, ""))
 }
 
-/// Whoever is told of a lock holds it.
+/// A process that is told of a lock holds it.
 async fn is_told_and_holds(running: &Running, peer: &mut Peer) {
     for lock in LOCKS {
         let held = peer.answer().await.is(200).json();

@@ -120,7 +120,7 @@ pub(crate) async fn a_store_of_locks_that_does_not_answer_leaves_the_outcome_unk
             let told = service.send(ask).await.refused(503, "outcome_unknown");
             assert_eq!((told.header("retry-after"), &told.json()["retry_after_ms"]), (Some("1"), &json!(1_000)));
             store.is(Mood::Well);
-            // Whatever it did is undone.
+            // Its effect is undone.
             service.until_free("gate").await;
             assert_eq!(service.lock("gate").await["waiters"], 0);
         }
@@ -162,7 +162,7 @@ pub(crate) async fn a_key_outlasts_a_renewal_that_nobody_knows_of() {
     assert_eq!(again["handle"], first["handle"]);
 }
 
-/// A store that comes back in time costs nobody the place.
+/// A store that comes back in time costs no process the place.
 pub(crate) async fn a_wait_outlasts_a_store_that_fails_for_a_while() {
     let (service, store) = service();
     let held = service.hold("door", "ann").await;
@@ -177,7 +177,7 @@ pub(crate) async fn a_wait_outlasts_a_store_that_fails_for_a_while() {
     assert_eq!(bob.is(200).text("owner"), "bob");
 }
 
-/// A lock that nobody was told of is given back, also by a store that fails at that moment.
+/// A lock that no process was told of is given back, also by a store that fails at that moment.
 pub(crate) async fn what_nobody_was_told_of_is_given_back_again_and_again() {
     let (service, store) = service();
     let held = service.hold("door", "ann").await;

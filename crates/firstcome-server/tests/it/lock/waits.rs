@@ -124,7 +124,7 @@ pub(crate) async fn no_more_wait_than_may() {
         acquire("door", "dan", LONG_MS, 60_000),
         acquire("door", "dan", 1, 60_000),
         acquire("door", "dan", 1, 60_000).once("k2"),
-        // Also who would wait along with somebody.
+        // Also who would wait along with a process.
         acquire("door", "cid", LONG_MS, 60_000).once("k1"),
     ] {
         let told = service.send(ask).await.refused(503, "overloaded");

@@ -58,7 +58,7 @@ pub(crate) async fn a_pass_without_a_user_claims_once_as_its_number() {
         assert_eq!(service.send(claim_by("launch", &second)).await.is(201).text("user"), "pass:2");
         service.send(claim_by("launch", &third)).await.refused(409, "sold_out");
         assert_eq!(service.claim_of("launch", "pass:1").await.is(200).text("code"), claimed.text("code"));
-        // Nobody else gets at that name.
+        // No other visitor gets at that name.
         service.claim("launch", "pass:3").await.refused(400, "invalid_name");
     })
     .await;
@@ -86,7 +86,7 @@ pub(crate) async fn a_pass_that_is_sent_is_judged_whoever_sends_it() {
             service.send(with("plain", &ann)).await.refused(403, "invalid_pass");
             service.send(with("other", &ann)).await.refused(403, "invalid_pass");
             service.send(with("none", &ann)).await.refused(403, "invalid_pass");
-            // Of two passes nobody knows which one counts.
+            // Of two passes no visitor knows which one counts.
             for other in [&ann, &bob] {
                 let two = with("launch", &ann).also("x-firstcome-pass", other);
                 service.send(two).await.refused(403, "invalid_pass");

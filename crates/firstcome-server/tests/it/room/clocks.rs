@@ -1,4 +1,4 @@
-//! What lasts runs on the steady clock: whoever sets the wall clock takes nobody's place, slot or pass away.
+//! What lasts runs on the steady clock: an operator that sets the wall clock takes no visitor's place, slot or pass away.
 
 use crate::stores::on_each;
 use serde_json::json;

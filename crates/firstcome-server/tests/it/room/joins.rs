@@ -149,7 +149,7 @@ pub(crate) async fn only_a_back_end_joins_for_a_user() {
         }
         assert_eq!(service.room("sale").await["waiting"], 0);
         let ticket = service.send(join_as("sale", "ann").by(ADMIN)).await.is(201).text("ticket");
-        // Whoever has the ticket needs no key; one that is none is refused all the same.
+        // A visitor that has the ticket needs no key; one that is none is refused all the same.
         service.poll("sale", &ticket).await.is(200);
         for ask in [Ask::get(&place("sale", &ticket)), Ask::delete(&place("sale", &ticket))] {
             service.send(ask.by(STRANGER)).await.refused(401, "unauthorized");

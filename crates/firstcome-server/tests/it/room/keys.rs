@@ -33,7 +33,7 @@ fn footer(pass: &str) -> Value {
     serde_json::from_slice(token.untrusted_footer()).expect("the footer is JSON")
 }
 
-/// What somebody makes of a pass who has only the answer of `/v1/pass-keys`.
+/// What a visitor makes of a pass who has only the answer of `/v1/pass-keys`.
 fn verified(keys: &Value, pass: &str) -> Option<Value> {
     let token = UntrustedToken::<Public, V4>::try_from(pass).ok()?;
     let footer: Value = serde_json::from_slice(token.untrusted_footer()).ok()?;

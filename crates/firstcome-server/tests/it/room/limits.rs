@@ -1,4 +1,4 @@
-//! Anonymous joins are limited per address. Whoever is refused has drawn no number.
+//! Anonymous joins are limited per address. A visitor that is refused has drawn no number.
 
 use super::{join, join_as, place};
 use crate::running::{Running, patient, request};
@@ -96,7 +96,7 @@ pub(crate) async fn an_address_that_a_client_invents_counts_only_from_a_trusted_
     forwarded("10.9.9.9", "198.51.100.9, 10.1.2.3").await.refused(429, "rate_limited");
     forwarded(PROXY, HERE).await.refused(429, "rate_limited");
     forwarded(PROXY, "198.51.100.10").await.is(201);
-    // Somebody's whole network of IPv6 is one address.
+    // A visitor's whole network of IPv6 is one address.
     for address in ["2001:db8:1:2::1", "2001:db8:1:2:ffff::2"] {
         service.send(join("sale").from(address)).await.is(201);
     }
@@ -133,7 +133,7 @@ pub(crate) async fn a_wall_clock_that_stands_still_limits_nobody_longer() {
         service.send(join("sale").from(HERE)).await.is(201);
     }
     service.send(join("sale").from(HERE)).await.refused(429, "rate_limited");
-    // Somebody has set the clock an hour back: it stands for as long, while time passes.
+    // A visitor has set the clock an hour back: it stands for as long, while time passes.
     service.clock.stand_ms(3_600_000);
     for _ in 0..2 {
         service.send(join("sale").from(HERE)).await.is(201);

@@ -1,4 +1,4 @@
-//! A ticket is whoever's who has it: nobody makes one up, alters one, or uses it elsewhere.
+//! A ticket is a visitor whose who has it: no visitor makes one up, alters one, or uses it elsewhere.
 
 use super::{flipped, place};
 use crate::running::{Running, patient, request};
@@ -79,7 +79,7 @@ pub(crate) async fn who_leaves_frees_the_place_and_stays_gone() {
     .await;
 }
 
-/// Most polls are answered before the router: nobody may see a difference.
+/// Most polls are answered before the router: no visitor may see a difference.
 pub(crate) async fn a_poll_is_answered_alike_with_and_without_the_router() {
     let shop = "https://shop.example";
     let allow_origins = vec![shop.parse().expect("a value")];

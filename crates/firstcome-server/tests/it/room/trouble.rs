@@ -133,7 +133,7 @@ pub(crate) async fn a_pass_is_shown_to_nobody_before_its_slot_is_durable() {
             issued_at: at(0),
             expires_at: at(1_800),
         };
-        // The pass as it is going to be: whoever could foresee it is not let in before it is durable either.
+        // The pass as it is going to be: a visitor that could foresee it is not let in before it is durable either.
         let foreseen = stolen(&service).mint(&grant);
         let first = waits(service.send(Ask::get(&super::place("sale", &ticket)))).await;
         script.begun();
@@ -185,7 +185,7 @@ pub(crate) async fn a_first_room_whose_answer_came_too_late_has_its_passes() {
     service.send(put).await.refused(503, "outcome_unknown");
     script.say(Verdict::CommitAll);
     until(&service, "/v1/rooms/sale", |_| true).await;
-    // Nobody asks for the room a second time: it is there, and it works.
+    // No visitor asks for the room a second time: it is there, and it works.
     let ticket = service.send(join("sale").by(SERVICE)).await.is(201).text("ticket");
     let pass = service.admitted("sale", &ticket).await;
     assert_eq!(service.wrong_with("sale", &pass).await, None);

@@ -109,7 +109,7 @@ fn is_of(stored: &StoredRecord, ask: &MovePoints) -> bool {
     (stored.record.kind, stored.record.amount, stored.request) == asked
 }
 
-/// Settings that were told to be in force were so at some moment of the question, whatever replaced them at once.
+/// Settings that were told to be in force were so at some moment of the question, no matter what replaced them at once.
 pub(super) fn put_is_in_force(
     operation: &Operation,
     name: &ListingName,
@@ -138,7 +138,7 @@ pub(super) fn put_is_what_it_was(
     if right { Ok(()) } else { Err(format!("{put:?} was told, and it was not so")) }
 }
 
-/// Whatever is stored was asked for by somebody who was not told anything else, and each request did one thing.
+/// Everything that is stored was asked for by a client that was not told anything else, and each request did one thing.
 pub(super) fn are_asked_for(history: &History, ledger: &Ledger) -> Result<(), String> {
     keys_have_one_effect(ledger)?;
     keys_are_known(history, ledger)?;
@@ -225,7 +225,7 @@ fn movements_are_asked_for(history: &History, ledger: &Ledger) -> Result<(), Str
             _ => {}
         }
     }
-    // Whoever must have been answered first has the first one that may have been meant.
+    // A client that must have been answered first has the first one that may have been meant.
     told.sort_by_key(|(_, _, span)| span.1);
     for (member, story) in &ledger.members {
         let of_client = story.records.iter().filter(|it| matches!(it.record.kind, Kind::Charge | Kind::Refund));
@@ -287,7 +287,7 @@ fn keys_have_one_effect(ledger: &Ledger) -> Result<(), String> {
     Ok(())
 }
 
-/// Whoever repeats a request is told what came of it; a key that was used for something else is refused.
+/// A client that repeats a request is told what came of it; a key that was used for something else is refused.
 fn keys_are_known(history: &History, ledger: &Ledger) -> Result<(), String> {
     for operation in history.operations() {
         let Some(told) = operation.told() else { continue };

@@ -1,4 +1,4 @@
-//! Auctions that cannot be closed hold up nobody else.
+//! Auctions that cannot be closed hold up no other caller.
 
 use super::conflicts::{held_up_over_the_end, holds_listing, new, over_a_line, put_soon_over};
 use super::proxy::Commits;

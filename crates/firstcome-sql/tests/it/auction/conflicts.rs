@@ -1,4 +1,4 @@
-//! Others who are in the way: they delay, and nobody is refused because of them.
+//! Others who are in the way: they delay, and no caller is refused because of them.
 
 use super::proxy::{Commits, Proxy};
 use super::{Base, Foreign, balance, bid, charge, endless, key, listing, member, options};
@@ -29,7 +29,7 @@ pub(super) async fn wait_for_waiting(base: &Base, count: i64) {
     wait_for("sessions that wait", async || (count <= waiting(base).await).then_some(())).await;
 }
 
-/// A transaction of somebody else that has locked the row of a listing.
+/// A transaction of another caller that has locked the row of a listing.
 pub(super) async fn holds_listing(base: &Base, name: &str) -> Foreign {
     let mut foreign = base.connect().await;
     foreign.say(&format!("BEGIN; SELECT id FROM firstcome_listing WHERE name='{name}' FOR UPDATE")).await.unwrap();
@@ -97,7 +97,7 @@ async fn a_deadlock_with_others_repeats_the_batch() {
         base.say("CREATE TABLE ballast (id bigint)").await;
         let mut foreign = base.connect().await;
         if base.is_postgres() {
-            // Whoever waits for longer than this ends the deadlock by giving up: not the foreigner.
+            // A caller that waits for longer than this ends the deadlock by giving up: not the foreigner.
             foreign.say("SET deadlock_timeout='60s'").await.unwrap();
         }
         // MariaDB lets the one go who has written less.
@@ -128,7 +128,7 @@ pub(super) async fn put_soon_over(auctions: &SqlAuctions) -> Timestamp {
     ends_at
 }
 
-/// What a command about the lamp is told while somebody else holds its row until after its end.
+/// What a command about the lamp is told while another caller holds its row until after its end.
 pub(super) async fn held_up_over_the_end<T: Send + 'static>(
     base: &Base,
     auctions: &SqlAuctions,
@@ -244,7 +244,7 @@ async fn a_commit_that_cannot_be_looked_up_is_unknown_and_its_key_tells() {
         set_up(&other).await;
         let first = PlaceBid { request: key(7), ..bid("bob", 20) };
         line.set(Commits::Hold);
-        // Its transaction stays open behind the line, and keeps the row from whoever looks.
+        // Its transaction stays open behind the line, and keeps the row from the caller that looks.
         let answer = in_time(auctions.place_bid(&listing("lamp"), first.clone())).await;
         assert!(matches!(answer, Err(StoreError::Unknown)), "{answer:?}");
         line.met(1).await;

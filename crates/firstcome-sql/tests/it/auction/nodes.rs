@@ -155,7 +155,7 @@ pub(super) async fn closings_by_two(base: &Base, auctions: u64) -> (u64, u64) {
         Some(())
     };
     wait_for("the auctions to close", closed).await;
-    // One that has ended is unsold by the clock a moment before somebody has written that down, and is counted after that.
+    // One that has ended is unsold by the clock a moment before a caller has written that down, and is counted after that.
     let released = async || (balance(&nodes[1], "ann").await == (1_000, 1_000)).then_some(());
     wait_for("the holds to be released", released).await;
     let counted = async || (auctions <= nodes.iter().map(|node| node.closings().closed).sum()).then_some(());

@@ -1,4 +1,4 @@
-//! Commits that are not answered, and what else has happened by the time somebody looks.
+//! Commits that are not answered, and what else has happened by the time a caller looks.
 
 use super::conflicts::{new, over_a_line, set_up, wait_for_waiting};
 use super::proxy::{Commits, Proxy};
@@ -121,7 +121,7 @@ async fn a_listing_that_is_being_made_is_waited_for() {
         hasty.connections.answer_timeout = Duration::from_secs(1);
         let (mut line, auctions) = over_a_line(&base, hasty).await;
         line.set(Commits::Hold);
-        // Its transaction stays open behind the line, and keeps the name from whoever looks.
+        // Its transaction stays open behind the line, and keeps the name from the caller that looks.
         let answer = put(&auctions, 1).await;
         assert!(matches!(answer, Err(StoreError::Unknown)), "{answer:?}");
         in_time(line.met(1)).await;

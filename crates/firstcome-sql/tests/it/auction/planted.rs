@@ -85,7 +85,7 @@ async fn unlocked_before_the_commit_an_auction_is_closed_twice() {
     }
 }
 
-/// Two batches over the same wallets, named in opposite orders, while somebody else holds the wallet in the middle.
+/// Two batches over the same wallets, named in opposite orders, while another caller holds the wallet in the middle.
 async fn repeated_over_crossed_wallets(base: &Base) -> u64 {
     let auctions = base.open().await;
     for name in ["ann", "mia", "zoe"] {

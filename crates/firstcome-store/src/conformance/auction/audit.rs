@@ -1,4 +1,4 @@
-//! What can be checked of auctions from outside, when nobody moves anything: bids, records and balances belong together.
+//! What can be checked of auctions from outside, when no operator moves anything: bids, records and balances belong together.
 
 use super::*;
 use firstcome_core::auction::{Listing, ListingState, Phase};

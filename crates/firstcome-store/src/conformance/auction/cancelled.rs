@@ -33,7 +33,7 @@ pub(super) async fn commands_that_were_dropped_are_done_or_not_done<S: AuctionSt
             match (bid, again) {
                 (Some(Ok(told)), Ok(Effect::Again(again))) => assert_eq!(told.into_inner(), again, "seed {seed}"),
                 (Some(Ok(told)), again) => panic!("seed {seed}: {name} was told {told:?} and {again:?}"),
-                // It was not accepted then, and may be now; or it was, and nobody heard of it.
+                // It was not accepted then, and may be now; or it was, and no caller heard of it.
                 (Some(Err(_)), Ok(Effect::Again(again))) => panic!("seed {seed}: {name} was refused and has {again:?}"),
                 (Some(Err(_)) | None, _) => {}
             }

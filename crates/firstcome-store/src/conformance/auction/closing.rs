@@ -22,7 +22,7 @@ pub(super) async fn an_auction_closes_without_a_caller<S: AuctionStore + 'static
     assert_eq!(phase(bench.standing("won").await), (Some("Ended".to_owned()), 3));
     assert_eq!(phase(bench.standing("nobody").await), (Some("Unsold".to_owned()), 2));
     assert_eq!(phase(bench.standing("later").await), (Some("Open".to_owned()), 1));
-    // Once each, whoever asks.
+    // Once each, a caller that asks.
     for _ in 0..3 {
         bench.pass(1).await;
     }

@@ -123,7 +123,7 @@ pub(super) async fn a_refused_request_leaves_no_key<S: AuctionStore + 'static>(b
         (keyed(1, 10, Step::Bid("ann", 10)), "insufficient_points 0"),
         (keyed(2, 20, Step::Refund("ann", 5)), "insufficient_points 0"),
         (Step::Charge("ann", 100), "new 100 of 100"),
-        // Judged afresh, whatever it asks now.
+        // Judged afresh, no matter what it asks now.
         (keyed(1, 11, Step::Bid("ann", 12)), "new 1 fence 2"),
         (keyed(1, 11, Step::Bid("ann", 12)), "again 1 fence 2"),
         (keyed(1, 10, Step::Bid("ann", 10)), "idempotency_key_reused"),

@@ -16,7 +16,7 @@ pub(super) async fn names_differ_in_every_byte<S: AuctionStore + 'static>(bench:
         assert_eq!(records.len(), 1);
         assert_eq!((records[0].member.as_str(), records[0].amount.get()), (name, number));
     }
-    // The owner is Own, and own is somebody else.
+    // The owner is Own, and own is another caller.
     for (number, name) in (1..).zip(names) {
         let sale = bench.buy(name, name, None).await;
         assert!(matches!(&sale, Ok(Effect::New(sale)) if sale.buyer.as_str() == name), "{name}: {sale:?}");

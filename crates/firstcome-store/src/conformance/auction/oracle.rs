@@ -334,7 +334,7 @@ pub(super) async fn random_commands_are_answered_as_by_the_rules<S: AuctionStore
         for _ in 0..COMMANDS {
             sequence.step().await;
         }
-        // Whatever is still to come due would move points under the next sequence.
+        // Everything that is still to come due would move points under the next sequence.
         while let Some(next_us) = sequence.follow().await {
             bench.pass_after(Timestamp::clamped_us(next_us)).await;
         }

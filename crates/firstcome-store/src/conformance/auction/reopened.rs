@@ -169,7 +169,7 @@ where
     bench.check("default", &[(Step::Bid("dan", 60), "new 1 fence 2")]).await;
     bench.check("ended", &[(Step::Bid("eve", 60), "new 1 fence 2")]).await;
     let bench = bench.reopen(open).await;
-    // Nobody commands: the store finds out for itself what is due.
+    // No caller commands: the store finds out for itself what is due.
     while bench.balance("dan").await.held() != 0 || bench.standing("ended").await.phase == Phase::Open {
         (bench.pass)(20).await;
         tokio::task::yield_now().await;

@@ -16,7 +16,7 @@ pub(super) async fn an_unknown_listing_is_refused_everywhere<S: AuctionStore + '
     bench.check("nothing", &rows).await;
     let bids = answered(bench.store.bids(&listing("nothing"), None, 10).await);
     assert_eq!(bids, Err(Rejection::UnknownListing));
-    // Nobody is a member before a charge, and to ask makes none.
+    // No member is a member before a charge, and to ask makes none.
     assert_eq!(bench.balance("poor").await, Balance::default());
     assert_eq!(bench.all_records("poor").await, []);
 }

@@ -163,7 +163,7 @@ pub(super) async fn serials_follow_real_time<S: CouponStore + 'static>(bench: Be
     .await;
     let mut spans: Vec<_> = spans.into_iter().flatten().collect();
     spans.sort_unstable();
-    // In serial order, nobody may have begun after the answer to a later serial was told.
+    // In serial order, no caller may have begun after the answer to a later serial was told.
     let mut earliest_end_later = u64::MAX;
     for (serial, begun, ended) in spans.into_iter().rev() {
         assert!(begun < earliest_end_later, "serial {serial} was asked for after a later serial had been told");

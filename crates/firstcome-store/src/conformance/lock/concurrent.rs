@@ -35,7 +35,7 @@ pub(super) async fn a_counter_under_the_lock_loses_no_step<S: LockStore>(bench: 
         async move {
             for number in 1..=ROUNDS {
                 let (_, fence) = obtain(&*bench.store, client, number).await;
-                // Not one operation: whoever comes in between is seen.
+                // Not one operation: a process that comes in between is seen.
                 let before = counter.load(Ordering::SeqCst);
                 assert!(guard.swap(fence, Ordering::SeqCst) < fence, "the fence {fence} came late");
                 tokio::task::yield_now().await;
@@ -88,7 +88,7 @@ pub(super) async fn steps_that_were_dropped_are_done_or_not_done<S: LockStore>(b
         }
         let told = bench.store.take(given_up).await.expect("the store answers").said;
         assert!(matches!(told, LockAnswer::Released(Released::Released | Released::NotHeld)), "{told:?}");
-        // Whatever arrived before or after, it is over.
+        // In any order of arrival, it is over.
         let free = bench.store.take(attempt(9, number)).await.expect("the store answers").said;
         assert!(matches!(free, LockAnswer::Acquired(Acquired::Granted(_))), "after {number}: {free:?}");
         give_back(&*bench.store, 9, number).await;

@@ -30,7 +30,7 @@ pub(super) async fn a_grant_reaches_the_client_that_waits_and_no_other<S: LockSt
     arrives(&inboxes[2], 1).await;
     let told: Vec<Push> = inboxes.iter().flat_map(Inbox::pushes).collect();
     assert_eq!(told, bench.oracle.lock().pushes, "each once, and to its own");
-    // A hold that is over ends in somebody else's step, and is pushed all the same.
+    // A hold that is over ends in another process's step, and is pushed all the same.
     bench
         .check(&[(0, release(3, 1), "released"), (0, ask_for(100, 1, 2), "granted"), (0, ask(2, 2), "queued 0")])
         .await;

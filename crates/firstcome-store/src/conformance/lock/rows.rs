@@ -141,7 +141,7 @@ pub(super) async fn renewals_are_answered_in_their_order<S: LockStore>(bench: Be
     }
     let renewal = |(number, name): (u64, &LockName)| Renewal {
         name: name.clone(),
-        // The second is asked for by nobody's request.
+        // The second is asked for by no process's request.
         request: request(1, if number == 2 { 9 } else { number }),
         lease_ms: LEASE_MS + 1_000 * number as u32,
     };

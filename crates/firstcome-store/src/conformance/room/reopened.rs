@@ -45,7 +45,7 @@ where
         (5_000, keyed(Some("cid"), 6, 61), "idempotency_key_reused"),
         (5_000, user("ann"), "same user 1 admitted 1@0 until 31000"),
         (9_999, keyed(Some("bob"), u128::MAX, u64::MAX), "again 2 admitted 2@0 until 39999"),
-        // Nobody took up that of 4 within ten seconds of 2500.
+        // No caller took up that of 4 within ten seconds of 2500.
         (12_499, Step::View, "open 1 waiting 3 active serving 4"),
         (12_500, Step::View, "open 1 waiting 3 active serving 6"),
         (12_500, Step::Poll(6), "6 admitted 5@12500 until 42500"),
@@ -86,7 +86,7 @@ where
         (first, Step::Poll(1), "1 admitted 1@36000000 until 36030000"),
     ];
     bench.check("walls", &rows).await;
-    // Somebody sets the wall clock forward, and life goes on.
+    // An operator sets the wall clock forward, and life goes on.
     bench.clock.step_forward_ms(3_600_000);
     let set = first + HOUR;
     let rows = [

@@ -32,7 +32,7 @@ pub(super) async fn joins_are_checked_in_the_documented_order<S: RoomStore + 'st
         (0, user("bob"), "room_full"),
         (0, anybody(), "room_full"),
         (0, Step::Close, "closed"),
-        // Nobody has a place any more.
+        // No caller has a place any more.
         (0, keyed(Some("ann"), 1, 11), "room_closed"),
         (0, user("ann"), "room_closed"),
         (0, anybody(), "room_closed"),
@@ -51,7 +51,7 @@ pub(super) async fn numbers_are_drawn_in_order_and_a_repeat_draws_none<S: RoomSt
         (2, anybody(), "new 4 waiting 3"),
         (2, Step::View, "paused 4 waiting 0 active serving 0"),
         (2, Step::Leave(2), "left"),
-        // Whoever is gone has neither user nor key.
+        // A caller that is gone has neither user nor key.
         (3, user("ann"), "new 5 waiting 3"),
         (3, Step::Leave(3), "left"),
         (3, keyed(None, 7, 2), "new 6 waiting 3"),

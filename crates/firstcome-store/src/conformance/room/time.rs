@@ -1,4 +1,4 @@
-//! What time does: admission, offers, ends, absence, and clocks that somebody sets.
+//! What time does: admission, offers, ends, absence, and clocks that an operator sets.
 
 use super::*;
 
@@ -8,7 +8,7 @@ pub(super) async fn an_offer_is_taken_by_a_poll_or_lapses<S: RoomStore + 'static
         (0, anybody(), "new 1 waiting 0"),
         (0, anybody(), "new 2 waiting 0"),
         (9_999, Step::View, "open 1 waiting 1 active serving 1"),
-        // Nobody took it in ten seconds: the next one has it, and the first waits again under its number.
+        // No caller took it in ten seconds: the next one has it, and the first waits again under its number.
         (10_000, Step::View, "open 1 waiting 1 active serving 2"),
         (10_001, Step::Poll(1), "1 waiting 0"),
         (19_999, Step::Poll(2), "2 admitted 2@10000 until 49999"),
@@ -111,7 +111,7 @@ pub(super) async fn nobody_is_admitted_before_the_opening_or_in_a_pause<S: RoomS
         (5_001, Step::Put(RoomSettings { paused: true, ..scheduled.clone() }), "replaced"),
         (5_001, anybody(), "new 2 waiting 0"),
         (5_002, Step::View, "paused 1 waiting 1 active serving 1"),
-        // A pause takes nothing from whoever was admitted.
+        // A pause takes nothing from the caller that was admitted.
         (5_003, Step::Poll(1), "1 admitted 1@5000 until 35003"),
         (5_004, Step::Put(scheduled), "replaced"),
         (5_004, Step::Poll(2), "2 admitted 2@5004 until 35004"),
@@ -144,7 +144,7 @@ pub(super) async fn the_rate_is_kept_and_what_was_not_used_is_lost<S: RoomStore 
 }
 
 pub(super) async fn the_absent_are_passed_over_and_next_when_they_return<S: RoomStore + 'static>(bench: Bench<S>) {
-    // Nobody knows how long a pause lasts: everybody is told to ask after 12 to 18 s, and is present for three times
+    // No caller knows how long a pause lasts: everybody is told to ask after 12 to 18 s, and is present for three times
     // that.
     let rows = [
         (0, Step::Put(paused()), "created"),

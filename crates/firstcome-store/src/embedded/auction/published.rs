@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 /// What everybody may see. All of it is durable.
 ///
 /// All that a commit has changed is shown at one instant: the writer holds the lock of the names while it replaces the copies,
-/// so whoever asks after somebody has seen a part of a commit sees all of it. The copies have locks of their own, so that
+/// so a caller that asks after a caller has seen a part of a commit sees all of it. The copies have locks of their own, so that
 /// the writer needs no names to find them.
 #[derive(Default)]
 pub(in crate::embedded) struct PublishedAuctions {
     pub(super) names: RwLock<Names>,
     pub(super) closed: AtomicU64,
     pub(super) defaulted: AtomicU64,
-    /// When the next auction is to be closed, in µs; the largest number if none is.
+    /// When the next auction must be closed, in µs; the largest number if none is.
     pub(super) next_due_us: AtomicI64,
     /// Everything that the writer judged until this instant is here, in µs.
     pub(super) judged_us: AtomicI64,
@@ -87,7 +87,7 @@ impl PublishedAuctions {
         Timestamp::clamped_us(self.judged_us.load(Ordering::SeqCst))
     }
 
-    /// Microseconds until an auction is to be closed, if one is; 0 if it is time.
+    /// Microseconds until an auction must be closed, if one is; 0 if it is time.
     pub(in crate::embedded) fn due_in_us(&self, now: Timestamp) -> Option<u64> {
         let due_us = self.next_due_us.load(Ordering::SeqCst);
         (due_us != i64::MAX).then(|| due_us.saturating_sub(now.as_us()).max(0).cast_unsigned())

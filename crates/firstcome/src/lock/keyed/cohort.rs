@@ -1,7 +1,7 @@
 //! Passing a hold on between the tasks of this process.
 //!
-//! For each key at most one task of those that want it in a cohort asks the store; the others stand in a line of this process. Whoever
-//! ends a hold gives it to the first in that line, as long as there are passes left, no lease has gone by, and nobody else has a share in
+//! For each key at most one task of those that want it in a cohort asks the store; the others stand in a line of this process. A process that
+//! ends a hold gives it to the first in that line, as long as there are passes left, no lease has gone by, and no other process has a share in
 //! it. Else it goes back to the store, and the first in the line asks for it.
 
 use super::{Hold, KeyGuard, Shared};
@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
-/// Those who wait in this process, by key. A key is there as long as somebody asks for it, or holds it.
+/// Those who wait in this process, by key. A key is there as long as a process asks for it, or holds it.
 pub(super) struct CohortLines<S: KeyStore>(Mutex<BTreeMap<Arc<str>, CohortLine<S>>>);
 
 type CohortLine<S> = VecDeque<oneshot::Sender<CohortTurn<S>>>;
 
-/// What somebody in a line gets.
+/// What a process in a line gets.
 pub(super) enum CohortTurn<S: KeyStore> {
     /// The hold of the one before.
     Hold(KeyGuard<S>),
@@ -38,7 +38,7 @@ impl<S: KeyStore> Default for CohortLines<S> {
 }
 
 impl<S: KeyStore> CohortLines<S> {
-    /// Waits in the line of this process. Cancel-safe: what comes to somebody who is gone goes to the next one.
+    /// Waits in the line of this process. Cancel-safe: what comes to a process that is gone goes to the next one.
     pub(super) async fn turn(
         shared: &Arc<Shared<S>>,
         key: &Arc<str>,
@@ -53,7 +53,7 @@ impl<S: KeyStore> CohortLines<S> {
                 }
                 Some(line) => {
                     let (told, turn) = oneshot::channel();
-                    // Those who gave up would gather behind somebody who holds it for long.
+                    // Those who gave up would gather behind a process that holds it for long.
                     if line.len() == line.capacity() {
                         line.retain(|waiting| !waiting.is_closed());
                     }
@@ -64,7 +64,7 @@ impl<S: KeyStore> CohortLines<S> {
         };
         match timeout_at(until.into(), turn).await {
             Ok(Ok(turn)) => Ok(turn),
-            // The line is never dropped while somebody is in it.
+            // The line is never dropped while a process is in it.
             Ok(Err(_)) | Err(_) => Err(LockError::TimedOut { position: None }),
         }
     }
@@ -78,7 +78,7 @@ impl<S: KeyStore> CohortLines<S> {
         self.0.lock().get_mut(key).and_then(Self::next)
     }
 
-    /// Without one the line is closed: whoever comes next asks the store.
+    /// Without one the line is closed: a process that comes next asks the store.
     fn next_or_close(&self, key: &str) -> Option<oneshot::Sender<CohortTurn<S>>> {
         let mut lines = self.0.lock();
         let next = lines.get_mut(key).and_then(Self::next);

@@ -19,7 +19,7 @@ pub(super) struct Ownership<S: KeyStore> {
 
 /// What a guard leaves behind.
 pub(super) enum Left<S: KeyStore> {
-    /// Nobody: this is to be given back.
+    /// No process: this must be given back.
     Last(Claim<S>),
     /// Other guards.
     Others,
@@ -50,7 +50,7 @@ impl<S: KeyStore> Ownership<S> {
 
 impl<S: KeyStore> KeyGuard<S> {
     /// Another guard of the same hold: for a part of the section that takes the lock again without knowing that it has it
-    /// already. The lock is given back with the last guard, in whatever order they end. The hold lasts no longer for it.
+    /// already. The lock is given back with the last guard, in any order they end. The hold lasts no longer for it.
     ///
     /// One request where the layout counts how many times over a lock is held (that of Redisson), no request elsewhere.
     /// Dropping the future leaves as many guards as before, and so does an error.
@@ -101,13 +101,13 @@ impl<S: KeyStore> Hold<S> {
         }
     }
 
-    /// The same, whoever goes away meanwhile.
+    /// The same, a process that goes away meanwhile.
     pub(super) fn tell_in_background(self: &Arc<Self>) -> JoinHandle<Result<bool, StoreError>> {
         let hold = Arc::clone(self);
         self.shared.runtime.spawn(async move { hold.report().await })
     }
 
-    /// Notes that somebody else may have the lock.
+    /// Notes that another process may have the lock.
     #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
     fn is_over(&self) -> LockError {
         let now = Instant::now();

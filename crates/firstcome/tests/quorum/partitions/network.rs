@@ -10,7 +10,7 @@ use tokio::process::Command;
 pub(super) enum Lost {
     /// Those to the server: it hears nothing.
     Requests,
-    /// Those from it: it does what it is told, and nobody learns of it.
+    /// Those from it: it does what it is told, and no process learns of it.
     Answers,
     /// Both.
     Both,
@@ -42,7 +42,7 @@ impl Partition {
     }
 }
 
-/// The network of this process, which must be one that nobody else has.
+/// The network of this process, which must be one that no other process has.
 pub(super) struct Network {
     places: u8,
 }

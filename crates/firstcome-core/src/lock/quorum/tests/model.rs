@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 const START_US: u64 = 1_700_000_000_000_000;
-/// What clocks differ by at first: nobody relies on it.
+/// What clocks differ by at first: no process relies on it.
 const APART_US: u64 = 3_600_000_000;
 const CLIENTS: usize = 3;
 

@@ -173,7 +173,7 @@ fn a_hold_goes_on_if_a_majority_says_so_while_it_lasts() {
     let said = [(0, Renewed::Yes), (0, Renewed::Other), (1, Renewed::Other)];
     assert_eq!(said.map(|(node, renewed)| twice.on_reply(node, renewed, 1)), [RenewalStep::Wait; 3]);
     assert_eq!(twice.on_reply(2, Renewed::Yes, 1), RenewalStep::Renewed { left_us: WHOLE_US - 1 });
-    // Too late: somebody else may have had it in between.
+    // Too late: another process may have had it in between.
     assert!(Renewal::new(quorum(3), LEASE_MS, 0).is_none());
     let mut late = renewal(5_000);
     assert_eq!(late.on_reply(0, Renewed::Yes, 4_999), RenewalStep::Wait);

@@ -85,7 +85,7 @@ fn a_store_that_comes_back_empty_is_asked_again_by_everybody_in_the_old_order() 
     }
     net.checks_holds = false;
     net.tables.clear();
-    // Somebody is faster than all who waited.
+    // A process is faster than all who waited.
     let fast = net.ask(0, wish("a"));
     net.run_ms(4_000);
     assert_eq!((net.last(0, fast).as_str(), net.last(0, held).as_str()), ("granted", "lost"));

@@ -257,7 +257,7 @@ fn what_was_handed_out_is_not_given_up_by_who_waits_for_it_here() {
     net.run_ms(1_000);
     assert_eq!(net.hold("a").map(|hold| hold.waiter.request), Some(request));
     assert_eq!((net.last(0, waits).as_str(), net.count(0, "release")), ("", 0));
-    // Whoever has it gives it up.
+    // The holder gives it up.
     let now_us = net.server_us();
     net.tables.values_mut().for_each(|table| drop(release(table, &lock_name("a"), request, Copies::One, now_us)));
     net.run_ms(1_100);

@@ -38,7 +38,7 @@ fn any_move() -> impl Strategy<Value = Move> {
     ]
 }
 
-/// Whoever still waits is served, one after the other.
+/// A process that still waits is served, one after the other.
 fn serve_all(net: &mut Net, waiting: &BTreeSet<(usize, u64)>) {
     (net.chance, net.way, net.lose_pushes, net.delay_ms) = (None, CallFate::Good, false, (1, 1));
     for _ in 0..400 {

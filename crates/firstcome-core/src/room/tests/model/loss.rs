@@ -4,7 +4,7 @@ use super::*;
 
 impl Model {
     /// A room from what would be known after a loss: of those in line only who has a user or a key. `more` numbers may
-    /// have been drawn of which nobody knows.
+    /// have been drawn of which no visitor knows.
     pub(super) fn lose(&mut self, more: u32, grace_ms: Option<u64>) -> Room {
         let now = self.ms();
         (self.credit, self.earned_at) = (0, now);
@@ -91,7 +91,7 @@ impl Model {
         let ticket = &mut self.tickets[at];
         (ticket.stand, ticket.seen, ticket.ticked, ticket.join) = (ModelTicket::Waits, now, None, join.clone());
         self.changes.push(Change::Joined { number: number(at as u32 + 1), join, joined_at: self.now.wall });
-        // Whoever stands behind was told a position that did not count this one.
+        // A visitor that stands behind was told a position that did not count this one.
         self.tickets[at..].iter_mut().for_each(|behind| behind.position = u32::MAX);
         self.look(at);
         true

@@ -71,7 +71,7 @@ impl StoredRoom {
     }
 }
 
-/// What somebody was told.
+/// What a node was told.
 #[derive(Clone, Debug, PartialEq)]
 enum AuditedReply {
     Drawn(Option<UserId>),
@@ -175,7 +175,7 @@ impl World {
                     assert!(copy.room().view(copy.now()).active <= cap, "no more than may be inside");
                 }
                 if let (Change::Joined { number, .. }, Entry::Readmit { .. }) = (change, entry) {
-                    // Whoever stands behind was told a position without them.
+                    // A node that stands behind was told a position without them.
                     self.shown.retain(|known, _| *known < number.get());
                 }
             }

@@ -1,4 +1,4 @@
-//! Copies that follow one log are one room: whatever their seeds, from wherever they started, and that of the rules.
+//! Copies that follow one log are one room: no matter what their seeds, from wherever they started, and that of the rules.
 
 use super::super::model_steps::*;
 use super::super::twins::{Twin, room};
@@ -141,7 +141,7 @@ proptest! {
                 Twin::pass(&mut log.plain.now, step);
             }
             let Some(entry) = log.said(say) else { continue };
-            // Now and then somebody has set the clock of whoever stamps the entries back.
+            // Now and then a node has set the clock of the node that stamps the entries back.
             let stamp = if *is_early { start() } else { log.plain.now };
             latest = Now { wall: latest.wall.max(stamp.wall), steady: latest.steady.max(stamp.steady) };
             let (mut wanted, position) = (Vec::new(), log.entries.len() as u64 + 1);

@@ -7,7 +7,7 @@ use crate::drill::auction::record::{DrillReply, Instant, Kind, Order, ReceivedRe
 use crate::drill::facts::AuditCheck;
 use std::collections::BTreeMap;
 
-/// Every effect that somebody was told is there at the end, as it was told, and happened while it was asked for.
+/// Every effect that a person was told is there at the end, as it was told, and happened while it was asked for.
 pub(super) fn acknowledged_stays(books: &Books<'_>) -> AuditCheck {
     let says = "every bid, purchase, charge and refund that was acknowledged is there at the end, as it was told, through every kill";
     let mut counter = CheckCounter::new("acknowledged_stays", says);

@@ -5,7 +5,7 @@ use super::books::Books;
 use super::{seconds, who};
 use crate::drill::facts::AuditCheck;
 
-/// Each bid is higher than the one before it, and by somebody who may bid.
+/// Each bid is higher than the one before it, and by a person that may bid.
 pub(super) fn bids_rise(books: &Books<'_>) -> AuditCheck {
     let says = "the bids of a listing are 1..N, each higher than the one before by the increment, never by the owner, nor twice in a row by one";
     let mut counter = CheckCounter::new("bids_rise", says);

@@ -33,7 +33,7 @@ pub(super) fn closed_once(books: &Books<'_>) -> AuditCheck {
     counter.done()
 }
 
-/// A listing is sold once: an auction to whoever had the highest bid at its end, in time, else to one who could pay.
+/// A listing is sold once: an auction to the person that had the highest bid at its end, in time, else to one who could pay.
 pub(super) fn one_sale(books: &Books<'_>) -> AuditCheck {
     let says = "a listing is sold at most once: an auction to its highest bidder, after its end and in time; what the buyer pays the owner gets";
     let mut counter = CheckCounter::new("one_sale", says);
@@ -70,7 +70,7 @@ pub(super) fn one_sale(books: &Books<'_>) -> AuditCheck {
             )
         });
     }
-    // Nobody was told of another sale.
+    // No person was told of another sale.
     for on_reply in &books.history.on_reply {
         if let DrillReply::Sold(told) | DrillReply::AlreadySold(told) = on_reply.told {
             let at = books.history.order(on_reply).listing;

@@ -16,7 +16,7 @@ pub(super) fn refusals_true(books: &Books<'_>) -> AuditCheck {
         if on_reply.told.is_undecided() || matches!(on_reply.told, DrillReply::KeyReused | DrillReply::Unexpected) {
             continue;
         }
-        // Nobody but the owner is told so, and the owner is told nothing else, but of an auction that is to be settled.
+        // No person except the owner is told so, and the owner is told nothing else, but of an auction that must be settled.
         let own = order.what == RequestKind::Bid
             || order.what == RequestKind::Purchase && books.history.listings[order.listing as usize].terms.is_none();
         let is_owner = own && books.history.listings[order.listing as usize].owner == order.member;

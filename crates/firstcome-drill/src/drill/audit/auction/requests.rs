@@ -1,4 +1,4 @@
-//! Effects: none that nobody asked for, and none of what was refused.
+//! Effects: none that no person asked for, and none of what was refused.
 
 use super::super::CheckCounter;
 use super::books::Books;

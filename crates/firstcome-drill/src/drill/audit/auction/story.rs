@@ -121,7 +121,7 @@ impl Story {
         self.hears(order, sent_us, received_us, told)
     }
 
-    /// Somebody asks for something with an order of its own, and is told so.
+    /// A person asks for something with an order of its own, and is told so.
     pub(super) fn asks(
         &mut self,
         what: RequestKind,

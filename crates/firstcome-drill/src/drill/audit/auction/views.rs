@@ -6,7 +6,7 @@ use super::seconds;
 use crate::drill::auction::record::{DrillReply, Instant, ListingObservation, State};
 use crate::drill::facts::AuditCheck;
 
-/// From when on everybody must see what happened to a listing: since somebody was told of it.
+/// From when on everybody must see what happened to a listing: since a person was told of it.
 ///
 /// The instant of a bid is that of its judgement; a look may miss it until it is durable and told.
 struct News {

@@ -8,7 +8,7 @@ impl World {
         let first = fence + 1 - u64::from(passes_of(attempt).get());
         self.seen.grants += 1;
         for told in &self.told {
-            // Whatever clocks do: above all that was told before this attempt began. While they run alike: above all.
+            // No matter what clocks do: above all that was told before this attempt began. While they run alike: above all.
             let meet = first <= told.fence && told.first <= fence;
             if meet || fence < told.fence && (told.at < begun || !self.setting.jumps) {
                 self.seen.broken.push(format!("fence {fence} after {}", told.fence));

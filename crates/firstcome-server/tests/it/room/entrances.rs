@@ -67,7 +67,7 @@ pub(crate) async fn the_state_of_a_room_follows_its_settings() {
         service.pass_ms(1).await;
         assert_eq!((state().await.as_str(), service.state("sale", &ticket).await.as_str()), ("open", "admitted"));
 
-        // Who was admitted stays so while nobody else is.
+        // Who was admitted stays so while no other visitor is.
         service.make_room("sale", json!({"max_active": 9, "paused": true})).await;
         assert_eq!(service.state("sale", &ticket).await, "admitted");
         service.close_room("sale").await.is(204);
@@ -286,7 +286,7 @@ pub(crate) async fn settings_change_while_people_wait() {
         service.tick().await;
         assert_eq!(service.standing("sale", &tickets[3]).await["position"], 0);
         assert_eq!(service.state("sale", &tickets[3]).await, "waiting", "one slot is taken still");
-        // Fewer may wait than wait now: those stay, nobody joins.
+        // Fewer may wait than wait now: those stay, no visitor joins.
         service.ticket("sale").await;
         service.make_room("sale", json!({"max_active": 1, "max_waiting": 1})).await;
         service.send(join("sale")).await.refused(409, "room_full");

@@ -93,7 +93,7 @@ fn a_request_that_is_half_here_at_the_signal_is_finished() {
     let watch = Stopwatch::start();
     server.terminate();
     server.wait_for_log("stopping");
-    // A connection on which nothing is under way holds up nobody.
+    // A connection on which nothing is under way holds up no caller.
     assert!(matches!(read_answer(&mut idle), Err(Lost::Unanswered(_))));
     stream.write_all(br#":"ann"}"#).expect("the rest is taken");
     let (answer, keep) = read_answer(&mut stream).expect("it is answered");

@@ -1,4 +1,4 @@
-//! Stopping: what is under way is answered, nothing new begins, and nobody can hold it up for longer than the limit.
+//! Stopping: what is under way is answered, nothing new begins, and no client can hold it up for longer than the limit.
 
 use crate::in_time;
 use crate::running::{Peer, Running, claim, patient, until};

@@ -57,7 +57,7 @@ async fn a_lock_that_was_given_back_is_never_lost_and_a_dropped_one_is_given_bac
         guard.release().await.expect("held to the end");
         drop(locks.lock("b").acquire().await.expect("it is free"));
         until_free(&locks, "b").await;
-        // The lease is over: whatever rests on it is lost.
+        // The lease is over: everything that rests on it is lost.
         locks.close().await.expect("it answers");
         other.lost().await;
         assert!(tokio::time::timeout(SHORT, lost).await.is_err(), "it was given back before");
@@ -90,7 +90,7 @@ async fn what_is_written_under_a_lock_is_written_by_its_holder_or_not_at_all() {
         let guard = locks.lock("a").acquire().await.expect("it is free");
         let written = guard.write(put("first")).await.expect("it is held");
         assert!(guard.fence().get() < written && server.ask(&["get", "thing"]).contains("first"));
-        // Somebody takes the key away: it is noticed when it is used next.
+        // A caller takes the key away: it is noticed when it is used next.
         assert!(other.link().delete(guard.key(), guard.fence().get().cast_signed()).await.expect("it answers"));
         let mut after = other.lock("a").acquire().await.expect("it is free");
         assert!(guard.fence() < after.fence() && !guard.is_lost());

@@ -1,16 +1,16 @@
 //! What people are told who ask, and what their asking changes: they were seen.
 //!
-//! The two are apart, so that a copy of the room can tell ([`Room::peek`]) and leave the contact to whoever orders
+//! The two are apart, so that a copy of the room can tell ([`Room::peek`]) and leave the contact to the visitor that orders
 //! what happens ([`Room::contact`]).
 
 use super::line::TicketPlace;
 use super::{Change, Departure, Hold, Number, POLL_MS_UNKNOWN, Poll, Room, Slot, TicketState, TicketView};
 use crate::time::{Now, Steady};
 
-/// In what is left to wait somebody is told to ask so many times: so three missed polls are well before their turn, and
+/// In what is left to wait a visitor is told to ask so many times: so three missed polls are well before their turn, and
 /// who has gone away silently is passed over instead of wasting a slot.
 const POLLS_LEFT: u64 = 5;
-/// How often somebody is told to ask: never sooner, never later, but for the spread.
+/// How often a visitor is told to ask: never sooner, never later, except for the spread.
 const POLL_MS_MIN: u64 = 2_000;
 const POLL_MS_MAX: u64 = 60_000;
 
@@ -39,7 +39,7 @@ impl Room {
         })
     }
 
-    /// Notes a poll that was told: whoever waits or is inside was seen, and who was passed over is next. Nothing happens
+    /// Notes a poll that was told: a visitor that waits or is inside was seen, and who was passed over is next. Nothing happens
     /// where the poll had to be decided, or was of a ticket that is gone.
     pub fn contact(&mut self, number: Number, now: Now) {
         let poll = self.peek(number, now);
@@ -55,9 +55,9 @@ impl Room {
         }
     }
 
-    /// Contacts of many: bit `i` says that the holder of `first_number + i` was here. Whoever of them waits counts as
-    /// seen, with the interval they were told last; who was passed over is next. Nobody else's ticket changes, nor that
-    /// of somebody who was silent for too long before.
+    /// Contacts of many: bit `i` says that the holder of `first_number + i` was here. A visitor that of them waits counts as
+    /// seen, with the interval they were told last; who was passed over is next. No other visitor's ticket changes, nor that
+    /// of a visitor that was silent for too long before.
     pub fn alive(&mut self, first_number: u32, bits: &[u64; 64], now: Now) {
         for (word, &bits) in bits.iter().enumerate() {
             let mut bits = bits;
@@ -77,7 +77,7 @@ impl Room {
         }
     }
 
-    /// Nobody could be heard for a while: everybody counts as just seen, and who was passed over as come back. What has ended
+    /// No visitor could be heard for a while: everybody counts as just seen, and who was passed over as come back. What has ended
     /// by its time has ended all the same.
     pub fn resumed(&mut self, now: Now) {
         self.line.mark_all_present(now.steady);
@@ -133,7 +133,7 @@ impl Room {
         (taken && slot.admission == admission && now.steady < until).then_some(until)
     }
 
-    /// Whether somebody in line was silent for longer than they may be.
+    /// Whether a visitor in line was silent for longer than they may be.
     pub(super) fn is_silent(&self, number: u32, now: Now) -> bool {
         self.settings.waiting_ttl_ms <= self.line.silent_ms(number, now.steady)
     }
@@ -159,7 +159,7 @@ impl Room {
         view
     }
 
-    /// Somebody inside, as if they were seen now.
+    /// A visitor inside, as if they were seen now.
     fn admitted(&self, number: u32, now: Now) -> Option<TicketView> {
         let (slot, until) = self.slots.seen(number, now.steady)?;
         let left_ms = until.since_us(now.steady) / 1_000;
