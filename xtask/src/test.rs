@@ -22,6 +22,8 @@ pub(crate) fn run() -> Outcome {
     // switch these on.
     let all = ["--workspace", "--features", FEATURES];
     shell::run("cargo", &[&["clippy", "--all-targets"], &all[..], &["--", "-D", "warnings"]].concat())?;
+    // A name in a comment that is not there any more is an error.
+    shell::run("cargo", &[&["doc", "--no-deps", "--document-private-items", "--quiet"], &all[..]].concat())?;
     // As users get it: an import behind a feature that only the tests switch on would break it, and no test would see that.
     // Optimised too: the compiler has limits that only an optimised build reaches.
     shell::run("cargo", &["build", "--release", "--quiet", "-p", "firstcome-cli"])?;

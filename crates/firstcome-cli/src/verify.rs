@@ -15,7 +15,7 @@ use firstcome::sqlite::{DATABASE_FILE, LOCKS_FILE, verify, verify_locks};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// [`Given`], of which one place is left.
+/// [`VerifyStoreArgs`], of which one place is left.
 pub(crate) struct VerifyArgs(VerifyStoreArgs);
 
 #[derive(Args)]

@@ -68,7 +68,7 @@ pub(super) struct CouponState {
     placed: Mutex<Option<(i64, u64)>>,
     /// Held while the sequencer is looked at or rebuilt.
     pub(super) mending: tokio::sync::Mutex<()>,
-    /// See [`Cell::is_stopped`].
+    /// See [`CouponState::is_stopped`].
     stopped: AtomicBool,
     /// What the connection was when the sequencer was last seen to be whole.
     pub(super) trusted: AtomicU64,

@@ -81,7 +81,7 @@ pub(super) trait ClaimDatabase: HasAuctions {
     const PART: Part;
     /// The type of a whole number of eight bytes, to cast to.
     const WHOLE: &'static str;
-    /// As [`Dialect::UNLESS_THERE`], of secrets, which go by their names.
+    /// As `Dialect::UNLESS_THERE`, of secrets, which go by their names.
     const SECRET_UNLESS_THERE: &'static str;
 
     /// Says whether a server with these settings takes statements as long as ours.

@@ -1,4 +1,4 @@
-//! Repeats, while a node runs, the checks of Redis that [`Fleet::open`](super::Fleet::open) made.
+//! Repeats, while a node runs, the checks of Redis that [`Cluster::open`](super::Cluster::open) made.
 //!
 //! An operator may change the settings of a Redis that runs, and no connection ends by that. Every two seconds, and after each
 //! reconnect, the node asks every Redis to which it sends commands, and judges:

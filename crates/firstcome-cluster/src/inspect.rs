@@ -1,4 +1,4 @@
-//! What there is of a deployment on Redis, held against the database: for [`super::verify`] and [`super::reconcile`]. Nothing
+//! What there is of a deployment on Redis, held against the database: for [`mod@super::verify`] and [`mod@super::reconcile`]. Nothing
 //! is written.
 //!
 //! # Beside nodes at work

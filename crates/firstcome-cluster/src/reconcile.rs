@@ -106,12 +106,12 @@ pub struct Reconciled {
 /// Looks how everything stands. Writes nothing.
 ///
 /// [`SqlError::Broken`]: no address, no tables of a deployment, or tables of another version.
-/// [`FleetError::OtherDeployment`]: the keys on that Redis belong to another database.
+/// [`ClusterError::OtherDeployment`]: the keys on that Redis belong to another database.
 pub async fn reconcile(redis: &str, sql: &str) -> Result<Reconciled, ClusterError> {
     look(redis, sql, Work::Look).await
 }
 
-/// The same, and repairs what is safe, as a node of the deployment. Fails as [`super::Fleet::open`] does if there is something to
+/// The same, and repairs what is safe, as a node of the deployment. Fails as [`super::Cluster::open`] does if there is something to
 /// repair and a node could not open.
 pub async fn repair(
     redis: &str,
@@ -123,7 +123,7 @@ pub async fn repair(
 }
 
 /// Goes on without what a database that went back has lost: begins a new generation of each coupon and room of which the findings
-/// say so ([`State::WentBack`]). Repairs nothing else. Fails as [`repair`] does.
+/// say so ([`State::WentBack`]). Repairs nothing else. Fails as [`repair()`] does.
 pub async fn accept_loss(
     redis: &str,
     sql: &str,

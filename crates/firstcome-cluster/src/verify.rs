@@ -3,7 +3,7 @@
 //! # Beside nodes at work
 //! - Coupons and rooms are read in one state of the database, members and listings in another.
 //! - Sequencers and logs are held against the database so that nothing is a breach because it is under way: see
-//!   [`super::inspection`]. What was moving all the time is [named](Verified::not_checked), and not counted.
+//!   [`super::inspect`]. What was moving all the time is [named](Verified::not_checked), and not counted.
 //! - A sequencer or a log that is not there says nothing that could be wrong, and is no breach: the next call makes it from the
 //!   database.
 //!
@@ -39,7 +39,7 @@ pub struct Verified {
 /// their tables are there. With Redis, whether it agrees; with the secret of the deployment, whether all secrets open.
 ///
 /// [`SqlError::Broken`]: no address, no tables of firstcome, tables of another version, or a row that cannot be read at all.
-/// [`FleetError::OtherDeployment`]: the keys on that Redis belong to another database.
+/// [`ClusterError::OtherDeployment`]: the keys on that Redis belong to another database.
 pub async fn verify(
     sql: &str,
     redis: Option<&str>,

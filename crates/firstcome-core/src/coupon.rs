@@ -485,7 +485,7 @@ impl Coupon {
         }
     }
 
-    /// Judges new settings and changes nothing: see [`Standing::judge_settings`].
+    /// Judges new settings and changes nothing: see [`CouponStanding::judge_settings`].
     pub fn judge_settings(&self, revision: &Revision<CouponSettings>) -> Result<(), Rejection> {
         self.standing().judge_settings(revision)
     }

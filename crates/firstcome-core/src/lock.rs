@@ -4,7 +4,7 @@
 //! No process comes back to compete. The idea is Hazelcast's FencedLock, carried to stores that have no timers: every step
 //! that meets a hold whose time is over advances the lock, and a process that waits always knows when to take such a step.
 //!
-//! Names hash into [`BUCKETS`] buckets; the state of one is behind [`Shelf`], one step is one transaction on it. A store
+//! Names hash into [`BUCKETS`] buckets; the state of one is behind [`LockTable`], one step is one transaction on it. A store
 //! runs these rules as they are, or restates them and is compared with them.
 //!
 //! # Invariants

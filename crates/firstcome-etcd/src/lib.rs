@@ -1,7 +1,7 @@
 //! Locks on etcd, from version 3.4 (feature `etcd`): a lease, a key for each place in line, and the revision that made it as the
 //! fence.
 //!
-//! Not a [`LockStore`](crate::LockStore): that port takes steps of the core's rules, which keep a line in one place and grant when
+//! Not a `LockStore`: that port takes steps of the core's rules, which keep a line in one place and grant when
 //! they release. Here the line is kept by etcd itself, in the order of its revisions, so that each waiter sees for itself that it is
 //! first. Nor a `KeyStore`, whose tries keep no place in between.
 //!

@@ -173,7 +173,7 @@ pub(crate) struct LockService {
     ledger: Mutex<Ledger>,
 }
 
-/// What a [`Desk`] is made of.
+/// What a [`LockService`] is made of.
 pub(crate) struct Parts {
     pub(crate) locks: Locks,
     pub(crate) handle_key: HandleKey,

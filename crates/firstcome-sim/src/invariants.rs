@@ -13,7 +13,7 @@
 //! | [`gapless_in_order`] | 7: serials without gaps, in the order in which claims were accepted |
 //! | [`acknowledged_stays`] | 8: what was acknowledged is never lost, a refusal never contradicted |
 //! | [`acknowledged_rooms`] | 8, for rooms |
-//! | [`acknowledged_auction`] | 8, for bids, sales and points |
+//! | [`acknowledged_auctions`] | 8, for bids, sales and points |
 //! | [`acknowledged_nodes`] | 8, for claims over a cluster |
 //! | [`loss_is_noticed`] | 8, of a database that goes back: nothing is handed out before the operator decides |
 //! | [`one_place`] | 9: a ticket is waiting, active, or gone, exactly one of them |

@@ -9,8 +9,8 @@
 //! - [`invariants`] what must hold, one file each; [`report`] what was reached, so that silence means something
 //!
 //! There are five worlds, and each seed plays one of them, by its remainder when divided by five: 0 that of coupons
-//! ([`world`]), 1 that of waiting rooms ([`rooms`]), 2 that of locks ([`locks`]), 3 that of auctions ([`auctions`]), 4 that of
-//! a cluster ([`nodes`]).
+//! ([`world`]), 1 that of waiting room ([`room`]), 2 that of lock ([`lock`]), 3 that of auction ([`auction`]), 4 that of
+//! a cluster ([`cluster`]).
 
 pub mod auction;
 pub mod cluster;

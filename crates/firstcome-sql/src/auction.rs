@@ -1,4 +1,4 @@
-//! Members, listings and bids on PostgreSQL, MySQL and MariaDB: [`SqlAuction`].
+//! Members, listings and bids on PostgreSQL, MySQL and MariaDB: [`SqlAuctions`].
 //!
 //! The database holds the truth, and any number of processes may use it at once. Everything that waits in one process for the same
 //! listing, or for the points of the same member, is combined: one transaction locks the row of the listing and then the

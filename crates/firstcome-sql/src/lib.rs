@@ -2,7 +2,7 @@
 //!
 //! - [`SessionLocks`]: locks of the servers' own (`pg_advisory_lock`, `GET_LOCK`), held by a connection.
 //! - [`PostgresLocks`]: locks as rows with leases, by the rules of the core, with pushes by `NOTIFY`.
-//! - [`SqlAuction`]: members, listings and bids, by the rules of the core, many bids in one transaction.
+//! - [`SqlAuctions`]: members, listings and bids, by the rules of the core, many bids in one transaction.
 //!
 //! Connections are without TLS unless the program that uses this switches on one of sqlx's features for it; then the address
 //! decides (`sslmode`, `ssl-mode`). Accounts of MySQL 8 need it, or a socket: the exchange of passwords over plain TCP is not

@@ -4,7 +4,7 @@
 //! - Durable before told: WAL with `synchronous=FULL`, one transaction and so one sync per batch; an answer leaves
 //!   after `COMMIT` has returned. What was acknowledged survives `kill -9` and, as far as the disk keeps what it says
 //!   it has synced, a power cut.
-//! - One process: a lock on `firstcome.lock` for as long as the store is open. Reading beside it ([`verify`],
+//! - One process: a lock on `firstcome.lock` for as long as the store is open. Reading beside it ([`mod@verify`],
 //!   [`Archive`]) is allowed.
 //! - Goes on by itself after a fault before the commit that may pass: another process that holds the file, a full disk.
 //!   Nothing of that batch is stored, and none of it is kept in memory.
@@ -12,7 +12,7 @@
 //!   since the kernel may have dropped the pages.
 //!
 //! # Not promised
-//! Nothing against a disk that lies about its sync, nor against a caller that edits the file (but [`verify`] and every
+//! Nothing against a disk that lies about its sync, nor against a caller that edits the file (but [`mod@verify`] and every
 //! start re-check the invariants).
 
 mod archive;

@@ -171,7 +171,7 @@ pub trait CouponStore: Send + Sync {
     }
 
     /// The claim of one user, if there is one. Refused: `unknown_coupon`. [`StoreError::NotYet`] while it has a place
-    /// ([`Given::Placed`]) and is not stored.
+    /// ([`ClaimReply::Placed`]) and is not stored.
     fn claim_of(&self, coupon: &CouponName, user: &str) -> impl Future<Output = Answer<Option<ClaimRecord>>> + Send;
 
     /// Claims in serial order, from the one after `after` (from the first without it), at most `count`.

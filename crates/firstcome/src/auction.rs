@@ -97,9 +97,9 @@ impl<S: AuctionStore> Auctions<S> {
     ///
     /// ```no_run
     /// # #[cfg(feature = "sql")] async fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// use firstcome::{Auctions, sql::SqlMarket};
+    /// use firstcome::{Auctions, sql::SqlAuctions};
     ///
-    /// let auctions = Auctions::over(SqlMarket::open("postgres://shop@localhost/shop").await?);
+    /// let auctions = Auctions::over(SqlAuctions::open("postgres://shop@localhost/shop").await?);
     /// # Ok(()) }
     /// ```
     pub fn over(store: S) -> Self {

@@ -57,7 +57,7 @@ fn good_servers_are_fine_and_bad_ones_are_not() {
     let of = said(&ended);
     is(&of("both", "deployment"), "the same on both", "fine");
     is(&of("database", "secret"), "that of the deployment", "fine");
-    is(&of("database", "tables of auctions"), "2 of 2", "fine");
+    is(&of("database", "tables of market"), "2 of 2", "fine");
     is(&of("database", "synchronous_commit"), "on", "fine");
     is(&of("redis", "appendfsync"), "always", "fine");
     is(&of("redis", "maxmemory-policy"), "noeviction", "fine");
@@ -104,7 +104,7 @@ fn good_servers_are_fine_and_bad_ones_are_not() {
     // Members and listings alone, as the settings say.
     fs::write(world.here().join("firstcome.toml"), format!("sql = {sql:?}")).expect("it is ours");
     let ended = firstcome(world.here(), &["doctor"]);
-    is(&said(&ended)("database", "tables of auctions"), "2 of 2", "fine");
+    is(&said(&ended)("database", "tables of market"), "2 of 2", "fine");
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 

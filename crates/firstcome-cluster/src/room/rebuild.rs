@@ -123,7 +123,7 @@ impl<D: ClaimDatabase> Node<D> {
     /// Others may still go on with the branch before: on a server that was replaced and does not know it. Nothing keeps them from
     /// writing to SQL what both branches have, nor from raising the ceiling with it; but each write moves the position, so
     /// one raise is one branch's. A node that finds a raise that it has not made itself draws none of those numbers, and raises
-    /// once more ([`super::scribe`]). The first write of what only one branch has throws the other one away.
+    /// once more ([`super::log_writer`]). The first write of what only one branch has throws the other one away.
     async fn resume_log(&self, cell: &RoomNode, row: &RoomRow) -> Result<(), StoreError> {
         let now = self.database.time.both();
         let expected = cell.copy.lock().as_ref().and_then(|copy| copy.expected(now));

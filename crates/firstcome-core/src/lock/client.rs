@@ -376,7 +376,7 @@ impl Client {
         Some(self.request(number))
     }
 
-    /// Renews a hold now, for this lease from then on. Told as [`Told::Renewed`] or [`Told::Lost`].
+    /// Renews a hold now, for this lease from then on. Told as [`LockReply::Renewed`] or [`LockReply::Lost`].
     pub fn renew(&mut self, number: u64, lease_ms: u32, now: Steady) {
         let Some(entry) = self.entries.get_mut(&number) else { return };
         let State::Held { renew_at, .. } = &mut entry.state else { return };

@@ -2,7 +2,7 @@
 //!
 //! This is Redlock with a fence. Each node keeps one key per lock that is held, with a time to live, and **one** counter
 //! for all its locks. Everything here is pure: [`Node`] is what a node does with a request (the scripts restate it),
-//! [`Tally`], [`Renewal`] and [`Ending`] are what a client makes of the answers, [`Joining`] lets a node that has
+//! [`Votes`], [`Renewal`] and [`Ending`] are what a client makes of the answers, [`Joining`] lets a node that has
 //! forgotten everything vote again.
 //!
 //! # What has to be sent

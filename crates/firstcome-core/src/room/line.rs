@@ -5,7 +5,7 @@
 //! and the bits of two of them; nothing is ever sorted, moved or copied when a visitor joins, leaves or is admitted.
 //!
 //! # Invariants
-//! - A ticket is in exactly one place: in line, in a slot, left, or expired ([`Place`]); after a loss it may be unknown
+//! - A ticket is in exactly one place: in line, in a slot, left, or expired ([`TicketPlace`]); after a loss it may be unknown
 //!   which one, until its holder comes back.
 //! - `waiting` is the number of tickets in line; every segment's and group's count is that of its bits.
 //! - No visitor below [`Line::reached`] is counted by [`Line::ahead`], so a position never rises: tickets come back into
@@ -152,7 +152,7 @@ struct Segment {
     left: Bits,
     living_count: u32,
     drawn: u32,
-    /// Lost, and not come back: see [`Place::Unknown`].
+    /// Lost, and not come back: see [`TicketPlace::Unknown`].
     unknown: Option<Box<Bits>>,
     /// Absent once no living ticket is known and none will be drawn.
     columns: Option<Box<Columns>>,

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Re-checks every invariant of auctions in a database, also beside services that use it: it reads one consistent state.
-/// The checks are those of [`firstcome_sqlite::verify`] for auctions. Memory: about 100 bytes per bid, and what members and
+/// The checks are those of `firstcome_sqlite::verify` for auctions. Memory: about 100 bytes per bid, and what members and
 /// listings take.
 ///
 /// [`SqlError::Broken`]: no address, no tables of firstcome, tables of another version, or a row that cannot be read at all.

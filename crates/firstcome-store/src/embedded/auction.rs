@@ -1,6 +1,6 @@
 //! Auctions as the writer has it, what readers see of it, and the writer's part of its commands.
 //!
-//! The writer alone has wallets and listings, so a bid takes no lock. What readers see ([`shown`]) is a copy that is replaced
+//! The writer alone has wallets and listings, so a bid takes no lock. What readers see ([`published`]) is a copy that is replaced
 //! after the commit: of a listing or a member whom a batch has touched, once per batch.
 
 mod published;

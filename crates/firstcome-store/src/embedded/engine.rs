@@ -3,7 +3,7 @@
 //! # Invariants
 //! - An answer leaves only after the commit of the batch in which it was decided: the data that it rests on is durable.
 //! - Claims and redemptions change the state in memory before the commit; readers see them only once
-//!   [`Cell::durable`] has passed them. Settings and deletions change it after the commit.
+//!   [`CouponCell::durable`] has passed them. Settings and deletions change it after the commit.
 //! - Auctions' state in memory changes before the commit too; readers see copies that are made after it.
 //! - After a commit that failed with nothing stored, by a cause that may pass, memory is what it was before the batch: claims,
 //!   redemptions and auctions are undone, rooms are read again. Writes are refused until a small one succeeds

@@ -33,7 +33,7 @@ pub enum RenewalStep {
     Undo,
 }
 
-/// One renewal. Keep it, as a [`super::Tally`], until every node has answered, and [`Renewal::close`] it when the lock
+/// One renewal. Keep it, as a [`super::Votes`], until every node has answered, and [`Renewal::close`] it when the lock
 /// is released.
 #[derive(Clone, Debug)]
 pub struct Renewal {

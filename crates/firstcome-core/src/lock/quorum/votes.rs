@@ -63,7 +63,7 @@ pub enum Lost {
 pub enum Step {
     /// Nothing.
     Wait,
-    /// Write this back to these nodes, and tell [`Tally::written`] what they say. The lock is **not** had yet.
+    /// Write this back to these nodes, and tell [`Votes::written`] what they say. The lock is **not** had yet.
     WriteBack {
         /// What their counters must reach.
         fence: Fence,
@@ -100,7 +100,7 @@ enum State {
 }
 
 /// One attempt at a lock. Keep it until every node has answered or the lease is over: it says of each late answer
-/// whether it has to be undone. After a grant [`Tally::close`] it when the lock is released.
+/// whether it has to be undone. After a grant [`Votes::close`] it when the lock is released.
 ///
 /// The first real answer of a node counts, a second one does not. A node that was silent may still answer.
 #[derive(Clone, Debug)]
@@ -187,7 +187,7 @@ impl Votes {
     }
 
     /// Ends the attempt: it is given up, or the lock that it got is released. Release it on these nodes; a process that is heard
-    /// to have granted it after that has to be told again, which [`Tally::on_reply`] says.
+    /// to have granted it after that has to be told again, which [`Votes::on_reply`] says.
     pub fn close(&mut self) -> Nodes {
         // A renewal may have given it to those who had refused it.
         let spared = if self.state == State::Granted { Nodes::NONE } else { self.no.without(self.stray) };

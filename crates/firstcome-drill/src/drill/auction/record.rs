@@ -292,7 +292,7 @@ pub(crate) struct History {
     pub(crate) balances: Vec<Balance>,
     /// Answers that the API does not know, in words: the first ones.
     pub(crate) strange: Vec<String>,
-    /// Looks that were answered so. A person that asked for something has heard [`Told::Unexpected`].
+    /// Looks that were answered so. A person that asked for something has heard [`DrillReply::Unexpected`].
     pub(crate) strange_looks: u64,
 }
 
