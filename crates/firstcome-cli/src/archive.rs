@@ -176,7 +176,7 @@ impl std::fmt::Display for Count {
             write!(f, ", {rooms} rooms with {tickets} tickets")?;
         }
         if 0 < *lost {
-            write!(f, " ({lost} numbers as lost: perhaps drawn, and whoever has one keeps the place)")?;
+            write!(f, " ({lost} numbers as lost: perhaps drawn; a visitor who has one keeps the place)")?;
         }
         if 0 < *listings + *records {
             write!(f, ", {listings} listings, {bids} bids and {records} movements of points")?;

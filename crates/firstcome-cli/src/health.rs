@@ -54,7 +54,7 @@ fn ask(authority: &str, path: &str, wait: Duration) -> anyhow::Result<String> {
     let address = with_port.to_socket_addrs().ok().and_then(|mut found| found.next());
     let address = address.ok_or_else(|| anyhow!("there is no host {with_port}"))?;
     let mut stream =
-        TcpStream::connect_timeout(&address, wait).with_context(|| format!("nobody answers at {address}"))?;
+        TcpStream::connect_timeout(&address, wait).with_context(|| format!("no service answers at {address}"))?;
     stream.set_read_timeout(Some(wait))?;
     stream.set_write_timeout(Some(wait))?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: {authority}\r\nconnection: close\r\n\r\n").as_bytes())?;

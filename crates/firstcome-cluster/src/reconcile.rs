@@ -279,7 +279,7 @@ impl<D: ClaimDatabase + Snapshot> Comparison<D> {
             let object = Object::Coupon(seen.row.name.clone());
             if let Some(&count) = letters.get(&seen.row.id) {
                 let says =
-                    "entries that nobody could read were put aside; their callers were told that nothing was done";
+                    "entries that no node could read were put aside; their callers were told that nothing was done";
                 let found = Found { state: State::DeadLetters, count, says: says.to_owned() };
                 let advice = "something else writes to this Redis: GET /v1/coupons/{coupon}/dead-letters shows them";
                 self.findings.push(Finding::new(&object, &found, Repair::Advice(advice.to_owned())));

@@ -182,7 +182,7 @@ async fn logs<D: ClaimDatabase + Snapshot>(
     let mut generation = Check::new("an open log is of the generation that the database names, and not behind it");
     let mut replayed = Check::new("the image of a log can be read, and its entries follow it without a gap");
     let mut same = Check::new("a log leads to the room in the database: its digest, tickets, slots, and who is gone");
-    let mut cap = Check::new("nobody was let in above the cap");
+    let mut cap = Check::new("no visitor was admitted above the cap");
     for (id, name) in inspect::names(&mut inspection.reading, "firstcome_room").await? {
         let Some(seen) = inspection.log(id).await? else { continue };
         let (of, found) = (format!("room {name}"), &seen.found);

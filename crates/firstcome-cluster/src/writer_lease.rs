@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_fails_for_a_second_lets_others_and_then_tries_again() {
+    fn a_caller_that_fails_for_a_second_lets_others_and_then_tries_again() {
         let (begin, mut turn) = (Instant::now(), WriterLease::default());
         for ms in [0, 400, 900] {
             assert!(turn.may_write(at(begin, ms)), "{ms}");

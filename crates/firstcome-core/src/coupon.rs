@@ -221,7 +221,7 @@ pub enum Rejection {
     Expired(Timestamp),
     /// All are issued.
     SoldOut,
-    /// Other settings are in force than those that were to be replaced.
+    /// The settings have changed since they were read.
     SettingsChanged,
     /// The new limit is below what is issued.
     LimitBelowIssued(u32),

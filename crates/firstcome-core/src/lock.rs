@@ -83,7 +83,7 @@ pub fn acquire<S: LockTable>(
     }
     let LockStanding { hold, push } = advance(table, name, now_us);
     let Some(hold) = hold else {
-        assert!(table.first(name).is_none(), "{name}: free, and somebody waits");
+        assert!(table.first(name).is_none(), "{name}: free, and a waiter is in line");
         let hold = give(table, waiter, Taken::Yes, now_us);
         let grant = hold.grant();
         table.put_hold(name, hold);

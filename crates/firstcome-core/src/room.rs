@@ -248,7 +248,7 @@ impl Room {
         // No visitor has ticked while no visitor was here.
         self.was_busy &= !self.is_idle();
         let number = self.line.push(join.user.as_ref(), join.request, now.steady);
-        assert!(self.line.reached() <= number, "nobody enters before the number that the line has reached");
+        assert!(self.line.reached() <= number, "no ticket enters before the number that the line has reached");
         changes.push(Change::Joined { number: Number(number), join: join.clone(), joined_at: now.wall });
         Joined::New(self.waiting_view(number, now))
     }

@@ -212,7 +212,7 @@ fn settle(args: &EventArgs, event: &'static str) -> Result<Setting, Failure> {
         return Err(Failure::Usage(anyhow!("--rate is for drill concert: a rush without a room admits all")));
     }
     if args.bids.is_some() {
-        return Err(Failure::Usage(anyhow!("--bids is for drill auction: nobody bids for a ticket")));
+        return Err(Failure::Usage(anyhow!("--bids is for drill auction: tickets have no bids")));
     }
     let opens_s = (args.seconds() as f64 * 0.15).clamp(2.0, 60.0);
     let sale_s = (args.seconds() as f64 - opens_s) * 0.4;

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_counts_whoever_says_it() {
+    fn the_newest_counts_a_process_that_says_it() {
         for (notes, expected) in [
             (vec![(0, Some(("a", 1)))], "a"),
             (vec![(0, Some(("a", 1))), (1, Some(("b", 2)))], "b"),

@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_trusted_by_default() {
+    fn no_client_is_trusted_by_default() {
         for peer in ["127.0.0.1", "::1", "10.0.0.1"] {
             assert_eq!(client(address(peer), &headers(&[b"198.51.100.1"]), &Proxies::default()), address(peer));
         }

@@ -196,7 +196,7 @@ impl LockService {
     }
 
     fn me(&self) -> Arc<Self> {
-        self.me.upgrade().unwrap_or_else(|| unreachable!("whoever calls this has one"))
+        self.me.upgrade().unwrap_or_else(|| unreachable!("the caller has a reference"))
     }
 
     /// The instant so much later, as the wall shows it.

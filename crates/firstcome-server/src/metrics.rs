@@ -344,7 +344,7 @@ impl Collector for StoreCollector {
             ("room_joined", "Numbers drawn", &stats.joined),
             ("room_admitted", "Slots offered", &stats.admitted),
             ("room_taken", "Slots taken", &stats.taken),
-            ("room_lapsed", "Slots that nobody took in time", &stats.lapsed),
+            ("room_lapsed", "Slots that no visitor took in time", &stats.lapsed),
             ("room_left", "Tickets given up", &stats.left),
             ("room_expired", "Tickets whose time was over", &stats.expired),
         ];

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_from_a_million_addresses_frees_nobody_who_is_limited() {
+    fn a_flood_from_a_million_addresses_frees_no_client_that_is_limited() {
         let limiter = limiter(60, 30);
         let hot = address(u32::MAX);
         for _ in 0..30 {

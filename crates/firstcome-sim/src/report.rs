@@ -121,7 +121,7 @@ pub const EXPECTED: &[(&str, &str)] = &[
     ("room fault", "answered in the middle of a commit"),
     ("room fault", "wall clock set forward"),
     ("room fault", "wall clock set back"),
-    ("room heal", "nobody was left"),
+    ("room heal", "no client was left"),
     ("room heal", "everybody was admitted"),
     ("lock ask", "try"),
     ("lock ask", "wait"),
@@ -258,7 +258,7 @@ pub const EXPECTED: &[(&str, &str)] = &[
     ("node fault", "a server is slow or fast"),
     ("node fault", "a backup is made"),
     ("node fault", "the operator accepts the loss"),
-    ("node", "sequencer made anew"),
+    ("node", "sequencer rebuilt"),
     ("node", "stands still"),
     ("node", "loss accepted"),
 ];

@@ -13,6 +13,7 @@ pub mod journal;
 mod lock;
 mod room;
 mod room_port;
+mod writer;
 
 use crate::edge::{Clock, SystemClock, draw_hasher, draw_secret};
 use crate::error::{Fault, StoreError};
@@ -26,8 +27,8 @@ use auction::{AuctionWriter, Job, PublishedAuctions, Rest};
 pub use auction::{KeyedMovement, StoredAuctions, StoredListing, StoredMember};
 use command_path::CommandPath;
 pub use command_path::Stepper;
-use coupon::CouponCell;
-use engine::{ClaimCommand, Engine, Next};
+use coupon::{ClaimCommand, CouponCell};
+use engine::{Engine, Next};
 use firstcome_core::coupon::{Claim, Coupon, CouponSettings, Effect, Redeem, Redeemed, Rejection, Serial};
 use firstcome_core::id::{CouponName, RoomName};
 use firstcome_core::revision::Revision;
@@ -445,7 +446,7 @@ fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
     shared.stats.queue_limit.store(command_path::QUEUE_COMMANDS_MAX as u64, Ordering::Relaxed);
     let next = Next { coupon: CouponId(next), room: RoomId(next_room), pass_secret: next_pass_secret };
     let auctions = AuctionWriter::restore(backing.auctions, shared.auctions());
-    let engine = Engine::new(Arc::clone(&shared), backing.journal, backing.hasher, next, auctions);
+    let engine = Engine::new(Arc::clone(&shared), backing.journal, &backing.hasher, next, auctions);
     (shared, engine)
 }
 

@@ -22,7 +22,7 @@ pub struct Coupons<S = Embedded> {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A name is not one.
+    /// Invalid name.
     #[error("{field} {error}")]
     Name {
         /// Which of them.

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_that_nobody_gave_back_and_one_given_back_twice_are_found() {
+    fn a_hold_that_no_member_gave_back_and_one_given_back_twice_are_found() {
         finds(
             |facts| {
                 facts.wallets[1].records.truncate(2);

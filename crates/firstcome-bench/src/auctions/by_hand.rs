@@ -356,7 +356,7 @@ fn facts(
     for &(member, number, kind, amount, bid, total, held) in records {
         let kind = u8::try_from(kind).ok().and_then(Kind::from_number);
         let bid = bid.map(u32::try_from).transpose()?;
-        let wallets = wallets.get_mut(usize::try_from(member)?).context("a record of nobody's")?;
+        let wallets = wallets.get_mut(usize::try_from(member)?).context("a record without a member")?;
         wallets.records.push(Entry { number, kind, amount, bid, total, held });
     }
     let as_placed = |&(number, member, price): &(i64, i64, i64)| -> anyhow::Result<PlacedOnHot> {

@@ -129,7 +129,7 @@ fn row(
     hand_overs_ns.sort_unstable();
     let acquisitions = waits_ns.len() as u64;
     if acquisitions == 0 {
-        bail!("{}: nobody ever had the lock", entrant.says());
+        bail!("{}: no process ever had the lock", entrant.says());
     }
     let counted = counters.iter().map(|counter| anyhow::Ok(CriticalSection::open(counter)?.read()?.0));
     let counted = counted.sum::<anyhow::Result<u64>>()?;

@@ -81,8 +81,8 @@ async fn uncontended(bench: &mut Bench, kind: &Alone) -> anyhow::Result<()> {
     for (entrant, rate) in entrants.iter().zip(&rates) {
         bench.figures.push(Figure::new(format!("{}: {}: pairs per second", kind.says, entrant.says()), *rate));
     }
-    let (ours, theirs) = rates.split_first().context("nobody was measured")?;
-    let theirs = theirs.iter().copied().max_by(f64::total_cmp).context("nobody to compare with")?;
+    let (ours, theirs) = rates.split_first().context("no row was measured")?;
+    let theirs = theirs.iter().copied().max_by(f64::total_cmp).context("no row to compare with")?;
     bench.targets.push(Target::at_least(kind.target, ours / theirs, 1.0));
     Ok(())
 }

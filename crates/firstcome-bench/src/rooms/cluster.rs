@@ -237,7 +237,7 @@ impl RoomLoad {
                         people[person as usize].ticket = Arc::from("");
                         admitted += 1;
                     }
-                    VisitorReply::Failed(error) => return Err(error.context("somebody in line was not served")),
+                    VisitorReply::Failed(error) => return Err(error.context("a visitor in line was not served")),
                     VisitorReply::New { person, after_ms } => {
                         due.push(Reverse((now_ms + u64::from(after_ms), u32::try_from(people.len())?)));
                         people.push(person);

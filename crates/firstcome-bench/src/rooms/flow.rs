@@ -74,7 +74,7 @@ impl Play {
     fn join(&mut self, at_us: i64, patient: bool) -> anyhow::Result<()> {
         let joined = self.room.join(&anybody(), now(at_us), &mut self.changes);
         let Ok(Joined::New(view)) = joined else { bail!("a join was refused") };
-        let TicketState::Waiting { position, wait_ms } = view.state else { bail!("somebody was admitted at once") };
+        let TicketState::Waiting { position, wait_ms } = view.state else { bail!("a visitor was admitted at once") };
         let first_wait_us = wait_ms.map(|ms| at_us + ms as i64 * 1_000);
         self.people.insert(view.number.get(), Person { patient, first_wait_us, position });
         if patient {
@@ -166,7 +166,7 @@ fn waits(report: &mut Report) -> anyhow::Result<()> {
     };
     let mut errors: Vec<f64> = play.admitted_at_us.iter().filter_map(off).collect();
     errors.sort_by(f64::total_cmp);
-    let median = errors.get(errors.len() / 2).copied().context("nobody was admitted")?;
+    let median = errors.get(errors.len() / 2).copied().context("no visitor was admitted")?;
     report.targets.push(Target::at_most("median error of the first told wait, %", 100.0 * median, 10.0));
     report.targets.push(Target::at_most("positions that rose, steady flow", play.rises as f64, 0.0));
     Ok(())

@@ -91,7 +91,7 @@ async fn watch_admission(store: &Embedded, watched: Duration) -> anyhow::Result<
 }
 
 fn judge(admitted_at: &[Timestamp], report: &mut Report) -> anyhow::Result<()> {
-    let [Some(first), Some(last)] = [admitted_at.first(), admitted_at.last()] else { bail!("nobody was admitted") };
+    let [Some(first), Some(last)] = [admitted_at.first(), admitted_at.last()] else { bail!("no visitor was admitted") };
     let seconds = |at: &Timestamp| (at.as_us() - first.as_us()) as f64 / 1e6;
     let elapsed = seconds(last);
     // The first slice came at once; the rest is the rate.

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_place_is_that_of_the_user_whatever_the_working_directory() {
+    fn the_default_place_is_that_of_the_user_no_matter_what_the_working_directory() {
         let user_of = |state: Option<&str>, home: Option<&str>| {
             directory_of(User::Other, state.map(PathBuf::from), home.map(PathBuf::from)).ok()
         };

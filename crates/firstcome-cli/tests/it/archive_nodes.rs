@@ -325,7 +325,7 @@ fn an_import_into_mariadb_that_is_killed_leaves_all_or_nothing() {
 }
 
 #[test]
-fn people_without_a_name_come_along_and_whoever_redis_has_forgotten_comes_back_by_the_ticket() {
+fn people_without_a_name_come_along_and_a_caller_that_redis_has_forgotten_comes_back_by_the_ticket() {
     let Some(world) = World::start(Kind::Postgres) else { return };
     let here = world.here();
     world.migrate(world.sql.url());

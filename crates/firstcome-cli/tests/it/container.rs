@@ -68,7 +68,7 @@ fn what_is_copied_is_there_and_is_sent_along() {
 }
 
 #[test]
-fn the_program_runs_as_nobody_special_and_keeps_its_data_in_a_volume() {
+fn the_program_runs_as_an_unprivileged_user_and_keeps_its_data_in_a_volume() {
     let user = of_last_stage("USER");
     assert!(!["root", "0"].contains(&user.as_str()), "{user}");
     let all = instructions();

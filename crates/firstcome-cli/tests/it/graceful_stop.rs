@@ -99,7 +99,7 @@ fn a_request_that_is_half_here_at_the_signal_is_finished() {
     let (answer, keep) = read_answer(&mut stream).expect("it is answered");
     assert_eq!((answer.status, keep), (201, false), "{}", answer.text());
     assert_eq!(server.wait().code(), Some(0), "{}", server.errors());
-    assert!(watch.elapsed() < Duration::from_secs(5), "nobody was left to wait for: {:?}", watch.elapsed());
+    assert!(watch.elapsed() < Duration::from_secs(5), "no client was left to wait for: {:?}", watch.elapsed());
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn keys_are_made_at_the_first_start_shown_once_and_kept_as_digests() {
 }
 
 #[test]
-fn a_start_that_fails_makes_no_keys_that_nobody_has_seen() {
+fn a_start_that_fails_makes_no_keys_that_no_caller_has_seen() {
     let directory = tempfile::tempdir().expect("a directory");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();

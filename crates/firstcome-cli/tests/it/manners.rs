@@ -277,7 +277,7 @@ fn a_reader_that_goes_away_is_no_fault() {
 }
 
 #[test]
-fn whatever_cannot_be_said_the_exit_code_stays() {
+fn no_matter_what_cannot_be_said_the_exit_code_stays() {
     let directory = tempfile::tempdir().expect("a directory");
     let (reader, nobody_reads) = std::io::pipe().expect("a pipe");
     drop(reader);

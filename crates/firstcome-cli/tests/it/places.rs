@@ -80,7 +80,7 @@ fn xdg_state_home_counts_if_it_is_absolute_and_without_any_home_the_store_must_b
 
 /// In a mount namespace, so that the machine's own `/var/lib` stays as it is.
 #[test]
-fn the_locks_of_root_are_in_var_lib_whatever_its_home() {
+fn the_locks_of_root_are_in_var_lib_no_matter_what_its_home() {
     if !can_mount() {
         return;
     }

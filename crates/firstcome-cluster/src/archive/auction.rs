@@ -218,7 +218,7 @@ impl<D: ClaimDatabase> Import<D> {
             count += 1;
             if count == STATEMENTS_MAX || self.auctions.listings.is_empty() {
                 if self.session.run(std::mem::take(&mut text)).await? != count as u64 {
-                    return Err(wrong("a listing that somebody else has changed").into());
+                    return Err(wrong("a listing that another writer has changed").into());
                 }
                 count = 0;
             }

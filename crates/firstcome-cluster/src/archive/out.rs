@@ -320,7 +320,7 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
                 let mut coupons = Reader::at(row, 0);
                 let read = |coupons: &mut Reader<'_, D::Row>| -> Result<_, SqlError> {
                     let id = coupons.integer()?;
-                    let member = self.members.get(&id).ok_or_else(|| wrong("a record of nobody"))?;
+                    let member = self.members.get(&id).ok_or_else(|| wrong("a record without a member"))?;
                     Ok((id, auctions::record_of(coupons, member, &self.listings)?))
                 };
                 let (id, record) = read(&mut coupons).map_err(TransferError::from)?;
@@ -359,7 +359,7 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
         let listing = self.listings.get(&id).cloned().ok_or_else(|| wrong("a bid of a listing that is not there"))?;
         let number = coupons.small()?;
         let member = coupons.integer()?;
-        let bidder = self.members.get(&member).cloned().ok_or_else(|| wrong("a bid of nobody"))?;
+        let bidder = self.members.get(&member).cloned().ok_or_else(|| wrong("a bid without a member"))?;
         let (price, at) = (coupons.amount()?, coupons.instant()?);
         let (effective_ends_at, fence) = (coupons.instant()?, coupons.count()?);
         let bid = Bid { number, bidder, price, at };

@@ -174,7 +174,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
         let Some(row) = self.room(id).await? else { return Ok(None) };
         let mut seen = LogSnapshot::new(&row);
         let look = self.sequencer.read_log_page(Keys { room: id }, row.generation, 0).await?;
-        let moved = || Tried::Moved(Found::new(State::UnderWay, "a node makes it anew"));
+        let moved = || Tried::Moved(Found::new(State::UnderWay, "a node is rebuilding it"));
         let found = match look.generation {
             Some(generation) if generation == row.generation => match look.position {
                 Some(position) if row.position <= position => self.replay(&row, &mut seen).await?,

@@ -306,7 +306,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
                 seen.found.push(Found::new(State::WentBack, says));
                 return self.lost(keys, generation, seen).await;
             }
-            _ if look.is_rebuilt => return Ok(Tried::Moved(moved("a node makes it anew"))),
+            _ if look.is_rebuilt => return Ok(Tried::Moved(moved("a node is rebuilding it"))),
             Some(generation) => {
                 let says = format!("it is of generation {generation}, and the database is at {}", before.generation);
                 Some(Found::new(State::OtherGeneration, says))
@@ -393,7 +393,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
             seen.found.push(Found { state, count: outbox.ticket - seen.row.position, says });
         }
         if 0 < outbox.unreadable {
-            let says = format!("entries that nobody can read: {}", outbox.example);
+            let says = format!("entries that no node can read: {}", outbox.example);
             seen.found.push(Found { state: State::UnreadableEntry, count: outbox.unreadable, says });
         }
         Ok(None)

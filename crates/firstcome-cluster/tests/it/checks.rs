@@ -398,12 +398,12 @@ async fn damage_is_sorted_and_repaired(kind: Kind) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn damage_to_gates_is_sorted_and_repaired_on_postgres() {
+async fn damage_to_sequencer_is_sorted_and_repaired_on_postgres() {
     in_time(damage_is_sorted_and_repaired(Kind::Postgres)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn damage_to_gates_is_sorted_and_repaired_on_mariadb() {
+async fn damage_to_sequencer_is_sorted_and_repaired_on_mariadb() {
     in_time(damage_is_sorted_and_repaired(Kind::MariaDb)).await;
 }
 

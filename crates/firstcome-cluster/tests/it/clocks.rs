@@ -19,7 +19,7 @@ fn until(at_us: i64) -> CouponSettings {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_waits_for_a_dead_node_longer_than_its_lease_whatever_the_clock_said() {
+async fn no_caller_waits_for_a_dead_node_longer_than_its_lease_no_matter_what_the_clock_said() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     // One that it has just taken, and one from before the clock was set back.
     for ends_us in [2_000_000, HOUR_US] {
@@ -82,7 +82,7 @@ async fn what_was_told_to_be_expired_stays_so_when_the_clock_is_set_back() {
 
 /// A sequencer is lost with what it has told; the next one begins where the database is at least.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gate_that_is_made_anew_judges_nobody_by_an_instant_that_is_over() {
+async fn a_sequencer_that_is_rebuilt_judges_no_caller_by_an_instant_that_is_over() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     let (node, mut keeper) = (place.node().await, place.keeper().await);

@@ -72,7 +72,7 @@ async fn a_node_that_comes_late_does_not_set_the_time_back() {
 
 /// Slots would outlive the end that their holders were told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn time_goes_on_while_a_log_is_made_anew() {
+async fn time_goes_on_while_a_log_is_rebuilt() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     in_time(async {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_keys_and_attributes_come_back_as_they_were_whatever_they_are() {
+async fn names_keys_and_attributes_come_back_as_they_were_no_matter_what_they_are() {
     for sql in [Kind::Postgres, Kind::MariaDb] {
         let Some(world) = World::start(sql).await else { return };
         let place = world.place().await;

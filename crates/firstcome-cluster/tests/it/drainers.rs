@@ -156,12 +156,12 @@ async fn cannot_write(sql: Kind) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_cannot_write_to_postgres_lets_others() {
+async fn a_caller_that_cannot_write_to_postgres_lets_others() {
     cannot_write(Kind::Postgres).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_cannot_write_to_mariadb_lets_others() {
+async fn a_caller_that_cannot_write_to_mariadb_lets_others() {
     cannot_write(Kind::MariaDb).await;
 }
 

@@ -29,7 +29,7 @@ fn is_placed(answer: &Answer<Effect<ClaimReply>>) -> bool {
 
 /// What was told to be in force is so at every node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_told_early_once_the_coupon_says_otherwise() {
+async fn no_caller_is_told_early_once_the_coupon_says_otherwise() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     let nodes = place.nodes(2).await;
@@ -44,7 +44,7 @@ async fn nobody_is_told_early_once_the_coupon_says_otherwise() {
 
 /// The database has settings that the sequencer has not heard of, and the node knows it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_told_early_by_settings_that_the_database_has_no_more() {
+async fn no_caller_is_told_early_by_settings_that_the_database_has_no_more() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     let (lined, line) = place.by_redis_line().await;
@@ -63,7 +63,7 @@ async fn nobody_is_told_early_by_settings_that_the_database_has_no_more() {
 
 /// No other caller comes who could notice that the claims are not in the database.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_told_early_is_written_by_whoever_told_it_or_is_asked() {
+async fn what_was_told_early_is_written_by_the_caller_that_told_it_or_is_asked() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     for is_asked in [false, true] {
         let place = world.place().await;
@@ -93,7 +93,7 @@ async fn what_was_told_early_is_written_by_whoever_told_it_or_is_asked() {
 
 /// No caller was let in under a name that no caller knows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_was_told_early_is_not_told_that_there_is_no_claim() {
+async fn a_caller_that_was_told_early_is_not_told_that_there_is_no_claim() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     let (lined, line) = place.by_sql_line().await;

@@ -40,7 +40,7 @@ async fn a_claim_with_a_ticket_is_never_told_to_be_undone() {
 
 /// A server stands still with more claims waiting than it takes at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_waits_longer_than_patience() {
+async fn no_caller_waits_longer_than_patience() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     let mut hasty = options();
@@ -62,7 +62,7 @@ async fn nobody_waits_longer_than_patience() {
 
 /// Nothing of attempts that failed stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gate_that_is_made_anew_again_and_again_leaves_nothing() {
+async fn a_sequencer_that_is_rebuilt_again_and_again_leaves_nothing() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     let (lined, line) = place.by_redis_line().await;

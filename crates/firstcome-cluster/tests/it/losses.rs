@@ -128,12 +128,12 @@ async fn survives_restart(world: &mut World) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_contradicted_on_postgres_whatever_redis_loses() {
+async fn nothing_is_contradicted_on_postgres_no_matter_what_redis_loses() {
     survive_all(Kind::Postgres).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_contradicted_on_mariadb_whatever_redis_loses() {
+async fn nothing_is_contradicted_on_mariadb_no_matter_what_redis_loses() {
     survive_all(Kind::MariaDb).await;
 }
 
@@ -181,7 +181,7 @@ async fn a_loss_is_noticed_by_the_next_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gate_that_has_drawn_other_tickets_is_told_by_its_last_entry() {
+async fn a_sequencer_that_has_drawn_other_tickets_is_told_by_its_last_entry() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     let (nodes, mut keeper) = (place.nodes(2).await, place.keeper().await);
@@ -215,7 +215,7 @@ async fn a_gate_that_has_drawn_other_tickets_is_told_by_its_last_entry() {
 
 /// A copy of the sequencer as it was before it was rebuilt, with keys of which none is there any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gate_of_an_earlier_generation_is_not_asked() {
+async fn a_sequencer_of_an_earlier_generation_is_not_asked() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     let (nodes, mut keeper) = (place.nodes(2).await, place.keeper().await);
@@ -260,7 +260,7 @@ async fn a_redis_that_comes_back_with_old_settings_judges_by_those_in_the_databa
 
 /// A caller that has lost the lease while it made a sequencer anew opens nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_is_late_with_its_gate_does_not_open_it_over_another() {
+async fn a_node_that_is_late_with_its_sequencer_does_not_open_it_over_another() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     for script in [FILL, OPEN] {
         let place = world.place().await;

@@ -97,12 +97,12 @@ async fn is_put_aside(sql: Kind) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_nobody_can_read_is_put_aside_in_postgres_and_its_place_given_back() {
+async fn what_no_caller_can_read_is_put_aside_in_postgres_and_its_place_given_back() {
     is_put_aside(Kind::Postgres).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_nobody_can_read_is_put_aside_in_mariadb_and_its_place_given_back() {
+async fn what_no_caller_can_read_is_put_aside_in_mariadb_and_its_place_given_back() {
     is_put_aside(Kind::MariaDb).await;
 }
 
@@ -135,7 +135,7 @@ async fn a_claim_that_is_delivered_twice_has_one_row_and_gives_the_place_back() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entry_in_the_way_of_the_next_ticket_ends_that_gate() {
+async fn an_entry_in_the_way_of_the_next_ticket_ends_that_sequencer() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     for id in ["3-1", "1000-1", "9-7"] {
         let place = world.place().await;
@@ -148,7 +148,7 @@ async fn an_entry_in_the_way_of_the_next_ticket_ends_that_gate() {
 
 /// Claims are under way when it comes: they are written, and then that sequencer ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entry_in_the_way_behind_good_ones_ends_that_gate_when_these_are_written() {
+async fn an_entry_in_the_way_behind_good_ones_ends_that_sequencer_when_these_are_written() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     for id in ["9-7", "9-1", "18446744073709551615-1"] {
         let place = world.place().await;
@@ -174,7 +174,7 @@ async fn an_entry_in_the_way_behind_good_ones_ends_that_gate_when_these_are_writ
 
 /// Its key stays the key of any other caller that has it in the meantime.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_of_an_entry_that_nobody_can_read_is_free_again() {
+async fn a_key_of_an_entry_that_no_caller_can_read_is_free_again() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     let (node, mut keeper, outbox) = set_up(&place).await;
@@ -187,7 +187,7 @@ async fn a_key_of_an_entry_that_nobody_can_read_is_free_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_knows_what_became_of_a_script_that_failed_in_the_middle() {
+async fn no_caller_knows_what_became_of_a_script_that_failed_in_the_middle() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     let (admin, mut keeper, _) = set_up(&place).await;
@@ -212,7 +212,7 @@ async fn nobody_knows_what_became_of_a_script_that_failed_in_the_middle() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gap_in_the_tickets_ends_that_gate() {
+async fn a_gap_in_the_tickets_ends_that_sequencer() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     let (node, mut keeper, outbox) = set_up(&place).await;
@@ -225,7 +225,7 @@ async fn a_gap_in_the_tickets_ends_that_gate() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tickets_that_are_gone_from_the_end_of_the_outbox_end_that_gate() {
+async fn tickets_that_are_gone_from_the_end_of_the_outbox_end_that_sequencer() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     let (node, mut keeper, _) = set_up(&place).await;
@@ -236,7 +236,7 @@ async fn tickets_that_are_gone_from_the_end_of_the_outbox_end_that_gate() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_had_a_ticket_in_an_entry_that_nobody_can_read_gets_another() {
+async fn a_caller_that_had_a_ticket_in_an_entry_that_no_caller_can_read_gets_another() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     let (node, mut keeper, outbox) = set_up(&place).await;

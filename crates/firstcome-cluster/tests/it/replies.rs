@@ -81,7 +81,7 @@ async fn a_report_that_is_lost_is_given_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gate_that_is_made_anew_in_pieces_is_whole_before_it_is_open() {
+async fn a_sequencer_that_is_rebuilt_in_pieces_is_whole_before_it_is_open() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     for script in [SEIZE, CLEAR, FILL, OPEN] {
         for what in CUTS {
@@ -100,7 +100,7 @@ async fn a_gate_that_is_made_anew_in_pieces_is_whole_before_it_is_open() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn settings_whose_way_to_the_gate_was_cut_are_in_force_when_they_are_told() {
+async fn settings_whose_way_to_the_sequencer_was_cut_are_in_force_when_they_are_told() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     for what in CUTS {
         let (place, line, nodes) = set_up(&world).await;

@@ -163,7 +163,7 @@ async fn a_line_that_redis_has_lost_comes_back_by_its_tickets() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_that_is_wrong_is_made_anew() {
+async fn a_log_that_is_wrong_is_rebuilt() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     // What no visitor can read, and what says that another room than ours is durable.
     for is_readable in [false, true] {

@@ -37,7 +37,7 @@ impl Stage {
 
     /// The first node puts settings into the database, and dies before the sequencer hears of them. No caller was told that they
     /// are in force.
-    async fn put_behind_the_gate(&self, settings: CouponSettings) {
+    async fn put_behind_the_sequencer(&self, settings: CouponSettings) {
         self.line.set(&Point::Script(ADJUST), 0, ProxyFault::Hold);
         let told = in_time(self.nodes[0].put_coupon(&coupon(COUPON), settings)).await;
         assert!(matches!(told, Err(StoreError::Unknown)), "{told:?}");
@@ -59,7 +59,7 @@ fn until(at_us: i64) -> CouponSettings {
 
 async fn is_lowered(world: &World) {
     let mut stage = Stage::set(world, 9).await;
-    stage.put_behind_the_gate(limit(3)).await;
+    stage.put_behind_the_sequencer(limit(3)).await;
     let node = &stage.nodes[1];
     let (cid, dan) = tokio::join!(claim(node, "cid"), claim(node, "dan"));
     let is_new = |told: &_| matches!(told, Ok(Ok(_)));
@@ -72,7 +72,7 @@ async fn is_lowered(world: &World) {
 
 async fn is_raised(world: &World) {
     let mut stage = Stage::set(world, 2).await;
-    stage.put_behind_the_gate(limit(3)).await;
+    stage.put_behind_the_sequencer(limit(3)).await;
     assert_eq!(new(in_time(claim(&stage.nodes[1], "cid")).await).issued.serial.get(), 3);
     assert_eq!(refusal(claim(&stage.nodes[1], "dan").await), Rejection::SoldOut);
     stage.rows(3).await;
@@ -92,13 +92,13 @@ async fn is_deleted(world: &World) {
 async fn is_ended(world: &World) {
     let mut stage = Stage::set(world, 9).await;
     let ended = Timestamp::from_us(stage.keeper.now_us().await - 1).expect("an instant");
-    stage.put_behind_the_gate(until(ended.as_us())).await;
+    stage.put_behind_the_sequencer(until(ended.as_us())).await;
     assert_eq!(refusal(in_time(claim(&stage.nodes[1], "cid")).await), Rejection::Expired(ended));
     stage.rows(2).await;
     stage.has_healed().await;
 }
 
-async fn all_behind_the_gate(sql: Kind) {
+async fn all_behind_the_sequencer(sql: Kind) {
     let Some(world) = World::start(sql).await else { return };
     is_lowered(&world).await;
     is_raised(&world).await;
@@ -108,17 +108,17 @@ async fn all_behind_the_gate(sql: Kind) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_that_only_postgres_has_count() {
-    all_behind_the_gate(Kind::Postgres).await;
+    all_behind_the_sequencer(Kind::Postgres).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_that_only_mariadb_has_count() {
-    all_behind_the_gate(Kind::MariaDb).await;
+    all_behind_the_sequencer(Kind::MariaDb).await;
 }
 
 /// What was told to be in force is, on every node, from then on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_refused_by_settings_that_were_replaced_before() {
+async fn no_caller_is_refused_by_settings_that_were_replaced_before() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let mut stage = Stage::set(&world, 2).await;
     let [first, second] = &stage.nodes;
@@ -140,7 +140,7 @@ async fn nobody_is_refused_by_settings_that_were_replaced_before() {
 
 /// The call that was held up comes when another node has put later settings in force.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn settings_that_come_late_to_the_gate_have_no_effect() {
+async fn settings_that_come_late_to_the_sequencer_have_no_effect() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let mut stage = Stage::set(&world, 9).await;
     stage.line.set(&Point::Script(ADJUST), 0, ProxyFault::Hold);

@@ -157,7 +157,7 @@ async fn a_commit_on_mariadb_whose_answer_is_lost_is_told_once() {
 
 /// All tickets are drawn, and the database holds none of them yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_refused_for_claims_that_are_not_in_the_database() {
+async fn no_caller_is_refused_for_claims_that_are_not_in_the_database() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     let (nodes, mut foreign, mut keeper) = (place.nodes(2).await, place.foreign().await, place.keeper().await);

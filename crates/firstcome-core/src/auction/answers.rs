@@ -94,7 +94,7 @@ pub enum Rejection {
     AlreadySold(Sale),
     /// The winner could settle until then, inclusive.
     SettlementExpired(Timestamp),
-    /// Other settings are in force than those that were to be replaced.
+    /// The settings have changed since they were read.
     SettingsChanged,
     /// What was to be changed stands while the listing runs.
     ListingRunning,

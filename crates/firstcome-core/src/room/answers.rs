@@ -105,7 +105,7 @@ pub enum Rejection {
     UnknownTicket,
     /// The idempotency key belongs to another request, which drew this number.
     KeyReused(Number),
-    /// Other settings are in force than those that were to be replaced.
+    /// The settings have changed since they were read.
     SettingsChanged,
     /// An operator closed the room.
     Closed,

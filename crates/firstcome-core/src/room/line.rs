@@ -401,7 +401,7 @@ impl Line {
     /// Puts a ticket whose slot was not taken up back into line.
     pub(super) fn back(&mut self, number: u32) {
         assert_eq!(self.place(number), Some(TicketPlace::Slot), "only who has a slot comes back");
-        assert!(number < self.reached, "nobody comes back where it would make a position rise");
+        assert!(number < self.reached, "no ticket comes back where it would make a position rise");
         self.enter(number);
     }
 

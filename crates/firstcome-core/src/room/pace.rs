@@ -76,7 +76,7 @@ impl Bucket {
     }
 
     pub(super) fn spend(&mut self) {
-        assert!(self.cost() <= self.credit, "nobody is admitted before the rate allows it");
+        assert!(self.cost() <= self.credit, "no ticket is admitted before the rate allows it");
         self.credit -= self.cost();
     }
 

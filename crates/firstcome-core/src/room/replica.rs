@@ -59,7 +59,7 @@ pub enum Outcome {
     /// An entry with this tag came before, and this one has no effect. The number that the first one led to, and how, if it
     /// was a join that was not refused.
     Repeated(Option<(Number, Drawn)>),
-    /// Other settings are in force than those that were to be replaced: nothing was done.
+    /// The settings have changed since they were read: nothing was done.
     SettingsChanged,
     /// It is done; there is nothing to say.
     Done,

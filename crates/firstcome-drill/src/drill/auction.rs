@@ -60,7 +60,7 @@ fn settle(args: &EventArgs) -> anyhow::Result<Setting> {
 /// Plays the event and says what it came to.
 pub(crate) fn run(args: &EventArgs) -> Result<Facts, Failure> {
     if args.rate.is_some() {
-        return Err(Failure::Usage(anyhow!("--rate is for drill concert: nobody is admitted to an auction")));
+        return Err(Failure::Usage(anyhow!("--rate is for drill concert: auctions have no admissions")));
     }
     let mut setting = settle(args)?;
     let named = args.sql.as_deref().map(Named::parse).transpose().map_err(Failure::Usage)?;

@@ -115,7 +115,7 @@ impl Admin<'_> {
                     break;
                 }
             }
-            foreign.push((ticket, pass.context("the other room admits nobody")?));
+            foreign.push((ticket, pass.context("the other room admits no visitor")?));
         }
         Ok(foreign)
     }

@@ -88,7 +88,7 @@ impl Cheat {
             Self::VerifyForged => "a forged pass to verify",
             Self::VerifyForeign => "a pass of another room to verify",
             Self::FlippedPass => "a claim with one flipped character in the pass",
-            Self::OtherUser => "a claim for somebody else than the pass's user",
+            Self::OtherUser => "a claim for another user than the pass's",
             Self::ReleasedPass => "a claim with a released pass",
             Self::LeftPass => "a claim with a pass whose holder left",
             Self::SharedPass => "a second claim with a shared pass",

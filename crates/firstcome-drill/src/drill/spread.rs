@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_goes_to_a_node_that_is_down() {
+    fn no_person_goes_to_a_node_that_is_down() {
         let spread = Spread::over(3, 7);
         spread.goes_down(1);
         let all: BTreeSet<_> = (0..1_000).map(|person| spread.node_for(person, 5)).collect();

@@ -38,7 +38,7 @@ async fn a_success_that_came_after_the_lock_was_lost_is_none() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_bodys_own_stays_whatever_becomes_of_the_lock() {
+async fn an_error_of_the_bodys_own_stays_no_matter_what_becomes_of_the_lock() {
     let (store, locks, _) = watched();
     let own = too_late(&locks, &store.broken, Err(BidError::TooLow)).await.unwrap_err();
     assert!(matches!(own, BidError::TooLow), "{own:?}");

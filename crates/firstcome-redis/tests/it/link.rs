@@ -219,7 +219,7 @@ async fn commands_go_out_in_the_order_of_their_first_polls() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_caller_disturbs_nobody() {
+async fn a_dropped_caller_disturbs_no_process() {
     let Some(server) = Server::start(&[]).await else { return };
     in_time(async {
         let (link, _inbox) = open(&server, patient()).await;

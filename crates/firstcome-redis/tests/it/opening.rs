@@ -41,7 +41,7 @@ async fn an_address_that_is_none_is_named_as_such() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_there_is_unreachable() {
+async fn no_process_there_is_unreachable() {
     let error = refusal(&format!("redis://user:secret@127.0.0.1:{}", server::free_port())).await;
     assert!(matches!(error, OpenError::Unreachable { .. }), "{error:?}");
     assert!(!error.to_string().contains("secret"), "{error}");

@@ -79,7 +79,7 @@ async fn one_field_has_the_lock_and_finds_it_again_without_counting() {
 }
 
 #[tokio::test]
-async fn threads_of_redisson_and_keys_of_other_layouts_are_somebody_else() {
+async fn threads_of_redisson_and_keys_of_other_layouts_are_another_process() {
     let Some(server) = Server::start(&[]).await else { return };
     in_time(async {
         let locks = open(&server).await;
@@ -143,7 +143,7 @@ async fn who_is_told_and_goes_away_lets_the_next_one_be_told() {
 }
 
 #[tokio::test]
-async fn a_client_listens_over_one_connection_and_only_while_somebody_waits() {
+async fn a_client_listens_over_one_connection_and_only_while_a_process_waits() {
     let Some(server) = Server::start(&[]).await else { return };
     in_time(async {
         let locks = open(&server).await;
@@ -252,7 +252,7 @@ async fn in_a_cluster_messages_stay_with_the_node_that_has_the_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_that_moves_to_another_node_is_heard_there_by_whoever_waits_next() {
+async fn a_lock_that_moves_to_another_node_is_heard_there_by_a_waiter_next() {
     let Some(cluster) = cluster(Durability::Quick, 0).await else { return };
     in_time(async {
         let mut options = patient();

@@ -36,7 +36,7 @@ async fn one_word_has_the_lock_and_finds_it_again() {
 }
 
 #[tokio::test]
-async fn keys_of_other_layouts_and_keys_without_an_end_are_held_by_somebody_else() {
+async fn keys_of_other_layouts_and_keys_without_an_end_are_held_by_another_process() {
     let Some(server) = Server::start(&[]).await else { return };
     in_time(async {
         let locks = SingleKey::open(&server.url(), patient()).await.unwrap();

@@ -25,10 +25,10 @@ impl Collector for ClusterCollector {
         for (name, help, count) in [
             ("fleet_claims_written", "Claims that this node has written to the database, for whichever node", written),
             ("fleet_transactions", "Transactions in which it did so", transactions),
-            ("fleet_dead_letters", "Entries that nobody could read, and that this node has put aside", dead_letters),
+            ("fleet_dead_letters", "Entries that no node could read, and that this node has put aside", dead_letters),
             (
                 "fleet_gates_rebuilt",
-                "Gates of coupons and logs of rooms that this node has made anew from the database",
+                "Sequencers of coupons and logs of rooms that this node has rebuilt from the database",
                 rebuilt,
             ),
             (

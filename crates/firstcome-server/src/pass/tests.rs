@@ -160,7 +160,7 @@ fn every_single_flipped_bit_is_refused() {
 }
 
 #[test]
-fn whatever_is_cut_off_or_added_is_refused() {
+fn everything_that_is_cut_off_or_added_is_refused() {
     let keys = keys(3, &[]);
     let token = keys.mint(&a_grant(7));
     for end in 0..token.len() {

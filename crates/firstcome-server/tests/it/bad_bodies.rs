@@ -262,7 +262,7 @@ pub(crate) async fn attributes_are_an_object_of_at_most_one_kibibyte() {
     assert_eq!(service.issued("launch").await, 3);
 }
 
-pub(crate) async fn a_mistake_is_told_by_its_own_field_whatever_comes_beside_it() {
+pub(crate) async fn a_mistake_is_told_by_its_own_field_everything_that_comes_beside_it() {
     let service = Service::memory();
     service.make("launch", json!({"limit": 9})).await;
     for (body, field, detail) in [

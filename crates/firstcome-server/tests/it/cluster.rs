@@ -334,7 +334,7 @@ async fn dead_letters() {
 }
 
 #[tokio::test]
-async fn what_nobody_could_read_is_listed_and_counted() {
+async fn what_no_client_could_read_is_listed_and_counted() {
     in_time(dead_letters()).await;
 }
 

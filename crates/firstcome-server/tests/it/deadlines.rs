@@ -191,7 +191,7 @@ pub(crate) async fn a_connection_over_the_limit_is_told_so() {
 }
 
 #[tokio::test]
-async fn many_peers_that_say_nothing_hold_nobody_up() {
+async fn many_peers_that_say_nothing_hold_no_client_up() {
     let running = Running::start(Limits { connections_max: 200, ..patient() }).await;
     running.service.make("launch", json!({"limit": 9})).await;
     let mut silent = Vec::new();

@@ -159,7 +159,7 @@ async fn lines_may_end_in_a_bare_line_feed_and_mean_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_target_is_a_path_whoever_it_names() {
+async fn a_target_is_a_path_a_client_that_it_names() {
     let running = running().await;
     for (target, status) in [
         ("http://evil.example/v1/coupons/launch", 200),

@@ -171,7 +171,7 @@ async fn buckets_of_a_histogram_rise_to_its_count() {
 }
 
 #[tokio::test]
-async fn labels_come_from_fixed_lists_whatever_is_asked() {
+async fn labels_come_from_fixed_lists_everything_that_is_asked() {
     let service = Service::memory();
     let names = |metrics: &str| samples(metrics).into_keys().collect::<Vec<_>>();
     let before = names(&service.metrics().await);

@@ -58,7 +58,7 @@ scenarios! {
         what_is_not_an_object_is_refused
         fields_that_do_not_exist_or_come_twice_are_refused a_refused_field_is_told_in_words_for_people
         values_at_their_limits_are_taken attributes_are_an_object_of_at_most_one_kibibyte
-        a_mistake_is_told_by_its_own_field_whatever_comes_beside_it a_body_has_at_most_64_kibibytes
+        a_mistake_is_told_by_its_own_field_everything_that_comes_beside_it a_body_has_at_most_64_kibibytes
         a_body_is_announced_as_json a_body_that_does_not_come_is_not_waited_for a_body_that_breaks_off_has_no_effect;
     bad_names: a_path_with_a_wrong_name_is_refused a_path_that_is_not_utf8_is_refused
         a_body_with_a_wrong_name_is_refused names_at_their_limits_are_taken;
@@ -79,11 +79,11 @@ scenarios! {
     limits: an_address_that_joins_too_often_is_told_when_to_come_again
         a_flood_from_one_address_draws_no_more_than_its_limit neither_keys_nor_users_nor_polls_are_limited
         an_address_that_a_client_invents_counts_only_from_a_trusted_proxy
-        a_connection_counts_with_the_address_that_it_comes_from a_wall_clock_that_stands_still_limits_nobody_longer;
+        a_connection_counts_with_the_address_that_it_comes_from a_wall_clock_that_stands_still_limits_no_visitor_longer;
     tickets: no_altered_ticket_is_one a_ticket_is_good_in_its_room_and_its_service_only
         who_leaves_frees_the_place_and_stays_gone a_poll_is_answered_alike_with_and_without_the_router;
     admissions: the_first_poll_after_the_admission_brings_the_pass_and_later_ones_the_same
-        an_admission_that_nobody_takes_lapses_at_the_end_of_its_window a_lapsed_admission_frees_its_slot_for_the_next
+        an_admission_that_no_visitor_takes_lapses_at_the_end_of_its_window a_lapsed_admission_frees_its_slot_for_the_next
         a_slot_ends_at_its_end a_slot_without_contact_ends_after_its_idle_time
         who_is_silent_is_passed_over_and_next_on_coming_back who_is_silent_for_the_whole_time_loses_the_place
         a_rate_is_never_exceeded_and_is_kept slots_never_exceed_their_number_and_positions_never_rise;
@@ -94,7 +94,7 @@ scenarios! {
         a_pass_ends_with_its_slot_however_that_ends a_released_slot_goes_to_the_next_and_not_back
         bodies_about_passes_are_checked before_the_first_room_there_is_no_pass;
     pass_claims: a_pass_of_a_user_claims_for_that_user_alone a_pass_without_a_user_claims_once_as_its_number
-        a_pass_that_is_sent_is_judged_whoever_sends_it a_repeated_claim_by_a_pass_is_answered_again
+        a_pass_that_is_sent_is_judged_a_visitor_that_sends_it a_repeated_claim_by_a_pass_is_answered_again
         a_coupon_takes_no_pass_of_another_room;
     keys: anybody_verifies_a_pass_with_the_keys_that_are_shown
         passes_stay_valid_when_the_key_changes_and_new_ones_name_the_new_key a_pass_of_a_forgotten_key_is_refused
@@ -103,15 +103,15 @@ scenarios! {
         a_step_of_the_wall_clock_gives_no_admissions_away an_opening_is_judged_by_the_wall_clock;
     restarts: tickets_slots_and_passes_survive_a_restart rotated_keys_and_what_they_signed_survive_a_restart
         an_admission_that_was_not_taken_is_there_after_a_restart;
-    room_trouble: a_failed_store_lets_nobody_in_and_goes_on_telling_the_line
-        a_pass_is_shown_to_nobody_before_its_slot_is_durable
-        whoever_goes_away_while_joining_has_joined_or_not_and_never_twice
-        a_join_that_is_not_durable_is_told_to_nobody a_first_room_whose_answer_came_too_late_has_its_passes
+    room_trouble: a_failed_store_lets_no_visitor_in_and_goes_on_telling_the_line
+        a_pass_is_shown_to_no_visitor_before_its_slot_is_durable
+        a_visitor_that_goes_away_while_joining_has_joined_or_not_and_never_twice
+        a_join_that_is_not_durable_is_told_to_no_visitor a_first_room_whose_answer_came_too_late_has_its_passes
         a_change_of_keys_whose_answer_came_too_late_is_seen the_words_of_a_fault_stay_out_of_answers_about_rooms;
     holds: a_free_lock_is_had_at_once_and_shown_as_held a_held_lock_is_refused_with_what_is_known_of_it
         a_lock_is_handed_over_by_its_release_and_fences_grow a_renewal_sets_the_end_anew
         the_end_of_a_lease_hands_over_to_the_next a_lock_is_given_back_once
-        a_handle_outlives_the_process_that_made_it whoever_gives_up_waiting_leaves_nothing_behind;
+        a_handle_outlives_the_process_that_made_it a_process_that_gives_up_waiting_leaves_nothing_behind;
     handles: no_altered_handle_is_one what_cannot_be_a_handle_is_a_mistake_of_its_sender
         a_handle_is_good_for_its_lock_and_its_service_only handles_stand_nowhere_but_in_answers_to_their_holders;
     lock_bodies: waits_and_leases_are_taken_at_their_limits_and_refused_beyond
@@ -119,7 +119,7 @@ scenarios! {
     waits: fifty_connections_are_served_in_the_order_of_arrival who_hangs_up_gives_the_place_up_at_once
         who_hangs_up_behind_a_further_request_gives_the_place_up_too
         who_hangs_up_at_the_moment_of_the_grant_has_nothing a_wait_is_not_cut_by_the_deadline_of_answers
-        no_more_wait_than_may whoever_waits_is_sent_away_when_the_service_stops;
+        no_more_wait_than_may a_waiter_is_sent_away_when_the_service_stops;
     lock_keys: a_repeated_acquire_leads_to_the_same_hold an_acquire_key_belongs_to_its_credential_and_its_lock
         a_key_is_free_again_when_its_hold_is_over a_refused_acquire_is_judged_afresh a_repeat_joins_the_wait
         a_wait_ends_with_the_last_who_joined_it one_of_two_connections_is_enough_to_be_told
@@ -128,7 +128,7 @@ scenarios! {
     lock_figures: figures_count_what_happened_to_locks;
     lock_trouble: a_store_of_locks_that_refuses_is_unavailable
         a_store_of_locks_that_does_not_answer_leaves_the_outcome_unknown a_repeat_that_cannot_be_checked_is_told_so
-        a_key_outlasts_a_renewal_that_nobody_knows_of a_wait_outlasts_a_store_that_fails_for_a_while what_nobody_was_told_of_is_given_back_again_and_again;
+        a_key_outlasts_a_renewal_that_no_process_knows_of a_wait_outlasts_a_store_that_fails_for_a_while what_no_process_was_told_of_is_given_back_again_and_again;
     points: points_are_charged_refunded_and_shown anybody_can_compute_the_hashes_of_records_again
         records_come_in_pages a_balance_has_a_largest;
     listings: a_listing_is_created_shown_and_replaced while_it_runs_only_the_end_may_change_to_a_later_one
@@ -140,7 +140,7 @@ scenarios! {
         an_accepted_late_bid_puts_the_end_off_and_a_refused_one_does_not bids_come_in_pages
         a_crowd_that_bids_at_once_leaves_one_highest_bid_and_all_points;
     purchases: the_winner_pays_the_owner_what_was_held who_does_not_settle_in_time_has_the_points_again
-        an_auction_without_bids_has_no_winner a_fixed_price_goes_to_whoever_comes_first of_a_crowd_one_buys;
+        an_auction_without_bids_has_no_winner a_fixed_price_goes_to_the_member_that_comes_first of_a_crowd_one_buys;
     auction_keys: a_repeated_charge_is_answered_again_as_it_was a_refused_refund_is_judged_afresh
         a_key_of_points_is_remembered_for_thirty_days a_repeated_bid_is_answered_again_as_it_was
         a_repeated_purchase_is_answered_again_as_it_was a_key_of_auctions_that_is_none_is_refused_and_has_no_effect;
@@ -149,8 +149,8 @@ scenarios! {
         fields_of_auctions_are_all_there_and_no_others;
     auction_figures: figures_count_what_happened_in_auctions;
     auction_restarts: what_auctions_told_survives_a_restart
-        what_became_due_while_nobody_ran_is_done_after_the_start;
-    auction_trouble: a_failed_store_sells_nothing_and_goes_on_showing nobody_is_told_of_a_bid_that_is_not_durable
+        what_became_due_while_no_member_ran_is_done_after_the_start;
+    auction_trouble: a_failed_store_sells_nothing_and_goes_on_showing no_member_is_told_of_a_bid_that_is_not_durable
         an_auction_store_that_does_not_answer_leaves_the_outcome_unknown
         what_was_put_is_not_denied_when_it_cannot_be_shown
         many_who_ask_whether_it_is_ready_are_one_question_to_the_store

@@ -242,7 +242,7 @@ impl Node {
             redis.open(who, row, users.into_iter());
         });
         open.await?;
-        self.world.borrow_mut().report.count("node", "sequencer made anew");
+        self.world.borrow_mut().report.count("node", "sequencer rebuilt");
         Ok(())
     }
 

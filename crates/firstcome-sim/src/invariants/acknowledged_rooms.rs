@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_stored_for_somebody_else_is_found() {
+    fn a_number_that_is_stored_for_another_client_is_found() {
         let mut story = Story::with_slots(1);
         story.joined_as(1, "ann").replied_new(1);
         story.assert_found(check, "for another join");

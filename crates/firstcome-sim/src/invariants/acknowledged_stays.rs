@@ -215,7 +215,7 @@ fn stored_was_asked_for(history: &History, rows: &CouponRows) -> Result<(), Stri
         });
         if !asked {
             let serial = issued.serial.get();
-            return Err(format!("{}: serial {serial} of {} is stored, but nobody claimed it", rows.name, claim.user));
+            return Err(format!("{}: serial {serial} of {} is stored without a claim", rows.name, claim.user));
         }
     }
     for (redeemed, request) in &rows.redemptions {
@@ -230,7 +230,7 @@ fn stored_was_asked_for(history: &History, rows: &CouponRows) -> Result<(), Stri
         });
         if !asked {
             let serial = redeemed.serial.get();
-            return Err(format!("{}: serial {serial} is stored as redeemed, but nobody redeemed it", rows.name));
+            return Err(format!("{}: serial {serial} is stored as redeemed without a redemption", rows.name));
         }
     }
     Ok(())
@@ -275,7 +275,7 @@ mod tests {
     fn a_claim_that_was_said_not_to_be_done_is_found() {
         let mut story = Story::with_limit(2);
         story.not_done("a").row(1, "a");
-        story.assert_found(check, "nobody claimed it");
+        story.assert_found(check, "without a claim");
     }
 
     #[test]

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_present_who_is_passed_over_is_found() {
+    fn a_client_present_who_is_passed_over_is_found() {
         let mut story = Story::with_slots(3);
         story.joined(1).joined(2).pass_ms(1_000).admitted(2);
         story.assert_found(check, "number 2 was admitted while 1 was present");

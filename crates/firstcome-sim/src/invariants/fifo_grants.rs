@@ -61,7 +61,7 @@ mod tests {
     use super::check;
 
     #[test]
-    fn somebody_who_is_overtaken_is_found() {
+    fn a_client_that_is_overtaken_is_found() {
         let mut story = Story::new();
         story.granted(1, 7).lives(2).in_line(2, 8).lives(3).in_line(3, 9).handed_to(3, 9, 10);
         story.assert_found(check, "before");
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_who_gets_in_line_before_others_is_found() {
+    fn a_client_that_gets_in_line_before_others_is_found() {
         let mut story = Story::new();
         story.granted(1, 7).in_line(2, 9).in_line(3, 8);
         story.assert_found(check, "before others");

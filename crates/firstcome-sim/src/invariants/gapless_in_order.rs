@@ -22,7 +22,7 @@ pub fn check(evidence: &Evidence<'_>) -> Result<(), Violation> {
         stored_without_gaps(rows).map_err(found)?;
     }
     for coupon in evidence.history.coupons() {
-        nobody_is_overtaken(evidence.history, coupon).map_err(found)?;
+        no_client_is_overtaken(evidence.history, coupon).map_err(found)?;
     }
     Ok(())
 }
@@ -42,7 +42,7 @@ fn stored_without_gaps(rows: &CouponRows) -> Result<(), String> {
     Ok(())
 }
 
-fn nobody_is_overtaken(history: &History, coupon: &CouponName) -> Result<(), String> {
+fn no_client_is_overtaken(history: &History, coupon: &CouponName) -> Result<(), String> {
     let accepted = history.of(coupon).filter_map(|operation| Some((operation, operation.accepted()?)));
     let mut handed_over_before: Option<Issued> = None;
     for (operation, issued) in accepted {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_in_the_order_of_the_queue_are_right_whoever_hears_first() {
+    fn claims_in_the_order_of_the_queue_are_right_a_client_that_hears_first() {
         let mut story = Story::with_limit(3);
         let first = story.ask("a");
         let second = story.ask("b");

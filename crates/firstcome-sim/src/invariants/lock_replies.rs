@@ -20,7 +20,7 @@ pub fn check(evidence: &LockEvidence<'_>) -> Result<(), Violation> {
     words_are_in_order(history).map_err(found)?;
     if let Some(hold) = evidence.ledger.holds.iter().find(|hold| hold.renewed_by_others) {
         let request = hold.waiter.request;
-        return Err(found(format!("{}: the hold of {request:?} was renewed by somebody else", hold.name)));
+        return Err(found(format!("{}: the hold of {request:?} was renewed by another request", hold.name)));
     }
     over_is_over(history, evidence.ledger).map_err(found)?;
     match history.left.first() {
@@ -116,10 +116,10 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_by_somebody_else_and_what_is_left_are_found() {
+    fn a_renewal_by_another_client_and_what_is_left_are_found() {
         let mut story = Story::new();
         story.granted(1, 7).pass_ms(100).renewed_by(2, 1, 7, 1_000);
-        story.assert_found(check, "by somebody else");
+        story.assert_found(check, "by another request");
         let mut story = Story::new();
         story.left("bucket 1 is not empty");
         story.assert_found(check, "in the end bucket 1");

@@ -66,7 +66,7 @@ fn over_is_noticed(history: &History, ledger: &Ledger, hold: &HoldStory) -> Resu
     match waits {
         Some(place) => {
             let (name, request, holder) = (&hold.name, place.request, hold.waiter.request);
-            Err(format!("{name}: {request:?} waits since {}, and nobody ended {holder:?} at {end}", place.at))
+            Err(format!("{name}: {request:?} waits since {}, and no step ended {holder:?} at {end}", place.at))
         }
         None => Ok(()),
     }
@@ -115,10 +115,10 @@ mod tests {
     use firstcome_core::lock::LockReply;
 
     #[test]
-    fn a_hold_that_nobody_ends_is_found() {
+    fn a_hold_that_no_client_ends_is_found() {
         let mut story = Story::new();
         story.pass_ms(5_000).granted(1, 7).asks(2).in_line(2, 8).pass_ms(4_000);
-        story.assert_found(check, "nobody ended");
+        story.assert_found(check, "no step ended");
         let mut story = Story::new();
         story.pass_ms(5_000).granted(1, 7).asks(2).in_line(2, 8).pass_ms(1_100).handed_to(2, 8, 9).grants(2, 9);
         story.assert_clean(check);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_who_is_not_in_line_any_more_and_does_not_know_is_found() {
+    fn a_client_that_is_not_in_line_any_more_and_does_not_know_is_found() {
         let mut story = Story::new();
         story.pass_ms(5_000).granted(1, 7).asks(2).in_line(2, 8).passed_over(1, 8).pass_ms(3_000);
         story.assert_found(check, "is not in line");

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_slot_and_a_slot_of_somebody_who_is_gone_are_found() {
+    fn a_second_slot_and_a_slot_of_a_client_that_is_gone_are_found() {
         let mut story = Story::with_slots(3);
         story.joined(1).admitted(1).admitted(1);
         story.assert_found(check, "was given another");

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_price_is_paid_by_somebody_else_than_the_owner() {
+    fn a_fixed_price_is_paid_by_another_client_than_the_owner() {
         let mut story = Story::fixed_price();
         story.charge("ann", 50).sold_for("ann", 10);
         story.assert_clean(check);

@@ -323,7 +323,8 @@ impl World {
             let staying: Vec<_> =
                 staying.into_iter().filter(|it| !over.contains(&(it.room.clone(), it.number))).collect();
             if staying.is_empty() {
-                self.report.count("room heal", if round == 0 { "nobody was left" } else { "everybody was admitted" });
+                self.report
+                    .count("room heal", if round == 0 { "no client was left" } else { "everybody was admitted" });
                 self.history.end_life(self.clock.both());
                 self.check()?;
                 return self.restart();
@@ -347,7 +348,7 @@ impl World {
             self.settle()?;
         }
         self.check()?;
-        Err(Violation::new("liveness", self.seed, "somebody who stayed was not admitted on a healthy disk"))
+        Err(Violation::new("liveness", self.seed, "a visitor who stayed was not admitted on a healthy disk"))
     }
 
     /// The tickets that were told to be gone.

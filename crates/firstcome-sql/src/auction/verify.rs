@@ -133,7 +133,7 @@ impl<D: Snapshot> Reading<D> {
             let (price, at) = (columns.amount()?, columns.instant()?);
             match members.get(&member) {
                 Some(wallet) => replay.bid(listing, Bid { number, bidder: wallet.member.clone(), price, at }),
-                None => replay.ownerless_bid(|| format!("listing number {listing}, bid {number}: by nobody")),
+                None => replay.ownerless_bid(|| format!("listing number {listing}, bid {number}: without a member")),
             }
             Ok(())
         })

@@ -168,7 +168,7 @@ fn add(page: &mut Page, row: &PgRow) -> sqlx::Result<()> {
                 leaf.hold = Some(Hold { waiter: waiter(row, 3)?, fence, expires_us: bits(row, 9)?, taken });
                 leaf.line.count = small(row, 11)?;
             } else if leaf.line.greatest != 0 {
-                return Err(damaged("somebody waits for a free lock"));
+                return Err(damaged("a waiter waits for a free lock"));
             }
         }
         3 => drop(line(page, row)?.heads.insert(bits(row, 2)?, waiter(row, 3)?)),

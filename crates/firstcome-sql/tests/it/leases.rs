@@ -344,7 +344,7 @@ async fn fences_of_rows_grow_on_a_database_that_went_back() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_somebody_keeps_is_waited_for_and_not_for_ever() {
+async fn a_bucket_that_a_caller_keeps_is_waited_for_and_not_for_ever() {
     let Some((server, pool)) = postgres().await else { return };
     in_time(async {
         let mut options = patient();

@@ -353,7 +353,7 @@ async fn a_pooler_that_gives_sessions_away_is_refused() {
 }
 
 #[tokio::test]
-async fn a_hold_whose_session_is_given_to_somebody_else_is_lost() {
+async fn a_hold_whose_session_is_given_to_another_process_is_lost() {
     on_each(async |server| {
         let line = Exchange::start(server.url()).await;
         let mut options = hasty();

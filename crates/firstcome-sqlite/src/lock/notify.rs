@@ -205,7 +205,8 @@ mod sockets {
     fn keep_private(sockets: &Path, locks: &Path) -> Result<(), Fault> {
         let shown = sockets.display();
         let refused = |what: &str| {
-            let detail = format!("{shown} {what}: others could fake grants; remove it, and it is made anew");
+            let detail =
+                format!("{shown} {what}: others could forge grants; remove it, and the next start makes it again");
             Err(Fault::new(FaultKind::Foreign, detail))
         };
         // Not of what a link leads to: that may be anybody's, and have a mode for a reason.

@@ -34,7 +34,7 @@ pub fn verify_locks(directory: &Path) -> Result<Vec<Check>, Fault> {
 fn check(snapshot: &Connection) -> rusqlite::Result<Vec<Check>> {
     let mut numbers = Check::new("numbers: every fence and every place is among the numbers drawn in its bucket");
     let mut valid = Check::new("locks, owners, leases and passes are within their limits");
-    let mut lines = Check::new("nobody waits for a free lock, and a line is as long as its hold says");
+    let mut lines = Check::new("no waiter waits for a free lock, and a line is as long as its hold says");
     let mut once = Check::new("one request has one place, or the lock");
 
     let mut lasts: BTreeMap<i64, u64> = BTreeMap::new();

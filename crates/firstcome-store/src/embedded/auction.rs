@@ -1,14 +1,15 @@
-//! Auctions as the writer has it, what readers see of it, and the writer's part of its commands.
+//! Auctions as the writer has them, what readers see of them, and the writer's part of its commands.
 //!
 //! The writer alone has wallets and listings, so a bid takes no lock. What readers see ([`published`]) is a copy that is replaced
 //! after the commit: of a listing or a member whom a batch has touched, once per batch.
 
+mod job;
 mod published;
 mod wallets;
 
-use super::engine::Engine;
-use super::journal::{Change, ListingId, MemberId};
-use super::{Reply, Shared};
+use super::Shared;
+use super::journal::{Change, Journal, ListingId, MemberId};
+use super::writer::{Log, Primitive};
 use crate::auction::{Closings, MovePoints, PlaceBid, Purchase, Transfer};
 use crate::error::{Fault, FaultKind, StoreError};
 use crate::port::Put;
@@ -19,6 +20,8 @@ use firstcome_core::limits::POINTS_KEY_MS;
 use firstcome_core::points::{Balance, Kind, NoBalance, Record, Wallet};
 use firstcome_core::revision::Revision;
 use firstcome_core::time::{Now, Timestamp};
+pub(super) use job::Job;
+use job::PendingAuctionReply;
 use parking_lot::{Mutex, RwLock};
 pub(super) use published::{ListingCell, PublishedAuctions};
 use published::{MemberCell, Names};
@@ -63,7 +66,7 @@ pub struct KeyedMovement {
     pub at: Timestamp,
 }
 
-/// Auctions as it comes back from where it was stored.
+/// Members and listings as they come back from where it was stored.
 #[derive(Default)]
 pub struct StoredAuctions {
     /// All members.
@@ -72,63 +75,6 @@ pub struct StoredAuctions {
     pub listings: Vec<StoredListing>,
     /// Movements whose keys may still be repeated, the oldest first.
     pub keyed_movements: Vec<KeyedMovement>,
-}
-
-/// What can be asked of auctions.
-pub(super) enum Job {
-    Bid(ListingName, PlaceBid, Reply<Effect<PlacedBid>, Rejection>),
-    Purchase(ListingName, Purchase, Reply<Effect<Sale>, Rejection>),
-    Move(MemberName, MovePoints, Reply<Effect<Balance>, Rejection>),
-    Put(ListingName, Box<Revision<ListingSettings>>, Reply<Put, Rejection>),
-}
-
-impl Job {
-    fn is_closed(&self) -> bool {
-        match self {
-            Self::Bid(_, _, reply) => reply.is_closed(),
-            Self::Purchase(_, _, reply) => reply.is_closed(),
-            Self::Move(_, _, reply) => reply.is_closed(),
-            Self::Put(_, _, reply) => reply.is_closed(),
-        }
-    }
-
-    fn refuse(self, error: StoreError) {
-        match self {
-            Self::Bid(_, _, reply) => reply.send(Err(error)),
-            Self::Purchase(_, _, reply) => reply.send(Err(error)),
-            Self::Move(_, _, reply) => reply.send(Err(error)),
-            Self::Put(_, _, reply) => reply.send(Err(error)),
-        }
-    }
-}
-
-/// An answer of auctions that waits for the commit.
-pub(super) enum PendingAuctionReply {
-    Bid(Reply<Effect<PlacedBid>, Rejection>, Result<Effect<PlacedBid>, Rejection>),
-    Purchase(Reply<Effect<Sale>, Rejection>, Result<Effect<Sale>, Rejection>),
-    Move(Reply<Effect<Balance>, Rejection>, Result<Effect<Balance>, Rejection>),
-    Put(Reply<Put, Rejection>, Result<Put, Rejection>),
-}
-
-impl PendingAuctionReply {
-    pub(super) fn tell(self) {
-        match self {
-            Self::Bid(reply, answer) => reply.send(Ok(answer)),
-            Self::Purchase(reply, answer) => reply.send(Ok(answer)),
-            Self::Move(reply, answer) => reply.send(Ok(answer)),
-            Self::Put(reply, answer) => reply.send(Ok(answer)),
-        }
-    }
-
-    pub(super) fn refuse(self, error: &StoreError) {
-        let error = error.clone();
-        match self {
-            Self::Bid(reply, _) => reply.send(Err(error)),
-            Self::Purchase(reply, _) => reply.send(Err(error)),
-            Self::Move(reply, _) => reply.send(Err(error)),
-            Self::Put(reply, _) => reply.send(Err(error)),
-        }
-    }
 }
 
 /// One listing as the writer has it.
@@ -143,7 +89,7 @@ struct WriterListing {
     cell: Option<Arc<ListingCell>>,
 }
 
-/// Auctions as the writer has it.
+/// Members and listings as the writer has them.
 #[derive(Default)]
 pub(super) struct AuctionWriter {
     wallets: MemberWallets,
@@ -159,6 +105,7 @@ pub(super) struct AuctionWriter {
     closings: Closings,
     /// How many have been closed for being due since the writer's turn began.
     closed_in_turn: usize,
+    pending: Vec<PendingAuctionReply>,
 }
 
 /// What one call, which a tick begins and further ticks go on with, has still to close. Auctions are closed in the order in
@@ -191,7 +138,7 @@ impl AuctionWriter {
         for movement in stored.keyed_movements {
             writer.remember(movement);
         }
-        writer.publish(auctions, Timestamp::MIN);
+        writer.show_committed(auctions, Timestamp::MIN);
         writer
     }
 
@@ -397,12 +344,12 @@ impl AuctionWriter {
     }
 
     /// Whether points have moved since the last commit.
-    pub(super) const fn has_moved_points(&self) -> bool {
+    const fn has_moved_points(&self) -> bool {
         !self.wallets.touched.is_empty()
     }
 
     /// Adds the new state of everything that was touched: once, however often it was.
-    pub(super) fn seal(&self, changes: &mut Vec<Change>) {
+    fn add_touched(&self, changes: &mut Vec<Change>) {
         for (place, _) in &self.wallets.touched {
             let Member { id, wallet, .. } = &self.wallets.members[*place];
             changes.push(Change::Member { id: *id, wallet: Box::new(wallet.clone()) });
@@ -415,7 +362,7 @@ impl AuctionWriter {
     }
 
     /// Makes everything what it was at the last commit, which is what readers see. These changes could not be stored.
-    pub(super) fn take_back(&mut self, changes: &[Change]) -> Result<(), Fault> {
+    fn restore_committed(&mut self, changes: &[Change]) -> Result<(), Fault> {
         for change in changes.iter().rev() {
             match change {
                 Change::Bid { id, request: Some(request), .. } => {
@@ -486,7 +433,7 @@ impl AuctionWriter {
 
     /// Lets readers see what was committed, all at one instant. Says whether an auction must be closed earlier than all others
     /// before.
-    pub(super) fn publish(&mut self, auctions: &PublishedAuctions, now: Timestamp) -> bool {
+    fn show_committed(&mut self, auctions: &PublishedAuctions, now: Timestamp) -> bool {
         if !self.wallets.touched.is_empty() || !self.touched.is_empty() {
             self.show(&mut auctions.names.write());
         }
@@ -520,39 +467,68 @@ const fn refusal(error: NoBalance, before: Balance) -> Rejection {
     }
 }
 
-impl Engine {
-    /// Judges one job of auctions.
-    pub(super) fn auctions(&mut self, job: Job, now: Now) {
-        // A caller that asked has gone away: it is not done, as if it had never come.
+impl AuctionWriter {
+    /// Decides one request.
+    pub(super) fn run(&mut self, job: Job, log: &mut Log, now: Now) {
+        // The caller has gone away: the request is not done, as if it had never come.
         if job.is_closed() {
             return;
         }
-        if let Some(fault) = self.shared.fault() {
-            return job.refuse(StoreError::Unavailable(fault));
+        if let Err(error) = log.check() {
+            return job.refuse(error);
         }
-        let (auctions, changes, both, now) = (&mut self.auctions, &mut self.changes, now, now.wall);
-        self.pending_auction_replies.push(match job {
-            Job::Bid(listing, ask, reply) => {
-                PendingAuctionReply::Bid(reply, auctions.bid(&listing, &ask, now, changes))
-            }
+        let (changes, both, now) = (&mut log.changes, now, now.wall);
+        let pending = match job {
+            Job::Bid(listing, ask, reply) => PendingAuctionReply::Bid(reply, self.bid(&listing, &ask, now, changes)),
             Job::Purchase(listing, ask, reply) => {
-                PendingAuctionReply::Purchase(reply, auctions.purchase(&listing, &ask, now, changes))
+                PendingAuctionReply::Purchase(reply, self.purchase(&listing, &ask, now, changes))
             }
             Job::Move(member, ask, reply) => {
-                PendingAuctionReply::Move(reply, auctions.move_points(&member, &ask, both, changes))
+                PendingAuctionReply::Move(reply, self.move_points(&member, &ask, both, changes))
             }
-            Job::Put(listing, revision, reply) => {
-                PendingAuctionReply::Put(reply, auctions.put(listing, *revision, now))
-            }
-        });
+            Job::Put(listing, revision, reply) => PendingAuctionReply::Put(reply, self.put(listing, *revision, now)),
+        };
+        self.pending.push(pending);
     }
 
     /// Closes what time has made due, as much as this turn has room for, and says what is left.
-    pub(super) fn close_due(&mut self, rest: Option<Rest>, now: Now) -> Option<Rest> {
-        if self.shared.fault().is_some() {
+    pub(super) fn close_due_now(&mut self, rest: Option<Rest>, log: &mut Log, now: Now) -> Option<Rest> {
+        if log.shared.fault().is_some() {
             return None;
         }
-        self.auctions.close_due(rest, now.wall, &mut self.changes)
+        self.close_due(rest, now.wall, &mut log.changes)
+    }
+}
+
+impl Primitive for AuctionWriter {
+    fn needs_clocks(&self) -> bool {
+        self.has_moved_points()
+    }
+
+    fn seal(&self, changes: &mut Vec<Change>) {
+        self.add_touched(changes);
+    }
+
+    fn publish(&mut self, shared: &Shared, now: Now) {
+        if self.show_committed(shared.auctions(), now.wall) {
+            shared.clockwork.wake();
+        }
+    }
+
+    fn reply(&mut self) {
+        self.pending.drain(..).for_each(PendingAuctionReply::send);
+    }
+
+    fn refuse(&mut self, error: &StoreError) {
+        self.pending.drain(..).for_each(|pending| pending.refuse(error));
+    }
+
+    fn take_back(&mut self, changes: &[Change], _journal: &mut dyn Journal, _now: Now) -> Result<(), Fault> {
+        #[cfg(feature = "planted-bugs")]
+        if firstcome_core::planted::is(firstcome_core::planted::Bug::AuctionNotTakenBack) {
+            return Ok(());
+        }
+        self.restore_committed(changes)
     }
 }
 

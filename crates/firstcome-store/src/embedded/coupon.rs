@@ -1,6 +1,9 @@
 //! One coupon as the writer and the readers share it.
 
-use super::engine::{durable, last_durable};
+mod writer;
+
+pub(super) use writer::{ClaimCommand, CouponWriter};
+
 use super::journal::{Change, CouponId, Rows};
 use crate::edge::Clock;
 use crate::error::StoreError;
@@ -10,7 +13,7 @@ use firstcome_core::coupon::{Claim, Coupon, Effect, Issued, Rejection, Serial};
 use firstcome_core::time::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// One coupon. Only the writer locks it for writing.
 pub(super) struct CouponCell {
@@ -135,4 +138,14 @@ impl CouponCell {
         let items = self.records(rows, first, last)?;
         Ok(Page { items, next: (last < end).then_some(last) })
     }
+}
+
+/// How many claims of a coupon are durable, as readers see it.
+fn durable(cell: &CouponCell) -> u32 {
+    cell.durable.load(Ordering::Acquire)
+}
+
+/// The durable claims of a coupon as a serial, if there is one.
+fn last_durable(cell: &CouponCell) -> Option<Serial> {
+    Serial::new(durable(cell))
 }

@@ -193,7 +193,7 @@ fn auctions_that_closing_leaves_due_do_not_hold_up_who_asked() {
 /// Who asks one thing after another must never see a part of a commit: here that a member has been outbid by a bid whose
 /// points are not held, or that a hold goes on after the next one has begun.
 #[test]
-fn whoever_has_seen_a_part_of_a_commit_sees_all_of_it() {
+fn a_member_that_has_seen_a_part_of_a_commit_sees_all_of_it() {
     let (store, mut stepper, _script, names) = with_auctions(1, None);
     let people = ["ann", "bob"].map(member);
     let crowd: Vec<MemberName> = (0..500).map(|number| member(&format!("other-{number}"))).collect();

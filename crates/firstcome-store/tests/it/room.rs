@@ -110,7 +110,7 @@ async fn a_settled_ticket_is_answered_at_once_and_one_that_is_being_decided_wait
 }
 
 #[tokio::test]
-async fn after_a_failed_commit_nobody_is_told_what_may_be_lost_and_settled_tickets_go_on() {
+async fn after_a_failed_commit_no_visitor_is_told_what_may_be_lost_and_settled_tickets_go_on() {
     in_time(async {
         for (outcome, wanted) in [(Outcome::Nothing, "unavailable: full"), (Outcome::Unknown, "unknown")] {
             let (store, mut stepper, script) = stepped();
@@ -172,7 +172,7 @@ async fn a_join_whose_caller_went_away_before_its_turn_draws_no_number() {
 }
 
 #[test]
-fn somebody_who_joins_and_goes_away_at_once_is_admitted_all_the_same() {
+fn a_visitor_that_joins_and_goes_away_at_once_is_admitted_all_the_same() {
     let (store, script) = threaded();
     script.say(Verdict::Commit);
     script.say(Verdict::Commit);

@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// A name is not one.
+    /// Invalid name.
     #[error("{field} {error}")]
     Name {
         /// Which value.
@@ -44,7 +44,7 @@ pub enum LockError {
     #[error("nothing was done: {0}")]
     Unavailable(StoreError),
     /// The store may have done it. What was taken is given back in the background, or ends with its lease.
-    #[error("the store gave no answer; whatever it did is undone, or ends with the lease")]
+    #[error("the store gave no answer; a grant is undone, or ends with its lease")]
     Unknown,
     /// The hold is over, or no process can say that it is not.
     #[error("the lock was lost; only the fence protects what was written since")]

@@ -111,7 +111,7 @@ async fn held(locks: &Locks) -> Option<(Fence, u64)> {
 }
 
 #[tokio::test]
-async fn whatever_is_asked_of_a_hold_it_is_the_same_hold() {
+async fn everything_that_is_asked_of_a_hold_it_is_the_same_hold() {
     let locks = Locks::memory();
     let lease = Duration::from_millis(200);
     let guard = locks.lock("a").lease(lease).acquire().await.unwrap();
@@ -292,7 +292,7 @@ async fn who_is_left_of_a_cohort_that_is_over_is_served_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_hold_that_was_over_is_lost_whatever_the_store_says() {
+async fn a_hold_that_was_over_is_lost_no_matter_what_the_store_says() {
     let gone = Arc::new(AtomicBool::new(false));
     let locks = Locks::over(Slow { gone: Arc::clone(&gone), ..Slow::default() }).unwrap();
     let guard = locks.lock("a").lease(Duration::from_millis(100)).fixed().acquire().await.unwrap();

@@ -95,7 +95,7 @@ async fn a_release_wakes_the_next_long_before_any_lease_ends() {
 }
 
 #[tokio::test]
-async fn one_in_the_middle_who_gives_up_lets_nobody_in() {
+async fn one_in_the_middle_who_gives_up_lets_no_caller_in() {
     let Some(server) = Etcd::start().await else { return };
     in_time(async {
         let locks = server.open().await;
@@ -129,7 +129,7 @@ async fn one_in_the_middle_who_gives_up_lets_nobody_in() {
 }
 
 #[tokio::test]
-async fn whoever_does_not_wait_takes_no_place_and_overtakes_nobody() {
+async fn a_caller_that_does_not_wait_takes_no_place_and_overtakes_no_caller() {
     let Some(server) = Etcd::start().await else { return };
     in_time(async {
         let (one, other) = (server.open().await, server.open().await);

@@ -83,7 +83,7 @@ async fn a_release_whose_answer_was_lost_is_one() {
 
 /// The first try of it was under way for long, and arrives when all is over.
 #[tokio::test]
-async fn a_place_that_comes_late_is_not_made_for_nobody() {
+async fn a_place_that_comes_late_is_not_made_for_no_caller() {
     let Some(World { server, proxy, locks, other }) = World::start().await else { return };
     in_time(async {
         for (hit, waits) in [(1, false), (2, true)] {

@@ -111,7 +111,7 @@ async fn what_is_written_under_a_lock_is_written_by_its_holder_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_lease_that_somebody_ends_is_lost_and_the_next_lock_rests_on_another() {
+async fn a_lease_that_a_caller_ends_is_lost_and_the_next_lock_rests_on_another() {
     let Some(server) = Etcd::start().await else { return };
     in_time(async {
         let locks = server.open().await;

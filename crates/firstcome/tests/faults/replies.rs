@@ -59,7 +59,7 @@ fn now() -> Instant {
 const LOSSES: [(Loss, &str); 2] = [(Loss::Cut, "cut"), (Loss::Silence, "silent")];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_grant_that_nobody_was_told_of_is_told_when_it_is_asked_for_again() {
+async fn a_grant_that_no_caller_was_told_of_is_told_when_it_is_asked_for_again() {
     let Some(way) = FaultyProxy::new().await else { return };
     in_time(async {
         for (loss, name) in LOSSES {
@@ -78,7 +78,7 @@ async fn a_grant_that_nobody_was_told_of_is_told_when_it_is_asked_for_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_grant_that_nobody_waits_for_is_undone() {
+async fn a_grant_that_no_caller_waits_for_is_undone() {
     let Some(way) = FaultyProxy::new().await else { return };
     in_time(async {
         for (loss, name) in LOSSES {
@@ -141,7 +141,7 @@ async fn who_was_granted_a_lock_while_cut_off_has_it_when_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_that_nobody_was_told_of_is_one_and_takes_nothing_from_the_next() {
+async fn a_release_that_no_caller_was_told_of_is_one_and_takes_nothing_from_the_next() {
     let Some(way) = FaultyProxy::new().await else { return };
     in_time(async {
         for (loss, name) in LOSSES {
@@ -162,7 +162,7 @@ async fn a_release_that_nobody_was_told_of_is_one_and_takes_nothing_from_the_nex
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewal_that_nobody_was_told_of_is_repeated() {
+async fn a_renewal_that_no_caller_was_told_of_is_repeated() {
     let Some(way) = FaultyProxy::new().await else { return };
     in_time(async {
         for (loss, name) in LOSSES {
@@ -283,7 +283,7 @@ async fn a_push_that_comes_too_late_is_not_needed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_hears_again_looks_at_once_what_it_missed() {
+async fn a_caller_that_hears_again_looks_at_once_what_it_missed() {
     let Some(way) = FaultyProxy::new().await else { return };
     in_time(async {
         let theirs = way.other.lock("a").lease(LEASE * 3).acquire().await.expect("it is free");
@@ -306,7 +306,7 @@ async fn whoever_hears_again_looks_at_once_what_it_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_inbox_that_is_dead_without_a_word_costs_nobody_a_lock() {
+async fn an_inbox_that_is_dead_without_a_word_costs_no_caller_a_lock() {
     let Some(server) = Server::start(&[]).await else { return };
     in_time(async {
         let proxy = Proxy::before(server.port()).await;

@@ -29,7 +29,7 @@ fn assert_no_gap(said: &StormReplies) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scripts_that_are_forgotten_again_and_again_are_missed_by_nobody() {
+async fn scripts_that_are_forgotten_again_and_again_are_missed_by_no_caller() {
     let Some(server) = Server::start(&[]).await else { return };
     in_time(async {
         let storm = storm(&server, 4, 3).await;

@@ -138,7 +138,7 @@ async fn many_who_wait_are_served_one_at_a_time_without_long_pauses() {
 }
 
 #[tokio::test]
-async fn a_cohort_is_served_by_few_grants_with_a_fence_for_each_and_nobody_is_left_in_its_line() {
+async fn a_cohort_is_served_by_few_grants_with_a_fence_for_each_and_no_process_is_left_in_its_line() {
     const ROUNDS: u64 = 25;
     let Some(servers) = start(3).await else { return };
     let passes = NonZeroU32::new(8).unwrap();

@@ -121,7 +121,7 @@ async fn a_hold_is_renewed_until_its_last_guard_ends_and_re_entry_shows_that_it_
 }
 
 #[tokio::test]
-async fn re_entry_sends_nothing_where_nobody_counts() {
+async fn re_entry_sends_nothing_where_no_caller_counts() {
     let Some(server) = Server::start(&[]).await else { return };
     let locks = SpinLocks::redis(&server.url()).await.unwrap();
     let outer = locks.lock("a").acquire().await.unwrap();

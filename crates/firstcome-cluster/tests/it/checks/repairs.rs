@@ -38,7 +38,7 @@ const EARLY: [(&str, &[&str], bool, &str); 8] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_told_early_is_left_whatever_is_wrong_with_its_gate() {
+async fn early_answers_stay_when_their_sequencer_is_broken() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     for (what, damage, is_waiting, state) in EARLY {
         let place = world.place().await;
@@ -71,7 +71,7 @@ async fn what_was_told_early_is_left_whatever_is_wrong_with_its_gate() {
 
 /// A node that dies between the database and the sequencer leaves settings there that need only be put in force.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn settings_that_a_gate_has_not_heard_of_are_put_in_force() {
+async fn settings_that_a_sequencer_has_not_heard_of_are_put_in_force() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     let (lined, line) = place.by_redis_line().await;
@@ -94,7 +94,7 @@ async fn settings_that_a_gate_has_not_heard_of_are_put_in_force() {
 
 /// A repair looks at everything first, and repairs one after the other: what others have done meanwhile is not undone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_repaired_meanwhile_is_not_made_anew() {
+async fn what_was_repaired_meanwhile_is_not_rebuilt() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     set_up(&place).await;

@@ -46,7 +46,7 @@ async fn two_nodes(place: &TestDeployment) -> [Cluster; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_is_told_that_they_have_left_is_gone() {
+async fn a_visitor_that_is_told_that_they_have_left_is_gone() {
     let Some(mut world) = World::start(Kind::Postgres).await else { return };
     in_time(async {
         let place = world.place().await;
@@ -65,7 +65,7 @@ async fn whoever_is_told_that_they_have_left_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_is_told_that_they_are_inside_has_taken_their_slot() {
+async fn a_visitor_that_is_told_that_they_are_inside_has_taken_their_slot() {
     let Some(mut world) = World::start(Kind::Postgres).await else { return };
     in_time(async {
         let place = world.place().await;
@@ -86,7 +86,7 @@ async fn whoever_is_told_that_they_are_inside_has_taken_their_slot() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_is_told_a_place_has_it() {
+async fn a_visitor_that_is_told_a_place_has_it() {
     let Some(mut world) = World::start(Kind::Postgres).await else { return };
     in_time(async {
         let place = world.place().await;
@@ -107,7 +107,7 @@ async fn whoever_is_told_a_place_has_it() {
 
 /// A branch that goes on elsewhere has raised the ceiling in SQL, and may have drawn all those numbers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn numbers_that_another_branch_may_draw_are_drawn_by_nobody_here() {
+async fn numbers_that_another_branch_may_draw_are_drawn_by_no_visitor_here() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     in_time(async {

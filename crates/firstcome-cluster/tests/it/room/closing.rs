@@ -79,7 +79,7 @@ async fn closes_in_one_step(kind: Kind) {
         // Everything else is durable meanwhile.
         node.join(&other(), of("ann")).await.expect("it answers").expect("there is room");
         assert_eq!(foreign.number("SELECT COUNT(*) FROM firstcome_ticket WHERE room=2").await, 1);
-        // So is the room itself, opened again: what is void has no effect, also when a node makes it anew from the rows.
+        // So is the room itself, opened again: what is void has no effect, also when a node is rebuilding it from the rows.
         put(&node, paused()).await;
         let (joining, again) = join(&node, of("ann")).await;
         assert_eq!(joining, Joining::New);

@@ -5,7 +5,7 @@ use crate::proxy::{Point, ProxyFault};
 use crate::scripts;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_is_lost_on_the_way_one_join_is_one_place() {
+async fn everything_that_is_lost_on_the_way_one_join_is_one_place() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     for what in [ProxyFault::CutRequest, ProxyFault::CutAnswer] {
         for (script, after) in
@@ -35,7 +35,7 @@ async fn whatever_is_lost_on_the_way_one_join_is_one_place() {
 
 /// The same on the way to the database: to what begins a log anew, and to what is written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_the_database_does_not_hear_or_say_one_join_is_one_place() {
+async fn no_matter_what_the_database_does_not_hear_or_say_one_join_is_one_place() {
     let Some(world) = World::start(Kind::MariaDb).await else { return };
     for what in [ProxyFault::CutRequest, ProxyFault::CutAnswer] {
         for statement in ["SET generation=generation+1", "UPDATE firstcome_room SET position"] {
@@ -60,7 +60,7 @@ async fn whatever_the_database_does_not_hear_or_say_one_join_is_one_place() {
 
 /// A visitor that was to make a log anew does not reach the database: others need not wait until its lease is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_cannot_make_a_log_anew_gives_the_lease_back() {
+async fn a_visitor_that_cannot_make_a_log_anew_gives_the_lease_back() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     in_time(async {

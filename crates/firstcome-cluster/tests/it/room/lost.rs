@@ -69,14 +69,14 @@ async fn no_number_is_told_twice_after_an_old_snapshot() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_saw_what_a_snapshot_lacks_finds_out() {
+async fn a_visitor_that_saw_what_a_snapshot_lacks_finds_out() {
     let Some(world) = World::start(Kind::MariaDb).await else { return };
     in_time(an_old_snapshot(world, true)).await;
 }
 
 /// A copy that saw another end must neither append nor keep an image, however far the new one has gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_of_another_branch_is_made_anew() {
+async fn a_copy_of_another_branch_is_rebuilt() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     in_time(async {
@@ -101,7 +101,7 @@ async fn a_copy_of_another_branch_is_made_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_image_that_nobody_can_read_is_replaced() {
+async fn an_image_that_no_visitor_can_read_is_replaced() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     in_time(async {
@@ -147,7 +147,7 @@ async fn who_is_inside_when_redis_is_lost_stays_there() {
             assert!(check.expect("it answers").expect("there is a room").is_some());
         }
         let view = two.room(&room()).await.expect("it answers").expect("it is there").view;
-        assert_eq!((view.active, view.waiting), (3, 4), "nobody was let in above the cap, and nobody is gone");
+        assert_eq!((view.active, view.waiting), (3, 4), "no visitor was admitted above the cap, and nobody is gone");
         two.leave(&room(), &tickets[0].ticket).await.expect("it answers").expect("it is one");
         // Those in front have the time to come back first: then the next one is let in, and no other visitor.
         let lost_at = Instant::now();
@@ -161,7 +161,7 @@ async fn who_is_inside_when_redis_is_lost_stays_there() {
 
 /// Twice behind what is kept: that is no reason to throw a log away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_falls_behind_an_image_again_and_again_begins_with_the_image() {
+async fn a_visitor_that_falls_behind_an_image_again_and_again_begins_with_the_image() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     in_time(async {

@@ -45,7 +45,7 @@ async fn a_slow_rate_is_reached() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_asks_as_they_were_told_is_not_passed_over() {
+async fn a_visitor_that_asks_as_they_were_told_is_not_passed_over() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     in_time(async {
@@ -87,7 +87,7 @@ async fn whoever_asks_as_they_were_told_is_not_passed_over() {
 
 /// No node was there for longer than anybody may be silent: no visitor could be heard, so no visitor was away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_passed_over_because_no_node_was_there() {
+async fn no_visitor_is_passed_over_because_no_node_was_there() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     in_time(async {

@@ -125,12 +125,12 @@ async fn stops(kind: Kind) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_sees_the_database_behind_stops_the_room_until_it_is_mended_on_postgres() {
+async fn a_node_that_sees_the_database_behind_stops_the_room_until_it_is_rebuilt_on_postgres() {
     stops(Kind::Postgres).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_sees_the_database_behind_stops_the_room_until_it_is_mended_on_mariadb() {
+async fn a_node_that_sees_the_database_behind_stops_the_room_until_it_is_rebuilt_on_mariadb() {
     stops(Kind::MariaDb).await;
 }
 

@@ -139,7 +139,7 @@ async fn another_goes_on(
 
 /// The node whose turn it is to write does not reach the database, and another one does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_cannot_write_lets_others() {
+async fn a_visitor_that_cannot_write_lets_others() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     in_time(async {
@@ -158,7 +158,7 @@ async fn whoever_cannot_write_lets_others() {
 
 /// The same, where it does not even learn what others have written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_cannot_read_what_others_wrote_lets_others_write() {
+async fn a_visitor_that_cannot_read_what_others_wrote_lets_others_write() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
     let place = world.place().await;
     in_time(async {

@@ -36,7 +36,7 @@ fn an_auction_is_due_after_its_last_instant() {
 }
 
 #[test]
-fn an_auction_that_nobody_looked_at_is_closed_and_expires_in_one_step() {
+fn an_auction_that_no_member_looked_at_is_closed_and_expires_in_one_step() {
     let mut play = Play::new(settled_soon());
     play.check(&[
         (STARTS, Offer("ann", 20), "bid 1 ends 10000 fence 2"),

@@ -103,7 +103,7 @@ fn an_owner_without_room_is_not_paid_and_nothing_is_lost() {
 }
 
 #[test]
-fn nobody_wins_without_a_bid() {
+fn no_member_wins_without_a_bid() {
     let mut play = Play::new(settled_soon());
     play.check(&[
         (ENDS, Buy("ann"), "auction_not_ended 10000"),

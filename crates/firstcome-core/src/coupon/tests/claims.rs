@@ -80,7 +80,7 @@ fn the_last_one_of_a_limit_goes_to_one_of_two() {
 }
 
 #[test]
-fn exactly_the_limit_is_issued_whatever_the_limit_is() {
+fn exactly_the_limit_is_issued_no_matter_what_the_limit_is() {
     for limit in 1..=40 {
         let mut coupon = coupon(limited(limit));
         for number in 1..=limit + 5 {

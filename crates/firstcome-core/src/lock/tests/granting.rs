@@ -47,7 +47,7 @@ fn a_hold_ends_exactly_at_its_end() {
 }
 
 #[test]
-fn whatever_meets_an_overdue_hold_hands_it_over() {
+fn no_matter_what_meets_an_overdue_hold_hands_it_over() {
     type Meets = fn(&mut Play) -> String;
     let rows: [(&str, Meets, &str); 6] = [
         ("acquire", |play| play.try_lock("a", waiter(9, 9)), "contended c2 0 2000 ms"),
@@ -68,7 +68,7 @@ fn whatever_meets_an_overdue_hold_hands_it_over() {
 }
 
 #[test]
-fn a_grant_to_somebody_who_waits_lasts_a_window_or_the_lease_until_it_is_confirmed() {
+fn a_grant_to_a_process_that_waits_lasts_a_window_or_the_lease_until_it_is_confirmed() {
     for (lease_ms, lasts) in [(1_999, "1999 ms"), (2_000, "2000 ms"), (2_001, "2000 ms"), (86_400_000, "2000 ms")] {
         let mut play = Play::held();
         play.place("a", lasting(lease_ms, waiter(2, 1)));
@@ -81,7 +81,7 @@ fn a_grant_to_somebody_who_waits_lasts_a_window_or_the_lease_until_it_is_confirm
 }
 
 #[test]
-fn a_grant_that_nobody_confirms_goes_to_the_next_one() {
+fn a_grant_that_no_process_confirms_goes_to_the_next_one() {
     let mut play = Play::held();
     play.place("a", waiter(2, 1));
     play.place("a", waiter(3, 1));
@@ -100,7 +100,7 @@ fn a_grant_that_nobody_confirms_goes_to_the_next_one() {
 }
 
 #[test]
-fn whoever_missed_a_grant_finds_another_life_and_asks_again() {
+fn a_process_that_missed_a_grant_finds_another_life_and_asks_again() {
     let mut play = Play::held();
     let life = play.heartbeat(2);
     let place = play.place("a", lasting(200, waiter(2, 1)));
@@ -143,7 +143,7 @@ fn renewing_lengthens_from_now_never_shortens_and_is_repeatable() {
 }
 
 #[test]
-fn nobody_else_renews() {
+fn no_other_process_renews() {
     let mut play = Play::held();
     play.place("a", waiter(2, 1));
     let before = play.table.hold(&lock_name("a"));

@@ -337,7 +337,7 @@ impl Both {
             let (name, now_us) = (lock_name(NAMES[at]), self.model.now_us);
             let hold = table.hold(&name);
             assert_eq!(hold.is_some(), lock.holder.is_some(), "{name}");
-            assert!(hold.is_some() || lock.line.is_empty(), "{name}: nobody waits for a free lock");
+            assert!(hold.is_some() || lock.line.is_empty(), "{name}: no waiter waits for a free lock");
             if let (Some(hold), Some(holder)) = (&hold, &mut lock.holder) {
                 let fence = hold.fence.get();
                 assert!(holder.fence.map_or(before < fence, |known| known == fence), "{name}: {fence} after {before}");

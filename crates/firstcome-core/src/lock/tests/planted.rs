@@ -19,7 +19,7 @@ fn pair(sound: &str, broken: &str) -> (String, String) {
 }
 
 #[test]
-fn a_lock_is_released_by_whoever_asks() {
+fn a_lock_is_released_by_the_process_that_asks() {
     let scene = || {
         let mut play = Play::held();
         play.release("a", request(2, 7))

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn release_is_the_grant_to_the_oldest_and_to_nobody_else() {
+fn release_is_the_grant_to_the_oldest_and_to_no_other_process() {
     let mut play = Play::held();
     for (client, ahead) in [(2, 0), (3, 1), (4, 2)] {
         assert_eq!(play.wait("a", waiter(client, 1)), format!("queued {ahead}"));
@@ -33,7 +33,7 @@ fn releasing_twice_has_no_second_effect() {
 }
 
 #[test]
-fn nobody_else_releases() {
+fn no_other_process_releases() {
     let mut play = Play::held();
     play.place("a", waiter(2, 1));
     for other in [request(1, 2), request(3, 1), request(2, 2)] {

@@ -25,7 +25,7 @@ fn an_answer_in_line_tells_place_life_and_the_end_of_the_hold() {
 }
 
 #[test]
-fn the_head_is_whoever_lives_first_and_everybody_behind_a_dead_one() {
+fn the_head_is_a_process_that_lives_first_and_everybody_behind_a_dead_one() {
     let mut play = Play::held();
     for client in [2, 3, 4] {
         play.place("a", waiter(client, 1));
@@ -41,7 +41,7 @@ fn the_head_is_whoever_lives_first_and_everybody_behind_a_dead_one() {
 }
 
 #[test]
-fn whoever_looks_learns_of_its_grant_and_nobody_else_does() {
+fn a_process_that_looks_learns_of_its_grant_and_no_other_process_does() {
     let mut play = Play::held();
     play.place("a", waiter(2, 1));
     play.place("a", waiter(3, 1));
@@ -63,7 +63,7 @@ fn who_looks_at_the_end_of_a_hold_gets_it_if_it_is_the_head() {
 }
 
 #[test]
-fn a_place_comes_back_only_if_it_was_drawn_and_nobody_has_it() {
+fn a_place_comes_back_only_if_it_was_drawn_and_no_process_has_it() {
     let mut play = Play::held();
     let first = play.place("a", waiter(2, 1));
     let second = play.place("a", waiter(3, 1));

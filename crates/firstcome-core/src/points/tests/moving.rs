@@ -98,7 +98,7 @@ fn a_clock_that_goes_back_does_not_take_records_back() {
 }
 
 #[test]
-fn nobody_has_anything_before_the_first_charge() {
+fn no_member_has_anything_before_the_first_charge() {
     let empty = Wallet::empty(member("ann"));
     assert_eq!((empty.balance, empty.records, empty.chain), (Balance::default(), 0, Chain::default()));
     for kind in Kind::ALL {

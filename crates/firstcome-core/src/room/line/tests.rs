@@ -206,7 +206,7 @@ fn a_search_looks_at_no_more_than_it_may_and_a_segment() {
 }
 
 #[test]
-fn segments_with_next_to_nobody_in_line_count_as_work_too() {
+fn segments_with_next_to_no_visitor_in_line_count_as_work_too() {
     const SEGMENTS: u32 = 40;
     let mut line = Line::new(hasher(), 1);
     for number in 1..=SEGMENTS * 4_096 {

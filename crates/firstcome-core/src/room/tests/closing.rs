@@ -56,7 +56,7 @@ fn opening_again_admits_no_faster_than_the_rate() {
 }
 
 #[test]
-fn a_closed_room_that_nobody_opens_stays_closed_whatever_time_it_is() {
+fn a_closed_room_that_no_visitor_opens_stays_closed_no_matter_what_time_it_is() {
     let mut play = Play::new(RoomSettings { opens_at: Some(start().wall), ..ten_per_second() });
     play.room.close();
     for by_ms in [-3_600_000, 7_200_000] {

@@ -29,7 +29,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_bytes_come_nothing_panics(
+    fn no_matter_what_bytes_come_nothing_panics(
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
         settings in any_settings(),
         steps in proptest::collection::vec(any_step(), 0..60),

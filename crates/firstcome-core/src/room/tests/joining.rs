@@ -114,7 +114,7 @@ fn a_repeat_counts_as_a_contact_and_takes_an_offered_slot() {
 }
 
 #[test]
-fn a_full_line_takes_nobody_until_somebody_is_gone_from_it() {
+fn a_full_line_takes_no_visitor_until_a_visitor_is_gone_from_it() {
     let mut play = Play::new(RoomSettings { max_waiting: 2, ..RoomSettings::with_slots(1) });
     assert_eq!(play.try_join(&named("ann")), "new 1 waiting 0");
     assert_eq!(play.try_join(&named("bob")), "new 2 waiting 1");

@@ -115,7 +115,7 @@ fn of_two_places_of_a_user_the_lower_one_stays_whichever_came_first() {
 }
 
 #[test]
-fn nobody_is_admitted_before_the_grace_is_over() {
+fn no_visitor_is_admitted_before_the_grace_is_over() {
     let settings = ten_per_second();
     let mut play = play(&Known { grace_until: Some(until(5_000)), ..nothing(&settings, 100) });
     assert_eq!(play.strangers(1), [101]);
@@ -130,7 +130,7 @@ fn nobody_is_admitted_before_the_grace_is_over() {
 }
 
 #[test]
-fn a_time_in_which_nobody_was_there_says_nothing_about_the_speed_of_the_line() {
+fn a_time_in_which_no_visitor_was_there_says_nothing_about_the_speed_of_the_line() {
     let mut play = play(&nothing(&ten_per_second(), 10));
     play.strangers(2);
     play.tick();
@@ -142,7 +142,7 @@ fn a_time_in_which_nobody_was_there_says_nothing_about_the_speed_of_the_line() {
 }
 
 #[test]
-fn an_unknown_number_costs_bits_until_somebody_comes_back_beside_it() {
+fn an_unknown_number_costs_bits_until_a_visitor_comes_back_beside_it() {
     const MANY: u32 = 100 * 4_096 + 10;
     let mut play = play(&nothing(&RoomSettings { waiting_ttl_ms: HOUR_MS, ..RoomSettings::with_slots(1) }, MANY));
     assert_eq!(play.room.line.kept_segments(), 0);

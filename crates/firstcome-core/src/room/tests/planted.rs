@@ -51,7 +51,7 @@ fn an_absent_person_is_admitted() {
 }
 
 #[test]
-fn after_a_restart_somebody_with_a_slot_waits_too() {
+fn after_a_restart_a_visitor_with_a_slot_waits_too() {
     let scene = || {
         let mut play = Play::new(RoomSettings::with_slots(2));
         play.strangers(1);
@@ -65,7 +65,7 @@ fn after_a_restart_somebody_with_a_slot_waits_too() {
 }
 
 #[test]
-fn the_pass_of_somebody_who_left_is_still_valid() {
+fn the_pass_of_a_visitor_that_left_is_still_valid() {
     let scene = || {
         let mut play = Play::with_slot_taken(RoomSettings::with_slots(1));
         play.leave(1);

@@ -40,7 +40,7 @@ fn a_line_that_ends_with_its_segment_is_counted_like_any_other() {
 }
 
 #[test]
-fn no_position_rises_whatever_happens_to_others() {
+fn no_position_rises_no_matter_what_happens_to_others() {
     const CROWD: u32 = 20_000;
     let settings = RoomSettings {
         claim_window_ms: 2_000,

@@ -110,7 +110,7 @@ fn silence_ends_a_place_at_its_very_millisecond() {
 }
 
 #[test]
-fn a_tick_ends_places_in_time_even_if_nobody_asks() {
+fn a_tick_ends_places_in_time_even_if_no_visitor_asks() {
     let mut play = Play::new(paused(ten_per_second()));
     play.strangers(1);
     play.tick();
@@ -128,7 +128,7 @@ fn a_tick_ends_places_in_time_even_if_nobody_asks() {
 }
 
 #[test]
-fn nobody_who_asks_ever_expires_however_long_it_takes() {
+fn no_visitor_that_asks_ever_expires_however_long_it_takes() {
     // Two days, and beyond the 49.7 days that 32 bits of milliseconds hold.
     for days in [2, 160] {
         let mut play = Play::new(paused(ten_per_second()));
@@ -199,7 +199,7 @@ fn people_who_waited_from_the_start_are_told_apart_after_months() {
 }
 
 #[test]
-fn a_jump_of_days_ends_whoever_did_not_ask_and_nothing_else() {
+fn a_jump_of_days_ends_a_visitor_that_did_not_ask_and_nothing_else() {
     for days in [1, 30, 50, 80, 1_000] {
         let mut play = Play::new(RoomSettings { max_active: Some(2), ..ten_per_second() });
         play.strangers(5);
@@ -215,7 +215,7 @@ fn a_jump_of_days_ends_whoever_did_not_ask_and_nothing_else() {
 }
 
 #[test]
-fn while_the_steady_clock_stands_still_nothing_ends_and_nobody_is_admitted_by_a_rate() {
+fn while_the_steady_clock_stands_still_nothing_ends_and_no_visitor_is_admitted_by_a_rate() {
     let mut play = Play::new(ten_per_second());
     play.strangers(3);
     play.news();
@@ -256,7 +256,7 @@ fn a_steady_clock_that_steps_back_and_forth_earns_nothing_twice() {
 }
 
 #[test]
-fn whoever_could_not_be_heard_was_not_silent() {
+fn a_visitor_that_could_not_be_heard_was_not_silent() {
     let settings = RoomSettings { waiting_ttl_ms: 60_000, active_ttl_ms: 7_200_000, ..RoomSettings::with_slots(1) };
     let mut play = Play::with_slot_taken(settings);
     play.stranger();

@@ -100,7 +100,7 @@ fn an_entry_that_is_not_the_next_one_changes_nothing() {
 }
 
 #[test]
-fn a_stranger_is_told_the_number_at_once_and_whoever_has_a_name_or_a_key_once_it_is_durable() {
+fn a_stranger_is_told_the_number_at_once_and_a_visitor_that_has_a_name_or_a_key_once_it_is_durable() {
     let mut it = Follower::new(ten_per_second());
     assert_eq!(it.joins(anonymous()), (1, 0));
     assert_eq!(it.joins(named("ann")), (2, 42));
@@ -281,7 +281,7 @@ fn a_join_that_stands_there_twice_tells_how_the_first_one_led_to_its_number() {
 }
 
 #[test]
-fn numbers_that_may_have_been_drawn_elsewhere_are_unknown_and_drawn_by_nobody() {
+fn numbers_that_may_have_been_drawn_elsewhere_are_unknown_and_drawn_by_no_visitor() {
     let settings = RoomSettings { max_waiting: 10_000, ..RoomSettings::with_slots(1) };
     let room = Room::new(settings, hasher(), start());
     let mut it = Follower::of(Replica::new(room, 40, 90, hasher(), start()));
@@ -435,7 +435,7 @@ fn time_does_not_fall() {
 }
 
 #[test]
-fn whoever_comes_back_after_a_loss_is_told_at_once_if_they_have_no_name() {
+fn a_visitor_that_comes_back_after_a_loss_is_told_at_once_if_they_have_no_name() {
     let known = twins::nothing(&RoomSettings::with_slots(1), 10);
     let room = Room::rebuilt(&known, hasher(), start()).unwrap();
     let mut it = Follower::of(Replica::new(room, 0, 20, hasher(), start()));

@@ -167,7 +167,7 @@ fn no_more_is_reached_than_was_drawn() {
 }
 
 #[test]
-fn a_line_is_restored_across_segments_whatever_was_reached() {
+fn a_line_is_restored_across_segments_everything_that_was_reached() {
     const MANY: u32 = 2 * 4_096;
     for reached in [1, 2, 4_096, 4_097, 4_098, MANY, MANY + 1] {
         let mut play = Play::new(ten_per_second());

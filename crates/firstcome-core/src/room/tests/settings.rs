@@ -7,7 +7,7 @@ fn at_ms(ms: i64) -> Timestamp {
 }
 
 #[test]
-fn a_paused_room_admits_nobody_and_takes_people_in() {
+fn a_paused_room_admits_no_visitor_and_takes_people_in() {
     let mut play = Play::new(paused(ten_per_second()));
     play.strangers(3);
     assert_eq!(play.run_ms(10_000), [0_u32; 0]);
@@ -195,7 +195,7 @@ fn an_idle_time_that_is_switched_on_counts_from_then_and_off_it_ends_nothing() {
 }
 
 #[test]
-fn a_smaller_line_keeps_whoever_is_in_it() {
+fn a_smaller_line_keeps_a_visitor_that_is_in_it() {
     let mut play = Play::new(RoomSettings::with_slots(1));
     play.strangers(3);
     play.put(&RoomSettings { max_waiting: 1, ..RoomSettings::with_slots(1) });

@@ -193,7 +193,7 @@ fn a_release_that_comes_after_the_end_does_not_rewrite_it() {
 }
 
 #[test]
-fn leaving_ends_whatever_there_is_once() {
+fn leaving_ends_no_matter_what_there_is_once() {
     let mut play = Play::new(short());
     play.strangers(4);
     play.tick();

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_let_in_before_the_opening_and_our_clock_counts_too() {
+    fn no_person_is_let_in_before_the_opening_and_our_clock_counts_too() {
         let mut early = at_ms(&[900]);
         early.rules.opens_us = 1_000_000;
         assert_eq!(rate_breaches(&early), 1);

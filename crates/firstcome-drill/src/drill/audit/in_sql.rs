@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn serials_there_have_no_gap_and_nobody_has_two() {
+    fn serials_there_have_no_gap_and_no_person_has_two() {
         assert_eq!(breaches(|recorded| recorded.claims[1].0 = 3), [("claims_in_sql", 1), ("serials_in_sql", 2)]);
         let twice = breaches(|recorded| {
             recorded.claims.push((3, "pass:1".to_owned()));

@@ -32,7 +32,7 @@ pub(crate) fn admitted_in_order(tickets: &Tickets<'_>) -> AuditCheck {
 
 /// A person that was silent for longer than anybody counts as present is not admitted.
 pub(crate) fn absent_not_admitted(tickets: &Tickets<'_>) -> AuditCheck {
-    let says = "nobody is admitted who was silent for longer than max(30 s, 3 x poll_after_ms)";
+    let says = "no visitor is admitted who was silent for longer than max(30 s, 3 x poll_after_ms)";
     let mut counter = CheckCounter::new("absent_not_admitted", says);
     let history = tickets.history;
     let mut before = None;

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_nobody_has_are_not_ahead() {
+    fn numbers_that_no_person_has_are_not_ahead() {
         let mut story = Story::new();
         story.join(0, 1, 0, 1).join(1, 90, 2, 3).waits(90, 100, 110, 2);
         assert_eq!(position_true(&Tickets::of(&story.history)).breaches, 1);

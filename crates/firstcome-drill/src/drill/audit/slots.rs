@@ -10,7 +10,7 @@ const END_GRACE_US: u64 = 1_000_000;
 
 /// A ticket is in one state at a time, and the room's sums agree.
 pub(crate) fn one_state(tickets: &Tickets<'_>) -> AuditCheck {
-    let says = "a ticket with a pass neither waits nor is admitted anew, and ends only by leave, release or time";
+    let says = "a ticket with a pass neither waits nor is admitted again, and ends only by leave, release or time";
     let mut counter = CheckCounter::new("one_state", says);
     // A node answers from its copy, which may not have heard yet what another one has told.
     let stale_us = tickets.history.rules.stale_us;
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_of_which_nobody_was_told_ends_too() {
+    fn a_slot_of_which_no_person_was_told_ends_too() {
         for (reply, end_us, breaches) in [
             (Reply::Lost, 50_000_000, 0),
             (Reply::OutcomeUnknown, 50_000_000, 0),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_counts_nobody_who_has_gone() {
+    fn the_room_counts_no_person_that_has_gone() {
         let mut story = Story::new();
         story.join(0, 1, 0, 1).join(1, 2, 2, 3).leaves(1, 10, 20);
         let seen = |at_us, waiting| RoomObservation {

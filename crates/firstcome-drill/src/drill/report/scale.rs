@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_is_between_0_and_1_whatever_the_value() {
+    fn every_place_is_between_0_and_1_no_matter_what_the_value() {
         let scales = [Scale::time(f64::NAN), Scale::linear(f64::INFINITY), Scale::logarithmic([].into_iter())];
         for scale in scales.iter().chain([&Scale::tail([f64::NAN, 2.0].into_iter()), &Scale::time(1e300)]) {
             for value in [0.0, -5.0, 1.0, 1e300, f64::MAX, f64::INFINITY, f64::NAN] {

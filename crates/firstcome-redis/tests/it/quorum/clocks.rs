@@ -27,7 +27,7 @@ impl Guarded {
 }
 
 #[tokio::test]
-async fn a_jump_of_a_minority_gives_the_lock_to_nobody_and_is_repaired() {
+async fn a_jump_of_a_minority_gives_the_lock_to_no_process_and_is_repaired() {
     let Some(set) = Set::start(5).await else { return };
     in_time(async {
         let (one, other) = (set.open(unhurried()).await, set.open(unhurried()).await);

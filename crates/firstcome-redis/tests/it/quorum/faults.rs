@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 
 #[tokio::test]
-async fn without_a_minority_it_goes_on_and_without_a_majority_nobody_gets_a_lock() {
+async fn without_a_minority_it_goes_on_and_without_a_majority_no_process_gets_a_lock() {
     let Some(mut set) = Set::start(5).await else { return };
     in_time(async {
         let locks = set.open(brisk()).await;

@@ -34,7 +34,7 @@ fn is_quiet(notifications: &mut QuorumNotifications) -> bool {
 }
 
 #[tokio::test]
-async fn a_release_wakes_the_first_and_nobody_comes_before_him() {
+async fn a_release_wakes_the_first_and_no_process_comes_before_him() {
     let Some(set) = Set::start(3).await else { return };
     in_time(async {
         // So long a process that was told has the lock for himself.
@@ -70,7 +70,7 @@ async fn a_release_wakes_the_first_and_nobody_comes_before_him() {
 }
 
 #[tokio::test]
-async fn whoever_goes_makes_way_for_the_next() {
+async fn a_process_that_goes_makes_way_for_the_next() {
     let Some(set) = Set::start(3).await else { return };
     in_time(async {
         let mut options = brisk();

@@ -81,7 +81,7 @@ async fn the_end_of_a_hold_leaves_its_key_to_the_next() {
 }
 
 #[tokio::test]
-async fn a_grant_that_comes_too_late_does_not_take_the_key_of_whoever_asks_now() {
+async fn a_grant_that_comes_too_late_does_not_take_the_key_of_the_process_that_asks_now() {
     let (mut ledger, kept) = (ledger(9), kept(1));
     let late = begin(&mut ledger, 5).number;
     let now = begin(&mut ledger, 5);

@@ -81,7 +81,7 @@ pub(crate) async fn an_auction_without_bids_has_no_winner() {
     .await;
 }
 
-pub(crate) async fn a_fixed_price_goes_to_whoever_comes_first() {
+pub(crate) async fn a_fixed_price_goes_to_the_member_that_comes_first() {
     on_each(async |service| {
         service.fund(["ann", "bob", "eve"], 150).await;
         let later = json!({"owner": "eve", "kind": "fixed_price", "price": 100, "starts_at": instant(5)});

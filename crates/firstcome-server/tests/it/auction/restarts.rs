@@ -57,7 +57,7 @@ pub(crate) async fn what_auctions_told_survives_a_restart() {
     assert_eq!((after.balance("ann").await, after.balance("bob").await), ((900, 600), (1_000, 1_000)));
 }
 
-pub(crate) async fn what_became_due_while_nobody_ran_is_done_after_the_start() {
+pub(crate) async fn what_became_due_while_no_member_ran_is_done_after_the_start() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let clock = clock();
     let before = start(directory.path(), &clock);

@@ -61,7 +61,7 @@ pub(crate) async fn a_failed_store_sells_nothing_and_goes_on_showing() {
     }
 }
 
-pub(crate) async fn nobody_is_told_of_a_bid_that_is_not_durable() {
+pub(crate) async fn no_member_is_told_of_a_bid_that_is_not_durable() {
     let (store, clock, script) = scripted();
     let service = Service::new(store, clock, config());
     for _ in 0..2 {

@@ -147,7 +147,7 @@ pub(crate) async fn a_handle_outlives_the_process_that_made_it() {
     after.give_back(&held).await.is(200);
 }
 
-pub(crate) async fn whoever_gives_up_waiting_leaves_nothing_behind() {
+pub(crate) async fn a_process_that_gives_up_waiting_leaves_nothing_behind() {
     on_each(async |service| {
         let mut held = service.hold("door", "ann").await;
         for key in [None, Some("k1")] {

@@ -148,7 +148,7 @@ pub(crate) async fn a_repeat_that_cannot_be_checked_is_told_so() {
 }
 
 /// What may have been renewed is not forgotten before it may be over.
-pub(crate) async fn a_key_outlasts_a_renewal_that_nobody_knows_of() {
+pub(crate) async fn a_key_outlasts_a_renewal_that_no_process_knows_of() {
     let (service, store) = service();
     let ann = || acquire("door", "ann", 0, 1_000).once("k1");
     let first = service.send(ann()).await.is(200).json();
@@ -178,7 +178,7 @@ pub(crate) async fn a_wait_outlasts_a_store_that_fails_for_a_while() {
 }
 
 /// A lock that no process was told of is given back, also by a store that fails at that moment.
-pub(crate) async fn what_nobody_was_told_of_is_given_back_again_and_again() {
+pub(crate) async fn what_no_process_was_told_of_is_given_back_again_and_again() {
     let (service, store) = service();
     let held = service.hold("door", "ann").await;
     let bob = waits(service.send(acquire("door", "bob", LONG_MS, DAY_MS).once("k1"))).await;

@@ -144,7 +144,7 @@ pub(crate) async fn no_more_wait_than_may() {
     assert_eq!(eve.await.is(200).text("owner"), "eve");
 }
 
-pub(crate) async fn whoever_waits_is_sent_away_when_the_service_stops() {
+pub(crate) async fn a_waiter_is_sent_away_when_the_service_stops() {
     let service = Service::memory();
     let held = service.hold("door", "ann").await;
     let mut waiting = Vec::new();
@@ -169,7 +169,7 @@ pub(crate) async fn whoever_waits_is_sent_away_when_the_service_stops() {
 }
 
 #[tokio::test]
-async fn a_service_that_stops_is_held_up_by_nobody_who_waits() {
+async fn a_service_that_stops_is_held_up_by_no_process_that_waits() {
     for mut running in running().await {
         let held = running.service.hold("door", "ann").await;
         let mut peers = Vec::new();

@@ -46,7 +46,7 @@ pub(crate) async fn the_first_poll_after_the_admission_brings_the_pass_and_later
     .await;
 }
 
-pub(crate) async fn an_admission_that_nobody_takes_lapses_at_the_end_of_its_window() {
+pub(crate) async fn an_admission_that_no_visitor_takes_lapses_at_the_end_of_its_window() {
     on_each(async |service| {
         service.make_room("sale", json!({"max_active": 1, "claim_window_ms": 10_000})).await;
         for (short_by_us, taken) in [(1, true), (0, false)] {

@@ -64,7 +64,7 @@ pub(crate) async fn a_pass_without_a_user_claims_once_as_its_number() {
     .await;
 }
 
-pub(crate) async fn a_pass_that_is_sent_is_judged_whoever_sends_it() {
+pub(crate) async fn a_pass_that_is_sent_is_judged_a_visitor_that_sends_it() {
     on_each(async |service| {
         shop(service, 9).await;
         service.make("plain", json!({"limit": 9})).await;

@@ -127,7 +127,7 @@ pub(crate) async fn a_connection_counts_with_the_address_that_it_comes_from() {
     }
 }
 
-pub(crate) async fn a_wall_clock_that_stands_still_limits_nobody_longer() {
+pub(crate) async fn a_wall_clock_that_stands_still_limits_no_visitor_longer() {
     let service = service(limited(60, 2, &[])).await;
     for _ in 0..2 {
         service.send(join("sale").from(HERE)).await.is(201);

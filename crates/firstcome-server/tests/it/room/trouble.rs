@@ -34,7 +34,7 @@ async fn until(service: &Service, path: &str, wanted: impl Fn(&Value) -> bool) -
     crate::running::soon(asking).await
 }
 
-pub(crate) async fn a_failed_store_lets_nobody_in_and_goes_on_telling_the_line() {
+pub(crate) async fn a_failed_store_lets_no_visitor_in_and_goes_on_telling_the_line() {
     for outcome in [Outcome::Nothing, Outcome::Unknown] {
         let (service, script) = service(LONG).await;
         // The first room comes with the key of passes: two commits. Two people join, one is admitted, and takes it.
@@ -88,7 +88,7 @@ pub(crate) async fn a_failed_store_lets_nobody_in_and_goes_on_telling_the_line()
     }
 }
 
-pub(crate) async fn a_join_that_is_not_durable_is_told_to_nobody() {
+pub(crate) async fn a_join_that_is_not_durable_is_told_to_no_visitor() {
     let (service, script) = service(Duration::from_millis(200)).await;
     for _ in 0..2 {
         script.say(Verdict::Commit);
@@ -112,7 +112,7 @@ pub(crate) async fn a_join_that_is_not_durable_is_told_to_nobody() {
     assert_eq!(service.send(join_as("sale", "ann")).await.is(201).json()["number"], 2);
 }
 
-pub(crate) async fn a_pass_is_shown_to_nobody_before_its_slot_is_durable() {
+pub(crate) async fn a_pass_is_shown_to_no_visitor_before_its_slot_is_durable() {
     for verdict in [Verdict::CommitAll, Verdict::Fail(Outcome::Unknown), Verdict::Fail(Outcome::Nothing)] {
         let (service, script) = service(LONG).await;
         // The key of passes, the room, a number, the admission.
@@ -157,7 +157,7 @@ pub(crate) async fn a_pass_is_shown_to_nobody_before_its_slot_is_durable() {
     }
 }
 
-pub(crate) async fn whoever_goes_away_while_joining_has_joined_or_not_and_never_twice() {
+pub(crate) async fn a_visitor_that_goes_away_while_joining_has_joined_or_not_and_never_twice() {
     let (service, script) = service(LONG).await;
     for _ in 0..2 {
         script.say(Verdict::Commit);

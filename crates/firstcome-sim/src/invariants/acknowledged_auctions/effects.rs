@@ -51,7 +51,7 @@ pub(super) fn bid_is_stored(
     if operation.asked_at <= at && at <= operation.ended_at {
         return Ok(());
     }
-    Err(format!("bid {number} has the instant {}, at which nobody had asked, or had been answered", at.as_us()))
+    Err(format!("bid {number} has the instant {}, at which no request was under way", at.as_us()))
 }
 
 pub(super) fn sale_is_stored(
@@ -76,7 +76,7 @@ pub(super) fn sale_is_stored(
         false if ask.request.is_none() => Err("told again without a key".into()),
         true if !operation.spans(stored.in_force.0) => Err("a sale was told as new, and was stored before".into()),
         true if sale.at < operation.asked_at || operation.ended_at < sale.at => {
-            Err(format!("a sale has the instant {}, at which nobody had asked, or had been answered", sale.at.as_us()))
+            Err(format!("a sale has the instant {}, at which no request was under way", sale.at.as_us()))
         }
         _ => Ok(()),
     }
@@ -174,7 +174,7 @@ pub(super) fn are_asked_for(history: &History, ledger: &Ledger) -> Result<(), St
     for (key, events) in lonely {
         let spans = unclear.remove(&key).unwrap_or_default();
         if !each_was_asked_for(&events, spans) {
-            return Err(format!("{}: a bid of {} is stored, and nobody asked for it, or not so often", key.0, key.1));
+            return Err(format!("{}: a bid of {} is stored without a request, or too often", key.0, key.1));
         }
     }
     sales_are_asked_for(history, ledger)?;
@@ -244,7 +244,7 @@ fn movements_are_asked_for(history: &History, ledger: &Ledger) -> Result<(), Str
             let events: Vec<Event> = same.iter().map(|(_, it)| it.event).collect();
             let spans = unclear.iter().filter(|(by, _)| *by == asked).map(|(_, span)| *span).collect();
             if !each_was_asked_for(&events, spans) {
-                return Err(format!("{member}: points moved, and nobody asked for it, or not so often"));
+                return Err(format!("{member}: points moved without a request, or too often"));
             }
             stored = other;
         }

@@ -27,7 +27,7 @@ pub(super) fn view_is_in_force(
     if operation.asked_at <= view.now && view.now <= operation.ended_at {
         return Ok(());
     }
-    Err(format!("it was shown as of {}, when nobody had asked, or had been answered", view.now.as_us()))
+    Err(format!("it was shown as of {}, when no request was under way", view.now.as_us()))
 }
 
 pub(super) fn balance_is_in_force(

@@ -100,7 +100,7 @@ fn the_key_of_a_movement_is_forgotten_after_its_time_and_not_before() {
 }
 
 #[test]
-fn what_nobody_asked_for_is_found() {
+fn what_no_client_asked_for_is_found() {
     let mut story = begun();
     story.charge("bob", 50).placed("bob", 20, None);
     story.assert_found(check, "nobody asked for it");
@@ -387,7 +387,7 @@ fn an_instant_before_the_question_is_found() {
 }
 
 #[test]
-fn a_sale_that_two_have_made_or_nobody_is_found() {
+fn a_sale_that_two_have_made_or_no_client_is_found() {
     let mut story = begun();
     story.pass_ms(10_001);
     let (first, second) = (story.ask(purchase_of("ann", None)), story.ask(purchase_of("ann", None)));

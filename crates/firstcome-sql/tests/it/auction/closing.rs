@@ -34,7 +34,7 @@ async fn wait_for_open(base: &Base, count: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_listing_that_somebody_has_locked_holds_up_no_other() {
+async fn a_listing_that_a_member_has_locked_holds_up_no_other() {
     for base in Base::both().await {
         let mut patient = options();
         // Longer than the test waits.

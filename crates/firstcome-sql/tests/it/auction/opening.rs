@@ -46,7 +46,7 @@ async fn a_durable_server_is_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_isolation_is_ours_whatever_the_server_prefers() {
+async fn the_isolation_is_ours_no_matter_what_the_server_prefers() {
     for base in Base::both().await {
         if base.is_postgres() {
             base.say("ALTER DATABASE postgres SET default_transaction_isolation TO 'serializable'").await;
@@ -69,7 +69,7 @@ async fn the_isolation_is_ours_whatever_the_server_prefers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_are_made_once_whoever_comes() {
+async fn tables_are_made_once_a_member_that_comes() {
     for base in Base::both().await {
         let opened = (0..6).map(|_| {
             let url = base.url.clone();

@@ -484,7 +484,7 @@ impl Storm<'_> {
         if clocks == Clocks::Alike {
             must_be_none.extend([("two at a time", found.overlaps), ("told in another order", found.out_of_order)]);
         } else if found.overlaps.is_empty() && LONG <= self.plan.seconds {
-            wrong.push(format!("{name}: nobody was let in twice: the jumps are none"));
+            wrong.push(format!("{name}: no visitor was admitted twice: the jumps are none"));
         }
         for (what, breaches) in must_be_none {
             if let Some((first, second)) = breaches.first() {

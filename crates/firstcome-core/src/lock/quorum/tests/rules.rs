@@ -45,7 +45,7 @@ fn told(of: usize, answers: &[(usize, Answer)]) -> (Votes, Step) {
 }
 
 #[test]
-fn any_two_majorities_meet_and_whoever_knows_meets_each() {
+fn any_two_majorities_meet_and_a_process_that_knows_meets_each() {
     let rows = [(3, 2, 2), (4, 3, 2), (5, 3, 3), (6, 4, 3), (7, 4, 4), (8, 5, 4), (9, 5, 5)];
     for (count, majority, knowing) in rows {
         let quorum = quorum(count);
@@ -150,7 +150,7 @@ fn a_node_votes_once_and_may_do_so_after_its_silence() {
 
 #[test]
 #[should_panic(expected = "node 3 of 3")]
-fn an_answer_of_nobody_is_no_vote() {
+fn an_answer_of_no_process_is_no_vote() {
     let _ = told(3, &[(3, granted(1))]);
 }
 

@@ -53,7 +53,7 @@ fn a_wait_that_is_over_is_told_with_the_place() {
 }
 
 #[test]
-fn a_wait_that_nobody_answers_is_told_all_the_same() {
+fn a_wait_that_no_process_answers_is_told_all_the_same() {
     let (mut net, _) = Net::held(2);
     let number = net.ask(1, Ask { wait_ms: 3_000, ..wish("a") });
     net.run_ms(2_000);

@@ -100,7 +100,7 @@ fn a_store_that_comes_back_empty_is_asked_again_by_everybody_in_the_old_order() 
 }
 
 #[test]
-fn a_store_that_comes_back_empty_leaves_nobody_stuck() {
+fn a_store_that_comes_back_empty_leaves_no_process_stuck() {
     let (mut net, _) = Net::held(3);
     let asked = [(1, net.ask(1, wish("a"))), (2, net.ask(2, wish("a")))];
     net.run_ms(500);
@@ -176,7 +176,7 @@ fn a_process_that_slept_through_its_grant_waits_on_at_its_old_place() {
 }
 
 #[test]
-fn a_clock_of_the_store_that_is_set_leaves_nobody_stuck() {
+fn a_clock_of_the_store_that_is_set_leaves_no_process_stuck() {
     for by_ms in [-3_600_000_i64, -5_000, -1_000, 1_000, 5_000, 3_600_000] {
         let (mut net, held) = Net::held(3);
         let asked = [(1, net.ask(1, wish("a"))), (2, net.ask(2, wish("a")))];

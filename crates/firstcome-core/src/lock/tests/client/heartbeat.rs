@@ -56,7 +56,7 @@ fn a_missed_push_is_found_by_the_next_beat() {
 }
 
 #[test]
-fn whoever_missed_its_grant_altogether_is_served_later() {
+fn a_process_that_missed_its_grant_altogether_is_served_later() {
     let (mut net, held) = Net::held(3);
     let number = net.ask(1, Ask { lease_ms: 200, ..wish("a") });
     net.run_ms(10);

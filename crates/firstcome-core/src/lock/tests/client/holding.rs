@@ -170,7 +170,7 @@ fn a_holder_whose_renewals_fail_tries_again_and_is_told_at_its_deadline() {
 }
 
 #[test]
-fn a_renewal_of_which_nobody_heard_is_done_again_in_time() {
+fn a_renewal_of_which_no_process_heard_is_done_again_in_time() {
     let (mut net, number) = Net::held(1);
     net.way = CallFate::AnswerLost;
     net.run_ms(6_000);

@@ -108,7 +108,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn whatever_the_net_does_holders_hold_and_everybody_has_one_final_word(
+    fn no_matter_what_the_net_does_holders_hold_and_everybody_has_one_final_word(
         moves in proptest::collection::vec(any_move(), 1..60),
         seed in any::<u64>(),
         rate_ppm in proptest::sample::select(vec![-9_000_i64, 0, 9_000]),

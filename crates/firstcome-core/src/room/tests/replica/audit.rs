@@ -357,7 +357,7 @@ fn said(view: &TicketView) -> Option<AuditedReply> {
 }
 
 #[test]
-fn what_was_told_stays_true_across_losses_and_nobody_is_admitted_too_soon() {
+fn what_was_told_stays_true_across_losses_and_no_visitor_is_admitted_too_soon() {
     let (mut told, mut admitted, mut readmitted) = (0, 0, 0);
     for seed in 0..400 {
         let rate = RoomSettings { active_ttl_ms: 20_000, claim_window_ms: 5_000, ..RoomSettings::with_rate(4, 1_000) };

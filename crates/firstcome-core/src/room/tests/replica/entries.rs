@@ -70,7 +70,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_bytes_come_they_are_an_entry_or_none(
+    fn no_matter_what_bytes_come_they_are_an_entry_or_none(
         random in proptest::collection::vec(any::<u8>(), 0..100),
         kind in 0..16_u8,
         entry in any_entry(),
@@ -105,7 +105,7 @@ fn entries_are_short() {
 }
 
 #[test]
-fn contacts_are_said_once_each_in_whatever_order_they_come() {
+fn contacts_are_said_once_each_in_any_order_they_come() {
     let numbers = [5, 1, 9, 5, 2].map(number).to_vec();
     let wanted = Entry::Contacts { numbers: [1, 2, 5, 9].map(number).to_vec() };
     assert_eq!(Entry::contacts(numbers.clone()), wanted);

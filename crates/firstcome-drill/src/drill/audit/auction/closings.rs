@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_of_another_sale() {
+    fn no_person_is_told_of_another_sale() {
         let sale = Sale { buyer: 1, price: 10, at_us: 1_050 };
         for (told, breaches) in [
             (DrillReply::Sold(sale), 0),

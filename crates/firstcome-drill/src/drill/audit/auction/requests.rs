@@ -73,7 +73,7 @@ mod tests {
     use crate::drill::auction::record::DrillReply;
 
     #[test]
-    fn what_nobody_asked_for_is_seen() {
+    fn what_no_person_asked_for_is_seen() {
         let mut story = Story::new();
         story.charge(1, 100, 50).bid(1, 10, 100).accepted_bid(1, 90, 110);
         story.asks(RequestKind::Charge, 1, 100, [40, 60], DrillReply::Lost);

@@ -1,0 +1,301 @@
+//! Rooms as the writer has them: orders about tickets, ticks, settings and the secrets of passes.
+//!
+//! Decisions change the room in memory before the commit. [`Kept::unsettled`] lists the tickets that they are about, and polls of
+//! these wait for the commit.
+
+use super::{Kept, RoomCell, check};
+use crate::embedded::journal::{Change, Journal, PassSecret, RoomId, RoomPut};
+use crate::embedded::writer::{Log, Primitive};
+use crate::embedded::{FreshSecrets, Reply, Shared};
+use crate::error::{Fault, StoreError};
+use crate::port::Put;
+use crate::room::{Joining, PassCheck, TicketAnswer};
+use firstcome_core::id::RoomName;
+use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
+use firstcome_core::revision::Revision;
+use firstcome_core::room::{self, Join, Joined, Number, Rejection, Room, RoomSettings};
+use firstcome_core::time::Now;
+use std::hash::RandomState;
+use std::sync::Arc;
+
+/// What can be asked about a ticket of one room.
+pub(in crate::embedded) enum Order {
+    Join(Join, Reply<(Joining, TicketAnswer), Rejection>),
+    Look(Number, Reply<TicketAnswer, Rejection>),
+    Leave(Number, Reply<(), Rejection>),
+    Release(Number, u64, Reply<(), Rejection>),
+    Check(Number, u64, Reply<Option<PassCheck>, Rejection>),
+}
+
+impl Order {
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::Join(_, reply) => reply.is_closed(),
+            Self::Look(_, reply) => reply.is_closed(),
+            Self::Leave(_, reply) | Self::Release(_, _, reply) => reply.is_closed(),
+            Self::Check(_, _, reply) => reply.is_closed(),
+        }
+    }
+
+    fn refuse(self, error: StoreError) {
+        match self {
+            Self::Join(_, reply) => reply.send(Err(error)),
+            Self::Look(_, reply) => reply.send(Err(error)),
+            Self::Leave(_, reply) | Self::Release(_, _, reply) => reply.send(Err(error)),
+            Self::Check(_, _, reply) => reply.send(Err(error)),
+        }
+    }
+}
+
+/// An answer about a room that waits for the commit.
+enum PendingRoomReply {
+    Join(Reply<(Joining, TicketAnswer), Rejection>, Result<(Joining, TicketAnswer), Rejection>),
+    Look(Reply<TicketAnswer, Rejection>, Result<TicketAnswer, Rejection>),
+    Done(Reply<(), Rejection>, Result<(), Rejection>),
+    Check(Reply<Option<PassCheck>, Rejection>, Option<PassCheck>),
+}
+
+impl PendingRoomReply {
+    fn send(self) {
+        match self {
+            Self::Join(reply, answer) => reply.send(Ok(answer)),
+            Self::Look(reply, answer) => reply.send(Ok(answer)),
+            Self::Done(reply, answer) => reply.send(Ok(answer)),
+            Self::Check(reply, answer) => reply.send(Ok(Ok(answer))),
+        }
+    }
+
+    fn refuse(self, error: &StoreError) {
+        let error = error.clone();
+        match self {
+            Self::Join(reply, _) => reply.send(Err(error)),
+            Self::Look(reply, _) => reply.send(Err(error)),
+            Self::Done(reply, _) => reply.send(Err(error)),
+            Self::Check(reply, _) => reply.send(Err(error)),
+        }
+    }
+}
+
+/// Rooms as the writer has them.
+pub(in crate::embedded) struct RoomWriter {
+    hasher: RandomState,
+    next: u32,
+    next_pass_secret: u32,
+    touched: Vec<Arc<RoomCell>>,
+    /// What the order under way has decided: kept between orders for its memory.
+    decided: Vec<room::Change>,
+    pending: Vec<PendingRoomReply>,
+}
+
+impl RoomWriter {
+    pub(in crate::embedded) fn new(hasher: RandomState, next: RoomId, next_pass_secret: u32) -> Self {
+        Self { hasher, next: next.0, next_pass_secret, touched: Vec::new(), decided: Vec::new(), pending: Vec::new() }
+    }
+
+    /// Runs a row of orders about one room under one hold of its lock.
+    pub(in crate::embedded) fn orders(
+        &mut self,
+        cell: &Arc<RoomCell>,
+        orders: impl Iterator<Item = Order>,
+        log: &mut Log,
+        now: Now,
+    ) {
+        let fault = log.shared.fault();
+        let mut changes = std::mem::take(&mut self.decided);
+        let mut kept = cell.kept.lock();
+        for order in orders {
+            // A caller that asked has gone away: it is not done, as if it had never come.
+            if order.is_closed() {
+                continue;
+            }
+            if let Some(fault) = &fault {
+                order.refuse(StoreError::Unavailable(Arc::clone(fault)));
+                continue;
+            }
+            let told = judge(cell, &mut kept.room, order, now, &mut changes);
+            self.pending.push(told);
+        }
+        self.note(cell, &mut kept, &mut changes, log);
+        self.decided = changes;
+    }
+
+    /// Takes over what was decided about a room, to be committed with the batch.
+    fn note(&mut self, cell: &Arc<RoomCell>, kept: &mut Kept, changes: &mut Vec<room::Change>, log: &mut Log) {
+        if changes.is_empty() {
+            return;
+        }
+        kept.unsettled.extend(changes.iter().filter_map(room::Change::number));
+        changes.iter().for_each(|change| log.shared.stats.count(change));
+        log.changes.extend(changes.drain(..).map(|change| Change::Room { id: cell.id, change }));
+        if !self.touched.iter().any(|known| Arc::ptr_eq(known, cell)) {
+            self.touched.push(Arc::clone(cell));
+        }
+    }
+
+    /// Does what time has made due in all rooms.
+    pub(in crate::embedded) fn tick(&mut self, log: &mut Log, now: Now) {
+        if log.shared.fault().is_some() {
+            return;
+        }
+        let cells: Vec<Arc<RoomCell>> = log.shared.rooms.read().values().map(Arc::clone).collect();
+        let mut changes = std::mem::take(&mut self.decided);
+        for cell in cells {
+            let mut kept = cell.kept.lock();
+            kept.room.tick(now, &mut changes);
+            self.note(&cell, &mut kept, &mut changes, log);
+        }
+        self.decided = changes;
+    }
+
+    pub(in crate::embedded) fn put(
+        &mut self,
+        name: RoomName,
+        revision: Revision<RoomSettings>,
+        secrets: FreshSecrets,
+        log: &mut Log,
+        now: Now,
+    ) -> Result<Result<Put, Rejection>, StoreError> {
+        log.check()?;
+        let FreshSecrets { ticket_key, pass_secret } = secrets;
+        let known = log.shared.room(name.as_str());
+        match &known {
+            Some(cell) if !revision.may_replace(cell.kept.lock().room.settings()) => {
+                return Ok(Err(Rejection::SettingsChanged));
+            }
+            None if revision.replaces.is_some() => return Ok(Err(Rejection::UnknownRoom)),
+            _ => {}
+        }
+        let settings = revision.settings;
+        let (id, ticket_key) =
+            known.as_ref().map_or((RoomId(self.next), ticket_key), |cell| (cell.id, cell.ticket_key.clone()));
+        if log.shared.pass_secrets.read().is_empty() {
+            self.sign_with(pass_secret, log, now)?;
+        }
+        let put = RoomPut {
+            id,
+            name: name.clone(),
+            settings: settings.clone(),
+            ticket_key: ticket_key.clone(),
+            at: now.wall,
+        };
+        log.commit(Change::RoomPut(Box::new(put)))?;
+        if let Some(cell) = known {
+            cell.kept.lock().room.replace_settings(settings, now);
+            return Ok(Ok(Put::Replaced));
+        }
+        self.next += 1;
+        let room = Room::new(settings, self.hasher.clone(), now);
+        log.shared.rooms.write().insert(name, Arc::new(RoomCell::new(id, ticket_key, room)));
+        Ok(Ok(Put::Created))
+    }
+
+    pub(in crate::embedded) fn close(
+        cell: &RoomCell,
+        log: &mut Log,
+        now: Now,
+    ) -> Result<Result<(), Rejection>, StoreError> {
+        let first = {
+            let kept = cell.kept.lock();
+            if kept.room.state(now.wall) == room::RoomState::Closed {
+                return Ok(Ok(()));
+            }
+            kept.room.drawn() + 1
+        };
+        log.commit(Change::RoomClosed { id: cell.id, first, at: now.wall })?;
+        let mut kept = cell.kept.lock();
+        kept.room.close();
+        kept.unsettled.clear();
+        Ok(Ok(()))
+    }
+
+    /// Signs passes with another secret from now on.
+    pub(in crate::embedded) fn sign_with(
+        &mut self,
+        bytes: [u8; 32],
+        log: &mut Log,
+        now: Now,
+    ) -> Result<PassSecret, StoreError> {
+        let mut secrets = log.shared.pass_secrets.read().clone();
+        let fresh = PassSecret { id: self.next_pass_secret, bytes, created_at: now.wall };
+        // A secret was in use until the next one came; its last pass ends at most one longest slot after that.
+        let alive_us = i64::try_from(ROOM_PERIOD_MS_MAX * 1_000).unwrap_or(i64::MAX);
+        let ended = |next: &PassSecret| next.created_at.as_us().saturating_add(alive_us) < now.wall.as_us();
+        let over = secrets.iter().skip(1).take_while(|next| ended(next)).count();
+        secrets.drain(..over);
+        secrets.push(fresh);
+        log.commit(Change::PassSecret { fresh, oldest_kept: secrets[0].id })?;
+        self.next_pass_secret += 1;
+        *log.shared.pass_secrets.write() = secrets;
+        Ok(fresh)
+    }
+}
+
+impl Primitive for RoomWriter {
+    fn needs_clocks(&self) -> bool {
+        !self.touched.is_empty()
+    }
+
+    fn publish(&mut self, shared: &Shared, _now: Now) {
+        // By the writer itself: the caller may have gone away.
+        if !self.touched.is_empty() {
+            shared.clockwork.somebody_came();
+        }
+        self.touched.drain(..).for_each(|cell| cell.settle());
+    }
+
+    fn reply(&mut self) {
+        self.pending.drain(..).for_each(PendingRoomReply::send);
+    }
+
+    fn refuse(&mut self, error: &StoreError) {
+        self.pending.drain(..).for_each(|pending| pending.refuse(error));
+        // What is unsettled stays so: it may or may not be stored, and no caller is told either.
+        self.touched.clear();
+    }
+
+    fn take_back(&mut self, _changes: &[Change], journal: &mut dyn Journal, now: Now) -> Result<(), Fault> {
+        #[cfg(feature = "planted-bugs")]
+        if firstcome_core::planted::is(firstcome_core::planted::Bug::RoomNotTakenBack) {
+            self.touched.drain(..).for_each(|cell| cell.settle());
+        }
+        for cell in self.touched.drain(..) {
+            cell.replace(journal.room(cell.id, &self.hasher, now)?.room);
+        }
+        Ok(())
+    }
+}
+
+fn judge(
+    cell: &RoomCell,
+    room: &mut Room,
+    order: Order,
+    now: Now,
+    changes: &mut Vec<room::Change>,
+) -> PendingRoomReply {
+    match order {
+        Order::Join(join, reply) => {
+            let answer = room.join(&join, now, changes).map(|joined| {
+                let (joining, view) = match joined {
+                    Joined::New(view) => (Joining::New, view),
+                    Joined::SameRequest(view) => (Joining::SameRequest, view),
+                    Joined::SameUser(view) => (Joining::SameUser, view),
+                };
+                (joining, cell.answer(room, view, now))
+            });
+            PendingRoomReply::Join(reply, answer)
+        }
+        Order::Look(number, reply) => {
+            let view = room.decide(number, now, changes).ok_or(Rejection::UnknownTicket);
+            PendingRoomReply::Look(reply, view.map(|view| cell.answer(room, view, now)))
+        }
+        Order::Leave(number, reply) => PendingRoomReply::Done(reply, room.leave(number, now, changes)),
+        Order::Release(number, admission, reply) => {
+            room.release(number, admission, now, changes);
+            PendingRoomReply::Done(reply, Ok(()))
+        }
+        Order::Check(number, admission, reply) => {
+            room.end_over(number, now, changes);
+            PendingRoomReply::Check(reply, check(room, number, admission, now))
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What the writer needs of each primitive, and the log into which all of them write.
+//!
+//! A batch goes through four steps: every primitive decides its commands into changes; the log commits the changes; every primitive
+//! publishes its state to readers; every primitive answers. A commit that fails for a passing reason makes every primitive take its
+//! changes back. A new primitive is a file of its own with its own state behind [`Primitive`].
+
+use super::Shared;
+use super::journal::{Change, Journal, JournalError, Outcome};
+use crate::edge::Stopwatch;
+use crate::error::{Fault, StoreError};
+use firstcome_core::time::{Now, Steady};
+use std::sync::Arc;
+
+/// How often at least the clocks are stored while any other change is.
+const CLOCK_US: u64 = 250_000;
+
+/// The writer's part of one primitive. Deciding is the primitive's own: its commands differ from those of others.
+pub(super) trait Primitive {
+    /// Whether the changes of this batch rest on steady time, so that the clocks must be stored with them.
+    fn needs_clocks(&self) -> bool {
+        false
+    }
+
+    /// Adds the changes that follow from all decisions of the batch. Called once, just before the commit.
+    fn seal(&self, _changes: &mut Vec<Change>) {}
+
+    /// Lets readers see the state that was committed.
+    fn publish(&mut self, shared: &Shared, now: Now);
+
+    /// Answers every command of the batch. Called after the commit.
+    fn reply(&mut self);
+
+    /// Refuses every command of the batch, whose commit failed.
+    fn refuse(&mut self, error: &StoreError);
+
+    /// Makes memory what it was before these changes, of which none is stored.
+    ///
+    /// # Errors
+    /// The state cannot be read again: nothing may be written any more.
+    fn take_back(&mut self, changes: &[Change], journal: &mut dyn Journal, now: Now) -> Result<(), Fault>;
+}
+
+/// The changes of a batch, and the journal that stores them.
+pub(super) struct Log {
+    pub(super) shared: Arc<Shared>,
+    journal: Box<dyn Journal>,
+    pub(super) changes: Vec<Change>,
+    clock_stored: Option<Steady>,
+}
+
+impl Log {
+    pub(super) fn new(shared: Arc<Shared>, journal: Box<dyn Journal>) -> Self {
+        Self { shared, journal, changes: Vec::new(), clock_stored: None }
+    }
+
+    /// Refuses while a fault is open: after a failed commit memory may know of claims that are not stored.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        self.shared.fault().map_or(Ok(()), |fault| Err(StoreError::Unavailable(fault)))
+    }
+
+    /// Commits one change on its own. The batch before it has ended, so no primitive has a change to take back.
+    pub(super) fn commit(&mut self, change: Change) -> Result<(), StoreError> {
+        self.changes.push(change);
+        self.write(&mut [])
+    }
+
+    /// Adds the clocks to the batch, if they were not stored lately: time-outs and the keys of movements go by steady time.
+    pub(super) fn note_clocks(&mut self, now: Now) {
+        if self.clock_stored.is_none_or(|stored| CLOCK_US <= now.steady.since_us(stored)) {
+            self.clock_stored = Some(now.steady);
+            self.changes.push(Change::Clock(now));
+        }
+    }
+
+    /// Commits the changes of the batch. After a failure that may pass each of these primitives has taken its own back.
+    pub(super) fn write(&mut self, primitives: &mut [&mut dyn Primitive]) -> Result<(), StoreError> {
+        if let Err(error) = self.check() {
+            self.changes.clear();
+            return Err(error);
+        }
+        if self.changes.is_empty() {
+            return Ok(());
+        }
+        let watch = Stopwatch::start();
+        let result = self.journal.commit(&self.changes);
+        let stats = &self.shared.stats;
+        stats.batch_changes.record(self.changes.len() as u64);
+        stats.commit_us.record(watch.elapsed().as_micros() as u64);
+        let result = result.map_err(|error| match error.outcome {
+            Outcome::Passing => match self.take_back(primitives) {
+                Ok(()) => StoreError::Unavailable(self.shared.pause(error.fault)),
+                Err(fault) => StoreError::Unavailable(self.shared.fail(fault)),
+            },
+            Outcome::Nothing => StoreError::Unavailable(self.shared.fail(error.fault)),
+            Outcome::Unknown => {
+                self.shared.fail_unknown(error.fault);
+                StoreError::Unknown
+            }
+        });
+        self.changes.clear();
+        result
+    }
+
+    fn take_back(&mut self, primitives: &mut [&mut dyn Primitive]) -> Result<(), Fault> {
+        self.clock_stored = None;
+        let now = self.shared.both();
+        primitives.iter_mut().try_for_each(|one| one.take_back(&self.changes, &mut *self.journal, now))
+    }
+
+    /// Tries by a real write whether the journal takes writes again after a fault that may pass.
+    pub(super) fn probe(&mut self) {
+        if self.shared.passing_fault().is_none() {
+            return;
+        }
+        let now = self.shared.both();
+        match self.journal.commit(&[Change::Clock(now)]) {
+            Ok(()) => {
+                self.clock_stored = Some(now.steady);
+                self.shared.resume();
+            }
+            Err(JournalError { outcome: Outcome::Passing, fault }) => drop(self.shared.pause(fault)),
+            Err(JournalError { fault, .. }) => drop(self.shared.fail(fault)),
+        }
+    }
+
+    /// Puts the journal in order before a proper end.
+    pub(super) fn close(&mut self) {
+        if self.shared.fault().is_none() {
+            self.journal.close();
+        }
+    }
+}
