@@ -17,7 +17,7 @@ use super::{Cluster, ClusterError, Kind, Node};
 use auction::IncomingAuctions;
 use firstcome_core::coupon::{Claim, CouponSettings, Issued};
 use firstcome_core::id::{CouponName, RequestId};
-use firstcome_core::room::{self as core_room, Departure, Number};
+use firstcome_core::room::{self as core_room, Departure, TicketNumber};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_sql::SqlError;
 use firstcome_sql::base::Session;
@@ -144,8 +144,8 @@ struct Rows {
     claims: Vec<(i64, Issued, Claim)>,
     redemptions: Vec<rows::NewRedemption>,
     tickets: Vec<rows::NewTicket>,
-    slots: Vec<(i64, Number, core_room::Slot)>,
-    gone: Vec<(i64, Number, Departure)>,
+    slots: Vec<(i64, TicketNumber, core_room::Slot)>,
+    gone: Vec<(i64, TicketNumber, Departure)>,
     auctions: Vec<Change>,
 }
 

@@ -38,7 +38,7 @@ use firstcome_core::id::{RoomName, UserId};
 use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
 use firstcome_core::revision::Revision;
 use firstcome_core::room::replica::{Applied, Drawn, Entry, Outcome};
-use firstcome_core::room::{Join, Joined, Number, Poll, Rejection, RoomSettings, TicketState, TicketView};
+use firstcome_core::room::{Join, Joined, Poll, Rejection, RoomSettings, TicketNumber, TicketState, TicketView};
 use firstcome_core::time::Now;
 use firstcome_store::Put;
 use firstcome_store::StoreError;
@@ -180,7 +180,7 @@ impl<D: ClaimDatabase> Node<D> {
     }
 
     /// Waits until nothing about a ticket is on its way to SQL.
-    async fn settle(&self, cell: &RoomNode, number: Number, until: Instant) -> Result<(), StoreError> {
+    async fn settle(&self, cell: &RoomNode, number: TicketNumber, until: Instant) -> Result<(), StoreError> {
         let mut progress = cell.progress.subscribe();
         loop {
             progress.mark_unchanged();
@@ -343,7 +343,7 @@ impl<D: ClaimDatabase> Node<D> {
     }
 
     /// Whether a ticket is gone for good, by the copy alone: who is gone stays so. Appends nothing.
-    async fn is_gone(self: &Arc<Self>, cell: &Arc<RoomNode>, number: Number) -> Result<bool, StoreError> {
+    async fn is_gone(self: &Arc<Self>, cell: &Arc<RoomNode>, number: TicketNumber) -> Result<bool, StoreError> {
         self.fresh(cell).await?;
         let copy = cell.copy.lock();
         Ok(copy.as_ref().filter(|copy| copy.is_read() && !copy.replica.unsettled(number)).is_some_and(|copy| {
@@ -352,7 +352,7 @@ impl<D: ClaimDatabase> Node<D> {
         }))
     }
 
-    async fn release(self: &Arc<Self>, name: &RoomName, number: Number, admission: u64) -> RoomAnswer<()> {
+    async fn release(self: &Arc<Self>, name: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<()> {
         let Some(cell) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
         self.settled(&cell, Entry::Release { number, admission, tag: tag()? }).await?;
         Ok(Ok(()))
@@ -361,7 +361,7 @@ impl<D: ClaimDatabase> Node<D> {
     async fn check_pass(
         self: &Arc<Self>,
         name: &RoomName,
-        number: Number,
+        number: TicketNumber,
         admission: u64,
     ) -> RoomAnswer<Option<PassCheck>> {
         let Some(cell) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
@@ -500,14 +500,19 @@ impl RoomStore for Cluster {
         boxed_on!(self, node => node.leave(room, &ticket).await)
     }
 
-    fn release(&self, room: &RoomName, number: Number, admission: u64) -> impl Future<Output = RoomAnswer<()>> + Send {
+    fn release(
+        &self,
+        room: &RoomName,
+        number: TicketNumber,
+        admission: u64,
+    ) -> impl Future<Output = RoomAnswer<()>> + Send {
         boxed_on!(self, node => node.release(room, number, admission).await)
     }
 
     fn check_pass(
         &self,
         room: &RoomName,
-        number: Number,
+        number: TicketNumber,
         admission: u64,
     ) -> impl Future<Output = RoomAnswer<Option<PassCheck>>> + Send {
         boxed_on!(self, node => node.check_pass(room, number, admission).await)

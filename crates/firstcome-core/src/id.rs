@@ -1,7 +1,6 @@
 //! Names and request ids. A value of these types is valid: it was checked where it came in.
 
-use crate::limits::NAME_BYTES_MAX;
-use crate::room::Number;
+use crate::limits::{NAME_BYTES_MAX, ROOM_NUMBER_MAX};
 use std::fmt;
 use std::sync::Arc;
 
@@ -135,13 +134,13 @@ name_type!(
 
 impl UserId {
     /// Who claims by a pass that names no user: `pass:{number}`. No caller can take such a name by asking for it.
-    pub fn of_pass(number: Number) -> Self {
+    pub fn of_pass(number: TicketNumber) -> Self {
         Self(format!("{RESERVED}{}", number.get()).into())
     }
 
     /// Takes a user back from where it was stored: a name, or one of [`Self::of_pass`].
     pub fn restore(text: &str) -> Result<Self, NameError> {
-        let number = text.strip_prefix(RESERVED).and_then(|digits| digits.parse().ok()).and_then(Number::new);
+        let number = text.strip_prefix(RESERVED).and_then(|digits| digits.parse().ok()).and_then(TicketNumber::new);
         match number.map(Self::of_pass) {
             Some(user) if user.as_str() == text => Ok(user),
             _ => Self::parse(text),
@@ -159,6 +158,22 @@ pub struct RequestId {
     pub key: u128,
     /// Digest of the body's meaning.
     pub body: u64,
+}
+
+/// The place of a ticket: 1 for the first one of a room. Numbers are never drawn twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TicketNumber(pub(crate) u32);
+
+impl TicketNumber {
+    /// A number; `None` outside `1..=`[`ROOM_NUMBER_MAX`].
+    pub const fn new(number: u32) -> Option<Self> {
+        if number == 0 || ROOM_NUMBER_MAX < number { None } else { Some(Self(number)) }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
 }
 
 #[cfg(test)]
@@ -194,7 +209,7 @@ mod tests {
 
     #[test]
     fn users_of_passes_are_made_and_restored_and_never_asked_for() {
-        let number = Number::new(7).unwrap();
+        let number = TicketNumber::new(7).unwrap();
         let user = UserId::of_pass(number);
         assert_eq!(user.as_str(), "pass:7");
         assert_eq!(UserId::restore("pass:7"), Ok(user));

@@ -34,10 +34,11 @@ mod slots;
 mod tests;
 mod view;
 
+pub use crate::id::TicketNumber;
 use crate::limits::ROOM_NUMBER_MAX;
 use crate::time::{Now, Steady, Timestamp};
 pub use answers::{
-    Change, Damage, Departure, Join, Joined, Number, Poll, Rejection, RoomState, RoomView, TicketState, TicketView,
+    Change, Damage, Departure, Join, Joined, Poll, Rejection, RoomState, RoomView, TicketState, TicketView,
 };
 pub use bytes::ImageError;
 use line::{Line, SEARCH_TICKETS_MAX, TicketPlace};
@@ -222,7 +223,7 @@ impl Room {
             self.settle(number, now, changes);
             let lives = !matches!(self.line.place(number), Some(TicketPlace::Gone(_)));
             if lives && known.body != request.body {
-                return Err(Rejection::KeyReused(Number(number)));
+                return Err(Rejection::KeyReused(TicketNumber(number)));
             }
             if lives {
                 return Ok(Some(Joined::SameRequest(self.look(number, now, changes))));
@@ -242,14 +243,14 @@ impl Room {
         #[cfg(feature = "planted-bugs")]
         if crate::planted::is(crate::planted::Bug::NumberTwice) && self.line.next().is_multiple_of(100) {
             let number = self.line.push(join.user.as_ref(), join.request, now.steady);
-            changes.push(Change::Joined { number: Number(number), join: join.clone(), joined_at: now.wall });
+            changes.push(Change::Joined { number: TicketNumber(number), join: join.clone(), joined_at: now.wall });
             return Joined::New(self.waiting_view(number - 1, now));
         }
         // No visitor has ticked while no visitor was here.
         self.was_busy &= !self.is_idle();
         let number = self.line.push(join.user.as_ref(), join.request, now.steady);
         assert!(self.line.reached() <= number, "no ticket enters before the number that the line has reached");
-        changes.push(Change::Joined { number: Number(number), join: join.clone(), joined_at: now.wall });
+        changes.push(Change::Joined { number: TicketNumber(number), join: join.clone(), joined_at: now.wall });
         Joined::New(self.waiting_view(number, now))
     }
 
@@ -279,7 +280,7 @@ impl Room {
         }
         self.slots.remove(number);
         self.line.back(number);
-        changes.push(Change::Lapsed { number: Number(number) });
+        changes.push(Change::Lapsed { number: TicketNumber(number) });
     }
 
     fn depart(&mut self, number: u32, how: Departure, now: Now, changes: &mut Vec<Change>) {
@@ -290,11 +291,11 @@ impl Room {
         self.returned.remove(&number);
         self.slots.remove(number);
         self.line.go(number, how);
-        changes.push(Change::Gone { number: Number(number), how });
+        changes.push(Change::Gone { number: TicketNumber(number), how });
     }
 
     /// Gives up a ticket: its place in line, or its slot, which is free at once. A second time has no effect.
-    pub fn leave(&mut self, number: Number, now: Now, changes: &mut Vec<Change>) -> Result<(), Rejection> {
+    pub fn leave(&mut self, number: TicketNumber, now: Now, changes: &mut Vec<Change>) -> Result<(), Rejection> {
         match self.line.place(number.0).ok_or(Rejection::UnknownTicket)? {
             TicketPlace::Gone(_) => {}
             TicketPlace::Waiting | TicketPlace::Slot => self.depart(number.0, Departure::Left, now, changes),
@@ -304,7 +305,7 @@ impl Room {
     }
 
     /// Gives up the slot of one admission. Nothing happens if that is over.
-    pub fn release(&mut self, number: Number, admission: u64, now: Now, changes: &mut Vec<Change>) {
+    pub fn release(&mut self, number: TicketNumber, admission: u64, now: Now, changes: &mut Vec<Change>) {
         self.end_over(number, now, changes);
         if self.pass_until(number, admission, now).is_some() {
             self.depart(number.0, Departure::Left, now, changes);
@@ -312,13 +313,13 @@ impl Room {
     }
 
     /// Whether the time of a slot is over, and its end not yet kept: before anybody is told, [`Self::end_over`].
-    pub fn is_over(&self, number: Number, now: Now) -> bool {
+    pub fn is_over(&self, number: TicketNumber, now: Now) -> bool {
         self.slots.get(number.0).is_some_and(|(_, until)| until <= now.steady)
     }
 
     /// Ends a slot whose time is over, so that it stays over: other settings or a restart, after which all count as just
     /// seen, would else give an idle one more time.
-    pub fn end_over(&mut self, number: Number, now: Now, changes: &mut Vec<Change>) {
+    pub fn end_over(&mut self, number: TicketNumber, now: Now, changes: &mut Vec<Change>) {
         if self.line.place(number.0) == Some(TicketPlace::Slot) {
             self.end_slot(number.0, now, changes);
         }
@@ -418,7 +419,7 @@ impl Room {
         let slot = Slot { admission: self.admissions, admitted_at: now.wall, hold: Hold::Offered { until } };
         self.slots.put(number, slot, now.steady);
         self.meter.admitted(now.steady);
-        changes.push(Change::Admitted { number: Number(number), slot });
+        changes.push(Change::Admitted { number: TicketNumber(number), slot });
     }
 
     fn wait_ms(&self, ahead: u32, now: Now) -> Option<u64> {
@@ -444,7 +445,7 @@ impl Room {
     }
 
     /// The user of a living ticket, if it has one.
-    pub fn user(&self, number: Number) -> Option<&str> {
+    pub fn user(&self, number: TicketNumber) -> Option<&str> {
         match self.line.place(number.0)? {
             TicketPlace::Gone(_) | TicketPlace::Unknown => None,
             TicketPlace::Waiting | TicketPlace::Slot => self.line.user(number.0),

@@ -4,7 +4,7 @@ use firstcome::cluster::{Cluster, DeadLetter};
 use firstcome::core::coupon::{Claim, CouponSettings, Effect, Serial};
 use firstcome::core::id::{CouponName, RoomName};
 use firstcome::core::revision::Revision;
-use firstcome::core::room::{Join, Number, Rejection, RoomSettings};
+use firstcome::core::room::{Join, Rejection, RoomSettings, TicketNumber};
 use firstcome::core::time::{Steady, Timestamp};
 use firstcome::edge::{Clock, SystemClock};
 use firstcome::embedded::journal::PassSecret;
@@ -248,7 +248,7 @@ impl Backend {
         told
     }
 
-    pub(crate) async fn release(&self, room: &RoomName, number: Number, admission: u64) -> RoomAnswer<()> {
+    pub(crate) async fn release(&self, room: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<()> {
         let told = told!(self, store => store.release(room, number, admission));
         self.forget_room(room);
         told
@@ -257,7 +257,7 @@ impl Backend {
     pub(crate) async fn check_pass(
         &self,
         room: &RoomName,
-        number: Number,
+        number: TicketNumber,
         admission: u64,
     ) -> RoomAnswer<Option<PassCheck>> {
         told!(self, store => store.check_pass(room, number, admission))

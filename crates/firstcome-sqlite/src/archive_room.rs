@@ -3,7 +3,7 @@
 use super::archive::{Archive, stoppable};
 use super::room::{self, for_each_slot, for_each_ticket_of};
 use firstcome_core::id::UserId;
-use firstcome_core::room::{Hold, Join, Number, RoomPhase, Slot};
+use firstcome_core::room::{Hold, Join, RoomPhase, Slot, TicketNumber};
 use firstcome_core::time::Now;
 use firstcome_store::Fault;
 use firstcome_store::archive::{ArchivedLine, ArchivedRoom, ArchivedSlot, ArchivedTicket, TicketState};
@@ -23,7 +23,7 @@ impl Archive {
         mut visit: impl FnMut(ArchivedLine) -> Result<(), E>,
     ) -> Result<(), E> {
         let clock = room::clock(&self.connection)?;
-        let mut slots: HashMap<RoomId, BTreeMap<Number, Slot>> = HashMap::new();
+        let mut slots: HashMap<RoomId, BTreeMap<TicketNumber, Slot>> = HashMap::new();
         for_each_slot(&self.connection, |id, number, slot| {
             slots.entry(id).or_default().insert(number, slot);
             Ok(())

@@ -3,7 +3,9 @@
 use super::coupon::{damaged, instant, request_columns, request_of};
 use super::faults::fault;
 use firstcome_core::id::{RequestId, RoomName, UserId};
-use firstcome_core::room::{Admit, Change, Damage, Departure, Hold, Join, Number, Room, RoomPhase, RoomSettings, Slot};
+use firstcome_core::room::{
+    Admit, Change, Damage, Departure, Hold, Join, Room, RoomPhase, RoomSettings, Slot, TicketNumber,
+};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_store::Fault;
 use firstcome_store::TicketKey;
@@ -68,7 +70,7 @@ pub(super) fn close_room(connection: &Connection, id: RoomId, first: u32, at: Ti
 }
 
 pub(super) fn write(connection: &Connection, id: RoomId, change: &Change) -> rusqlite::Result<()> {
-    let delete_slot = |number: &Number| -> rusqlite::Result<usize> {
+    let delete_slot = |number: &TicketNumber| -> rusqlite::Result<usize> {
         connection.prepare_cached("DELETE FROM slot WHERE id = ?1")?.execute([id.row(*number)])
     };
     match change {
@@ -212,15 +214,15 @@ fn room_row(row: &Row<'_>) -> rusqlite::Result<Result<RoomRow, Fault>> {
     Ok(read())
 }
 
-fn key_of(row: i64) -> Result<(RoomId, Number), Fault> {
+fn key_of(row: i64) -> Result<(RoomId, TicketNumber), Fault> {
     let room = u32::try_from(row >> 32).ok().map(RoomId);
-    room.zip(Number::new(row as u32)).ok_or_else(|| damaged(format!("{row} is not the key of a ticket")))
+    room.zip(TicketNumber::new(row as u32)).ok_or_else(|| damaged(format!("{row} is not the key of a ticket")))
 }
 
 /// A ticket's row, still as text: a visitor that wants a [`UserId`] parses it.
 pub(super) struct TicketRow<'a> {
     pub(super) room: RoomId,
-    pub(super) number: Number,
+    pub(super) number: TicketNumber,
     pub(super) user: Option<&'a str>,
     pub(super) gone: Option<Departure>,
     pub(super) request: Option<RequestId>,
@@ -282,7 +284,7 @@ pub(super) fn last_number(connection: &Connection, id: RoomId) -> Result<Option<
 /// Walks over slots in key order.
 pub(super) fn for_each_slot(
     connection: &Connection,
-    visit: impl FnMut(RoomId, Number, Slot) -> Result<(), Fault>,
+    visit: impl FnMut(RoomId, TicketNumber, Slot) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     walk_slots(connection, EVERY_ROOM, visit)
 }
@@ -290,7 +292,7 @@ pub(super) fn for_each_slot(
 fn walk_slots(
     connection: &Connection,
     range: [i64; 2],
-    mut visit: impl FnMut(RoomId, Number, Slot) -> Result<(), Fault>,
+    mut visit: impl FnMut(RoomId, TicketNumber, Slot) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let query =
         "SELECT id, admission, admitted_at, taken, until_steady FROM slot WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
@@ -343,7 +345,7 @@ fn load_of(
         loaded.push((stored, row));
     }
     let stray = |id: RoomId| damaged(format!("rows of a room {} that does not exist", id.0));
-    let wrong = |name: &RoomName, number: Number, damage: Damage| {
+    let wrong = |name: &RoomName, number: TicketNumber, damage: Damage| {
         damaged(format!("room {name}, number {}: {}", number.get(), damage.as_str()))
     };
     walk_tickets(connection, range, |row, _| {

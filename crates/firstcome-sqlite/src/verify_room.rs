@@ -2,7 +2,7 @@
 
 use super::room::{RoomRow, for_each_slot, for_each_ticket, rooms};
 use firstcome_core::id::UserId;
-use firstcome_core::room::Number;
+use firstcome_core::room::TicketNumber;
 use firstcome_store::Fault;
 use firstcome_store::check::Check;
 use firstcome_store::embedded::journal::RoomId;
@@ -15,7 +15,7 @@ struct RoomCheck {
     reached: u32,
     /// The number that the next ticket must have.
     next: u32,
-    alive: HashSet<Number>,
+    alive: HashSet<TicketNumber>,
     users: HashSet<Box<str>>,
     keys: HashSet<u128>,
     admissions: HashSet<u64>,

@@ -20,7 +20,7 @@ use firstcome_core::auction::{ListingStanding, PlacedBid};
 use firstcome_core::coupon::{self, Attributes, CouponSettings, Issued, Serial};
 use firstcome_core::id::{CouponName, ListingName, MemberName, RequestId, RoomName, UserId};
 use firstcome_core::points::{self, Record};
-use firstcome_core::room::{self as core_room, Departure, Join, Number, RoomSettings};
+use firstcome_core::room::{self as core_room, Departure, Join, RoomSettings, TicketNumber};
 use firstcome_core::time::Timestamp;
 
 /// A coupon on its way out or in.
@@ -156,7 +156,7 @@ pub enum TicketState {
     Gone(Departure),
     /// All from this one to the given number were perhaps drawn, and nothing is known of them: a caller that has such a ticket has its
     /// place.
-    Lost(Number),
+    Lost(TicketNumber),
 }
 
 /// A ticket on its way out or in.
@@ -165,7 +165,7 @@ pub struct ArchivedTicket {
     /// Of which room.
     pub room: RoomName,
     /// Its number.
-    pub number: Number,
+    pub number: TicketNumber,
     /// What is known of it.
     pub state: TicketState,
 }
@@ -277,7 +277,7 @@ pub enum ImportError {
         /// Which room.
         room: RoomName,
         /// Which ticket.
-        number: Number,
+        number: TicketNumber,
         /// Which rule.
         damage: core_room::Damage,
     },

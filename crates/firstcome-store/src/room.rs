@@ -5,7 +5,7 @@ use crate::error::StoreError;
 use crate::port::Put;
 use firstcome_core::id::RoomName;
 use firstcome_core::revision::Revision;
-use firstcome_core::room::{Join, Number, Rejection, RoomSettings, RoomView, TicketState};
+use firstcome_core::room::{Join, Rejection, RoomSettings, RoomView, TicketNumber, TicketState};
 use firstcome_core::time::Timestamp;
 use std::future::Future;
 
@@ -40,7 +40,7 @@ pub struct TicketAnswer {
     /// The ticket: who has it has the place.
     pub ticket: Box<str>,
     /// Its number.
-    pub number: Number,
+    pub number: TicketNumber,
     /// Its user, if it has one and is alive.
     pub user: Option<Box<str>>,
     /// Where it stands.
@@ -100,14 +100,19 @@ pub trait RoomStore: Send + Sync {
     fn leave(&self, room: &RoomName, ticket: &str) -> impl Future<Output = RoomAnswer<()>> + Send;
 
     /// Gives up the slot of one admission; a second time has no effect. Refused: `unknown_room`.
-    fn release(&self, room: &RoomName, number: Number, admission: u64) -> impl Future<Output = RoomAnswer<()>> + Send;
+    fn release(
+        &self,
+        room: &RoomName,
+        number: TicketNumber,
+        admission: u64,
+    ) -> impl Future<Output = RoomAnswer<()>> + Send;
 
     /// Whether the slot of this admission is alive; counts as a contact. No file access, unless its time is over and that
     /// is not stored yet. Refused: `unknown_room`.
     fn check_pass(
         &self,
         room: &RoomName,
-        number: Number,
+        number: TicketNumber,
         admission: u64,
     ) -> impl Future<Output = RoomAnswer<Option<PassCheck>>> + Send;
 

@@ -6,7 +6,7 @@
 use crate::seal::{MAC_BYTES, Seal, room};
 use firstcome_core::id::UserId;
 use firstcome_core::limits::NAME_BYTES_MAX;
-use firstcome_core::room::Number;
+use firstcome_core::room::TicketNumber;
 use std::fmt;
 
 const NUMBER_BYTES: usize = 4;
@@ -38,12 +38,12 @@ impl TicketKey {
     }
 
     /// The ticket of a number, and of its user if it has one.
-    pub fn ticket(&self, number: Number, user: Option<&str>) -> String {
+    pub fn ticket(&self, number: TicketNumber, user: Option<&str>) -> String {
         self.seal.seal(&number.get().to_be_bytes(), user.unwrap_or_default().as_bytes(), &[])
     }
 
     /// The number of a ticket and its user, if it has one; `None` if it is not one of ours.
-    pub fn open(&self, ticket: &str) -> Option<(Number, Option<UserId>)> {
+    pub fn open(&self, ticket: &str) -> Option<(TicketNumber, Option<UserId>)> {
         let number = self.number(ticket)?;
         let carried = self.seal.carried::<NUMBER_BYTES>(ticket)?;
         let user = String::from_utf8(carried).ok()?;
@@ -51,9 +51,9 @@ impl TicketKey {
     }
 
     /// The number of a ticket; `None` if it is not one of ours. Takes the same time for every wrong one of its length.
-    pub fn number(&self, ticket: &str) -> Option<Number> {
+    pub fn number(&self, ticket: &str) -> Option<TicketNumber> {
         let number = self.seal.open::<NUMBER_BYTES, ROOM>(ticket, &[])?;
-        Number::new(u32::from_be_bytes(number))
+        TicketNumber::new(u32::from_be_bytes(number))
     }
 }
 
@@ -73,7 +73,7 @@ mod tests {
         let longest = "u".repeat(NAME_BYTES_MAX);
         for user in [None, Some("ann"), Some(longest.as_str())] {
             for number in [1, 2, 4_096, u32::MAX - 1] {
-                let number = Number::new(number).unwrap();
+                let number = TicketNumber::new(number).unwrap();
                 let ticket = key(1).ticket(number, user);
                 assert!(ticket.len() <= CHARS_MAX);
                 assert_eq!(key(1).number(&ticket), Some(number));
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn no_changed_ticket_is_one() {
-        let ticket = key(1).ticket(Number::new(7).unwrap(), Some("ann"));
+        let ticket = key(1).ticket(TicketNumber::new(7).unwrap(), Some("ann"));
         for at in 0..ticket.len() {
             for other in b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+/ ." {
                 let mut bytes = ticket.clone().into_bytes();
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_user_cannot_be_shifted_into_the_number_or_left_out() {
-        let number = Number::new(7).unwrap();
+        let number = TicketNumber::new(7).unwrap();
         let with = key(1).ticket(number, Some("ann"));
         let without = key(1).ticket(number, None);
         assert_ne!(with[..27], without[..27], "the user is part of what is signed");

@@ -5,7 +5,7 @@ use crate::request::{checked_key, request_id};
 #[cfg(feature = "sqlite")]
 use firstcome_store::Fault;
 use firstcome_store::core::id::{NameError, RequestId, RoomName, UserId};
-use firstcome_store::core::room::{Join, Number, Rejection, RoomSettings, TicketState};
+use firstcome_store::core::room::{Join, Rejection, RoomSettings, TicketNumber, TicketState};
 use firstcome_store::{Embedded, Joining, PassCheck, Put, RoomStore, RoomSummary, TicketAnswer};
 use std::sync::Arc;
 
@@ -130,7 +130,7 @@ impl<S> Clone for WaitingRoom<S> {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Admission {
     /// The ticket's number.
-    pub number: Number,
+    pub number: TicketNumber,
     /// The room's number of this admission.
     pub admission: u64,
 }

@@ -2,7 +2,7 @@
 
 use super::super::report::{Report, Target, latencies};
 use anyhow::{Context, bail};
-use firstcome::core::room::{Change, Join, Joined, Number, Poll, Room, RoomSettings, TicketState};
+use firstcome::core::room::{Change, Join, Joined, Poll, Room, RoomSettings, TicketNumber, TicketState};
 use firstcome::core::time::{Now, Steady, Timestamp};
 use firstcome::edge::{Stopwatch, draw_hasher};
 use std::cmp::Reverse;
@@ -87,7 +87,7 @@ impl Play {
     fn step(&mut self, at_us: i64) -> anyhow::Result<()> {
         while let Some(Reverse((due_us, number))) = self.polls.peek().copied().filter(|next| next.0.0 <= at_us) {
             self.polls.pop();
-            let id = Number::new(number).context("a number")?;
+            let id = TicketNumber::new(number).context("a number")?;
             if let Some(Poll::Told(view)) = self.room.poll(id, now(due_us)) {
                 let TicketState::Waiting { position, .. } = view.state else { continue };
                 let person = self.people.get_mut(&number).context("a person")?;

@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 use firstcome::TicketKey;
 use firstcome::archive::{ArchivedRoom, ArchivedSecret, ArchivedSlot, ArchivedTicket, TicketState};
 use firstcome::core::id::{RoomName, UserId};
-use firstcome::core::room::{Admit, Departure, Join, Number, RoomSettings};
+use firstcome::core::room::{Admit, Departure, Join, RoomSettings, TicketNumber};
 use firstcome::core::time::Timestamp;
 use firstcome::embedded::journal::PassSecret;
 use firstcome_server::rfc3339;
@@ -108,8 +108,8 @@ fn room_name(text: &str) -> anyhow::Result<RoomName> {
     RoomName::parse(text).map_err(|error| anyhow!("room {error}"))
 }
 
-fn number(text: &str, number: u32) -> anyhow::Result<Number> {
-    Number::new(number).ok_or_else(|| anyhow!("{text} must be 1 or more"))
+fn number(text: &str, number: u32) -> anyhow::Result<TicketNumber> {
+    TicketNumber::new(number).ok_or_else(|| anyhow!("{text} must be 1 or more"))
 }
 
 impl RoomLine {

@@ -7,7 +7,7 @@ use crate::database::known::{gone_of, slot_of, ticket_of};
 use crate::database::{ClaimDatabase, Database, RoomRow};
 use crate::room::Followed;
 use firstcome_core::room::replica::Replica;
-use firstcome_core::room::{self, Hold, Join, Number, Poll, RoomPhase, Slot};
+use firstcome_core::room::{self, Hold, Join, Poll, RoomPhase, Slot, TicketNumber};
 use firstcome_sql::SqlError;
 use firstcome_sql::reader::{Reader, wrong};
 use firstcome_sql::snapshot::Snapshot;
@@ -63,7 +63,7 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
             while first <= drawn {
                 let last = first.saturating_add(NUMBERS - 1).min(drawn);
                 let page = self.page_of_tickets(&row, first, last).await.map_err(TransferError::from)?;
-                for number in (first..=last).filter_map(Number::new) {
+                for number in (first..=last).filter_map(TicketNumber::new) {
                     let state =
                         page.get(&number).cloned().or_else(|| replica.as_ref().and_then(|it| by_log(it, number)));
                     let Some(state) = state else {
@@ -87,7 +87,7 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
         row: &RoomRow,
         first: u32,
         last: u32,
-    ) -> Result<BTreeMap<Number, TicketState>, SqlError> {
+    ) -> Result<BTreeMap<TicketNumber, TicketState>, SqlError> {
         let (id, range) = (row.id, format!("number BETWEEN {first} AND {last}"));
         let mut page = BTreeMap::new();
         let text = format!("SELECT number,how FROM firstcome_gone WHERE room={id} AND {range};");
@@ -137,7 +137,7 @@ fn drawn(row: &RoomRow, followed: Option<&Followed>) -> u32 {
 
 /// A ticket of which SQL knows nothing, by the log. None of a node with a user: what SQL does not hold of those was told to
 /// no node.
-fn by_log(replica: &Replica, number: Number) -> Option<TicketState> {
+fn by_log(replica: &Replica, number: TicketNumber) -> Option<TicketState> {
     let room = replica.room();
     if room.is_unknown(number) || room.user(number).is_some() || replica.unsettled(number) {
         return None;
@@ -157,7 +157,7 @@ fn tell_lost<E>(
     visit: &mut impl FnMut(ArchivedLine) -> Result<(), E>,
 ) -> Result<(), E> {
     let Some(Lost { first, last }) = lost.take() else { return Ok(()) };
-    let Some((number, last)) = Number::new(first).zip(Number::new(last)) else { return Ok(()) };
+    let Some((number, last)) = TicketNumber::new(first).zip(TicketNumber::new(last)) else { return Ok(()) };
     let ticket = ArchivedTicket { room: row.name.clone(), number, state: TicketState::Lost(last) };
     visit(ArchivedLine::Ticket(Box::new(ticket)))
 }

@@ -3,7 +3,7 @@
 use super::{ClaimDatabase, CouponRow, Database, RoomRow, coupon, room, secrets};
 use firstcome_core::coupon::{Attributes, Issued, Redeemed, Serial};
 use firstcome_core::id::{RequestId, UserId};
-use firstcome_core::room::{Departure, Join, Number, Slot};
+use firstcome_core::room::{Departure, Join, Slot, TicketNumber};
 use firstcome_core::time::{Now, Timestamp};
 use firstcome_sql::SqlError;
 use firstcome_sql::dialect::{RowReader, list, maybe, quoted};
@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 /// A redemption, with the number of its coupon.
 pub(crate) type NewRedemption = (i64, Redeemed, Option<RequestId>);
 /// A ticket, with the number of its room.
-pub(crate) type NewTicket = (i64, Number, Join, Timestamp);
+pub(crate) type NewTicket = (i64, TicketNumber, Join, Timestamp);
 
 /// Writes redemptions.
 pub(crate) fn write_redemptions(redemptions: &[NewRedemption]) -> String {
@@ -34,13 +34,13 @@ pub(crate) fn write_tickets<D: ClaimDatabase>(tickets: &[NewTicket]) -> String {
 }
 
 /// Writes slots.
-pub(crate) fn write_slots(slots: &[(i64, Number, Slot)]) -> String {
+pub(crate) fn write_slots(slots: &[(i64, TicketNumber, Slot)]) -> String {
     let rows = list(slots, |text, (room, number, slot)| room::slot(text, *room, *number, slot));
     format!("{}{rows};", room::SLOTS)
 }
 
 /// Writes who is gone.
-pub(crate) fn write_gone(gone: &[(i64, Number, Departure)]) -> String {
+pub(crate) fn write_gone(gone: &[(i64, TicketNumber, Departure)]) -> String {
     let rows = list(gone, |text, (room, number, how)| room::gone(text, *room, *number, *how));
     format!("{}{rows};", room::GONE)
 }

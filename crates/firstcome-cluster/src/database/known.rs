@@ -2,19 +2,19 @@
 
 use super::{ClaimDatabase, Database, RoomRow};
 use firstcome_core::id::{RequestId, UserId};
-use firstcome_core::room::{Departure, GoneNumbers, Hold, Join, Known, Number, Slot};
+use firstcome_core::room::{Departure, GoneNumbers, Hold, Join, Known, Slot, TicketNumber};
 use firstcome_core::time::Steady;
 use firstcome_sql::SqlError;
 use firstcome_sql::dialect::RowReader;
 use firstcome_sql::reader::{Reader, wrong};
 use std::collections::BTreeMap;
 
-fn number<R: RowReader>(coupons: &mut Reader<'_, R>) -> Result<Number, SqlError> {
-    Number::new(coupons.small()?).ok_or_else(|| wrong("a number out of its range"))
+fn number<R: RowReader>(coupons: &mut Reader<'_, R>) -> Result<TicketNumber, SqlError> {
+    TicketNumber::new(coupons.small()?).ok_or_else(|| wrong("a number out of its range"))
 }
 
 /// A living ticket: number, name, request, body.
-pub(crate) fn ticket_of<R: RowReader>(row: &R) -> Result<(Number, Join), SqlError> {
+pub(crate) fn ticket_of<R: RowReader>(row: &R) -> Result<(TicketNumber, Join), SqlError> {
     let mut coupons = Reader::at(row, 0);
     let number = number(&mut coupons)?;
     let user = coupons.maybe_text()?.map(|user| UserId::parse(&user).map_err(|_| wrong("a user"))).transpose()?;
@@ -24,7 +24,7 @@ pub(crate) fn ticket_of<R: RowReader>(row: &R) -> Result<(Number, Join), SqlErro
 }
 
 /// A slot: number, admission, admitted_at, taken, until_steady.
-pub(crate) fn slot_of<R: RowReader>(row: &R) -> Result<(Number, Slot), SqlError> {
+pub(crate) fn slot_of<R: RowReader>(row: &R) -> Result<(TicketNumber, Slot), SqlError> {
     let mut coupons = Reader::at(row, 0);
     let number = number(&mut coupons)?;
     let (admission, admitted_at) = (coupons.count()?, coupons.instant()?);
@@ -35,7 +35,7 @@ pub(crate) fn slot_of<R: RowReader>(row: &R) -> Result<(Number, Slot), SqlError>
 }
 
 /// Who is gone: number, how.
-pub(crate) fn gone_of<R: RowReader>(row: &R) -> Result<(Number, Departure), SqlError> {
+pub(crate) fn gone_of<R: RowReader>(row: &R) -> Result<(TicketNumber, Departure), SqlError> {
     let mut coupons = Reader::at(row, 0);
     let number = number(&mut coupons)?;
     Ok((number, if coupons.integer()? == 1 { Departure::Left } else { Departure::Expired }))
@@ -84,7 +84,7 @@ impl<D: ClaimDatabase> Database<D> {
         mut after: u32,
         rows_max: u32,
         read: impl Fn(&D::Row) -> Result<T, SqlError>,
-        number: impl Fn(&T) -> Number,
+        number: impl Fn(&T) -> TicketNumber,
     ) -> Result<Vec<T>, SqlError> {
         let mut all = Vec::new();
         loop {

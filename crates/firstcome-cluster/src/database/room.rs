@@ -4,7 +4,7 @@ use super::{ClaimDatabase, Database, tag};
 use crate::room::Floor;
 use firstcome_core::id::RoomName;
 use firstcome_core::room::replica::Record;
-use firstcome_core::room::{Admit, Change, Departure, Hold, Join, Number, RoomPhase, RoomSettings, Slot};
+use firstcome_core::room::{Admit, Change, Departure, Hold, Join, RoomPhase, RoomSettings, Slot, TicketNumber};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_sql::SqlError;
 use firstcome_sql::base::ROLL_BACK;
@@ -487,7 +487,7 @@ fn records<D: ClaimDatabase>(room: i64, records: &[Record]) -> String {
 pub(super) fn ticket<D: ClaimDatabase>(
     text: &mut String,
     room: i64,
-    number: Number,
+    number: TicketNumber,
     join: &Join,
     joined_at: Timestamp,
 ) {
@@ -507,7 +507,7 @@ pub(super) fn ticket<D: ClaimDatabase>(
 }
 
 /// A row of [`SLOTS`].
-pub(super) fn slot(text: &mut String, room: i64, number: Number, slot: &Slot) {
+pub(super) fn slot(text: &mut String, room: i64, number: TicketNumber, slot: &Slot) {
     let (Hold::Offered { until } | Hold::Taken { until }) = slot.hold;
     let taken = u8::from(matches!(slot.hold, Hold::Taken { .. }));
     let (admitted_at, until) = (slot.admitted_at.as_us(), until.as_us());
@@ -515,7 +515,7 @@ pub(super) fn slot(text: &mut String, room: i64, number: Number, slot: &Slot) {
 }
 
 /// A row of [`GONE`].
-pub(super) fn gone(text: &mut String, room: i64, number: Number, how: Departure) {
+pub(super) fn gone(text: &mut String, room: i64, number: TicketNumber, how: Departure) {
     let how = if how == Departure::Left { 1 } else { 2 };
     let _ = write!(text, "({room},{},{how})", number.get());
 }

@@ -5,7 +5,7 @@ use crate::ClusterError;
 use crate::database::{ClaimDatabase, settings_columns, settings_of};
 use crate::sequencer::{Sequencer, number, parts_of, unreadable};
 use firstcome_core::room::replica::{Outcome, Replica};
-use firstcome_core::room::{Change, Departure, Number, Poll, Room, RoomSettings, RoomState, TicketState};
+use firstcome_core::room::{Change, Departure, Poll, Room, RoomSettings, RoomState, TicketNumber, TicketState};
 use firstcome_redis::{LinkError, Script};
 use firstcome_sql::SqlError;
 use firstcome_sql::dialect::RowReader;
@@ -382,7 +382,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
         what: &str,
         room: i64,
         which: &str,
-        mut visit: impl FnMut(Number, &mut Reader<'_, D::Row>) -> Result<(), SqlError>,
+        mut visit: impl FnMut(TicketNumber, &mut Reader<'_, D::Row>) -> Result<(), SqlError>,
     ) -> Result<(), SqlError> {
         let mut after = 0;
         loop {
@@ -392,7 +392,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
             for row in &rows {
                 let mut coupons = Reader::at(row, 0);
                 after = coupons.small()?;
-                if let Some(number) = Number::new(after) {
+                if let Some(number) = TicketNumber::new(after) {
                     visit(number, &mut coupons)?;
                 }
             }
@@ -411,7 +411,7 @@ fn is_living(poll: Option<Poll>) -> bool {
     }
 }
 
-fn is_gone(room: &Room, number: Number, how: Departure, now: firstcome_core::time::Now) -> bool {
+fn is_gone(room: &Room, number: TicketNumber, how: Departure, now: firstcome_core::time::Now) -> bool {
     matches!(room.peek(number, now), Some(Poll::Told(view)) if view.state == TicketState::Gone(how))
 }
 

@@ -4,7 +4,7 @@ use super::{Found, Inspection, State, room_log};
 use crate::ClusterError;
 use crate::database::ClaimDatabase;
 use crate::room::{Floor, Followed};
-use firstcome_core::room::{Number, Poll, TicketState};
+use firstcome_core::room::{Poll, TicketNumber, TicketState};
 use firstcome_sql::reader::Reader;
 use firstcome_sql::snapshot::Snapshot;
 use room_log::Keys;
@@ -56,7 +56,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
         .await?;
         let (room, now) = (replica.room(), replica.now());
         let missing = (room.first()..=room.drawn()).filter(|number| !stored.contains(number)).filter_map(|at| {
-            let number = Number::new(at)?;
+            let number = TicketNumber::new(at)?;
             let user = room.user(number)?.to_owned();
             // What was not durable was told to no client.
             let is_told = !replica.unsettled(number) && !room.is_unknown(number);

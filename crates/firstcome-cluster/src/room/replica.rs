@@ -7,7 +7,7 @@ use crate::batcher::Batcher;
 use crate::database::RoomRow;
 use firstcome_core::id::RoomName;
 use firstcome_core::room::replica::{Applied, Entry, Outcome, Replica, Witness};
-use firstcome_core::room::{Change, Number, Poll, TicketState, TicketView};
+use firstcome_core::room::{Change, Poll, TicketNumber, TicketState, TicketView};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_store::TicketKey;
 use firstcome_store::edge::{Stopwatch, draw_hasher};
@@ -251,7 +251,7 @@ impl RoomReplica {
     }
 
     /// What a poll of a ticket is told. Counts as a contact, of which the log hears later.
-    pub(super) fn poll(&mut self, number: Number, now: Now) -> Found {
+    pub(super) fn poll(&mut self, number: TicketNumber, now: Now) -> Found {
         if self.replica.unsettled(number) {
             return Found::Unsettled;
         }
@@ -287,7 +287,7 @@ impl RoomReplica {
     }
 
     /// Keeps a contact of a node inside, if it matters and is not a repetition.
-    pub(super) fn note_slot(&mut self, number: Number, now: Now) {
+    pub(super) fn note_slot(&mut self, number: TicketNumber, now: Now) {
         let Some(idle_ttl_ms) = self.replica.room().settings().idle_ttl_ms else { return };
         let share_us = idle_ttl_ms * 1_000 / IDLE_SHARES;
         let known = self.contacts.slots.get(&number.get());
@@ -315,7 +315,7 @@ impl RoomReplica {
         }
         let near = std::mem::take(&mut self.contacts.near);
         if !near.is_empty() {
-            entries.push(Entry::contacts(near.into_iter().filter_map(Number::new).collect()));
+            entries.push(Entry::contacts(near.into_iter().filter_map(TicketNumber::new).collect()));
         }
         if self.replica.room().is_idle() {
             self.contacts.slots.clear();

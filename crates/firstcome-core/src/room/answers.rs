@@ -1,25 +1,8 @@
 //! What goes in and comes out: numbers, requests, changes, refusals, views.
 
 use super::slots::Slot;
-use crate::id::{RequestId, UserId};
-use crate::limits::ROOM_NUMBER_MAX;
+use crate::id::{RequestId, TicketNumber, UserId};
 use crate::time::{Steady, Timestamp};
-
-/// The place of a ticket: 1 for the first one of a room. Numbers are never drawn twice.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Number(pub(super) u32);
-
-impl Number {
-    /// A number; `None` outside `1..=`[`ROOM_NUMBER_MAX`].
-    pub const fn new(number: u32) -> Option<Self> {
-        if number == 0 || ROOM_NUMBER_MAX < number { None } else { Some(Self(number)) }
-    }
-
-    /// The number.
-    pub const fn get(self) -> u32 {
-        self.0
-    }
-}
 
 /// How a ticket ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +28,7 @@ pub enum Change {
     /// A number was drawn; or, after a loss, its holder came back ([`Room::readmit`](super::Room::readmit)).
     Joined {
         /// Which.
-        number: Number,
+        number: TicketNumber,
         /// For whom and by which request.
         join: Join,
         /// When that was, by the wall clock.
@@ -54,26 +37,26 @@ pub enum Change {
     /// A visitor in line was offered a slot.
     Admitted {
         /// Who.
-        number: Number,
+        number: TicketNumber,
         /// Which slot.
         slot: Slot,
     },
     /// A slot was taken up: its pass is valid from now on.
     Taken {
         /// By whom.
-        number: Number,
+        number: TicketNumber,
         /// Until when (exclusive).
         until: Steady,
     },
     /// A slot was not taken up: its ticket waits again.
     Lapsed {
         /// Whose.
-        number: Number,
+        number: TicketNumber,
     },
     /// A ticket ended.
     Gone {
         /// Which.
-        number: Number,
+        number: TicketNumber,
         /// How.
         how: Departure,
     },
@@ -83,7 +66,7 @@ pub enum Change {
 
 impl Change {
     /// The ticket that it is about.
-    pub const fn number(&self) -> Option<Number> {
+    pub const fn number(&self) -> Option<TicketNumber> {
         match self {
             Self::Joined { number, .. }
             | Self::Admitted { number, .. }
@@ -104,7 +87,7 @@ pub enum Rejection {
     /// This room never drew that number.
     UnknownTicket,
     /// The idempotency key belongs to another request, which drew this number.
-    KeyReused(Number),
+    KeyReused(TicketNumber),
     /// The settings have changed since they were read.
     SettingsChanged,
     /// An operator closed the room.
@@ -197,7 +180,7 @@ pub enum TicketState {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TicketView {
     /// Its number.
-    pub number: Number,
+    pub number: TicketNumber,
     /// Where it stands.
     pub state: TicketState,
     /// When to ask again; 0 when there is nothing to ask for.

@@ -7,7 +7,7 @@
 //! A position may rise by that, which is the one exception: those who come back in front were not counted before.
 
 use super::line::{Line, TicketPlace};
-use super::{Change, Damage, Departure, Join, Number, Room, RoomPhase, RoomSettings, Slot};
+use super::{Change, Damage, Departure, Join, Room, RoomPhase, RoomSettings, Slot, TicketNumber};
 use crate::id::UserId;
 use crate::time::{Now, Steady};
 use std::hash::RandomState;
@@ -40,9 +40,9 @@ pub struct Known {
     /// The highest admission.
     pub admissions: u64,
     /// Living tickets of which user or request are known, in the order of their numbers.
-    pub tickets: Vec<(Number, Join)>,
+    pub tickets: Vec<(TicketNumber, Join)>,
     /// Slots; their tickets need not stand among [`Self::tickets`].
-    pub slots: Vec<(Number, Slot)>,
+    pub slots: Vec<(TicketNumber, Slot)>,
     /// Tickets that are gone.
     pub gone: Vec<GoneNumbers>,
     /// No visitor is admitted before this, so that those in front can come back first.
@@ -110,7 +110,7 @@ impl Room {
     }
 
     /// Whether nothing is known of this number since a loss: a visitor that has its ticket comes back by [`Self::readmit`].
-    pub fn is_unknown(&self, number: Number) -> bool {
+    pub fn is_unknown(&self, number: TicketNumber) -> bool {
         self.line.place(number.0) == Some(TicketPlace::Unknown)
     }
 
@@ -122,7 +122,13 @@ impl Room {
     /// whichever came back first: so a visitor that comes in which order leads to the same, and no visitor loses the place for
     /// which they have waited longer. False if the ticket does not wait now that did not before: its number was not
     /// unknown, or the user's other one is lower.
-    pub fn readmit(&mut self, number: Number, user: Option<&UserId>, now: Now, changes: &mut Vec<Change>) -> bool {
+    pub fn readmit(
+        &mut self,
+        number: TicketNumber,
+        user: Option<&UserId>,
+        now: Now,
+        changes: &mut Vec<Change>,
+    ) -> bool {
         if !self.is_unknown(number) {
             return false;
         }
@@ -148,7 +154,7 @@ impl Room {
 
     pub(super) fn forget(&mut self, number: u32, how: Departure, changes: &mut Vec<Change>) {
         if self.line.forget(number, how) {
-            changes.push(Change::Gone { number: Number(number), how });
+            changes.push(Change::Gone { number: TicketNumber(number), how });
         }
     }
 

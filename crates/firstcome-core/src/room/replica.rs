@@ -21,7 +21,7 @@ mod record;
 mod witness;
 
 use super::image::mixed;
-use super::{Change, Hold, Join, Joined, Number, Rejection, Room, RoomState, TicketView};
+use super::{Change, Hold, Join, Joined, Rejection, Room, RoomState, TicketNumber, TicketView};
 use crate::time::{Now, Steady};
 pub use entry::Entry;
 use hashbrown::HashMap;
@@ -58,7 +58,7 @@ pub enum Outcome {
     Left(Result<(), Rejection>),
     /// An entry with this tag came before, and this one has no effect. The number that the first one led to, and how, if it
     /// was a join that was not refused.
-    Repeated(Option<(Number, Drawn)>),
+    Repeated(Option<(TicketNumber, Drawn)>),
     /// The settings have changed since they were read: nothing was done.
     SettingsChanged,
     /// It is done; there is nothing to say.
@@ -160,12 +160,12 @@ impl Replica {
     }
 
     /// Whether something was decided about this ticket that is not durable yet: who asks has to wait.
-    pub fn unsettled(&self, number: Number) -> bool {
+    pub fn unsettled(&self, number: TicketNumber) -> bool {
         self.durable < self.decided_at(number)
     }
 
     /// The position of the last decision about a ticket, if it is not durable; else 0, or some position that is.
-    fn decided_at(&self, number: Number) -> u64 {
+    fn decided_at(&self, number: TicketNumber) -> u64 {
         let voided_at = if number.0 < self.room.line.first() { self.closed_at } else { 0 };
         self.unsettled.get(&number.0).map_or(voided_at, |&position| position.max(voided_at))
     }
@@ -369,7 +369,7 @@ fn told(change: &Change) -> [u64; 4] {
 
 /// The tags of the last entries of which a second one would have a second effect, and the numbers they led to.
 struct Tags {
-    known: HashMap<u64, Option<(Number, Drawn)>, RandomState>,
+    known: HashMap<u64, Option<(TicketNumber, Drawn)>, RandomState>,
     order: VecDeque<u64>,
 }
 
@@ -378,11 +378,11 @@ impl Tags {
         Self { known: HashMap::with_hasher(hasher), order: VecDeque::new() }
     }
 
-    fn find(&self, tag: u64) -> Option<Option<(Number, Drawn)>> {
+    fn find(&self, tag: u64) -> Option<Option<(TicketNumber, Drawn)>> {
         self.known.get(&tag).copied()
     }
 
-    fn remember(&mut self, tag: u64, number: Option<(Number, Drawn)>) {
+    fn remember(&mut self, tag: u64, number: Option<(TicketNumber, Drawn)>) {
         if self.order.len() == TAGS_MAX
             && let Some(oldest) = self.order.pop_front()
         {

@@ -1,7 +1,7 @@
 //! The way back of a room from stored rows.
 
 use super::line::TicketPlace;
-use super::{Damage, Departure, Hold, Join, Number, Room, Slot, in_both_sets};
+use super::{Damage, Departure, Hold, Join, Room, Slot, TicketNumber, in_both_sets};
 use crate::time::Now;
 
 /// Whether an operator closed a stored room.
@@ -18,7 +18,7 @@ impl Room {
     /// [`Self::restore_reached`].
     pub fn restore_ticket(
         &mut self,
-        number: Number,
+        number: TicketNumber,
         join: &Join,
         gone: Option<Departure>,
         now: Now,
@@ -46,7 +46,7 @@ impl Room {
     }
 
     /// Takes back a stored slot, after [`Self::restore_reached`].
-    pub fn restore_slot(&mut self, number: Number, slot: Slot, now: Now) -> Result<(), Damage> {
+    pub fn restore_slot(&mut self, number: TicketNumber, slot: Slot, now: Now) -> Result<(), Damage> {
         if self.line.place(number.0) != Some(TicketPlace::Waiting) || self.admissions < slot.admission {
             return Err(Damage::Slot);
         }

@@ -45,8 +45,8 @@ fn start() -> Now {
     Now { wall: Timestamp::clamped_us(WALL_US), steady: Steady::from_us(STEADY_US) }
 }
 
-fn number(number: u32) -> Number {
-    Number::new(number).unwrap()
+fn number(number: u32) -> TicketNumber {
+    TicketNumber::new(number).unwrap()
 }
 
 fn user_id(text: &str) -> UserId {

@@ -4,7 +4,7 @@
 //! what happens ([`Room::contact`]).
 
 use super::line::TicketPlace;
-use super::{Change, Departure, Hold, Number, POLL_MS_UNKNOWN, Poll, Room, Slot, TicketState, TicketView};
+use super::{Change, Departure, Hold, POLL_MS_UNKNOWN, Poll, Room, Slot, TicketNumber, TicketState, TicketView};
 use crate::time::{Now, Steady};
 
 /// In what is left to wait a visitor is told to ask so many times: so three missed polls are well before their turn, and
@@ -16,14 +16,14 @@ const POLL_MS_MAX: u64 = 60_000;
 
 impl Room {
     /// What the holder of a ticket sees. Counts as a contact. `None` for a number that was never drawn.
-    pub fn poll(&mut self, number: Number, now: Now) -> Option<Poll> {
+    pub fn poll(&mut self, number: TicketNumber, now: Now) -> Option<Poll> {
         let poll = self.peek(number, now);
         self.note(poll, now);
         poll
     }
 
     /// What [`Self::poll`] tells, without being a contact: nothing changes.
-    pub fn peek(&self, number: Number, now: Now) -> Option<Poll> {
+    pub fn peek(&self, number: TicketNumber, now: Now) -> Option<Poll> {
         Some(match self.line.place(number.0)? {
             TicketPlace::Gone(how) => Poll::Told(gone(number.0, how)),
             TicketPlace::Unknown => Poll::Decide,
@@ -41,7 +41,7 @@ impl Room {
 
     /// Notes a poll that was told: a visitor that waits or is inside was seen, and who was passed over is next. Nothing happens
     /// where the poll had to be decided, or was of a ticket that is gone.
-    pub fn contact(&mut self, number: Number, now: Now) {
+    pub fn contact(&mut self, number: TicketNumber, now: Now) {
         let poll = self.peek(number, now);
         self.note(poll, now);
     }
@@ -87,7 +87,7 @@ impl Room {
 
     /// [`Self::poll`], deciding what has to be decided: takes a slot that is offered, ends what is over. `None` also for
     /// a number of which nothing is known since a loss: that is for [`Self::readmit`].
-    pub fn decide(&mut self, number: Number, now: Now, changes: &mut Vec<Change>) -> Option<TicketView> {
+    pub fn decide(&mut self, number: TicketNumber, now: Now, changes: &mut Vec<Change>) -> Option<TicketView> {
         match self.line.place(number.0)? {
             TicketPlace::Unknown => None,
             _ => Some(self.look(number.0, now, changes)),
@@ -101,7 +101,7 @@ impl Room {
         {
             let until = now.steady.plus_ms(self.settings.active_ttl_ms);
             self.slots.put(number, Slot { hold: Hold::Taken { until }, ..slot }, now.steady);
-            changes.push(Change::Taken { number: Number(number), until });
+            changes.push(Change::Taken { number: TicketNumber(number), until });
         }
         match self.line.place(number) {
             Some(TicketPlace::Waiting) => self.waiting_view(number, now),
@@ -111,19 +111,19 @@ impl Room {
     }
 
     /// Until when the pass of this admission is valid, if it is. Counts as a contact.
-    pub fn check_pass(&mut self, number: Number, admission: u64, now: Now) -> Option<Steady> {
+    pub fn check_pass(&mut self, number: TicketNumber, admission: u64, now: Now) -> Option<Steady> {
         let until = self.peek_pass(number, admission, now)?;
         self.slots.touch(number.0, now.steady);
         Some(until)
     }
 
     /// What [`Self::check_pass`] tells, without being a contact: nothing changes.
-    pub fn peek_pass(&self, number: Number, admission: u64, now: Now) -> Option<Steady> {
+    pub fn peek_pass(&self, number: TicketNumber, admission: u64, now: Now) -> Option<Steady> {
         let until = self.pass_until(number, admission, now)?;
         Some(self.slots.seen(number.0, now.steady).map_or(until, |(_, until)| until))
     }
 
-    pub(super) fn pass_until(&self, number: Number, admission: u64, now: Now) -> Option<Steady> {
+    pub(super) fn pass_until(&self, number: TicketNumber, admission: u64, now: Now) -> Option<Steady> {
         #[cfg(feature = "planted-bugs")]
         if crate::planted::is(crate::planted::Bug::PassOutlivesSlot) && number.0 < self.line.next() {
             return Some(now.steady.plus_ms(1_000));
@@ -142,7 +142,7 @@ impl Room {
         let position = self.line.ahead(number);
         let wait_ms = self.wait_ms(position.saturating_add(1), now);
         let poll_after_ms = poll_after_ms(wait_ms, number);
-        TicketView { number: Number(number), state: TicketState::Waiting { position, wait_ms }, poll_after_ms }
+        TicketView { number: TicketNumber(number), state: TicketState::Waiting { position, wait_ms }, poll_after_ms }
     }
 
     fn note_waiting(&mut self, view: TicketView, now: Now) {
@@ -164,7 +164,7 @@ impl Room {
         let (slot, until) = self.slots.seen(number, now.steady)?;
         let left_ms = until.since_us(now.steady) / 1_000;
         let poll_after_ms = (left_ms / 3).clamp(POLL_MS_MIN, POLL_MS_MAX) as u32;
-        Some(TicketView { number: Number(number), state: TicketState::Admitted { slot, until }, poll_after_ms })
+        Some(TicketView { number: TicketNumber(number), state: TicketState::Admitted { slot, until }, poll_after_ms })
     }
 
     fn admitted_view(&mut self, number: u32, now: Now) -> Option<TicketView> {
@@ -174,7 +174,7 @@ impl Room {
 }
 
 const fn gone(number: u32, how: Departure) -> TicketView {
-    TicketView { number: Number(number), state: TicketState::Gone(how), poll_after_ms: 0 }
+    TicketView { number: TicketNumber(number), state: TicketState::Gone(how), poll_after_ms: 0 }
 }
 
 /// When to ask again: a fifth of what is left to wait, spread by a fifth either way, so that a crowd that came together

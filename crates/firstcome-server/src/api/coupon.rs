@@ -19,7 +19,7 @@ use axum::response::{IntoResponse, Response};
 use firstcome::core::coupon::{Acknowledge, Attributes, Claim as ClaimCommand, CouponSettings, Effect, Rejection};
 use firstcome::core::id::{CouponName, UserId};
 use firstcome::core::revision::Revision;
-use firstcome::core::room::Number;
+use firstcome::core::room::TicketNumber;
 use firstcome::{ClaimReply, Put, RedeemRequest, Refused};
 use serde_json::Value;
 use std::pin::pin;
@@ -289,7 +289,7 @@ impl Claimant {
             (Self::Pass(Grant { user: Some(user), .. }), None) => Ok(user.clone()),
             (Self::Pass(Grant { user: Some(user), .. }), Some(wanted)) if user.as_str() == wanted => Ok(user.clone()),
             (Self::Pass(Grant { user: None, number, .. }), None) => {
-                Number::new(*number).map(UserId::of_pass).ok_or_else(|| Code::InvalidPass.into())
+                TicketNumber::new(*number).map(UserId::of_pass).ok_or_else(|| Code::InvalidPass.into())
             }
             (Self::Pass(_), Some(wanted)) => {
                 body::user(wanted)?;

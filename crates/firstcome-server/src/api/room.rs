@@ -20,7 +20,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use firstcome::core::id::{RoomName, UserId};
 use firstcome::core::revision::Revision;
-use firstcome::core::room::{Join, Number, Rejection, RoomSettings, TicketState};
+use firstcome::core::room::{Join, Rejection, RoomSettings, TicketNumber, TicketState};
 use firstcome::core::time::Timestamp;
 use firstcome::edge::Stopwatch;
 use firstcome::{Joining, PassCheck, Put, StoreError, TicketAnswer};
@@ -92,7 +92,7 @@ pub(super) async fn judge_pass(
         Ok(_) => return Ok(Err("other_room")),
         Err(error) => return Ok(Err(error.code())),
     };
-    let Some(number) = Number::new(grant.number) else { return Ok(Err("malformed")) };
+    let Some(number) = TicketNumber::new(grant.number) else { return Ok(Err("malformed")) };
     let over = if grant.expired(app.store.now()) { "expired" } else { "over" };
     match answered(app, pin!(app.store.check_pass(room, number, grant.slot))).await? {
         Ok(Some(check)) => Ok(Ok((grant, check))),
@@ -497,7 +497,7 @@ pub(crate) async fn post_release(State(app): State<Arc<App>>, path: PathName, re
         if grant.room != room {
             return Err(invalid("other_room"));
         }
-        let number = Number::new(grant.number).ok_or_else(|| invalid("malformed"))?;
+        let number = TicketNumber::new(grant.number).ok_or_else(|| invalid("malformed"))?;
         answered(&app, pin!(app.store.release(&room, number, grant.slot))).await?.map_err(refused)?;
         Ok(StatusCode::NO_CONTENT)
     });

@@ -10,7 +10,7 @@
 use super::{RoomEvidence, Violation};
 use crate::room::history::{Command, Operation, RoomStepReply};
 use crate::room::ledger::{Ledger, RoomStory};
-use firstcome_core::room::{Departure, Number, Rejection, TicketState};
+use firstcome_core::room::{Departure, Rejection, TicketNumber, TicketState};
 use firstcome_store::{Joining, TicketAnswer};
 
 const NAME: &str = "acknowledged_rooms";
@@ -149,7 +149,7 @@ fn refusal_is_right(
                 _ => None,
             };
             // The number stands in the command because a client was told it.
-            let told = |number: &Number| {
+            let told = |number: &TicketNumber| {
                 evidence.history.operations().iter().any(|earlier| {
                     earlier.room == operation.room
                         && earlier.end() < from

@@ -5,7 +5,7 @@ use crate::room::history::{Command, History, Outcome, RoomStepReply, WallStep};
 use crate::room::journal::Commit;
 use crate::room::ledger::Ledger;
 use firstcome_core::id::{RoomName, UserId};
-use firstcome_core::room::{self, Departure, Hold, Join, Number, Rejection, RoomSettings, Slot, TicketState};
+use firstcome_core::room::{self, Departure, Hold, Join, Rejection, RoomSettings, Slot, TicketNumber, TicketState};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_store::embedded::journal::{Change, RoomId, RoomPut};
 use firstcome_store::{Joining, PassCheck, Put, TicketAnswer, TicketKey};
@@ -24,8 +24,8 @@ pub(super) struct Story {
     drawn: u32,
 }
 
-fn number(number: u32) -> Number {
-    Number::new(number).unwrap()
+fn number(number: u32) -> TicketNumber {
+    TicketNumber::new(number).unwrap()
 }
 
 fn name() -> RoomName {

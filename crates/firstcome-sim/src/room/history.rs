@@ -4,7 +4,7 @@
 //! "before" is a comparison of instants. An operation without a told answer may take effect until its store's life ends.
 
 use firstcome_core::id::RoomName;
-use firstcome_core::room::{Join, Number, Rejection, RoomSettings, TicketState};
+use firstcome_core::room::{Join, Rejection, RoomSettings, TicketNumber, TicketState};
 use firstcome_core::time::{Now, Timestamp};
 use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{Joining, PassCheck, Put, RoomSummary, TicketAnswer};
@@ -25,13 +25,13 @@ pub enum Command {
     /// A client takes a place in line.
     Join(Join),
     /// A holder asks about a ticket. The number is the one that was told with it; none for a forged one.
-    Poll(Box<str>, Option<Number>),
+    Poll(Box<str>, Option<TicketNumber>),
     /// A holder gives up a ticket.
-    Leave(Box<str>, Option<Number>),
+    Leave(Box<str>, Option<TicketNumber>),
     /// The shop gives up the slot of one admission.
-    Release(Number, u64),
+    Release(TicketNumber, u64),
     /// The shop checks a pass.
-    Check(Number, u64),
+    Check(TicketNumber, u64),
     /// The clockwork does what is due.
     Tick,
     /// An operator changes the secret of passes.

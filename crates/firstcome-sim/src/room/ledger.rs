@@ -5,7 +5,7 @@
 
 use super::journal::Commit;
 use firstcome_core::id::RoomName;
-use firstcome_core::room::{self, Departure, Hold, Join, Number, RoomSettings, Slot};
+use firstcome_core::room::{self, Departure, Hold, Join, RoomSettings, Slot, TicketNumber};
 use firstcome_core::time::{Now, Steady};
 use firstcome_store::embedded::journal::{Change, PassSecret, RoomId};
 use std::collections::BTreeMap;
@@ -127,7 +127,7 @@ impl RoomStory {
     }
 
     /// A ticket by number.
-    pub fn ticket(&self, number: Number) -> Option<&TicketStory> {
+    pub fn ticket(&self, number: TicketNumber) -> Option<&TicketStory> {
         self.tickets.get(&number.get())
     }
 }
@@ -202,13 +202,13 @@ impl RoomStory {
         if first == self.next { Ok(()) } else { Err(format!("closed at {first}, but {} comes next", self.next)) }
     }
 
-    fn living(&mut self, number: Number) -> Result<&mut TicketStory, String> {
+    fn living(&mut self, number: TicketNumber) -> Result<&mut TicketStory, String> {
         let number = number.get();
         let ticket = self.tickets.get_mut(&number).ok_or_else(|| format!("number {number} was never drawn"))?;
         if ticket.gone.is_some() { Err(format!("number {number} is gone and goes on")) } else { Ok(ticket) }
     }
 
-    fn draw(&mut self, at: i64, number: Number, join: &Join) -> Result<(), String> {
+    fn draw(&mut self, at: i64, number: TicketNumber, join: &Join) -> Result<(), String> {
         let drawn = number.get();
         if self.tickets.contains_key(&drawn) {
             return Err(format!("number {drawn} was drawn twice"));

@@ -1,7 +1,7 @@
 //! Brings rooms back from their rows, as a start of the store in a file does, and shows that nothing is changed by it.
 
 use super::journal::{RoomRows, Stored};
-use firstcome_core::room::{Damage, Hold, Number, Poll, Room, RoomPhase, TicketState};
+use firstcome_core::room::{Damage, Hold, Poll, Room, RoomPhase, TicketNumber, TicketState};
 use firstcome_core::time::Now;
 use firstcome_store::embedded::StoredRoom;
 use std::hash::RandomState;
@@ -18,13 +18,13 @@ pub fn recover(stored: &Stored, hasher: &RandomState, now: Now) -> Result<Vec<St
 fn recover_room(rows: &RoomRows, hasher: &RandomState, now: Now) -> Result<Room, Damage> {
     let mut room = Room::restoring(rows.settings.clone(), hasher.clone(), now, rows.first);
     for (&number, row) in &rows.tickets {
-        let number = Number::new(number).ok_or(Damage::Ticket)?;
+        let number = TicketNumber::new(number).ok_or(Damage::Ticket)?;
         room.restore_ticket(number, &row.join, row.gone, now)?;
     }
     let last = rows.slots.values().map(|slot| slot.admission).max().unwrap_or(0);
     room.restore_reached(rows.reached, last)?;
     for (&number, slot) in &rows.slots {
-        room.restore_slot(Number::new(number).ok_or(Damage::Slot)?, *slot, now)?;
+        room.restore_slot(TicketNumber::new(number).ok_or(Damage::Slot)?, *slot, now)?;
     }
     room.restored(if rows.closed { RoomPhase::Closed } else { RoomPhase::Running });
     Ok(room)
@@ -58,7 +58,7 @@ fn differs(room: &mut Room, rows: &RoomRows, now: Now) -> Option<String> {
         return Some(format!("{}: its settings became others", rows.name));
     }
     rows.tickets.iter().find_map(|(&number, row)| {
-        let told = Number::new(number).and_then(|number| room.poll(number, now));
+        let told = TicketNumber::new(number).and_then(|number| room.poll(number, now));
         let slot = rows.slots.get(&number);
         let same = match (told, row.gone, slot) {
             (Some(Poll::Told(view)), Some(how), _) => view.state == TicketState::Gone(how),

@@ -5,7 +5,7 @@ use super::history::{Command, Operation, RoomStepReply};
 use crate::rng::Rng;
 use crate::workload::START_US;
 use firstcome_core::id::{RequestId, RoomName, UserId};
-use firstcome_core::room::{Admit, Join, Number, RoomSettings, TicketState};
+use firstcome_core::room::{Admit, Join, RoomSettings, TicketNumber, TicketState};
 use firstcome_core::time::Timestamp;
 
 /// Rooms open within this time of the start.
@@ -95,7 +95,7 @@ pub struct KnownTicket {
     /// The ticket.
     pub ticket: Box<str>,
     /// Its number.
-    pub number: Number,
+    pub number: TicketNumber,
     /// The admission that was told last.
     pub admission: Option<u64>,
 }
@@ -107,7 +107,7 @@ pub struct Workload {
     joins: Vec<(RoomName, Join)>,
     unclear: Vec<(RoomName, Command)>,
     tickets: Vec<KnownTicket>,
-    passes: Vec<(RoomName, Number, u64)>,
+    passes: Vec<(RoomName, TicketNumber, u64)>,
 }
 
 impl Workload {

@@ -12,7 +12,7 @@ use crate::report::Report;
 use crate::rng::Rng;
 use crate::workload::START_US;
 use firstcome_core::id::RoomName;
-use firstcome_core::room::{Join, Number, TicketState};
+use firstcome_core::room::{Join, TicketNumber, TicketState};
 use firstcome_core::time::{Now, Timestamp};
 use firstcome_store::edge::{Clock, ManualClock, draw_hasher};
 use firstcome_store::embedded::{Backing, Embedded, Stepper, StoredAuctions, Timeline};
@@ -318,7 +318,7 @@ impl World {
             self.ask_of_first(Command::Tick);
             self.settle()?;
             let asked = self.history.operations().len();
-            let over: BTreeSet<(RoomName, Number)> = self.ended();
+            let over: BTreeSet<(RoomName, TicketNumber)> = self.ended();
             let staying: Vec<_> = self.workload.tickets().to_vec();
             let staying: Vec<_> =
                 staying.into_iter().filter(|it| !over.contains(&(it.room.clone(), it.number))).collect();
@@ -333,7 +333,7 @@ impl World {
                 self.ask(known.room, Command::Poll(known.ticket, Some(known.number)));
             }
             self.settle()?;
-            let admitted: Vec<(RoomName, Number, u64)> = self.history.operations()[asked..]
+            let admitted: Vec<(RoomName, TicketNumber, u64)> = self.history.operations()[asked..]
                 .iter()
                 .filter_map(|operation| match operation.ticket()?.state {
                     TicketState::Admitted { slot, .. } => {
@@ -352,7 +352,7 @@ impl World {
     }
 
     /// The tickets that were told to be gone.
-    fn ended(&self) -> BTreeSet<(RoomName, Number)> {
+    fn ended(&self) -> BTreeSet<(RoomName, TicketNumber)> {
         let gone = self.history.operations().iter().filter_map(|operation| {
             let answer = operation.ticket()?;
             matches!(answer.state, TicketState::Gone(_)).then(|| (operation.room.clone(), answer.number))

@@ -5,7 +5,7 @@ use super::{ArchivedRoom, ArchivedSlot, ArchivedTicket, ImportError, TicketState
 use crate::embedded::journal::{Change, PassSecret, RoomId, RoomPut};
 use firstcome_core::id::RoomName;
 use firstcome_core::limits::ROOM_NUMBER_MAX;
-use firstcome_core::room::{self, Damage, Hold, Join, Number, Room, RoomPhase, Slot};
+use firstcome_core::room::{self, Damage, Hold, Join, Room, RoomPhase, Slot, TicketNumber};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use std::collections::{HashMap, HashSet};
 use std::hash::RandomState;
@@ -20,7 +20,7 @@ struct Coming {
     reached: u32,
     admissions: u64,
     seen: HashSet<u64, RandomState>,
-    slots: Vec<(Number, Slot)>,
+    slots: Vec<(TicketNumber, Slot)>,
 }
 
 /// What there is of rooms already.
@@ -148,7 +148,7 @@ impl Intake {
             TicketState::Lost(last) => {
                 // Where every number has a row they count as people in line, until they come back or are silent for too
                 // long.
-                for number in (number.get()..=last.get()).filter_map(Number::new) {
+                for number in (number.get()..=last.get()).filter_map(TicketNumber::new) {
                     let nobody = Join { user: None, request: None };
                     coming.room.restore_ticket(number, &nobody, None, now).map_err(broken)?;
                     if self.rooms.lost_wait {
@@ -207,7 +207,7 @@ impl Intake {
 
 impl Coming {
     /// The slot of a ticket, if it can have it.
-    fn admitted(&mut self, number: Number, slot: ArchivedSlot, now: Now) -> Result<Slot, Damage> {
+    fn admitted(&mut self, number: TicketNumber, slot: ArchivedSlot, now: Now) -> Result<Slot, Damage> {
         let ArchivedSlot { admission, admitted_at, is_taken, until } = slot;
         if self.reached <= number.get() {
             return Err(Damage::Reached);

@@ -18,7 +18,7 @@ use crate::port::Put;
 use crate::room::{Joining, RoomAnswer, RoomStore, TicketAnswer};
 use firstcome_core::id::{RequestId, RoomName, UserId};
 use firstcome_core::revision::Revision;
-use firstcome_core::room::{Departure, Join, Number, Rejection, RoomSettings, RoomView, TicketState};
+use firstcome_core::room::{Departure, Join, Rejection, RoomSettings, RoomView, TicketNumber, TicketState};
 use firstcome_core::time::Timestamp;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -336,8 +336,8 @@ fn name(text: &str) -> RoomName {
     RoomName::parse(text).expect("the suite's names are valid")
 }
 
-fn of(number: u32) -> Number {
-    Number::new(number).expect("the suite's numbers are valid")
+fn of(number: u32) -> TicketNumber {
+    TicketNumber::new(number).expect("the suite's numbers are valid")
 }
 
 fn key(key: u128, body: u64) -> Option<RequestId> {

@@ -8,7 +8,7 @@ use firstcome_core::auction::{Bid, ListingStanding, PlacedBid};
 use firstcome_core::coupon::{Attributes, Claim, CouponSettings, Issued, Redeemed, Serial};
 use firstcome_core::id::{CouponName, RequestId, RoomName};
 use firstcome_core::points::{Record, Wallet};
-use firstcome_core::room::{self, Number, RoomSettings};
+use firstcome_core::room::{self, RoomSettings, TicketNumber};
 use firstcome_core::time::{Now, Timestamp};
 use std::collections::BTreeMap;
 use std::hash::RandomState;
@@ -47,7 +47,7 @@ pub struct RoomId(pub u32);
 
 impl RoomId {
     /// The key of a ticket's row, and of its slot's: room above, number below.
-    pub const fn row(self, number: Number) -> i64 {
+    pub const fn row(self, number: TicketNumber) -> i64 {
         (self.0 as i64) << 32 | number.get() as i64
     }
 }

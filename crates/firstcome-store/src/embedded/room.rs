@@ -13,7 +13,7 @@ use super::journal::RoomId;
 use crate::error::{Fault, StoreError};
 use crate::room::{PassCheck, RoomSummary, TicketAnswer};
 use crate::ticket::TicketKey;
-use firstcome_core::room::{Join, Number, Poll, Rejection, Room, TicketState, TicketView};
+use firstcome_core::room::{Join, Poll, Rejection, Room, TicketNumber, TicketState, TicketView};
 use firstcome_core::time::Now;
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub(super) struct Kept {
     pub(super) room: Room,
     /// Tickets about which something is decided and not yet durable.
-    pub(super) unsettled: HashSet<Number>,
+    pub(super) unsettled: HashSet<TicketNumber>,
 }
 
 /// One room.
@@ -61,7 +61,7 @@ impl RoomCell {
     }
 
     /// The answer to a poll if it rests on what is durable, and nothing has to be decided.
-    pub(super) fn poll(&self, number: Number, ticket: &str, now: Now) -> Option<Result<TicketAnswer, Rejection>> {
+    pub(super) fn poll(&self, number: TicketNumber, ticket: &str, now: Now) -> Option<Result<TicketAnswer, Rejection>> {
         let (view, user) = {
             let mut kept = self.kept.lock();
             if kept.unsettled.contains(&number) {
@@ -92,7 +92,7 @@ impl RoomCell {
     }
 
     /// Whether a pass is valid, if that rests on what is durable.
-    pub(super) fn check(&self, number: Number, admission: u64, now: Now) -> Option<Option<PassCheck>> {
+    pub(super) fn check(&self, number: TicketNumber, admission: u64, now: Now) -> Option<Option<PassCheck>> {
         let mut kept = self.kept.lock();
         // That a slot is over is told once it is kept: it would else be alive again after a restart.
         if kept.unsettled.contains(&number) || kept.room.is_over(number, now) {
@@ -122,7 +122,7 @@ impl RoomCell {
     }
 }
 
-fn check(room: &mut Room, number: Number, admission: u64, now: Now) -> Option<PassCheck> {
+fn check(room: &mut Room, number: TicketNumber, admission: u64, now: Now) -> Option<PassCheck> {
     let until = room.check_pass(number, admission, now)?;
     Some(PassCheck { until: now.wall_at(until), user: room.user(number).map(Into::into) })
 }

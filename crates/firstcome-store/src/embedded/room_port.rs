@@ -11,7 +11,7 @@ use crate::room::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, Ticket
 use crate::ticket::TicketKey;
 use firstcome_core::id::RoomName;
 use firstcome_core::revision::Revision;
-use firstcome_core::room::{Join, Number, Rejection, RoomSettings};
+use firstcome_core::room::{Join, Rejection, RoomSettings, TicketNumber};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
@@ -198,14 +198,14 @@ impl RoomStore for Embedded {
         self.order(cell, |reply| Order::Leave(number, reply)).await
     }
 
-    async fn release(&self, room: &RoomName, number: Number, admission: u64) -> RoomAnswer<()> {
+    async fn release(&self, room: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<()> {
         match self.room_cell(room) {
             Ok(cell) => self.order(cell, |reply| Order::Release(number, admission, reply)).await,
             Err(rejection) => Ok(Err(rejection)),
         }
     }
 
-    async fn check_pass(&self, room: &RoomName, number: Number, admission: u64) -> RoomAnswer<Option<PassCheck>> {
+    async fn check_pass(&self, room: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<Option<PassCheck>> {
         let cell = match self.room_cell(room) {
             Ok(cell) => cell,
             Err(rejection) => return Ok(Err(rejection)),

@@ -3,7 +3,7 @@
 use crate::in_time;
 use crate::scripted::*;
 use firstcome_store::core::id::{RoomName, UserId};
-use firstcome_store::core::room::{Join, Number, RoomSettings, TicketState};
+use firstcome_store::core::room::{Join, RoomSettings, TicketNumber, TicketState};
 use firstcome_store::embedded::journal::Outcome;
 use firstcome_store::embedded::{Embedded, Stepper};
 use firstcome_store::{RoomAnswer, RoomStore, StoreError, TicketAnswer};
@@ -92,8 +92,8 @@ fn ann_and_bob(store: &Embedded, stepper: &mut Stepper, script: &Script) -> [Box
     [ann, bob]
 }
 
-fn number(number: u32) -> Number {
-    Number::new(number).expect("a valid number")
+fn number(number: u32) -> TicketNumber {
+    TicketNumber::new(number).expect("a valid number")
 }
 
 #[tokio::test]

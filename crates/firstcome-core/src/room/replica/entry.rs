@@ -6,7 +6,7 @@ use crate::limits::ROOM_NUMBER_MAX;
 use crate::revision::Revision;
 use crate::room::bytes::{ImageError, Reader, put_bits, put_number, put_rising, put_user};
 use crate::room::image::{put_settings, read_settings};
-use crate::room::{Join, Number, RoomSettings};
+use crate::room::{Join, RoomSettings, TicketNumber};
 
 /// What a process wants of a room, or says of it.
 ///
@@ -29,21 +29,21 @@ pub enum Entry {
     /// after the first: it finds decided what the first one has decided.
     Look {
         /// Whose.
-        number: Number,
+        number: TicketNumber,
         /// For which request.
         tag: u64,
     },
     /// A node gives up their ticket. A ticket goes once; a second one finds it gone.
     Leave {
         /// Whose.
-        number: Number,
+        number: TicketNumber,
         /// For which request.
         tag: u64,
     },
     /// A node gives up a slot. It names the admission, and no two are alike: a second one finds it over.
     Release {
         /// Whose.
-        number: Number,
+        number: TicketNumber,
         /// Which admission.
         admission: u64,
         /// For which request.
@@ -53,14 +53,14 @@ pub enum Entry {
     /// too.
     EndOver {
         /// Whose.
-        number: Number,
+        number: TicketNumber,
         /// For which request.
         tag: u64,
     },
     /// These were here, in line or inside. A second one says that they were here as long ago as it takes to append.
     Contacts {
         /// Who, each once, rising.
-        numbers: Vec<Number>,
+        numbers: Vec<TicketNumber>,
     },
     /// Bit `i` of a segment says that the holder of `segment · 4 096 + 1 + i` was here. As [`Self::Contacts`].
     Alive {
@@ -91,7 +91,7 @@ pub enum Entry {
     /// and is a [`Self::Look`].
     Readmit {
         /// Which.
-        number: Number,
+        number: TicketNumber,
         /// Its user.
         user: Option<UserId>,
         /// For which request.
@@ -144,7 +144,7 @@ const SEGMENT_MAX: u32 = u32::MAX / 4_096;
 
 impl Entry {
     /// Contacts of these, in any order and however often they are named.
-    pub fn contacts(mut numbers: Vec<Number>) -> Self {
+    pub fn contacts(mut numbers: Vec<TicketNumber>) -> Self {
         numbers.sort_unstable();
         numbers.dedup();
         Self::Contacts { numbers }
@@ -172,7 +172,7 @@ impl Entry {
     }
 
     /// The one ticket that it is about.
-    pub(super) const fn number(&self) -> Option<Number> {
+    pub(super) const fn number(&self) -> Option<TicketNumber> {
         match self {
             Self::Look { number, .. }
             | Self::Leave { number, .. }
@@ -186,7 +186,7 @@ impl Entry {
     /// Adds it to `out`, as bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let head = |kind: u8| VERSION << 4 | kind;
-        let ticket = |out: &mut Vec<u8>, kind: u8, number: Number| {
+        let ticket = |out: &mut Vec<u8>, kind: u8, number: TicketNumber| {
             out.push(head(kind));
             put_number(out, number.0);
         };
@@ -271,7 +271,7 @@ impl Entry {
             }
             END_OVER => Self::EndOver { number: read_ticket(reader)?, tag: reader.fixed_u64()? },
             CONTACTS => {
-                let number = |number| Number::new(number).ok_or(ImageError::Value("ticket"));
+                let number = |number| TicketNumber::new(number).ok_or(ImageError::Value("ticket"));
                 Self::Contacts { numbers: reader.rising()?.into_iter().map(number).collect::<Result<_, _>>()? }
             }
             ALIVE => {

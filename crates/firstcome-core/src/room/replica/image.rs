@@ -3,7 +3,7 @@
 use super::record::{Record, read_ticket};
 use super::{Drawn, Replica, TAGS_MAX, Tags};
 use crate::room::bytes::{ImageError, Reader, put_number, put_option, put_signed, put_steady};
-use crate::room::{Number, Room};
+use crate::room::{Room, TicketNumber};
 use crate::time::{Now, Timestamp};
 use hashbrown::HashMap;
 use std::collections::VecDeque;
@@ -97,7 +97,7 @@ impl Replica {
     }
 }
 
-fn read_drawn(reader: &mut Reader<'_>) -> Result<(Number, Drawn), ImageError> {
+fn read_drawn(reader: &mut Reader<'_>) -> Result<(TicketNumber, Drawn), ImageError> {
     let number = read_ticket(reader)?;
     let known = [Drawn::New, Drawn::SameRequest, Drawn::SameUser];
     let kind = reader.byte()?;

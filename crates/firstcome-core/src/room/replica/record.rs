@@ -3,7 +3,7 @@
 use crate::room::bytes::{ImageError, Reader, put_number, put_option, put_request, put_signed, put_steady, put_user};
 use crate::room::image::{put_settings, read_settings};
 use crate::room::slots::{put_slot, read_slot};
-use crate::room::{Change, Departure, Join, Number, RoomSettings};
+use crate::room::{Change, Departure, Join, RoomSettings, TicketNumber};
 use crate::time::Timestamp;
 
 /// What has to be made durable.
@@ -63,8 +63,8 @@ pub(super) fn read_join(reader: &mut Reader<'_>) -> Result<Join, ImageError> {
     Ok(Join { user: reader.user()?, request: reader.option(Reader::request)? })
 }
 
-pub(super) fn read_ticket(reader: &mut Reader<'_>) -> Result<Number, ImageError> {
-    Number::new(reader.number_u32()?).ok_or(ImageError::Value("ticket"))
+pub(super) fn read_ticket(reader: &mut Reader<'_>) -> Result<TicketNumber, ImageError> {
+    TicketNumber::new(reader.number_u32()?).ok_or(ImageError::Value("ticket"))
 }
 
 fn put_change(out: &mut Vec<u8>, change: &Change) {

@@ -35,12 +35,12 @@ pub(super) fn nothing(settings: &RoomSettings, ceiling: u32) -> Known {
 
 impl Twin {
     /// Which ticket is meant: the later ones, where something happens.
-    pub(super) fn ticket(room: &Room, pick: u32) -> Number {
+    pub(super) fn ticket(room: &Room, pick: u32) -> TicketNumber {
         let count = room.drawn() + 1;
         number(count - pick % count.min(15))
     }
 
-    pub(super) fn admission(room: &Room, ticket: Number, pick: u64) -> u64 {
+    pub(super) fn admission(room: &Room, ticket: TicketNumber, pick: u64) -> u64 {
         let slot = room.slots.get(ticket.get()).filter(|_| pick != 2);
         slot.map_or(pick, |(slot, _)| slot.admission)
     }

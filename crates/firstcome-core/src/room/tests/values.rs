@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn numbers_begin_with_one_and_leave_the_last_one_out() {
     for (value, fits) in [(0, false), (1, true), (ROOM_NUMBER_MAX, true), (u32::MAX, false)] {
-        assert_eq!(Number::new(value).map(Number::get), fits.then_some(value), "{value}");
+        assert_eq!(TicketNumber::new(value).map(TicketNumber::get), fits.then_some(value), "{value}");
     }
 }
 
@@ -115,6 +115,6 @@ fn a_change_knows_its_ticket() {
         (Change::Reached(7), None),
     ];
     for (change, wanted) in rows {
-        assert_eq!(change.number().map(Number::get), wanted, "{change:?}");
+        assert_eq!(change.number().map(TicketNumber::get), wanted, "{change:?}");
     }
 }

@@ -13,7 +13,7 @@ use crate::room::{Joining, PassCheck, TicketAnswer};
 use firstcome_core::id::RoomName;
 use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
 use firstcome_core::revision::Revision;
-use firstcome_core::room::{self, Join, Joined, Number, Rejection, Room, RoomSettings};
+use firstcome_core::room::{self, Join, Joined, Rejection, Room, RoomSettings, TicketNumber};
 use firstcome_core::time::Now;
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use std::sync::Arc;
 /// What can be asked about a ticket of one room.
 pub(in crate::embedded) enum Order {
     Join(Join, Reply<(Joining, TicketAnswer), Rejection>),
-    Look(Number, Reply<TicketAnswer, Rejection>),
-    Leave(Number, Reply<(), Rejection>),
-    Release(Number, u64, Reply<(), Rejection>),
-    Check(Number, u64, Reply<Option<PassCheck>, Rejection>),
+    Look(TicketNumber, Reply<TicketAnswer, Rejection>),
+    Leave(TicketNumber, Reply<(), Rejection>),
+    Release(TicketNumber, u64, Reply<(), Rejection>),
+    Check(TicketNumber, u64, Reply<Option<PassCheck>, Rejection>),
 }
 
 impl Order {

@@ -5,7 +5,7 @@ use super::*;
 use crate::revision::Revision;
 use proptest::prelude::*;
 
-fn any_number() -> impl Strategy<Value = Number> {
+fn any_number() -> impl Strategy<Value = TicketNumber> {
     prop_oneof![1..300_u32, 1..=u32::MAX - 1].prop_map(number)
 }
 
