@@ -59,7 +59,7 @@ const PARTS: [Part; 20] = [
     ("layouts", "Locks beside Redisson on this machine", layouts),
     ("auctions", "Auctions on this machine", auctions),
     ("market", "A million random bids on each store, through kills", auction_drill),
-    ("many", "Coupons over many nodes on this machine; Redis killed and back empty with a million claims in SQL", many),
+    ("many", "Coupons on a cluster on this machine; Redis killed and back empty with a million claims in SQL", many),
     ("waiting", "What waiting costs Redis, with ten thousand and with a million in line", waiting),
     ("nodes", "A concert on three nodes, with kills of nodes, Redis and SQL", nodes),
     ("concert", "A concert at full size, killed twenty times", concert),

@@ -1,4 +1,4 @@
-//! One node of many: rooms, coupons and locks over Redis, and everything that lasts in a database.
+//! One node of a cluster: rooms, coupons and locks over Redis, and everything that lasts in a database.
 
 use crate::failure::{Failure, Outcome};
 use crate::keys::{self, Fresh};

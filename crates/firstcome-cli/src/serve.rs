@@ -199,7 +199,7 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
         return Err(Failure::Usage(anyhow!("--coupon makes no sense with --sql alone: it serves no coupons")));
     }
     let data = args.data.or(file.data);
-    // A node of many keeps nothing in a directory.
+    // A node of a cluster keeps nothing in a directory.
     if let (Some(data), Stores::Directory | Stores::Auctions(_)) = (&data, &stores)
         && !data.exists()
     {

@@ -4,11 +4,11 @@
 //! what the sequencer was told. A row that lacks something is read again before the node says so. From then on the node issues nothing of
 //! the coupon, refuses nothing for want of a row, leaves the sequencer as it is, and raises a fault.
 
-use super::Node;
 use super::coupon_state::{CouponState, Stop};
 use super::database::{ClaimDatabase, CouponRow};
 use super::outbox_writer;
 use super::sequencer::Probe;
+use crate::node::Node;
 use firstcome_core::coupon::stream::{GoesOn, Known, SequencerMark, Stream, judge};
 use firstcome_store::{Fault, FaultKind, StoreError};
 use std::sync::atomic::Ordering;

@@ -1,12 +1,13 @@
-//! The port for coupons over many nodes.
+//! The port for coupons on a cluster.
 
 use super::batcher::Service;
 use super::coupon_state::{Asking, CouponState, StoredCoupon};
 use super::database::{ClaimDatabase, ClaimRow, CouponRow, Used};
+use super::node::Node;
 use super::outbox::{Entrant, Tag, Verdict};
 use super::read_batch::BatchGuard;
 use super::sequencer::{GenerationReply, Judged, Question, SequencerReply, Stray};
-use super::{Cluster, Node, boxed_on, outbox_writer};
+use super::{Cluster, boxed_on, outbox_writer};
 use firstcome_core::coupon::{Acknowledge, Claim, CouponSettings, Effect, Issued, Redeem, Redeemed, Rejection, Serial};
 use firstcome_core::id::{CouponName, UserId};
 use firstcome_core::revision::Revision;

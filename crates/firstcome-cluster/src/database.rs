@@ -53,7 +53,7 @@ pub(super) mod kind {
     pub(crate) const REDEMPTION: i64 = 2;
 }
 
-/// The tables of what many nodes share.
+/// The tables that all nodes share.
 const fn part(steps: &'static [&'static str]) -> Part {
     Part {
         name: "coupons",

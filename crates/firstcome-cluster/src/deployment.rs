@@ -1,7 +1,8 @@
 //! What a deployment has beside coupons: secrets that all nodes know, its servers, and what no caller could read.
 
 use super::database::{ClaimDatabase, dead_letter_counts, early_coupon};
-use super::{Cluster, ClusterError, Node, on};
+use super::node::Node;
+use super::{Cluster, ClusterError, on};
 use firstcome_core::coupon::Rejection;
 use firstcome_core::id::CouponName;
 use firstcome_core::time::Timestamp;
@@ -126,7 +127,7 @@ async fn redis_forgets(link: &Link) -> Result<Option<String>, LinkError> {
     Ok(link.servers().await?.iter().find_map(forgets))
 }
 
-/// Brings all tables of a database to this version: those of members and listings, and those of coupons over many nodes. A
+/// Brings all tables of a database to this version: those of members and listings, and those of coupons on a cluster. A
 /// second time has no effect; several at once wait for each other. Needs the right to create tables.
 pub async fn migrate(sql: &str, options: DatabaseOptions) -> Result<Vec<Migrated>, SqlError> {
     let auctions = migrate_auction(sql, options.clone()).await?;

@@ -11,9 +11,9 @@
 //! # Invariants
 //! - An early answer rests on a check that found every server fit, at most [`FRESH_MAX`] ago and over the connection that is up.
 
-use super::Node;
 use super::database::{ClaimDatabase, early_coupon};
 use super::deployment::forgets;
+use crate::node::Node;
 use firstcome_core::coupon::stream::{Keeps, may_acknowledge_early};
 use firstcome_redis::{CHECK_EVERY, Eviction, ServerFacts, evicts};
 use firstcome_store::{Fault, FaultKind};

@@ -6,7 +6,7 @@ use firstcome_sql::{DatabaseOptions, SqlError};
 use firstcome_store::Fault;
 use std::time::Duration;
 
-/// How a node of many behaves.
+/// How a node of a cluster behaves.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClusterOptions {

@@ -2,7 +2,8 @@
 //! else claims.
 
 use super::database::ClaimDatabase;
-use super::{Node, outbox_writer};
+use super::node::Node;
+use super::outbox_writer;
 use firstcome_store::StoreError;
 use std::sync::{Arc, Weak};
 use std::time::Duration;

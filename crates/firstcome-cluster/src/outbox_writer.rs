@@ -1,11 +1,11 @@
 //! Writes the outbox of a coupon to SQL, while there is anything in it.
 
-use super::Node;
 use super::coupon_state::CouponState;
 use super::database::{Batch, ClaimDatabase, CouponRow, Fresh, Written};
 use super::outbox::{Entry, Notice, Tag, Verdict};
 use super::read_batch::BatchGuard;
 use super::sequencer::{GenerationReply, Report, Settled, Stray, channel};
+use crate::node::Node;
 use firstcome_store::StoreError;
 use firstcome_store::edge::draw_pause;
 use std::collections::BTreeMap;

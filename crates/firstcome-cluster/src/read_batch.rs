@@ -1,9 +1,9 @@
 //! Looks into SQL: a caller that wants to know what it holds of one coupon shares one query with all who ask meanwhile.
 
-use super::Node;
 use super::batcher::Service;
 use super::coupon_state::{CouponState, ReadRequest, StoredCoupon};
 use super::database::ClaimDatabase;
+use crate::node::Node;
 use firstcome_core::id::RequestId;
 use firstcome_store::StoreError;
 use std::sync::Arc;

@@ -7,11 +7,11 @@
 //!
 //! The other way round it is another matter: where SQL is behind what it acknowledged, nothing is rebuilt ([`super::back`]).
 
-use super::Node;
 use super::back::Judged;
 use super::coupon_state::CouponState;
 use super::database::{ClaimDatabase, CouponRow};
 use super::sequencer::{FILL_PAIRS_MAX, Probe};
+use crate::node::Node;
 use firstcome_store::StoreError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -183,7 +183,7 @@ async fn of<D: ClaimDatabase + Snapshot>(
         Work::AcceptLoss(secret, options) => seen.lacks_something().then_some((Mode::AcceptLoss, secret, options)),
     };
     if let Some((mode, secret, options)) = with {
-        let (node, listener) = super::open_node::<D>(redis, address, secret, options, Time::Server).await?;
+        let (node, listener) = super::node::open_node::<D>(redis, address, secret, options, Time::Server).await?;
         all.hands = Some(RepairNode { node, _listener: listener });
         all.mode = mode;
     }

@@ -1,4 +1,4 @@
-//! Rooms over many nodes: one log, a copy of the room in every node, and in SQL what has to outlive the log.
+//! Rooms on a cluster: one log, a copy of the room in every node, and in SQL what has to outlive the log.
 //!
 //! Every request of a node to a room is appended to its [`log`], together with what others in the same node want meanwhile;
 //! the answer to that call brings all that other nodes have appended, and this node applies all of it, in order, to its own
@@ -33,7 +33,8 @@ pub(super) use secrets::Secrets;
 pub(super) use went_back::Floor;
 
 use super::database::{ClaimDatabase, RoomRow};
-use super::{Cluster, Node, boxed_on, on};
+use super::node::Node;
+use super::{Cluster, boxed_on, on};
 use firstcome_core::id::{RoomName, UserId};
 use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
 use firstcome_core::revision::Revision;

@@ -35,7 +35,7 @@ pub struct Verified {
     pub not_checked: Vec<String>,
 }
 
-/// Re-checks every invariant that a database holds: those of coupons and rooms over many nodes, and those of auctions, as far as
+/// Re-checks every invariant that a database holds: those of coupons and rooms on a cluster, and those of auctions, as far as
 /// their tables are there. With Redis, whether it agrees; with the secret of the deployment, whether all secrets open.
 ///
 /// [`SqlError::Broken`]: no address, no tables of firstcome, tables of another version, or a row that cannot be read at all.

@@ -1,8 +1,9 @@
 //! Data out of a deployment: one state of its database, page by page; and from Redis the part that stands nowhere else.
 
 use super::{TransferError, archived, session};
+use crate::Cluster;
 use crate::database::{ClaimDatabase, archive as rows, kind};
-use crate::{Cluster, Node};
+use crate::node::Node;
 use firstcome_core::auction::{Bid, PlacedBid};
 use firstcome_core::coupon::Serial;
 use firstcome_core::id::{ListingName, MemberName, RequestId};

@@ -1,9 +1,10 @@
 //! Repairs, by the means of a node.
 
 use super::Repair;
+use crate::ClusterError;
 use crate::database::ClaimDatabase;
 use crate::inspect::{Found, Inspection, LogSnapshot, SequencerSnapshot, State, Users};
-use crate::{ClusterError, EventListener, Node};
+use crate::node::{EventListener, Node};
 use firstcome_sql::snapshot::Snapshot;
 use firstcome_store::StoreError;
 use std::sync::Arc;

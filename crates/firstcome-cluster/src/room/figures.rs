@@ -2,7 +2,8 @@
 
 use super::replica::RoomNode;
 use crate::database::ClaimDatabase;
-use crate::{Cluster, Node, on};
+use crate::node::Node;
+use crate::{Cluster, on};
 use std::sync::Arc;
 
 /// Rooms, and people in them, as one node knows them. Figures for metrics: no rule rests on them.

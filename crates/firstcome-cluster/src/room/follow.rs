@@ -2,8 +2,8 @@
 
 use super::log::{ITEMS_MAX, Item, Keys, Part};
 use super::replica::Broken;
-use crate::Node;
 use crate::database::{ClaimDatabase, RoomRow};
+use crate::node::Node;
 use crate::sequencer::Sequencer;
 use firstcome_core::room::Change;
 use firstcome_core::room::replica::{Applied, Entry, Outcome, Replica};

@@ -3,9 +3,9 @@
 use super::log::{Append, ITEMS_MAX, Tick};
 use super::log_writer;
 use super::replica::{Broken, LogId, LogReply, Order, RoomNode, Want};
-use crate::Node;
 use crate::batcher::Service;
 use crate::database::ClaimDatabase;
+use crate::node::Node;
 use crate::read_batch::BatchGuard;
 use firstcome_core::room::replica::{Applied, Entry};
 use firstcome_store::edge::Stopwatch;

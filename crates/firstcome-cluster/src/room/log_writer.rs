@@ -7,8 +7,8 @@
 use super::log::Image;
 use super::replica::{LogId, RoomNode, RoomReplica, StoredLog, Want};
 use super::{tag, voided};
-use crate::Node;
 use crate::database::{CEILING_BLOCK, ClaimDatabase, Page, RoomRow};
+use crate::node::Node;
 use firstcome_core::limits::ROOM_NUMBER_MAX;
 use firstcome_core::room::replica::{Entry, Record, Replica};
 use firstcome_store::StoreError;

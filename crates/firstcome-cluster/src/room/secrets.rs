@@ -1,7 +1,8 @@
 //! The secrets that sign passes, which all nodes share: a node that is let in by one node may come to another.
 
 use crate::database::ClaimDatabase;
-use crate::{Cluster, Node, on};
+use crate::node::Node;
+use crate::{Cluster, on};
 use firstcome_store::StoreError;
 use firstcome_store::embedded::journal::PassSecret;
 use parking_lot::RwLock;

@@ -6,8 +6,8 @@
 //! Each page is a short transaction, and as much time passes between two pages as one takes, so everything else that goes to
 //! the database stays durable meanwhile.
 
-use crate::Node;
 use crate::database::{ClaimDatabase, Voided};
+use crate::node::Node;
 use firstcome_sql::SqlError;
 use firstcome_store::edge::Stopwatch;
 use parking_lot::Mutex;

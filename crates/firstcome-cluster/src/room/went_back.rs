@@ -10,8 +10,8 @@
 //! (`firstcome reconcile --accept-loss`). Then the room goes on by itself. A node without calls looks too, every few seconds.
 
 use super::replica::RoomNode;
-use crate::Node;
 use crate::database::{ClaimDatabase, RoomRow};
+use crate::node::Node;
 use firstcome_core::room::replica::{Lack, Stored, Witness};
 use firstcome_store::{Fault, FaultKind, StoreError};
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Many nodes over Redis and databases, on servers of the tests' own.
+//! A cluster over Redis and databases, on servers of the tests' own.
 #![cfg(unix)]
 
 mod checks;

@@ -22,7 +22,7 @@ use tokio::time::interval;
 const FOREIGN: u32 = 6;
 /// How often the one who runs the shop asks again, at 20 times a second.
 const TRIES: usize = 600;
-/// A node of many answers from a copy of its room that is at most so old.
+/// A node of a cluster answers from a copy of its room that is at most so old.
 const STALE_US: u64 = 250_000;
 
 /// Everything that is settled before the event.

@@ -192,7 +192,7 @@ pub(crate) struct Restart {
     /// Its data were lost too.
     pub(crate) loses: bool,
     /// What was known of people in line beyond what is durable was lost with it: that of an embedded server, whose memory has it,
-    /// or the log of the rooms, which lies in Redis. A node of many has a copy of that log only, and SQL what outlives it.
+    /// or the log of the rooms, which lies in Redis. A node of a cluster has a copy of that log only, and SQL what outlives it.
     pub(crate) forgets: bool,
     pub(crate) killed_us: u64,
     pub(crate) ready_us: u64,
