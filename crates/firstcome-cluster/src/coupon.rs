@@ -1,11 +1,9 @@
 //! The port for coupons on a cluster.
 
-use super::batcher::Service;
 use super::coupon_state::{Asking, CouponState, StoredCoupon};
 use super::database::{ClaimDatabase, ClaimRow, CouponRow, Used};
 use super::node::Node;
 use super::outbox::{Entrant, Tag, Verdict};
-use super::read_batch::BatchGuard;
 use super::sequencer::{GenerationReply, Judged, Question, SequencerReply, Stray};
 use super::{Cluster, boxed_on, outbox_writer};
 use firstcome_core::coupon::{Acknowledge, Claim, CouponSettings, Effect, Issued, Redeem, Redeemed, Rejection, Serial};
@@ -15,6 +13,7 @@ use firstcome_core::time::Timestamp;
 use firstcome_redis::LinkError;
 use firstcome_store::ShownCode;
 use firstcome_store::StoreError;
+use firstcome_store::batcher::Service;
 use firstcome_store::edge::draw_pause;
 use firstcome_store::{
     Answer, ClaimRecord, ClaimReply, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest, Refused,
@@ -435,12 +434,8 @@ fn record(cell: &CouponState, claim: ClaimRow) -> ClaimRecord {
 }
 
 async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<CouponState>) {
-    let mut serving = BatchGuard { abandon: || cell.asking.abandon(), is_done: false };
-    loop {
-        let mut batch = cell.asking.take();
-        if batch.is_empty() {
-            break;
-        }
+    let mut serving = cell.asking.serve();
+    while let Some(mut batch) = serving.next() {
         // A caller that has gone away finds nothing changed.
         batch.retain(|asking| !asking.tell.is_closed());
         if batch.is_empty() {
@@ -460,7 +455,6 @@ async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<CouponState>) {
             }
         }
     }
-    serving.is_done = true;
 }
 
 impl CouponStore for Cluster {

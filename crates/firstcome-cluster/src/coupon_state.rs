@@ -1,6 +1,5 @@
 //! One coupon as this node knows it.
 
-use super::batcher::Batcher;
 use super::coupon::{ASK_MAX, Spoken};
 use super::database::{ClaimRow, CouponRow};
 use super::outbox::{Entrant, Notice, Tag, Verdict};
@@ -13,6 +12,7 @@ use firstcome_core::id::RequestId;
 use firstcome_core::time::Timestamp;
 use firstcome_store::Claimed;
 use firstcome_store::StoreError;
+use firstcome_store::batcher::Batcher;
 use firstcome_store::edge::draw_hasher;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;

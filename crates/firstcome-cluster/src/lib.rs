@@ -25,7 +25,6 @@
 
 mod archive;
 mod back;
-mod batcher;
 mod coupon;
 mod coupon_state;
 mod database;

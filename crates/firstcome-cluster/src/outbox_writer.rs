@@ -3,7 +3,6 @@
 use super::coupon_state::CouponState;
 use super::database::{Batch, ClaimDatabase, CouponRow, Fresh, Written};
 use super::outbox::{Entry, Notice, Tag, Verdict};
-use super::read_batch::BatchGuard;
 use super::sequencer::{GenerationReply, Report, Settled, Stray, channel};
 use crate::node::Node;
 use firstcome_store::StoreError;
@@ -93,8 +92,22 @@ async fn follow<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<CouponState>) {
     }
 }
 
+/// A task that writes the outbox. If it ends in the middle, the next call for the coupon begins another one.
+struct Writing<'a> {
+    cell: &'a CouponState,
+    is_done: bool,
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.cell.abandon_draining();
+        }
+    }
+}
+
 async fn write_outbox<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<CouponState>) {
-    let mut draining = BatchGuard { abandon: || cell.abandon_draining(), is_done: false };
+    let mut writing = Writing { cell: &cell, is_done: false };
     let mut outgoing = Outgoing::default();
     let mut pause = PAUSE_MIN;
     // It ends with the node: another one goes on.
@@ -104,7 +117,7 @@ async fn write_outbox<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<CouponSta
             Ok(Round::On) => pause = PAUSE_MIN,
             Ok(Round::Over) => {
                 if cell.rest(calls) {
-                    draining.is_done = true;
+                    writing.is_done = true;
                     return;
                 }
             }

@@ -1,30 +1,16 @@
 //! Looks into SQL: a caller that wants to know what it holds of one coupon shares one query with all who ask meanwhile.
 
-use super::batcher::Service;
 use super::coupon_state::{CouponState, ReadRequest, StoredCoupon};
 use super::database::ClaimDatabase;
 use crate::node::Node;
 use firstcome_core::id::RequestId;
 use firstcome_store::StoreError;
+use firstcome_store::batcher::Service;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// Questions in one query.
 pub(super) const LOOKS_MAX: usize = 512;
-
-/// Serves a lane; if it goes in the middle, a caller that waits hears of it and the next to come is served again.
-pub(super) struct BatchGuard<F: Fn()> {
-    pub(super) abandon: F,
-    pub(super) is_done: bool,
-}
-
-impl<F: Fn()> Drop for BatchGuard<F> {
-    fn drop(&mut self) {
-        if !self.is_done {
-            (self.abandon)();
-        }
-    }
-}
 
 impl<D: ClaimDatabase> Node<D> {
     /// What SQL holds, not before this call. One round trip, shared with others.
@@ -44,12 +30,8 @@ impl<D: ClaimDatabase> Node<D> {
 }
 
 async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<CouponState>) {
-    let mut serving = BatchGuard { abandon: || cell.looking.abandon(), is_done: false };
-    loop {
-        let mut batch = cell.looking.take();
-        if batch.is_empty() {
-            break;
-        }
+    let mut serving = cell.looking.serve();
+    while let Some(mut batch) = serving.next() {
         batch.retain(|looking| !looking.tell.is_closed());
         if batch.is_empty() {
             continue;
@@ -82,5 +64,4 @@ async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<CouponState>) {
             }
         }
     }
-    serving.is_done = true;
 }

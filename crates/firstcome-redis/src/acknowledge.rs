@@ -9,7 +9,7 @@ use super::connection::{CommandSocket, Put};
 use super::error::{LinkError, READ_ONLY};
 use super::link::Counters;
 use super::socket::Times;
-use parking_lot::Mutex;
+use firstcome_store::batcher::{Batcher, Service};
 use redis::{Cmd, Pipeline, Value};
 use std::num::NonZeroU8;
 use std::sync::Arc;
@@ -81,48 +81,14 @@ struct Answered {
     acked: watch::Receiver<Acked>,
 }
 
-struct Job {
+pub(crate) struct Job {
     command: Cmd,
     put: Put,
     told: oneshot::Sender<Answered>,
 }
 
-/// What waits until the batch that is under way is acknowledged.
-#[derive(Default)]
-pub(crate) struct Batches(Mutex<Gathered>);
-
-#[derive(Default)]
-struct Gathered {
-    jobs: Vec<Job>,
-    service: Service,
-}
-
-/// Whether a task sends batches.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Service {
-    #[default]
-    Idle,
-    Busy,
-}
-
-impl Batches {
-    /// Puts a job to the others. Idle if no process sends them yet.
-    fn add(&self, job: Job) -> Service {
-        let mut gathered = self.0.lock();
-        gathered.jobs.push(job);
-        std::mem::replace(&mut gathered.service, Service::Busy)
-    }
-
-    /// All that wait; the service ends when no process does.
-    fn next(&self) -> Option<Vec<Job>> {
-        let mut gathered = self.0.lock();
-        if gathered.jobs.is_empty() {
-            gathered.service = Service::Idle;
-            return None;
-        }
-        Some(std::mem::take(&mut gathered.jobs))
-    }
-}
+/// Scripts that wait until the batch that is under way is acknowledged. Their callers bound them: each waits for its answer.
+pub(crate) type Batches = Batcher<Job>;
 
 impl CommandSocket {
     /// Hands a command over, with all that came while the last batch was under way, and a `WAIT` behind them. Without enough
@@ -136,7 +102,8 @@ impl CommandSocket {
         counters: &Arc<Counters>,
     ) -> Result<Value, LinkError> {
         let (told, answered) = oneshot::channel();
-        if self.batches.add(Job { command: command.clone(), put, told }) == Service::Idle {
+        // A batcher without a bound takes every job.
+        if matches!(self.batches.push(Job { command: command.clone(), put, told }), Ok(Service::Wanted)) {
             tokio::spawn(Arc::clone(self).serve(needs.ack, times, Arc::clone(counters)));
         }
         // Without a word: the runtime has ended, which may have been at any time.
@@ -160,7 +127,8 @@ impl CommandSocket {
 
     /// Sends batches until no process waits.
     async fn serve(self: Arc<Self>, ack: ReplicaAck, times: Times, counters: Arc<Counters>) {
-        while let Some(mut jobs) = self.batches.next() {
+        let mut serving = self.batches.serve();
+        while let Some(mut jobs) = serving.next() {
             // A process that has gone away before its turn need not be asked for.
             jobs.retain(|job| !job.told.is_closed());
             if jobs.is_empty() {

@@ -40,7 +40,7 @@ pub(crate) enum Put {
 impl CommandSocket {
     pub(crate) fn new(socket: Socket, run: Run, connector: &Connector) -> Arc<Self> {
         let (address, answered) = (connector.address().into(), AtomicU64::new(0));
-        Arc::new(Self { socket, run, address, answered, batches: Batches::default() })
+        Arc::new(Self { socket, run, address, answered, batches: Batches::unbounded() })
     }
 
     pub(crate) fn is_up(&self) -> bool {

@@ -9,6 +9,7 @@
 pub mod address;
 pub mod archive;
 mod auction;
+pub mod batcher;
 pub mod check;
 #[cfg(feature = "conformance")]
 pub mod conformance;

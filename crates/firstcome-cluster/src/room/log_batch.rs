@@ -3,11 +3,10 @@
 use super::log::{Append, ITEMS_MAX, Tick};
 use super::log_writer;
 use super::replica::{Broken, LogId, LogReply, Order, RoomNode, Want};
-use crate::batcher::Service;
 use crate::database::ClaimDatabase;
 use crate::node::Node;
-use crate::read_batch::BatchGuard;
 use firstcome_core::room::replica::{Applied, Entry};
+use firstcome_store::batcher::Service;
 use firstcome_store::edge::Stopwatch;
 use firstcome_store::{Fault, FaultKind, StoreError};
 use std::sync::Arc;
@@ -151,12 +150,8 @@ impl<D: ClaimDatabase> Node<D> {
 }
 
 async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<RoomNode>) {
-    let mut serving = BatchGuard { abandon: || cell.orders.abandon(), is_done: false };
-    loop {
-        let mut batch = cell.orders.take();
-        if batch.is_empty() {
-            break;
-        }
+    let mut serving = cell.orders.serve();
+    while let Some(mut batch) = serving.next() {
         // A node that has gone away finds nothing changed.
         batch.retain(|order| !order.tell.is_closed());
         if batch.is_empty() {
@@ -167,7 +162,6 @@ async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<RoomNode>) {
             let _ = order.tell.send(answer);
         }
     }
-    serving.is_done = true;
 }
 
 impl<D: ClaimDatabase> Node<D> {

@@ -3,13 +3,13 @@
 use super::follow::play;
 use super::log::{Item, Keys};
 use super::log_batch::ORDERS_MAX;
-use crate::batcher::Batcher;
 use crate::database::RoomRow;
 use firstcome_core::id::RoomName;
 use firstcome_core::room::replica::{Applied, Entry, Outcome, Replica, Witness};
 use firstcome_core::room::{Change, Poll, TicketNumber, TicketState, TicketView};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_store::TicketKey;
+use firstcome_store::batcher::Batcher;
 use firstcome_store::edge::{Stopwatch, draw_hasher};
 use firstcome_store::{Fault, StoreError};
 use parking_lot::Mutex;

@@ -1,0 +1,185 @@
+//! What waits for the same round trip is served together: all that arrives while one round trip is under way goes into the next.
+//!
+//! # Invariants
+//! - An item is in at most one batch, and batches are in the order of arrival.
+//! - While items wait, a caller serves them, or a call of [`Batcher::push`] has told its caller to do so.
+//! - A caller that stops in the middle leaves no item behind that no caller serves: the last one drops what waits.
+
+use crate::error::StoreError;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// When to come back to a full batcher.
+const FULL_RETRY: Duration = Duration::from_millis(250);
+
+/// A bounded queue that callers serve while it is not empty. One more caller may serve while a whole batch waits: the next round trip
+/// then begins before the one before it has ended.
+pub struct Batcher<T> {
+    queue: Mutex<Queue<T>>,
+    waiting_max: usize,
+    batch_max: usize,
+    servers_max: u32,
+}
+
+struct Queue<T> {
+    waiting: VecDeque<T>,
+    servers: u32,
+}
+
+/// Whether the caller of [`Batcher::push`] must serve, or spawn a task that does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Service {
+    /// Enough callers serve.
+    UnderWay,
+    /// No caller serves yet, or one more is needed.
+    Wanted,
+}
+
+/// A caller that serves. Dropped before [`Self::next`] has returned `None`, it counts as stopped in the middle.
+pub struct Serving<'a, T> {
+    batcher: &'a Batcher<T>,
+    is_done: bool,
+}
+
+impl<T> Batcher<T> {
+    /// At most `waiting_max` items wait, `batch_max` of them are one batch, and `servers_max` callers serve.
+    pub const fn new(waiting_max: usize, batch_max: usize, servers_max: u32) -> Self {
+        let queue = Queue { waiting: VecDeque::new(), servers: 0 };
+        Self { queue: Mutex::new(queue), waiting_max, batch_max, servers_max }
+    }
+
+    /// One caller serves, and a batch is all that waits. Callers bound the number of items by other means.
+    pub const fn unbounded() -> Self {
+        Self::new(usize::MAX, usize::MAX, 1)
+    }
+
+    /// Adds an item. No IO.
+    ///
+    /// # Errors
+    /// [`StoreError::Overloaded`] if too many items wait; the item is dropped.
+    pub fn push(&self, item: T) -> Result<Service, StoreError> {
+        let mut queue = self.queue.lock();
+        if self.waiting_max <= queue.waiting.len() {
+            return Err(StoreError::Overloaded { retry_after: FULL_RETRY });
+        }
+        queue.waiting.push_back(item);
+        let is_full = self.batch_max <= queue.waiting.len();
+        let is_wanted = queue.servers == 0 || (queue.servers < self.servers_max && is_full);
+        queue.servers += u32::from(is_wanted);
+        Ok(if is_wanted { Service::Wanted } else { Service::UnderWay })
+    }
+
+    /// Serves. Call it once for each [`Service::Wanted`].
+    pub const fn serve(&self) -> Serving<'_, T> {
+        Serving { batcher: self, is_done: false }
+    }
+
+    /// The next batch; empty if no item waits, or if another caller is enough for those that wait.
+    fn take(&self) -> Vec<T> {
+        let mut queue = self.queue.lock();
+        let count = queue.waiting.len().min(self.batch_max);
+        let needed = if queue.servers < 2 { 1 } else { self.batch_max };
+        if count < needed {
+            queue.servers -= 1;
+            return Vec::new();
+        }
+        queue.waiting.drain(..count).collect()
+    }
+
+    /// A caller has stopped in the middle.
+    fn abandon(&self) {
+        let mut queue = self.queue.lock();
+        queue.servers -= 1;
+        if queue.servers == 0 {
+            queue.waiting.clear();
+        }
+    }
+}
+
+impl<T> Serving<'_, T> {
+    /// The next batch, in the order of arrival. After `None` this caller no longer serves.
+    pub fn next(&mut self) -> Option<Vec<T>> {
+        if self.is_done {
+            return None;
+        }
+        let batch = self.batcher.take();
+        self.is_done = batch.is_empty();
+        if self.is_done { None } else { Some(batch) }
+    }
+}
+
+impl<T> Drop for Serving<'_, T> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.batcher.abandon();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_to_come_sees_to_the_service_and_so_does_the_first_after_its_end() {
+        let batcher = Batcher::new(9, 3, 1);
+        assert_eq!(batcher.push(1).ok(), Some(Service::Wanted));
+        assert_eq!(batcher.push(2).ok(), Some(Service::UnderWay));
+        assert_eq!(batcher.take(), [1, 2]);
+        assert_eq!(batcher.push(3).ok(), Some(Service::UnderWay), "the last batch is under way");
+        assert_eq!(batcher.take(), [3]);
+        assert_eq!(batcher.take(), []);
+        assert_eq!(batcher.push(5).ok(), Some(Service::Wanted));
+        batcher.abandon();
+        assert_eq!(batcher.push(6).ok(), Some(Service::Wanted));
+        assert_eq!(batcher.take(), [6]);
+    }
+
+    #[test]
+    fn one_more_serves_while_a_whole_batch_waits() {
+        let batcher = Batcher::new(9, 2, 2);
+        assert_eq!(batcher.push(1).ok(), Some(Service::Wanted));
+        assert_eq!(batcher.take(), [1]);
+        assert_eq!(batcher.push(2).ok(), Some(Service::UnderWay));
+        assert_eq!(batcher.push(3).ok(), Some(Service::Wanted));
+        assert_eq!(batcher.push(4).ok(), Some(Service::UnderWay), "two are enough");
+        assert_eq!(batcher.push(5).ok(), Some(Service::UnderWay));
+        assert_eq!(batcher.take(), [2, 3]);
+        assert_eq!(batcher.push(6).ok(), Some(Service::UnderWay));
+        assert_eq!(batcher.take(), [4, 5]);
+        assert_eq!(batcher.take(), [], "one is enough for less");
+        assert_eq!(batcher.push(7).ok(), Some(Service::Wanted));
+        batcher.abandon();
+        assert_eq!(batcher.take(), [6, 7], "the other one goes on");
+        assert_eq!(batcher.take(), []);
+        assert_eq!(batcher.push(8).ok(), Some(Service::Wanted));
+    }
+
+    #[test]
+    fn a_full_batcher_takes_nothing_more() {
+        let batcher = Batcher::new(2, 1, 1);
+        for item in 0..2 {
+            assert!(batcher.push(item).is_ok());
+        }
+        assert!(matches!(batcher.push(2), Err(StoreError::Overloaded { .. })));
+        assert_eq!(batcher.take(), [0]);
+        assert!(batcher.push(3).is_ok());
+    }
+
+    #[test]
+    fn a_caller_that_stops_in_the_middle_leaves_no_item_without_a_server() {
+        let batcher = Batcher::new(9, 2, 1);
+        assert_eq!(batcher.push(1).ok(), Some(Service::Wanted));
+        assert_eq!(batcher.push(2).ok(), Some(Service::UnderWay));
+        assert_eq!(batcher.push(3).ok(), Some(Service::UnderWay));
+        let mut serving = batcher.serve();
+        assert_eq!(serving.next(), Some(vec![1, 2]));
+        drop(serving);
+        assert_eq!(batcher.push(4).ok(), Some(Service::Wanted), "the next caller serves again");
+        let mut serving = batcher.serve();
+        assert_eq!((serving.next(), serving.next(), serving.next()), (Some(vec![4]), None, None));
+        drop(serving);
+        assert_eq!(batcher.push(5).ok(), Some(Service::Wanted), "it ended once");
+    }
+}
