@@ -1,4 +1,4 @@
-//! Data into a deployment and out of it: [`ClusterImporter`], [`ClusterArchive`].
+//! Imports into a cluster and exports out of it: [`ClusterImporter`], [`ClusterArchive`].
 //!
 //! Only SQL is written. Redis then holds nothing of what came in, which is the same as after a loss: whichever node is asked
 //! first makes the sequencer of a coupon or the log of a room anew.

@@ -1,4 +1,4 @@
-//! The port for coupons on a cluster.
+//! Implements the port for coupons on a cluster.
 
 use super::coupon_state::{Asking, CouponState, StoredCoupon};
 use super::database::{ClaimDatabase, ClaimRow, CouponRow, Used};

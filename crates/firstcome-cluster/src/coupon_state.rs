@@ -1,4 +1,4 @@
-//! One coupon as this node knows it.
+//! Keeps one coupon as this node knows it.
 
 use super::coupon::{ASK_MAX, Spoken};
 use super::database::{ClaimRow, CouponRow};

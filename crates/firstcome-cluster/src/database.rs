@@ -1,4 +1,4 @@
-//! What SQL holds: rows, and the statements that read and write them.
+//! Reads and writes the rows of a cluster: tables, statements and their transactions.
 //!
 //! Every promise ends here. The sequencer may forget, lie and be ahead: a claim exists if its row does, and rows are only
 //! written together with the position of the sequencer's stream that they come from, by the caller that finds generation, position and

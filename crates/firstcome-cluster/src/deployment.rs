@@ -1,4 +1,4 @@
-//! What a deployment has beside coupons: secrets that all nodes know, its servers, and what no caller could read.
+//! Serves what a cluster has beside coupons: shared secrets, readiness of its servers, dead letters.
 
 use super::database::{ClaimDatabase, dead_letter_counts, early_coupon};
 use super::node::Node;

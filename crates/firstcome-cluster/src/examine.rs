@@ -1,4 +1,4 @@
-//! What a database is, for the caller that must judge whether a deployment may rest on it. Nothing is written.
+//! Reads how safe a database is, for `firstcome doctor`. Writes nothing.
 
 use super::database::{ClaimDatabase, deployed};
 use super::wrap::DeploymentSecret;

@@ -1,4 +1,4 @@
-//! How a node behaves, and why it does not open.
+//! Settings of a node, and why a node does not open.
 
 use firstcome_core::id::CouponName;
 use firstcome_redis::{LinkError, LinkOptions, OpenError};

@@ -1,4 +1,4 @@
-//! Writes the outbox of a coupon to SQL, while there is anything in it.
+//! Writes the outbox of a coupon to SQL while it has entries.
 
 use super::coupon_state::CouponState;
 use super::database::{Batch, ClaimDatabase, CouponRow, Fresh, Written};

@@ -1,4 +1,4 @@
-//! Looks into SQL: a caller that wants to know what it holds of one coupon shares one query with all who ask meanwhile.
+//! Reads a coupon from SQL: callers that ask at the same time share one query.
 
 use super::coupon_state::{CouponState, ReadRequest, StoredCoupon};
 use super::database::ClaimDatabase;

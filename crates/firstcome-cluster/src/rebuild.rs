@@ -1,4 +1,4 @@
-//! Makes sure that a sequencer is whole, and makes it anew from SQL if it is not.
+//! Makes sure that a sequencer is whole, and rebuilds it from SQL if it is not.
 //!
 //! A sequencer is whole if it is of the generation that SQL names, judges by no later settings than SQL has, has drawn at least as
 //! many tickets as SQL has written, and still has the very entry that SQL has written last: then SQL holds a prefix of its stream. Anything else (a flush, an

@@ -1,4 +1,4 @@
-//! Compares sequencer, outbox and truth of each coupon, and log and truth of each room; says how they stand, and repairs what is safe.
+//! Compares sequencer and outbox of each coupon, and the log of each room, with the database, and repairs what is safe.
 //!
 //! # What a repair never does
 //! - It contradicts nothing that was told. What the database holds stays as it is: it is changed by draining, as nodes drain,

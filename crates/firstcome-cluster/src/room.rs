@@ -1,4 +1,4 @@
-//! Rooms on a cluster: one log, a copy of the room in every node, and in SQL what has to outlive the log.
+//! Implements the port for rooms on a cluster: one log on Redis, a replica in every node, and rows in SQL that outlive the log.
 //!
 //! Every request of a node to a room is appended to its [`log`], together with what others in the same node want meanwhile;
 //! the answer to that call brings all that other nodes have appended, and this node applies all of it, in order, to its own

@@ -1,4 +1,4 @@
-//! The sequencer of a coupon: scripts on Redis that decide the order and refuse the flood.
+//! The sequencer of a coupon: scripts on Redis that decide the order and refuse claims of a sold-out coupon.
 //!
 //! One step is one script on the keys of one coupon, which share a hash tag.
 //!

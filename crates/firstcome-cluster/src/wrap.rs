@@ -1,4 +1,4 @@
-//! Secrets as they lie in SQL: wrapped by the secret of the deployment, which every node is given and SQL never sees.
+//! Wraps the secrets that lie in SQL, by the secret of the cluster, which every node gets and SQL never sees.
 //!
 //! A wrapped secret is `nonce ‖ ciphertext ‖ tag` of XChaCha20-Poly1305 under a key that is derived from the deployment's
 //! secret, and bound to its place: moved to another row it does not open.

@@ -1,4 +1,4 @@
-//! Who writes to SQL: a node that cannot lets others.
+//! Decides which node writes to SQL: a node that SQL refuses lets another one write.
 
 use std::time::Duration;
 use tokio::time::Instant;

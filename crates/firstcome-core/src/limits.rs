@@ -1,4 +1,4 @@
-//! Every limit by name, with what it protects. The README lists them for users.
+//! Every limit by name, with what it protects.
 
 /// Bytes in a name (coupon, room, user …). Protects row sizes, log lines and memory per claimant.
 pub const NAME_BYTES_MAX: usize = 128;

@@ -1,4 +1,4 @@
-//! Points of members: what they have, what of it is held for a bid, and the record of every movement.
+//! Points of members: totals, holds, and the chained record of every movement.
 //!
 //! A pure state machine. A member that owns a [`Wallet`] applies one movement at a time; what is sold for points, and when a
 //! hold begins and ends, is for [`crate::auction`] to say.

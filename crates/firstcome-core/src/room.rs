@@ -1,4 +1,4 @@
-//! Admits people in the order of their arrival, no faster and no more at once than what is behind can carry.
+//! Admits visitors in the order of their arrival, at most at a rate and up to a number of slots.
 //!
 //! A pure state machine. A visitor that owns it applies commands one at a time and passes in `now`; joining draws the next
 //! number, and numbers are the order. Each command answers, and adds to `changes` what became different: these are to

@@ -1,4 +1,4 @@
-//! Parts of addresses that several stores have in common.
+//! Parses the parts of addresses that several stores share.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The port for what is sold for points: members, listings, bids.
+//! The port for auctions, purchases and points.
 
 use crate::error::StoreError;
 use crate::faults::Faults;

@@ -1,4 +1,4 @@
-//! What a re-check of stored rows found, no matter what they are stored in.
+//! Findings of a check of stored rows, for every store.
 
 pub mod auction;
 

@@ -1,4 +1,4 @@
-//! The edge where time and chance come in. Nothing else in the store asks the machine for them.
+//! Reads time and chance from the machine. Nothing else in the library does.
 
 pub mod rng;
 

@@ -1,4 +1,4 @@
-//! The store that this process owns: the rules themselves, one writer, answers from memory where they are durable.
+//! The embedded store: the rules, one writer, and answers from memory when they are durable.
 //!
 //! A command goes through a bounded queue to the one writer ([`engine`]), which judges everything that has arrived, commits
 //! it in one transaction and answers then. Answers that rest on durable claims alone (sold out, already issued, a

@@ -1,4 +1,4 @@
-//! What a store says when it cannot answer. A refusal by a rule is not an error: see [`crate::Refused`].
+//! Errors of stores that cannot answer. A refusal by a rule is not an error: see [`crate::Refused`].
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The faults that are open now, by what each one stops.
+//! The faults that are open now, by the object that each one stops.
 //!
 //! A store that finds something wrong with one coupon, one room or one server raises a fault under the name of that object, and
 //! clears it when the object works again. `/readyz`, the status page and the metrics read the list.

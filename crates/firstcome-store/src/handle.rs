@@ -1,4 +1,4 @@
-//! Handles of locks that are held by a caller far away: signed, so that no caller can make one up or guess another's.
+//! Signed handles of locks, which HTTP clients keep and no client can forge.
 //!
 //! A handle holds the request and the fence of a hold, under a MAC over both and the name of the lock: it is good for that
 //! hold of that lock only, and the store need not know that it exists.

@@ -1,4 +1,4 @@
-//! The port for locks by key: each is held by a word that only its holder knows.
+//! The port for locks by key: each hold is known by a key of its own that only its holder has.
 
 use crate::error::StoreError;
 use firstcome_core::limits::LEASE_MS_MAX;

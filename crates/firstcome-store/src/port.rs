@@ -1,4 +1,4 @@
-//! The ports: one method, one atomic step. What stands here is what the conformance suite tests.
+//! The ports: one method is one atomic step. The conformance suites test what stands here.
 
 use crate::error::StoreError;
 use crate::voucher::VoucherCode;

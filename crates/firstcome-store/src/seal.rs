@@ -1,4 +1,4 @@
-//! Texts that no other caller can have made, for their holders to bring back: bytes, and a MAC over them.
+//! Seals: bytes with a MAC over them, which only this store can make.
 //!
 //! A sealed text is `head ‖ MAC ‖ carried` in base64url without padding. The MAC is the first 128 bits of HMAC-SHA-256 over
 //! `head ‖ carried ‖ implied`: what is implied stands nowhere in the text, and must be known to open it. A kind of text has

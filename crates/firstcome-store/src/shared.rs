@@ -1,4 +1,4 @@
-//! Answers that callers share for a moment, so that many calls that ask the same cost one query.
+//! Shares an answer among callers that ask the same within a moment, so that they cost one query.
 
 use crate::edge::draw_hasher;
 use crate::error::StoreError;

@@ -1,4 +1,4 @@
-//! Figures of a store, cheap enough to be kept always.
+//! Figures of a store, cheap enough to keep always.
 
 use firstcome_core::room::{Change, Departure};
 use std::sync::atomic::{AtomicU64, Ordering};

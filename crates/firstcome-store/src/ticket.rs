@@ -1,4 +1,4 @@
-//! Tickets of waiting rooms: signed, so that no caller can make one up or guess another's from a number.
+//! Signed tickets of waiting rooms, which no visitor can forge or guess from a number.
 //!
 //! A ticket is `number ‖ MAC ‖ user` in base64url without padding. The MAC is the first 128 bits of HMAC-SHA-256 under a
 //! key of the room's own over number and user: a ticket of one room never fits another, and no bit of it can change.

@@ -1,4 +1,4 @@
-//! Members, listings and bids on their way into a database.
+//! Imports members, listings and bids into a database.
 
 use super::{Import, ROWS_MAX, STATEMENTS_MAX, TransferError};
 use crate::database::ClaimDatabase;

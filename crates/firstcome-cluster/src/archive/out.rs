@@ -1,4 +1,4 @@
-//! Data out of a deployment: one state of its database, page by page; and from Redis the part that stands nowhere else.
+//! Exports a cluster: one state of its database, page by page, and from Redis the tickets that only a log holds.
 
 use super::{TransferError, archived, session};
 use crate::Cluster;

@@ -1,4 +1,4 @@
-//! Rooms out of a deployment: what SQL holds, and who else is in line by the log on Redis.
+//! Exports rooms: their rows in SQL, and the tickets in line that only the log on Redis knows.
 
 use super::TransferError;
 use super::out::{Export, PAGE};

@@ -1,4 +1,4 @@
-//! Rows of coupons, claims, rooms and secrets as they come in from elsewhere, many at once, and as they go out.
+//! Statements of imports and exports: coupons, claims, rooms and secrets, many rows at once.
 
 use super::{ClaimDatabase, CouponRow, Database, RoomRow, coupon, room, secrets};
 use firstcome_core::coupon::{Attributes, Issued, Redeemed, Serial};

@@ -1,4 +1,4 @@
-//! Claims: a batch of the stream in one transaction, and what is read of them.
+//! Writes a batch of claims in one transaction, and reads claims.
 
 use super::coupon::gone;
 use super::inserts::{NewClaim, NewRequest, write_claims, write_requests};

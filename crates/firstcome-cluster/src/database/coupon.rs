@@ -1,4 +1,4 @@
-//! Coupons: what an operator decides, and how far the stream of each is written down.
+//! Reads and writes coupons: their settings, and the position up to which their outbox is written.
 
 use super::{ClaimDatabase, Database, tag};
 use crate::outbox::first_anchor;

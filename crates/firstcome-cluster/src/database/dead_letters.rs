@@ -1,4 +1,4 @@
-//! Entries of the sequencers' streams that no caller could read.
+//! Keeps outbox entries that no node could read.
 
 use super::{ClaimDatabase, Database};
 use crate::DeadLetter;

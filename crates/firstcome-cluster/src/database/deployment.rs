@@ -1,4 +1,4 @@
-//! Which deployment this is, and whether our secret is its own.
+//! Checks that Redis, database and secret belong to the same cluster.
 
 use super::dead_letters::{dead_letter_counts, early_coupon};
 use super::{ClaimDatabase, Database};

@@ -1,4 +1,4 @@
-//! Rows of claims and their requests, as they are written: by the drainer, or many at once from elsewhere.
+//! Inserts claims and their requests: by the outbox writer, or many at once by an import.
 
 use super::ClaimDatabase;
 use crate::outbox::Tag;

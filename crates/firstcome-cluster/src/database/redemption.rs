@@ -1,4 +1,4 @@
-//! Redemptions: SQL alone decides them, under the lock of the claim.
+//! Redeems claims. SQL alone decides, under the lock of the claim.
 
 use super::coupon::gone;
 use super::{ClaimDatabase, Database, kind, tag};

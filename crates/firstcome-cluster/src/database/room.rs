@@ -1,4 +1,4 @@
-//! Rooms: what outlives their logs.
+//! Reads and writes the rows of rooms, which outlive their logs.
 
 use super::{ClaimDatabase, Database, tag};
 use crate::room::Floor;

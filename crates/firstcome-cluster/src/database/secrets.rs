@@ -1,4 +1,4 @@
-//! What all nodes know and no other caller.
+//! Keeps the secrets that all nodes share.
 
 use super::deployment::other_secret;
 use super::{ClaimDatabase, Database};

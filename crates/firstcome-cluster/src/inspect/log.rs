@@ -1,4 +1,4 @@
-//! How the log of one room stands to the database: it is played again from its image.
+//! Compares the log of one room with the database: replays it from its image.
 
 use super::{Found, Inspection, Lost, PAGE, State, Tried, is_held, room_log, text_of};
 use crate::ClusterError;

@@ -1,4 +1,4 @@
-//! What a log shows that a database had, and has no more.
+//! Finds what the database had and lacks now, by the log.
 
 use super::{Found, Inspection, State, room_log};
 use crate::ClusterError;

@@ -1,4 +1,4 @@
-//! How the sequencer of one coupon stands to the database.
+//! Compares the sequencer of one coupon with the database.
 
 use super::{Found, Inspection, PAGE, State, Tried, is_held, text_of};
 use crate::ClusterError;

@@ -1,4 +1,4 @@
-//! Repairs, by the means of a node.
+//! Repairs findings with the operations of a node.
 
 use super::Repair;
 use crate::ClusterError;

@@ -1,4 +1,4 @@
-//! Figures of rooms, as this node has them.
+//! Figures of rooms on this node.
 
 use super::replica::RoomNode;
 use crate::database::ClaimDatabase;

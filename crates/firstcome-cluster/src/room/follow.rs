@@ -1,4 +1,4 @@
-//! A copy of a room by its log, for the node that only looks.
+//! Follows the log of a room without changing it, for exports and checks.
 
 use super::log::{ITEMS_MAX, Item, Keys, Part};
 use super::replica::Broken;

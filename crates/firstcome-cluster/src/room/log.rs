@@ -1,4 +1,4 @@
-//! The log of a room on Redis: what all nodes want of it, in one order and with one time.
+//! Appends to and reads the log of a room on Redis, which gives one order and one time to all nodes.
 //!
 //! | key | what |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What this node wants of a room: appended to its log together with everything else that is wanted meanwhile, and applied here.
+//! Appends this node's requests for a room to its log, many in one call, and applies the answers.
 
 use super::log::{Append, ITEMS_MAX, Tick};
 use super::log_writer;

@@ -1,4 +1,4 @@
-//! Writes down in SQL what has to outlive the log of a room, one node at a time, and says in the log how far it has come.
+//! Writes records of the log to SQL, one node at a time, and says in the log how far it has come.
 //!
 //! Numbers up to a ceiling are drawn once it is in SQL and the log says so. A node that raises it in SQL says so in the log from whose
 //! copy it wrote. A raise that is only found there may be that of a branch of the log which goes on elsewhere (see

@@ -1,4 +1,4 @@
-//! One room as this node has it: a copy that follows the log, and what of its visitors the log does not know yet.
+//! Keeps a node's replica of a room, which follows the log, and the contacts that the log does not know yet.
 
 use super::follow::play;
 use super::log::{Item, Keys};

@@ -1,4 +1,4 @@
-//! The secrets that sign passes, which all nodes share: a node that is let in by one node may come to another.
+//! Shares the secrets that sign passes: a visitor whom one node admitted may come to another.
 
 use crate::database::ClaimDatabase;
 use crate::node::Node;

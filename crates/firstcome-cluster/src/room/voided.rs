@@ -1,4 +1,4 @@
-//! Deletes the rows of a closed room, page by page, after the closing was told.
+//! Deletes the rows of a closed room, page by page, after the closing was answered.
 //!
 //! The node that writes the closing begins at once. If it dies, another node goes on: each looks from time to time for rooms
 //! with void rows of which no page was deleted since its last look, and so does a node that has just started.

@@ -1,4 +1,4 @@
-//! Notices that the database has gone back, and stops a room until that is rebuilt.
+//! Notices that the database went back, and stops the room until the data return or an operator decides.
 //!
 //! Each cell remembers the highest state of its room that the database has shown ([`Witness`]): by the rows that this node read
 //! and wrote, and by what the log on Redis says is durable. Every row that is read is compared with it. A row that lacks something

@@ -1,4 +1,4 @@
-//! Whether all secrets open with that of the deployment.
+//! Checks that the secret of the cluster opens all wrapped secrets.
 
 use crate::database::{ClaimDatabase, coupon, deployment, room, secrets};
 use crate::wrap::DeploymentSecret;

@@ -1,4 +1,4 @@
-//! What auctions answers.
+//! Answers and refusals of auctions.
 
 use crate::id::MemberName;
 use crate::points::Amount;

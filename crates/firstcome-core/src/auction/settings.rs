@@ -1,4 +1,4 @@
-//! What a seller decides about a listing.
+//! Settings of a listing.
 
 use crate::id::MemberName;
 use crate::limits::{EXTENSION_MS_MAX, EXTENSIONS_MAX, SETTLE_MS_MAX};

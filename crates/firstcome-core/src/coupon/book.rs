@@ -1,4 +1,4 @@
-//! What one coupon remembers of its claims: compact, exact, and without a pause when it grows.
+//! Remembers the claims of one coupon: compact, exact, and without a pause when it grows.
 //!
 //! A claim costs its user's bytes, 12 bytes beside them, and 9 bytes of index at 7/16 to 7/8 load. Texts lie one
 //! behind the other in segments of 4 096 claims, so that growth never copies what is there. The index holds serials

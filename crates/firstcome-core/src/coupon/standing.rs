@@ -1,4 +1,4 @@
-//! The rules of a coupon that look at no claim.
+//! The rules of a coupon that need no claim.
 
 use super::{CouponSettings, CouponState, Rejection};
 use crate::revision::Revision;

@@ -1,4 +1,4 @@
-//! Whether the database still holds what it acknowledged: the stream of one coupon, as a node, the gate and the database tell it.
+//! Decides whether the database still holds what it acknowledged, from the marks of node, sequencer and database.
 //!
 //! A node writes tickets of one stream to the database in their order. The position is the last ticket that is written. Position and
 //! issued never fall, across generations of the sequencer. A database that was restored from a backup, or that failed over to a

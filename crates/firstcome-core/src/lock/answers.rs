@@ -1,4 +1,4 @@
-//! What is asked of a lock, and what is answered.
+//! Requests and answers of locks.
 
 use crate::id::{LockName, OwnerName};
 use std::fmt;

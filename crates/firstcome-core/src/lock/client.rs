@@ -1,4 +1,4 @@
-//! The side of one process: asking, waiting, renewing, giving up, and knowing when a hold may be over.
+//! One process's side of locks: asks, waits, renews, gives up, and knows when a hold may be over.
 //!
 //! Pure like the rules: it is told what is wanted ([`Client::ask`], [`Client::release`]), what the store answered, what a
 //! push said and what time it is; it says which steps to send ([`Client::next_call`]) and what came of each request

@@ -1,4 +1,4 @@
-//! Locks over several servers that know nothing of each other: a lock belongs to whom a majority of them has given it.
+//! Locks on several independent servers: the holder is the process that a majority has granted the lock.
 //!
 //! This is Redlock with a fence. Each node keeps one key per lock that is held, with a time to live, and **one** counter
 //! for all its locks. Everything here is pure: [`Node`] is what a node does with a request (the scripts restate it),

@@ -1,4 +1,4 @@
-//! How long to pause between two tries, for locks that cannot tell whose turn it is.
+//! Pauses between two tries, for locks without a line.
 //!
 //! Polling loses to a line: it loads the store, grants in random order, and leaves the lock idle for half a pause on
 //! average. It is here for layouts that are shared with others, and to be compared with.

@@ -1,4 +1,4 @@
-//! Where the state of one bucket is kept, and how it is kept in memory.
+//! The state of one bucket of locks, and its form in memory.
 
 use super::{Hold, Request, Waiter};
 use crate::id::LockName;

@@ -1,4 +1,4 @@
-//! What goes in and comes out: numbers, requests, changes, refusals, views.
+//! Requests, changes, refusals and views of rooms.
 
 use super::slots::Slot;
 use crate::id::{RequestId, TicketNumber, UserId};

@@ -1,4 +1,4 @@
-//! Numbers, texts and bits as bytes, and the way back, which believes nothing.
+//! Writes numbers, texts and bits as bytes, and reads them without trust.
 //!
 //! Whole numbers take 7 bits to a byte, the lowest first; negative ones are folded between the positive ones. There is
 //! one way to write each number, and another one is refused.

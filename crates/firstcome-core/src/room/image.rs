@@ -1,4 +1,4 @@
-//! The whole state of a room as bytes, and back: so that another process can go on from where one stands.
+//! Writes the whole state of a room as bytes and reads it back, so that another process can go on from it.
 
 use super::bytes::{
     ImageError, Reader, put_bool, put_number, put_option, put_rising, put_signed, put_steady, put_text,

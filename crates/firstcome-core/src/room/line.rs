@@ -1,4 +1,4 @@
-//! The line of one room: who waits, who is present, how many are ahead of whom.
+//! The line of one room: who waits, who is present, and each ticket's position.
 //!
 //! Tickets are dense numbers, so the line is a bitmap beside compact columns, in segments of 4 096 tickets. A ticket
 //! costs its user's bytes, 10 bytes of columns and about 13 of index. Asking for a position adds up counts of segments

@@ -1,4 +1,4 @@
-//! A room of which only part is known any more: what the truth holds of it, and who comes back with a ticket.
+//! A room of which a part was lost: what the database holds of it, and visitors who come back with a ticket.
 //!
 //! Numbers up to a ceiling may have been drawn. Those of which nothing is known count nowhere: not as people in line,
 //! not in anybody's position, not as a slot. A visitor that comes with a ticket of such a number waits under it again, so the

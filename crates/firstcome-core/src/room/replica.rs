@@ -1,4 +1,4 @@
-//! One of several copies of a room, which all follow the same log.
+//! A replica of a room. All replicas follow the same log.
 //!
 //! Many processes want something of one room. Each appends what it wants to a log, which another node puts in order
 //! and stamps with the time, and applies all entries in that order to its own copy. Nothing else goes in, so the copies

@@ -1,4 +1,4 @@
-//! The way back of a room from stored rows.
+//! Restores a room from stored rows.
 
 use super::line::TicketPlace;
 use super::{Damage, Departure, Hold, Join, Room, Slot, TicketNumber, in_both_sets};

@@ -1,4 +1,4 @@
-//! What an operator decides about a room.
+//! Settings of a room.
 
 use crate::limits::{
     ADMIT_COUNT_MAX, ROOM_ACTIVE_MAX, ROOM_PERIOD_MS_MAX, ROOM_PERIOD_MS_MIN, ROOM_TEXT_BYTES_MAX, ROOM_WAITING_MAX,

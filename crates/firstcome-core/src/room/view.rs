@@ -1,4 +1,4 @@
-//! What people are told who ask, and what their asking changes: they were seen.
+//! Answers polls, and records that the ticket's holder is present.
 //!
 //! The two are apart, so that a copy of the room can tell ([`Room::peek`]) and leave the contact to the visitor that orders
 //! what happens ([`Room::contact`]).

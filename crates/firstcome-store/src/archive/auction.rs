@@ -1,4 +1,4 @@
-//! Members, listings and bids that come in.
+//! Imports members, listings and bids.
 
 use super::intake::Intake;
 use super::{ArchivedBid, ArchivedListing, ArchivedRecord, ImportError};

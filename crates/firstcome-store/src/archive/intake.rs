@@ -1,4 +1,4 @@
-//! The rules by which rows come in, in any store. Coupons and claims; the rest lies beside it.
+//! The rules by which rows come into any store: coupons and claims here, the rest beside it.
 
 use super::auction::IncomingAuctionRows;
 use super::room::{IncomingRooms, RoomsBefore};

@@ -1,4 +1,4 @@
-//! Rooms that come in: each goes through the rules as it would at a start.
+//! Imports rooms: each goes through the rules as at a start.
 
 use super::intake::Intake;
 use super::{ArchivedRoom, ArchivedSlot, ArchivedTicket, ImportError, TicketState};

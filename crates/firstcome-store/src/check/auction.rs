@@ -1,4 +1,4 @@
-//! The history of auctions played again: every stored invariant of members, listings and bids, from the rows alone.
+//! Replays the history of auctions: every stored invariant of members, listings and bids, from the rows alone.
 //!
 //! A store gives its rows in this order: each member after all of their records, then the listings, then all bids, each
 //! listing's in the order of their numbers, and the keys whenever their listing is known.

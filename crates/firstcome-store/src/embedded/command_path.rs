@@ -1,4 +1,4 @@
-//! The way to the writer: bounded, first in first out.
+//! Brings commands to the writer: a bounded queue, first in first out.
 
 use super::engine::Engine;
 use super::{Command, Shared};

@@ -1,4 +1,4 @@
-//! Where the engine writes what it decided, before anybody is told.
+//! The journal to which the engine commits its decisions before it answers.
 
 use super::StoredRoom;
 use crate::error::{Fault, FaultKind, StoreError};

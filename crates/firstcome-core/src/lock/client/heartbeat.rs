@@ -1,4 +1,4 @@
-//! What a process does of its own accord in each bucket: heartbeats while it waits, renewals while it holds.
+//! Sends heartbeats while a process waits, and renewals while it holds.
 
 use super::{About, Client, Due, Failed, RENEWALS_MAX, Renewal, State, Step, Watch, spread};
 use crate::id::LockName;

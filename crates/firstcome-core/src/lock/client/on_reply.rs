@@ -1,4 +1,4 @@
-//! What the store says, and what follows from it.
+//! Handles the store's replies and pushes.
 
 use super::{About, Answer, Ask, Base, Client, Entry, Failed, Leaving, LockAnswer, LockReply, State, spread};
 use crate::id::LockName;

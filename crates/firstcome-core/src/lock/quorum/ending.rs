@@ -1,4 +1,4 @@
-//! What the answers to a renewal and to a release mean together.
+//! Combines the answers to a renewal and to a release.
 
 use super::{Nodes, Quorum, validity_us};
 

@@ -1,4 +1,4 @@
-//! How a node that has forgotten everything comes to vote again.
+//! Lets a node that has forgotten everything vote again.
 
 use super::{Nodes, Quorum};
 

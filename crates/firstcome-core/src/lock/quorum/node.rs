@@ -1,4 +1,4 @@
-//! What one node does with a request. The scripts of a store restate it.
+//! The rules of one node of a quorum. The scripts of a store restate them.
 //!
 //! A step is atomic on its node. `now_us` is the node's own time, which all its keys live by.
 

@@ -1,4 +1,4 @@
-//! What the answers to one attempt mean together.
+//! Combines the answers to one attempt.
 
 use super::super::Fence;
 use super::{Nodes, Quorum, fence_from_minority, late_grant_not_undone, validity_us};

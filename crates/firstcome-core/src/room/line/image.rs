@@ -1,4 +1,4 @@
-//! The line as bytes and back.
+//! Writes the line as bytes and reads it back.
 //!
 //! Of whom who is gone nothing but the bits is written. A segment whose tickets are all gone takes a few bytes, plus those
 //! of who left and who expired, where that is mixed.

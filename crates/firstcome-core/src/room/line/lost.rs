@@ -1,4 +1,4 @@
-//! A line of which only part is known any more, and a visitor that comes back into it.
+//! A line of which a part was lost, and tickets that come back into it.
 //!
 //! An unknown number costs its bits. Only once a visitor comes back are there columns for their segment.
 

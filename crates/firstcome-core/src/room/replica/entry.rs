@@ -1,4 +1,4 @@
-//! What stands in the log, and its form as bytes.
+//! Entries of the log, and their form as bytes.
 
 use super::record::{put_join, read_join, read_ticket};
 use crate::id::UserId;

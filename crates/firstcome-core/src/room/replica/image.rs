@@ -1,4 +1,4 @@
-//! A copy as bytes and back, so that a process that comes later need not read the log from its beginning.
+//! Writes a replica as bytes and reads it back, so that a new node need not replay the whole log.
 
 use super::record::{Record, read_ticket};
 use super::{Drawn, Replica, TAGS_MAX, Tags};

@@ -1,4 +1,4 @@
-//! What has to be made durable, and its form in an image.
+//! Records that must become durable, and their form in an image.
 
 use crate::room::bytes::{ImageError, Reader, put_number, put_option, put_request, put_signed, put_steady, put_user};
 use crate::room::image::{put_settings, read_settings};

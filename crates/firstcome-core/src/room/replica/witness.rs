@@ -1,4 +1,4 @@
-//! Whether a database still holds what it once said that it holds.
+//! Decides whether a database still holds what it once acknowledged.
 //!
 //! A database that was restored from a backup, or that failed over to a copy that was behind, goes back. Then numbers and
 //! admissions that were told are unknown to it, and it would give them to other people. Each process remembers the highest state of
