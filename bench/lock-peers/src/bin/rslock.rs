@@ -1,7 +1,7 @@
 //! rslock on the Redis of the benchmark, or on several as it has Redlock: `rslock [TRIES DELAY_MS]`, as its `set_retry` takes them.
 
 use anyhow::{Context, bail};
-use firstcome_bench::bench_worker::{LEASE, Traffic, LockStrategy, run_peer};
+use firstcome_bench::bench_worker::{LEASE, LockStrategy, Traffic, run_peer};
 use rslock::{Lock, LockError, LockManager};
 use std::time::Duration;
 use tokio::time::Instant;

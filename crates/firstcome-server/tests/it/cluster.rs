@@ -291,7 +291,7 @@ async fn claims_at_the_gate() {
     assert_eq!((&bob["serial"], &bob["durability"]), (&json!(serial + 1), &json!("database")));
     for wrong in [json!("disk"), json!("")] {
         let answer = node.put("early", json!({"limit": 5, "durability": wrong})).await;
-        answer.refused(400, "invalid_field").about("durability", "durability must be sql or gate");
+        answer.refused(400, "invalid_field").about("durability", "durability must be database or redis");
     }
 }
 
