@@ -105,7 +105,7 @@ pub(crate) async fn run(url: &str, tasks: usize, time: Duration) -> anyhow::Resu
     Ok(ReportRow::new("Redis set with a script, no SQL", times.len(), elapsed)
         .latencies(&times)
         .correct(correct?)
-        .as_comparison())
+        .into_comparison())
 }
 
 /// Whether `limit` are issued while the dummy is there, and still after it is gone, as after a reload without it.

@@ -77,7 +77,7 @@ impl ReportRow {
     }
 
     /// Marks the row as one that is measured beside ours.
-    pub(crate) const fn as_comparison(mut self) -> Self {
+    pub(crate) const fn into_comparison(mut self) -> Self {
         self.origin = Origin::Comparison;
         self
     }

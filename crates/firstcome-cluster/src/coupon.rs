@@ -434,8 +434,7 @@ fn record(cell: &CouponState, claim: ClaimRow) -> ClaimRecord {
 }
 
 async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<CouponState>) {
-    let mut serving = cell.asking.serve();
-    while let Some(mut batch) = serving.next() {
+    for mut batch in cell.asking.serve() {
         // A caller that has gone away finds nothing changed.
         batch.retain(|asking| !asking.tell.is_closed());
         if batch.is_empty() {

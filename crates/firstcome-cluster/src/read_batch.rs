@@ -30,8 +30,7 @@ impl<D: ClaimDatabase> Node<D> {
 }
 
 async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<CouponState>) {
-    let mut serving = cell.looking.serve();
-    while let Some(mut batch) = serving.next() {
+    for mut batch in cell.looking.serve() {
         batch.retain(|looking| !looking.tell.is_closed());
         if batch.is_empty() {
             continue;

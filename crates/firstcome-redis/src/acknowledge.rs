@@ -127,8 +127,7 @@ impl CommandSocket {
 
     /// Sends batches until no process waits.
     async fn serve(self: Arc<Self>, ack: ReplicaAck, times: Times, counters: Arc<Counters>) {
-        let mut serving = self.batches.serve();
-        while let Some(mut jobs) = serving.next() {
+        for mut jobs in self.batches.serve() {
             // A process that has gone away before its turn need not be asked for.
             jobs.retain(|job| !job.told.is_closed());
             if jobs.is_empty() {

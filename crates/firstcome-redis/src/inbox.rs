@@ -148,7 +148,7 @@ impl InboxTask {
                 if self.place.takes_commands() && self.beside.borrow().is_none() {
                     match connection::look(&self.place, connector, socket, self.eviction).await {
                         Ok(run) => {
-                            drop(self.beside.send_replace(Some(CommandSocket::new(socket.clone(), run, connector))))
+                            drop(self.beside.send_replace(Some(CommandSocket::new(socket.clone(), run, connector))));
                         }
                         Err(OpenError::Unreachable { .. }) => return,
                         Err(_) => {}

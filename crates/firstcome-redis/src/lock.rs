@@ -62,7 +62,7 @@ static STANDING: Script = script!("names", "rules", "standing");
 pub struct RedisLocks {
     link: Link,
     client: ClientId,
-    notifications: Mutex<Listening>,
+    notifications: Mutex<PushTask>,
     withheld: mpsc::Sender<Push>,
     watch: Arc<Watch>,
 }
@@ -70,10 +70,11 @@ pub struct RedisLocks {
 /// Grants that wait to be confirmed; everything that is too much is shown again by the next heartbeat.
 const WITHHELD: usize = 4_096;
 
-enum Listening {
-    /// No process listens yet.
+/// The task that passes pushed grants on to the client.
+enum PushTask {
+    /// Not started: no client has asked for pushes yet.
     Idle(PushedEvents),
-    Listening(JoinHandle<()>),
+    Running(JoinHandle<()>),
     Closed,
 }
 
@@ -84,7 +85,7 @@ impl RedisLocks {
         let watch = Arc::new(Watch::over(&link, &options));
         let (withheld, shown) = mpsc::channel(WITHHELD);
         let heard = PushedEvents { events: inbox, withheld: shown };
-        Ok(Self { link, client, notifications: Mutex::new(Listening::Idle(heard)), withheld, watch })
+        Ok(Self { link, client, notifications: Mutex::new(PushTask::Idle(heard)), withheld, watch })
     }
 
     /// Takes grants out of what a heartbeat says: who lives is told at once, and who has a lock when replicas know it.
@@ -134,18 +135,18 @@ impl LockStore for RedisLocks {
     fn attach(&self, client: ClientId, inbox: LockInbox) {
         assert_eq!(client, self.client, "a link is of one process");
         let mut notifications = self.notifications.lock();
-        *notifications = match std::mem::replace(&mut *notifications, Listening::Closed) {
-            Listening::Idle(heard) => {
+        *notifications = match std::mem::replace(&mut *notifications, PushTask::Closed) {
+            PushTask::Idle(heard) => {
                 let (link, watch) = (self.link.clone(), Arc::clone(&self.watch));
-                Listening::Listening(tokio::spawn(listen(heard, client, inbox, (link, watch))))
+                PushTask::Running(tokio::spawn(listen(heard, client, inbox, (link, watch))))
             }
             other => other,
         };
     }
 
     fn detach(&self, _client: ClientId) {
-        let notifications = std::mem::replace(&mut *self.notifications.lock(), Listening::Closed);
-        if let Listening::Listening(task) = notifications {
+        let notifications = std::mem::replace(&mut *self.notifications.lock(), PushTask::Closed);
+        if let PushTask::Running(task) = notifications {
             task.abort();
         }
     }

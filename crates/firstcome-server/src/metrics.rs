@@ -185,7 +185,7 @@ impl Metrics {
         match store {
             Some(Backend::Embedded(store)) => registry.register_collector(Box::new(StoreCollector(store.clone()))),
             Some(Backend::Fleet(cluster, _)) => {
-                registry.register_collector(Box::new(ClusterCollector(cluster.clone())))
+                registry.register_collector(Box::new(ClusterCollector(cluster.clone())));
             }
             None => {}
         }

@@ -8,6 +8,7 @@
 use crate::error::StoreError;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::iter::FusedIterator;
 use std::time::Duration;
 
 /// When to come back to a full batcher.
@@ -36,7 +37,7 @@ pub enum Service {
     Wanted,
 }
 
-/// A caller that serves. Dropped before [`Self::next`] has returned `None`, it counts as stopped in the middle.
+/// A caller that serves: an iterator of batches. Dropped before it has returned `None`, it counts as stopped in the middle.
 pub struct Serving<'a, T> {
     batcher: &'a Batcher<T>,
     is_done: bool,
@@ -97,9 +98,11 @@ impl<T> Batcher<T> {
     }
 }
 
-impl<T> Serving<'_, T> {
-    /// The next batch, in the order of arrival. After `None` this caller no longer serves.
-    pub fn next(&mut self) -> Option<Vec<T>> {
+/// The batches, in the order of arrival. After `None` this caller no longer serves.
+impl<T> Iterator for Serving<'_, T> {
+    type Item = Vec<T>;
+
+    fn next(&mut self) -> Option<Vec<T>> {
         if self.is_done {
             return None;
         }
@@ -108,6 +111,8 @@ impl<T> Serving<'_, T> {
         if self.is_done { None } else { Some(batch) }
     }
 }
+
+impl<T> FusedIterator for Serving<'_, T> {}
 
 impl<T> Drop for Serving<'_, T> {
     fn drop(&mut self) {

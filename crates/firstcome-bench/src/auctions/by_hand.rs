@@ -370,6 +370,6 @@ fn facts(
         bids,
         highest: highest.map(|(member, price)| anyhow::Ok((usize::try_from(member)?, price))).transpose()?,
         placed: placed.iter().map(as_placed).collect::<Result<_, _>>()?,
-        wallets: wallets,
+        wallets,
     })
 }

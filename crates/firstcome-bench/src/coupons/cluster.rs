@@ -367,5 +367,5 @@ async fn by_hand(place: &ClusterServers<'_>, tasks: usize, time: Duration) -> an
     }
     Ok(ReportRow::new("script, then one insert per claim", times.len(), watch.elapsed())
         .latencies(&times)
-        .as_comparison())
+        .into_comparison())
 }

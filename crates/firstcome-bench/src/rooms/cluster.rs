@@ -231,7 +231,7 @@ impl RoomLoad {
             while let Ok(told) = told.try_recv() {
                 match told {
                     VisitorReply::Again { person, after_ms } => {
-                        due.push(Reverse((now_ms + u64::from(after_ms), person)))
+                        due.push(Reverse((now_ms + u64::from(after_ms), person)));
                     }
                     VisitorReply::Admitted { person } => {
                         people[person as usize].ticket = Arc::from("");

@@ -150,8 +150,7 @@ impl<D: ClaimDatabase> Node<D> {
 }
 
 async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<RoomNode>) {
-    let mut serving = cell.orders.serve();
-    while let Some(mut batch) = serving.next() {
+    for mut batch in cell.orders.serve() {
         // A node that has gone away finds nothing changed.
         batch.retain(|order| !order.tell.is_closed());
         if batch.is_empty() {

@@ -194,7 +194,7 @@ impl World {
             assert!(!process.is_over, "a word after the last one: {told:?}");
             match told {
                 LockReply::Granted { deadline, .. } | LockReply::Renewed { deadline } => {
-                    process.deadline = Some(deadline)
+                    process.deadline = Some(deadline);
                 }
                 _ => (process.deadline, process.is_over) = (None, true),
             }

@@ -256,10 +256,12 @@ async fn take_and_tell(store: Arc<PostgresLocks>, client: u64, told: FencesByReq
             let key = (lock.clone(), client, number);
             match said {
                 LockAnswer::Acquired(Acquired::Granted(grant)) => {
-                    drop(told.lock().insert(key, Some(grant.fence.get())))
+                    told.lock().insert(key, Some(grant.fence.get()));
                 }
                 // Given back before, by a try whose answer was lost.
-                LockAnswer::Released(_) => drop(told.lock().insert(key, None)),
+                LockAnswer::Released(_) => {
+                    told.lock().insert(key, None);
+                }
                 said => panic!("{lock} is its own: {said:?}"),
             }
         }

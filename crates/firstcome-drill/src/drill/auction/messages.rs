@@ -153,7 +153,7 @@ impl Reader {
             total_delta: body.total_delta,
             available_delta: body.available_delta,
             at_us: self.clock.instant_of(body.at)?,
-            listing: listing,
+            listing,
             bid,
             hash: unhexed(body.hash)?,
         })

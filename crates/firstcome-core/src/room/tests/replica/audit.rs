@@ -341,7 +341,7 @@ impl World {
                     assert!(is_gone || slot == Some(*admission), "{ticket} was told of {admission}: {slot:?}");
                 }
                 AuditedReply::Gone(how) => {
-                    assert_eq!(place, Some(TicketPlace::Gone(*how)), "{ticket} was told that it is gone")
+                    assert_eq!(place, Some(TicketPlace::Gone(*how)), "{ticket} was told that it is gone");
                 }
             }
         }
